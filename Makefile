@@ -1,0 +1,44 @@
+# The only entry points; .ci/run calls them too.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+.PHONY: demo
+demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show what came out
+	@$(BIN)/kp-worker demo
+
+.PHONY: test
+test: $(VENV)/.test ## run every test, on real Kafka and with the real model
+	$(BIN)/pytest
+
+.PHONY: test-fast
+test-fast: $(VENV)/.test ## run the tests that need neither broker nor model
+	$(BIN)/pytest -m 'not integration and not model'
+
+.PHONY: lint
+lint: $(VENV)/.test ## check style, import bans and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.PHONY: schemas
+schemas: $(VENV)/.test ## write the JSON Schemas anew from the models
+	$(BIN)/python -m schemas
+
+.PHONY: clean
+clean: ## remove the virtual environment and what the tools leave
+	rm -rf $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# One environment for all; a stamp for each extra says that it is in.
+$(VENV)/.%: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version.split()[0])'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing the '$*' extra into $(VENV); the first time this downloads PyTorch and takes minutes."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
+	@touch $@
