@@ -1,0 +1,48 @@
+"""The contract with producers and consumers of traces.
+
+A producer builds and serialises a raw trace in a few lines::
+
+    from schemas import ReasoningTrace
+
+    trace = ReasoningTrace.new(
+        objective="Fix the failing build",
+        steps=[{"type": "thought", "content": "The lock file is stale."}],
+        result_summary="The build is green",
+        confidence=0.9,
+        success=True,
+        task_domain="code",
+    )
+    value = trace.to_json()
+
+The JSON Schemas beside this module are generated from these models (``python -m schemas``).
+"""
+
+from schemas.dead_letter import DeadLetterHeaders
+from schemas.trace import (
+    Entity,
+    KnowledgeGraphDelta,
+    Metadata,
+    Outcome,
+    ReasoningTrace,
+    Relationship,
+    ScoredMetadata,
+    ScoredTrace,
+    Step,
+    Task,
+    Tool,
+)
+
+__all__ = [
+    "DeadLetterHeaders",
+    "Entity",
+    "KnowledgeGraphDelta",
+    "Metadata",
+    "Outcome",
+    "ReasoningTrace",
+    "Relationship",
+    "ScoredMetadata",
+    "ScoredTrace",
+    "Step",
+    "Task",
+    "Tool",
+]

@@ -1,0 +1,6 @@
+"""Write the JSON Schemas from the models: ``python -m schemas``."""
+
+from schemas.published import write
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,203 @@
+"""The reasoning trace, raw and scored (KnowledgePulse schema v1).
+
+Types are strict (``"0.9"`` is not a confidence) and unknown fields are kept everywhere: agents may add
+their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, Self
+from uuid import uuid4
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+CONTEXTS = ("https://openknowledgepulse.org/schema/v1", "https://knowledgepulse.dev/schema/v1")
+ID_PREFIX = "kp:trace:"
+
+# RFC 3339's date-time, with the offset and the seconds left optional as ISO 8601 allows.
+_ISO_DATE_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?([Zz]|[+-]\d\d:?\d\d)?", re.ASCII
+)
+
+
+def _check_date_time(text: str) -> str:
+    if not _ISO_DATE_TIME.fullmatch(text):
+        raise ValueError("not an ISO 8601 date-time such as 2026-01-31T12:00:00Z")
+    parse_date_time(text)
+    return text
+
+
+def parse_date_time(text: str) -> datetime:
+    """Return the moment that an :data:`IsoDateTime` stands for; naive when it names no offset.
+
+    Raises:
+        ValueError: there is no such moment.
+    """
+    return datetime.fromisoformat(text.replace(",", ".").upper())
+
+
+IsoDateTime = Annotated[
+    str, AfterValidator(_check_date_time), Field(json_schema_extra={"format": "date-time"})
+]
+"""A date-time as the text that it came in, so that writing a model back changes nothing."""
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow", serialize_by_alias=True)
+
+
+class Metadata(_Model):
+    """Where a trace comes from, what it was about, and who may see it."""
+
+    created_at: IsoDateTime = Field(description="ISO 8601 date-time")
+    task_domain: str = Field(
+        min_length=1, description="selects the weight profile; an unknown one takes `default`"
+    )
+    success: bool
+    visibility: Literal["private", "org", "network"] = Field(
+        description="carried through; it does not influence the route"
+    )
+    privacy_level: Literal["aggregated", "federated", "private"]
+    quality_score: float | None = Field(default=None, ge=0, le=1, description="set by the worker")
+    agent_id: str | None = None
+    framework: str | None = None
+    validated_by: list[str] | None = None
+
+
+class Task(_Model):
+    """What the agent was asked to do."""
+
+    objective: str = Field(min_length=1)
+    input_schema: Any = None
+
+
+class Tool(_Model):
+    """The tool that a step called or heard from."""
+
+    name: str
+    mcp_server: str | None = None
+
+
+class Step(_Model):
+    """One step of the reasoning."""
+
+    step_id: int = Field(ge=0)
+    type: Literal["thought", "tool_call", "observation", "error_recovery"]
+    content: str | None = None
+    tool: Tool | None = None
+    input: dict[str, Any] | None = None
+    output_summary: str | None = None
+    latency_ms: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+
+
+class Outcome(_Model):
+    """How it ended."""
+
+    result_summary: str
+    confidence: float = Field(ge=0, le=1)
+
+
+class Entity(_Model):
+    """A thing in the knowledge graph."""
+
+    name: str
+    type: str
+
+
+class Relationship(_Model):
+    """A fact in the knowledge graph."""
+
+    fact: str
+    valid_from: str
+
+
+class KnowledgeGraphDelta(_Model):
+    """What the trace adds to a knowledge graph."""
+
+    entities: list[Entity] = []
+    relationships: list[Relationship] = []
+
+
+class ReasoningTrace(_Model):
+    """A raw trace, as agents publish it."""
+
+    context: Literal["https://openknowledgepulse.org/schema/v1", "https://knowledgepulse.dev/schema/v1"] = (
+        Field(alias="@context")
+    )
+    type: Literal["ReasoningTrace"] = Field(alias="@type")
+    id: str = Field(pattern=f"^{ID_PREFIX}")
+    source_skill: str | None = None
+    metadata: Metadata
+    task: Task
+    steps: list[Step] = Field(min_length=1)
+    outcome: Outcome
+    knowledge_graph_delta: KnowledgeGraphDelta | None = None
+
+    @classmethod
+    def new(
+        cls,
+        *,
+        objective: str,
+        steps: Sequence[Mapping[str, Any]],
+        result_summary: str,
+        confidence: float,
+        success: bool,
+        task_domain: str,
+        **metadata: Any,
+    ) -> Self:
+        """Build a raw trace as an agent publishes it: id, time and step numbers are filled in.
+
+        Args:
+            objective: what the agent was asked to do; not empty.
+            steps: at least one; each has a ``type`` and what else :class:`Step` takes.
+            result_summary: how it ended.
+            confidence: of the outcome, 0 to 1.
+            success: whether the task succeeded.
+            task_domain: selects the weight profile.
+            **metadata: more of :class:`Metadata`; ``visibility`` defaults to ``network``, ``privacy_level``
+                to ``aggregated``.
+
+        Raises:
+            pydantic.ValidationError: a member is not what the schema accepts.
+        """
+        return cls.model_validate(
+            {
+                "@context": CONTEXTS[0],
+                "@type": "ReasoningTrace",
+                "id": f"{ID_PREFIX}{uuid4()}",
+                "metadata": {
+                    "created_at": _now(),
+                    "task_domain": task_domain,
+                    "success": success,
+                    "visibility": "network",
+                    "privacy_level": "aggregated",
+                    **metadata,
+                },
+                "task": {"objective": objective},
+                "steps": [{"step_id": number, **step} for number, step in enumerate(steps)],
+                "outcome": {"result_summary": result_summary, "confidence": confidence},
+            }
+        )
+
+    def to_json(self) -> bytes:
+        """Return the value of a Kafka record: UTF-8 JSON without the members that are not set."""
+        return self.model_dump_json(exclude_unset=True).encode()
+
+
+class ScoredMetadata(Metadata):
+    """Metadata with the score, which is then always there."""
+
+    quality_score: float = Field(ge=0, le=1, description="set by the worker")
+
+
+class ScoredTrace(ReasoningTrace):
+    """A trace as the worker publishes it to `contribute` or `rejected`."""
+
+    metadata: ScoredMetadata

@@ -1,0 +1,93 @@
+"""The dead letter's headers survive Kafka, and whatever the record carried before."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from schemas import DeadLetterHeaders
+
+REASONS = ["not_json", "invalid_trace", "too_large", "empty", "scoring_failed"]
+FOREIGN = [("traceparent", b"00-1-2-01"), ("binary", b"\xff\xfe"), ("nothing", None)]
+
+
+def headers(**changes: Any) -> DeadLetterHeaders:
+    values: dict[str, Any] = {
+        "exception": "RejectedRecord",
+        "message": "the record has no value",
+        "topic": "raw-traces",
+        "partition": 3,
+        "offset": 42,
+        "reason": "empty",
+    }
+    return DeadLetterHeaders(**values | changes)
+
+
+def test_the_names_are_those_of_kafka_streams_and_the_values_utf_8():
+    assert headers(message="größer", attempt=2).to_kafka() == [
+        ("__streams.errors.exception", b"RejectedRecord"),
+        ("__streams.errors.message", "größer".encode()),
+        ("__streams.errors.topic", b"raw-traces"),
+        ("__streams.errors.partition", b"3"),
+        ("__streams.errors.offset", b"42"),
+        ("kp-reason", b"empty"),
+        ("kp-attempt", b"2"),
+    ]
+
+
+def test_without_a_replay_there_is_no_attempt():
+    assert "kp-attempt" not in dict(headers().to_kafka())
+
+
+any_headers = st.builds(
+    DeadLetterHeaders,
+    exception=st.text(),
+    message=st.text(),
+    topic=st.text(),
+    partition=st.integers(0, 2**31 - 1),
+    offset=st.integers(0, 2**63 - 1),
+    reason=st.sampled_from(REASONS),
+    attempt=st.none() | st.integers(1, 100),
+)
+
+
+@given(any_headers)
+def test_they_read_back_equal(ours):
+    assert DeadLetterHeaders.from_kafka([*FOREIGN, *ours.to_kafka()]) == ours
+
+
+@given(any_headers, any_headers.map(lambda ours: ours.model_copy(update={"attempt": 1})))
+def test_of_two_letters_in_one_record_the_later_counts(earlier, later):
+    """A dead letter that was replayed and failed again carries both."""
+    assert DeadLetterHeaders.from_kafka([*earlier.to_kafka(), *FOREIGN, *later.to_kafka()]) == later
+
+
+@pytest.mark.parametrize("earlier", [b"\xff", b"no number", b"", None])
+@pytest.mark.parametrize("name", [name for name, _ in headers().to_kafka()])
+def test_a_header_of_the_same_name_that_came_before_ours_does_not_matter(name, earlier):
+    """Producers may write what they like; it must not make a dead letter unreadable."""
+    assert DeadLetterHeaders.from_kafka([(name, earlier), *headers().to_kafka()]) == headers()
+
+
+def test_a_lone_surrogate_in_the_message_does_not_keep_the_letter_back():
+    """Python reads such text from JSON escapes, and UTF-8 has no bytes for it."""
+    written = headers(message="bad \ud800 text").to_kafka()
+
+    read = DeadLetterHeaders.from_kafka(written)
+    assert read.message.startswith("bad ")
+    assert read.message.endswith(" text")
+
+
+def test_a_reason_outside_the_closed_set_is_refused():
+    with pytest.raises(ValidationError):
+        headers(reason="because")
+
+
+@pytest.mark.parametrize("missing", [name for name, _ in headers().to_kafka()])
+def test_each_header_is_needed(missing):
+    remaining = [(name, value) for name, value in headers().to_kafka() if name != missing]
+
+    with pytest.raises(ValidationError, match=missing):
+        DeadLetterHeaders.from_kafka(remaining)

@@ -1,0 +1,347 @@
+"""What a raw trace may be: the model and the published JSON Schema say the same."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from schemas import ReasoningTrace, ScoredTrace
+
+MISSING = object()
+
+
+def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """Set the member at a path such as ``steps/0/type``, or take it away."""
+    *parents, last = [int(part) if part.isdecimal() else part for part in path.split("/")]
+    target: Any = document
+    for part in parents:
+        target = target[part]
+    if value is MISSING:
+        del target[last]
+    else:
+        target[last] = value
+    return document
+
+
+def refusals(document: dict[str, Any]) -> list[ValidationError]:
+    """Return the errors of the model, from Python data and from JSON."""
+    errors = []
+    for validate, value in (
+        (ReasoningTrace.model_validate, document),
+        (ReasoningTrace.model_validate_json, json.dumps(document)),
+    ):
+        try:
+            validate(value)
+        except ValidationError as error:
+            errors.append(error)
+    return errors
+
+
+ACCEPTED = [
+    ("@context", "https://openknowledgepulse.org/schema/v1"),
+    ("@context", "https://knowledgepulse.dev/schema/v1"),
+    ("id", "kp:trace:"),
+    ("source_skill", MISSING),
+    ("metadata/task_domain", "a domain that no profile has"),
+    ("metadata/success", False),
+    *(("metadata/visibility", value) for value in ("private", "org", "network")),
+    *(("metadata/privacy_level", value) for value in ("aggregated", "federated", "private")),
+    *(("metadata/quality_score", value) for value in (MISSING, None, 0, 1, 0.25)),
+    *((f"metadata/{name}", MISSING) for name in ("agent_id", "framework", "validated_by")),
+    ("metadata/validated_by", []),
+    *(("task/input_schema", value) for value in (MISSING, None, [], "text", 3)),
+    *(("steps/0/type", value) for value in ("thought", "tool_call", "observation", "error_recovery")),
+    ("steps/0", {"step_id": 7, "type": "thought"}),
+    ("steps/1/content", ""),
+    ("steps/1/tool/mcp_server", MISSING),
+    ("steps/1/input", {}),
+    *(("steps/1/latency_ms", value) for value in (0, 3, 0.5)),
+    *(("outcome/confidence", value) for value in (0, 1, 0.0, 1.0)),
+    ("outcome/result_summary", ""),
+    ("knowledge_graph_delta", MISSING),
+    ("knowledge_graph_delta/entities", []),
+]
+
+REFUSED = [
+    *((name, MISSING) for name in ("@context", "@type", "id", "metadata", "task", "steps", "outcome")),
+    *((name, None) for name in ("@context", "@type", "id", "metadata", "task", "steps", "outcome")),
+    ("@context", "https://openknowledgepulse.org/schema/v2"),
+    ("@context", ["https://openknowledgepulse.org/schema/v1"]),
+    ("@type", "Trace"),
+    *(("id", value) for value in ("", "trace:1", "x kp:trace:1", "KP:trace:1", 1)),
+    ("source_skill", 1),
+    *(
+        (f"metadata/{name}", MISSING)
+        for name in ("created_at", "task_domain", "success", "visibility", "privacy_level")
+    ),
+    ("metadata/created_at", 1769860800),
+    *(("metadata/task_domain", value) for value in ("", None, 1)),
+    *(("metadata/success", value) for value in ("true", 1, None)),
+    *(("metadata/visibility", value) for value in ("public", "NETWORK", None)),
+    *(("metadata/privacy_level", value) for value in ("network", None)),
+    *(("metadata/quality_score", value) for value in ("0.9", -0.01, 1.01, True)),
+    ("metadata/agent_id", 1),
+    ("metadata/framework", 1),
+    *(("metadata/validated_by", value) for value in ("kp:agent:1", [1])),
+    *(("task/objective", value) for value in (MISSING, "", None, 1)),
+    *(("steps", value) for value in ([], {}, [[]], ["thought"])),
+    *(("steps/0/step_id", value) for value in (MISSING, -1, 1.5, "0", True, None)),
+    *(("steps/0/type", value) for value in (MISSING, "Thought", "reflection", None)),
+    ("steps/0/content", 1),
+    *(("steps/1/tool", value) for value in ("shell", {}, {"name": 1}, {"name": None})),
+    ("steps/1/tool/mcp_server", 1),
+    *(("steps/1/input", value) for value in ("make", [])),
+    ("steps/1/output_summary", {}),
+    *(("steps/1/latency_ms", value) for value in (-0.5, "12", True)),
+    *(("outcome/confidence", value) for value in (MISSING, "0.9", True, 1.5, -0.1, None)),
+    *(("outcome/result_summary", value) for value in (MISSING, None, 1)),
+    *(("knowledge_graph_delta/entities", value) for value in ({}, [{"name": "x"}], [{"type": "x"}])),
+    *(
+        ("knowledge_graph_delta/relationships", value)
+        for value in ([{"fact": "x"}], [{"valid_from": "x"}], [{"fact": 1, "valid_from": "x"}])
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), ACCEPTED)
+def test_what_the_schema_allows_is_accepted(full_document, published, path, value):
+    document = changed(full_document(), path, value)
+
+    assert refusals(document) == []
+    assert published.is_valid(document)
+
+
+@pytest.mark.parametrize(("path", "value"), REFUSED)
+def test_what_breaks_a_rule_is_refused_and_the_member_is_named(full_document, published, path, value):
+    document = changed(full_document(), path, value)
+
+    in_python, in_json = refusals(document)
+
+    for error in (in_python, in_json):
+        location = "/".join(map(str, error.errors()[0]["loc"]))
+        assert location.startswith(path)
+    assert not published.is_valid(document)
+
+
+@pytest.mark.parametrize("confidence", [float("nan"), float("inf")])
+def test_a_confidence_that_is_no_number_is_refused(full_document, confidence):
+    assert len(refusals(changed(full_document(), "outcome/confidence", confidence))) == 2
+
+
+@pytest.mark.parametrize(
+    "created_at",
+    [
+        "2026-01-31T12:00:00Z",
+        "2026-01-31t12:00:00.123456789z",
+        "2026-01-31T12:00:00+05:30",
+        "2026-01-31T12:00:00,5-0800",
+        "2026-01-31 12:00:00",
+        "2026-01-31T12:00",
+        "2024-02-29T23:59:59Z",
+    ],
+)
+def test_an_iso_8601_date_time_is_accepted_and_kept_as_it_was_written(full_document, created_at):
+    document = changed(full_document(), "metadata/created_at", created_at)
+
+    assert refusals(document) == []
+    assert ReasoningTrace.model_validate(document).metadata.created_at == created_at
+
+
+@pytest.mark.parametrize(
+    "created_at",
+    [
+        "",
+        "yesterday",
+        "2026-01-31",
+        "12:00:00Z",
+        "20260131T120000Z",
+        "2026-W05-6T12:00:00Z",
+        "2026-02-29T12:00:00Z",
+        "2026-01-31T25:00:00Z",
+        "2026-01-31T12:60:00Z",
+        "2026-01-31T12:00:00Z\n",
+        " 2026-01-31T12:00:00Z",
+        "2026-01-31T12:00:00 Z",
+        "2026-01-31T12:00:00+25:00",
+        "\u0662\u0660\u0662\u0666-01-31T12:00:00Z",
+    ],
+)
+def test_what_is_no_iso_8601_date_time_is_refused(full_document, created_at):
+    assert len(refusals(changed(full_document(), "metadata/created_at", created_at))) == 2
+
+
+@pytest.mark.parametrize("name", ["@context", "@type"])
+def test_the_name_of_a_python_attribute_does_not_stand_in_for_the_member(full_document, name):
+    """Else a trace is scored and published that the published schema refuses."""
+    document = full_document()
+    document[name.removeprefix("@")] = document.pop(name)
+
+    assert len(refusals(document)) == 2
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    st.sampled_from(sorted({path for path, _ in ACCEPTED + REFUSED} - {"metadata/created_at"})), JSON_VALUES
+)
+def test_the_model_and_the_published_schema_refuse_the_same(full_document, published, path, value):
+    assume(not (isinstance(value, float) and value.is_integer()))  # 1.0 is an integer to JSON Schema only
+    document = changed(full_document(), path, value)
+
+    assert published.is_valid(document) == (refusals(document) == [])
+
+
+def objects_within(value: Any) -> list[dict[str, Any]]:
+    """Return every object that the schema describes; ``input`` and ``input_schema`` are the agent's own."""
+    if isinstance(value, list):
+        return [found for item in value for found in objects_within(item)]
+    if not isinstance(value, dict):
+        return []
+    own = {"input", "input_schema"}
+    return [value, *objects_within([member for name, member in value.items() if name not in own])]
+
+
+@given(st.data())
+def test_unknown_fields_are_kept_at_every_level(full_document, published, data):
+    document = full_document()
+    for level in objects_within(document):
+        level["x-" + data.draw(st.text(max_size=5))] = data.draw(JSON_VALUES.filter(lambda x: x is not None))
+
+    written = ReasoningTrace.model_validate_json(json.dumps(document)).to_json()
+
+    assert json.loads(written) == document
+    assert published.is_valid(document)
+
+
+def test_an_unknown_field_that_is_null_is_kept(full_document):
+    """It was set, by somebody to whom it may mean something."""
+    document = full_document() | {"x-reviewed": None}
+
+    assert json.loads(ReasoningTrace.model_validate(document).to_json()) == document
+
+
+@pytest.mark.parametrize("name", ["context", "type", "model_dump", "model_config", "__class__"])
+def test_an_unknown_field_may_have_any_name(full_document, name):
+    document = full_document() | {name: "kept"}
+
+    assert json.loads(ReasoningTrace.model_validate(document).to_json()) == document
+
+
+@given(st.data())
+def test_a_trace_that_was_written_reads_back_equal(data):
+    text = st.text(max_size=20)
+    tools = st.fixed_dictionaries({"name": text}, optional={"mcp_server": text})
+    step = st.fixed_dictionaries(
+        {"type": st.sampled_from(["thought", "tool_call", "observation", "error_recovery"])},
+        optional={
+            "content": text,
+            "tool": tools,
+            "input": st.dictionaries(text, JSON_VALUES, max_size=3),
+            "output_summary": text,
+            "latency_ms": st.floats(min_value=0, allow_infinity=False),
+        },
+    )
+    trace = ReasoningTrace.new(
+        objective=data.draw(st.text(min_size=1)),
+        steps=data.draw(st.lists(step, min_size=1, max_size=4)),
+        result_summary=data.draw(text),
+        confidence=data.draw(st.floats(0, 1)),
+        success=data.draw(st.booleans()),
+        task_domain=data.draw(st.text(min_size=1)),
+        quality_score=data.draw(st.none() | st.floats(0, 1)),
+        validated_by=data.draw(st.none() | st.lists(text)),
+    )
+
+    assert ReasoningTrace.model_validate_json(trace.to_json()) == trace
+
+
+def test_what_is_not_set_is_not_written():
+    trace = new_trace()
+
+    assert json.loads(trace.to_json()) == {
+        "@context": "https://openknowledgepulse.org/schema/v1",
+        "@type": "ReasoningTrace",
+        "id": trace.id,
+        "metadata": {
+            "created_at": trace.metadata.created_at,
+            "task_domain": "code",
+            "success": True,
+            "visibility": "network",
+            "privacy_level": "aggregated",
+        },
+        "task": {"objective": "Fix the build"},
+        "steps": [{"step_id": 0, "type": "thought"}, {"step_id": 1, "type": "observation"}],
+        "outcome": {"result_summary": "It is green", "confidence": 0.9},
+    }
+
+
+def new_trace(**changes: Any) -> ReasoningTrace:
+    arguments: dict[str, Any] = {
+        "objective": "Fix the build",
+        "steps": [{"type": "thought"}, {"type": "observation"}],
+        "result_summary": "It is green",
+        "confidence": 0.9,
+        "success": True,
+        "task_domain": "code",
+    }
+    return ReasoningTrace.new(**arguments | changes)
+
+
+def test_a_new_trace_is_valid_under_the_published_schema(published):
+    published.validate(json.loads(new_trace(agent_id="kp:agent:1", visibility="org").to_json()))
+
+
+def test_new_traces_differ_in_their_ids_and_carry_the_time_in_utc():
+    before = datetime.now(UTC).replace(microsecond=0)
+    first, second = new_trace(), new_trace()
+
+    assert first.id != second.id
+    assert before <= datetime.fromisoformat(first.metadata.created_at) <= datetime.now(UTC)
+    assert first.metadata.created_at.endswith("Z")
+
+
+def test_what_is_handed_to_new_goes_before_what_it_fills_in():
+    trace = new_trace(
+        steps=[{"step_id": 5, "type": "thought"}], visibility="private", created_at="2026-01-31T12:00:00Z"
+    )
+
+    assert trace.steps[0].step_id == 5
+    assert trace.metadata.visibility == "private"
+    assert trace.metadata.created_at == "2026-01-31T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"steps": []}, {"objective": ""}, {"confidence": 1.5}, {"task_domain": ""}, {"visibility": "public"}],
+)
+def test_new_refuses_what_the_schema_refuses(wrong):
+    with pytest.raises(ValidationError):
+        new_trace(**wrong)
+
+
+def test_every_real_trace_is_valid_under_the_model_and_the_published_schema(real_traces, published):
+    assert len(real_traces) == 154
+    for line in real_traces:
+        document = json.loads(line)
+        published.validate(document)
+        assert json.loads(ReasoningTrace.model_validate_json(line).to_json()) == document
+
+
+def test_a_scored_trace_must_have_a_score(full_document):
+    ScoredTrace.model_validate(full_document())
+    for value in (MISSING, None, 1.5):
+        with pytest.raises(ValidationError, match="quality_score"):
+            ScoredTrace.model_validate(changed(full_document(), "metadata/quality_score", value))
