@@ -1,0 +1,32 @@
+"""Traces made of what the formula looks at."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from schemas import ReasoningTrace
+
+
+def _step(text: str) -> Mapping[str, Any]:
+    kind, _, tool = text.partition(" ")
+    return {"type": kind, "tool": {"name": tool}} if tool else {"type": kind}
+
+
+@pytest.fixture(scope="session")
+def make_trace() -> Callable[..., ReasoningTrace]:
+    """Makes a trace of steps that are written as ``thought`` or ``tool_call grep``."""
+
+    def make(
+        *steps: str, confidence: float = 0.5, success: bool = True, task_domain: str = "general"
+    ) -> ReasoningTrace:
+        return ReasoningTrace.new(
+            objective="Do it",
+            steps=[_step(step) for step in steps],
+            result_summary="Done",
+            confidence=confidence,
+            success=success,
+            task_domain=task_domain,
+        )
+
+    return make

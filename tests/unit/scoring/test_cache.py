@@ -1,0 +1,229 @@
+"""The novelty cache answers as a list of the last entries would, exactly and wherever they stand."""
+
+from collections import deque
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from worker.scoring import Nearest, VectorCache
+
+DIMENSIONS = 3
+TIMES = st.integers(0, 20)
+# Along an axis, at any length: normalised without rounding, so that equals are equal to the last bit.
+AXES = st.builds(
+    lambda axis, length: np.eye(DIMENSIONS)[axis] * length,
+    st.integers(0, DIMENSIONS - 1),
+    st.sampled_from([1, -1, 4, -0.25, 0]),
+)
+
+
+class LikeAListOfTheLast(RuleBasedStateMachine):
+    """Runs the cache beside the sentence that defines it."""
+
+    @initialize(max_elements=st.integers(1, 5), ttl=st.none() | st.integers(1, 10))
+    def start(self, max_elements, ttl):
+        self.cache = VectorCache(max_elements, DIMENSIONS, ttl)
+        self.entries = deque(maxlen=max_elements)
+        self.added = 0
+
+    @rule(vector=AXES, at=TIMES)
+    def add(self, vector, at):
+        self.added += 1
+        self.cache.add(vector, id=str(self.added), at=at)
+        self.entries.append((str(self.added), np.sign(vector), at))
+
+    @rule(vector=AXES, at=TIMES)
+    def look_up(self, vector, at):
+        since = -1 if self.cache.ttl is None else at - self.cache.ttl
+        seen = [
+            (float(unit @ np.sign(vector)), id_) for id_, unit, added_at in self.entries if added_at >= since
+        ]
+        best = max(seen, key=lambda entry: entry[0], default=None)
+
+        nearest = self.cache.nearest(vector, at=at)
+
+        assert nearest == (None if best is None else Nearest(*best))
+        assert self.cache.max_cosine_similarity(vector, at=at) == (None if best is None else best[0])
+
+    @rule()
+    def clear(self):
+        self.cache.clear()
+        self.entries.clear()
+
+    @invariant()
+    def size(self):
+        assert self.cache.size == len(self.cache) == len(self.entries)
+
+
+TestLikeAListOfTheLast = LikeAListOfTheLast.TestCase
+
+COMPONENTS = st.floats(-1, 1, width=32).filter(lambda x: x == 0 or abs(x) > 1e-3)
+VECTORS = st.lists(COMPONENTS, min_size=4, max_size=4).filter(any)
+
+
+@given(st.lists(VECTORS, min_size=1, max_size=20), VECTORS, st.integers(1, 8))
+def test_the_similarity_is_the_largest_cosine_with_the_last_entries(vectors, query, max_elements):
+    cache = VectorCache(max_elements, 4)
+    for vector in vectors:
+        cache.add(vector)
+
+    kept = np.array(vectors[-max_elements:], dtype=np.float64)
+    cosines = kept @ query / np.linalg.norm(kept, axis=1) / np.linalg.norm(query)
+    assert cache.max_cosine_similarity(query) == pytest.approx(cosines.max(), abs=1e-6)
+
+
+@given(VECTORS, st.integers(-10, 10))
+def test_the_length_of_a_vector_does_not_matter(vector, exponent):
+    cache = VectorCache(1, 4)
+    cache.add(np.array(vector) * 10.0**exponent)
+
+    assert cache.max_cosine_similarity(vector) == pytest.approx(1, abs=1e-6)
+
+
+def random_vectors(count: int) -> np.ndarray:
+    """Each resembles one of those shortly before it, as traces do."""
+    random = np.random.default_rng(0)
+    vectors = random.standard_normal((count, 384))
+    for row in range(1, count):
+        vectors[row] = vectors[random.integers(max(0, row - 20), row)] + 0.3 * vectors[row]
+    return vectors
+
+
+def test_of_equal_entries_the_oldest_is_named_wherever_they_stand():
+    """A matrix product may round a row otherwise than its equal, by where it stands alone."""
+    wrong = []
+    for vector in random_vectors(10):
+        cache = VectorCache(40, 384)
+        for number in range(40):
+            cache.add(vector, id=str(number))
+            if cache.nearest(vector).id != "0":
+                wrong.append((cache.size, cache.nearest(vector)))
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("max_elements", [50, 64])
+def test_a_cache_that_is_rebuilt_answers_as_the_one_that_ran_on(max_elements):
+    """After a crash the ring begins at another place; a score must not depend on that, to the last bit."""
+    vectors = random_vectors(3 * max_elements)
+    ran_on = VectorCache(max_elements, 384)
+    for number, vector in enumerate(vectors):
+        rebuilt = VectorCache(max_elements, 384)
+        for earlier in range(max(0, number - max_elements), number):
+            rebuilt.add(vectors[earlier], id=str(earlier))
+
+        assert ran_on.nearest(vector) == rebuilt.nearest(vector)
+
+        ran_on.add(vector, id=str(number))
+
+
+def test_an_entry_is_seen_until_the_ttl_is_over_and_again_by_an_earlier_look_up():
+    """The ttl hides and never deletes: records that come again must find what they found."""
+    cache = VectorCache(10, 2, ttl=60)
+    cache.add([1, 0], id="old", at=1000)
+
+    assert cache.nearest([1, 0], at=1060).id == "old"
+    assert cache.nearest([1, 0], at=1060.001) is None
+    assert cache.size == 1
+    assert cache.nearest([1, 0], at=1000).id == "old"
+
+
+def test_an_entry_that_the_ttl_hides_does_not_hide_others_that_are_less_similar():
+    cache = VectorCache(10, 2, ttl=60)
+    cache.add([1, 0], id="similar", at=1000)
+    cache.add([-1, 0], id="recent", at=1050)
+
+    assert cache.nearest([1, 0], at=1100) == Nearest(-1, "recent")
+
+
+def test_without_a_time_it_is_now(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("worker.scoring.cache.time.time", lambda: now)
+    cache = VectorCache(10, 2, ttl=60)
+    cache.add([1, 0])
+
+    now = 1060.0
+    assert cache.nearest([1, 0]) is not None
+    now = 1061.0
+    assert cache.nearest([1, 0]) is None
+
+
+def test_a_zero_vector_resembles_nothing_and_stays_zero():
+    cache = VectorCache(10, 2)
+    cache.add([0, 0], id="zero")
+
+    assert cache.nearest([1, 0]) == Nearest(0, "zero")
+    assert cache.nearest([0, 0]) == Nearest(0, "zero")
+
+
+@pytest.mark.parametrize(
+    ("vector", "message"),
+    [
+        ([1], r"expected a vector of shape \(2,\), got \(1,\)"),
+        ([1, 0, 0], r"expected a vector of shape \(2,\), got \(3,\)"),
+        ([[1, 0]], r"expected a vector of shape \(2,\), got \(1, 2\)"),
+        (1, r"expected a vector of shape \(2,\), got \(\)"),
+        ([np.nan, 0], "not finite"),
+        ([np.inf, 0], "not finite"),
+        ([0, -np.inf], "not finite"),
+    ],
+)
+def test_a_vector_that_does_not_fit_is_refused_and_changes_nothing(vector, message):
+    cache = VectorCache(1, 2)
+    cache.add([1, 0], id="kept")
+
+    with pytest.raises(ValueError, match=message):
+        cache.add(vector, id="refused")
+    with pytest.raises(ValueError, match=message):
+        cache.nearest(vector)
+
+    assert cache.nearest([1, 0]) == Nearest(1, "kept")
+    assert cache.size == 1
+
+
+def test_a_vector_that_does_not_fit_is_refused_by_an_empty_cache_too():
+    with pytest.raises(ValueError, match="shape"):
+        VectorCache(1, 2).nearest([1, 0, 0])
+
+
+def test_what_the_caller_does_to_a_vector_afterwards_does_not_matter():
+    vector = np.array([1, 0], dtype=np.float32)
+    cache = VectorCache(1, 2)
+    cache.add(vector)
+
+    vector[:] = [0, 1]
+
+    assert cache.max_cosine_similarity([1, 0]) == 1
+
+
+def test_the_vectors_lie_in_one_block_that_never_grows():
+    cache = VectorCache(8, 2)
+    matrix = cache._matrix
+
+    for _ in range(30):
+        cache.add([1, 0])
+
+    assert cache._matrix is matrix
+    assert matrix.flags.c_contiguous
+    assert (matrix.dtype, matrix.shape) == (np.float32, (8, 2))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"max_elements": 0}, {"max_elements": -1}, {"dimensions": 0}, {"ttl": 0}, {"ttl": -1.0}],
+)
+def test_sizes_and_the_ttl_must_be_positive(arguments):
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        VectorCache(**arguments)
+
+
+def test_of_entries_that_are_about_equally_similar_the_more_similar_is_named():
+    """Those within rounding are compared again, exactly; the older goes first only of equals."""
+    cache = VectorCache(max_elements=4, dimensions=3)
+    cache.add([1, 2e-3, 0], id="older")  # 2e-6 from the most similar
+    cache.add([1, 0, 0], id="nearest")
+
+    assert cache.nearest([1, 0, 0]) == Nearest(1.0, "nearest")

@@ -1,0 +1,99 @@
+"""The weighted sum, the profile it is weighted with, and the decision."""
+
+import math
+import operator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.policy import Policy
+from worker.scoring import Nearest, score_trace
+
+FULL_MARKS = [
+    "error_recovery",
+    "observation",
+    *["thought"] * 10,
+    *(f"tool_call {name}" for name in "abcdefgh"),
+]
+WEIGHTS = {
+    "default": (0.25, 0.35, 0.15, 0.25),
+    "finance": (0.20, 0.25, 0.10, 0.45),
+    "code": (0.20, 0.30, 0.30, 0.20),
+    "medical": (0.15, 0.20, 0.10, 0.55),
+    "customer_service": (0.20, 0.30, 0.20, 0.30),
+}
+
+
+@pytest.mark.parametrize(("domain", "weights"), WEIGHTS.items(), ids=WEIGHTS)
+def test_the_score_is_the_sum_of_the_dimensions_weighted_for_the_domain(make_trace, domain, weights):
+    trace = make_trace(
+        "thought a", "tool_call b", *["thought"] * 8, confidence=0.9, success=False, task_domain=domain
+    )
+
+    score = score_trace(trace, Nearest(0.2, "kp:trace:1"), Policy())
+
+    dimensions = (0.25 + 0.1, 0.8, 0.6, 0.27)
+    assert (score.complexity, score.novelty, score.tool_diversity, score.outcome_confidence) == (
+        pytest.approx(dimensions)
+    )
+    assert score.quality_score == pytest.approx(sum(map(operator.mul, dimensions, weights)))
+    assert (score.domain, score.nearest, score.overrides) == (domain, "kp:trace:1", ())
+
+
+@pytest.mark.parametrize("task_domain", ["logistics", "Finance", "finance ", "FINANCE", "fin"])
+def test_a_domain_that_no_profile_has_exactly_takes_default(make_trace, task_domain):
+    score = score_trace(make_trace("tool_call", task_domain=task_domain), None, Policy())
+
+    assert score.domain == "default"
+
+
+@pytest.mark.parametrize(("above", "decision"), [(False, "contribute"), (True, "rejected")])
+def test_a_score_that_just_reaches_the_threshold_is_contributed(make_trace, above, decision):
+    trace = make_trace("tool_call", "observation")
+    reached = score_trace(trace, None, Policy()).quality_score
+    threshold = math.nextafter(reached, 1) if above else reached
+
+    score = score_trace(trace, None, Policy(threshold=threshold))
+
+    assert (score.quality_score, score.threshold, score.decision) == (reached, threshold, decision)
+
+
+def test_overrides_count_before_the_decision(make_trace):
+    trace = make_trace("thought", confidence=1)
+
+    score = score_trace(trace, None, Policy(threshold=0.2))
+
+    assert (score.quality_score, score.overrides, score.decision) == (0.1, ("single_thought",), "rejected")
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=4, max_size=4).filter(any))
+def test_a_score_is_never_above_1(make_trace, parts):
+    """Weights are accepted when they sum to 1 within rounding; full marks must not come out above it."""
+    names = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
+    weights = {name: part / sum(parts) for name, part in zip(names, parts, strict=True)}
+    weights["complexity"] = min(1.0, weights["complexity"] + 9e-10)
+    policy = Policy.model_validate({"domains": {"default": {"weights": weights}}})
+    trace = make_trace(*FULL_MARKS, confidence=1)
+
+    score = score_trace(trace, Nearest(0.0, None), policy)
+
+    assert (score.complexity, score.novelty, score.tool_diversity, score.outcome_confidence) == (1, 1, 1, 1)
+    assert score.overrides == ()
+    assert 0 <= score.quality_score <= 1
+
+
+def test_the_parts_are_told_in_the_order_of_the_header(make_trace):
+    score = score_trace(make_trace("thought"), None, Policy())
+
+    assert list(score.as_dict()) == [
+        "quality_score",
+        "complexity",
+        "novelty",
+        "tool_diversity",
+        "outcome_confidence",
+        "overrides",
+        "domain",
+        "threshold",
+        "nearest",
+    ]

@@ -1,0 +1,112 @@
+"""A scorer remembers from call to call what the formula compares with, and nothing else."""
+
+import numpy as np
+import pytest
+
+from schemas import ReasoningTrace
+from worker.policy import Policy
+from worker.scoring import Scorer, VectorCache, embedding_text
+
+EAST, NORTH = np.eye(2, dtype=np.float32)
+
+
+@pytest.fixture
+def scorer() -> Scorer:
+    return Scorer(policy=Policy(threshold=1), cache=VectorCache(2, 2))
+
+
+def test_without_an_embedder_the_real_traces_score_as_the_reference(real_traces, reference_scores):
+    scorer = Scorer()
+    traces = [ReasoningTrace.model_validate_json(line) for line in real_traces]
+
+    scores = {trace.id: scorer.evaluate(trace).quality_score for trace in traces}
+
+    assert len(scores) == 154
+    assert scores == pytest.approx(
+        {expected["id"]: expected["score_no_embedder"] for expected in reference_scores}, rel=0, abs=1e-9
+    )
+
+
+def test_without_an_embedder_novelty_is_unknown_and_nothing_is_remembered(make_trace):
+    scorer = Scorer()
+
+    scores = [scorer.evaluate(make_trace("thought")) for _ in range(2)]
+
+    assert [(score.novelty, score.nearest) for score in scores] == [(0.5, None)] * 2
+    assert scorer.cache.size == 0
+
+
+def test_each_trace_is_compared_with_those_before_it(scorer, make_trace):
+    """Also with those that were rejected, as all are here."""
+    first, second, third = (make_trace("thought") for _ in range(3))
+
+    assert scorer.evaluate_embedded(first, EAST).novelty == 0.5
+    assert scorer.evaluate_embedded(second, NORTH).novelty == 1
+    repeated = scorer.evaluate_embedded(third, EAST)
+    assert (repeated.novelty, repeated.nearest, repeated.decision) == (0, first.id, "rejected")
+
+
+def test_a_trace_that_fell_out_of_the_cache_is_novel_again(scorer, make_trace):
+    for vector in (EAST, NORTH, NORTH):
+        scorer.evaluate_embedded(make_trace("thought"), vector)
+
+    assert scorer.evaluate_embedded(make_trace("thought"), EAST).novelty == 1
+
+
+@pytest.mark.parametrize(("at", "novelty"), [(1060, 0), (1061, 0.5)])
+def test_the_ttl_counts_back_from_the_traces_own_time(make_trace, at, novelty):
+    scorer = Scorer(cache=VectorCache(10, 2, ttl=60))
+    scorer.evaluate_embedded(make_trace("thought"), EAST, at=1000)
+
+    assert scorer.evaluate_embedded(make_trace("thought"), EAST, at=at).novelty == novelty
+
+
+def test_the_embedder_is_given_the_text_of_the_trace(make_trace):
+    texts = []
+
+    def embed(text):
+        texts.append(text)
+        return EAST
+
+    trace = make_trace("thought")
+    score = Scorer(embed, cache=VectorCache(2, 2)).evaluate(trace)
+
+    assert texts == [embedding_text(trace)]
+    assert score.novelty == 0.5
+
+
+def test_an_empty_cache_that_is_handed_in_is_the_one_that_is_used(make_trace):
+    """A cache without entries is false in a condition."""
+    cache = VectorCache(2, 2)
+
+    Scorer(cache=cache).evaluate_embedded(make_trace("thought"), EAST)
+
+    assert cache.size == 1
+
+
+@pytest.mark.parametrize(
+    "vector", [np.ones(3), np.ones((1, 2)), [np.nan, 1], [np.inf, 1]], ids=["long", "matrix", "nan", "inf"]
+)
+def test_a_vector_that_does_not_fit_leaves_the_cache_as_it_was(scorer, make_trace, vector):
+    earlier = make_trace("thought")
+    scorer.evaluate_embedded(earlier, EAST)
+
+    with pytest.raises(ValueError, match="vector"):
+        scorer.evaluate_embedded(make_trace("thought"), vector)
+
+    assert scorer.cache.size == 1
+    assert scorer.cache.nearest(EAST).id == earlier.id
+
+
+def test_an_error_while_scoring_leaves_the_cache_as_it_was(scorer, make_trace, monkeypatch):
+    """The record becomes a dead letter; a vector without an outcome would change the scores after it."""
+
+    def fail(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("worker.scoring.scorer.score_trace", fail)
+
+    with pytest.raises(ZeroDivisionError):
+        scorer.evaluate_embedded(make_trace("thought"), EAST)
+
+    assert scorer.cache.size == 0

@@ -1,0 +1,45 @@
+"""The tree of errors is as its docstring draws it."""
+
+import inspect
+import re
+from typing import get_args
+
+from schemas import DeadLetterHeaders
+from worker import errors
+from worker.errors import REASONS, RejectedRecord, WorkerError
+
+
+def drawn() -> dict[str, str]:
+    """Return each error of the drawing with the one above it."""
+    parents: dict[str, str] = {}
+    path: list[str] = []
+    for line in (errors.__doc__ or "").splitlines():
+        match = re.match(r"    ([│├└─ ]*)(\w+) {2,}", line)
+        if match:
+            path = [*path[: len(match[1]) // 4], match[2]]
+            parents[match[2]] = path[-2] if len(path) > 1 else "Exception"
+    return parents
+
+
+def test_the_drawing_shows_every_error_below_its_base():
+    defined = {
+        name: error.__base__.__name__
+        for name, error in inspect.getmembers(errors, inspect.isclass)
+        if error.__module__ == errors.__name__
+    }
+
+    assert drawn() == defined
+
+
+def test_a_person_can_catch_them_all_at_once():
+    assert all(issubclass(getattr(errors, name), WorkerError) for name in drawn())
+
+
+def test_a_rejected_record_carries_its_reason_and_says_what_was_wrong():
+    error = RejectedRecord("empty", "the record has no value")
+
+    assert (error.reason, str(error)) == ("empty", "the record has no value")
+
+
+def test_the_reasons_are_those_that_a_dead_letter_may_have():
+    assert get_args(DeadLetterHeaders.model_fields["reason"].annotation) == REASONS

@@ -1,0 +1,26 @@
+"""Scoring lines without a broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from schemas import ReasoningTrace
+from worker.offline import make_scorer, score_line
+from worker.settings import Settings
+
+
+@pytest.mark.parametrize(
+    "created_at",
+    ["2026-01-31T12:00:00Z", "2026-01-31t12:00:00,5z", "2026-01-31 12:00", "2026-01-31T12:00:00+0530"],
+)
+def test_every_date_time_that_the_schema_accepts_is_a_time_to_score_at(created_at):
+    trace = ReasoningTrace.new(
+        objective="Fix the failing build",
+        steps=[{"type": "thought"}],
+        result_summary="done",
+        confidence=0.9,
+        success=True,
+        task_domain="code",
+        created_at=created_at,
+    )
+    assert score_line(trace.to_json(), make_scorer(Settings(), None), 10_000).trace == trace

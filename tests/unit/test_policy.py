@@ -1,0 +1,157 @@
+"""The policy: what a domain is scored and routed with, and when two policies are the same."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from worker.policy import MAX_DOMAINS, REFERENCE_WEIGHTS, Policy
+
+NAMES = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
+ALL_NOVELTY = {"complexity": 0, "novelty": 1, "tool_diversity": 0, "outcome_confidence": 0}
+ALL_OUTCOME = {"complexity": 0, "novelty": 0, "tool_diversity": 0, "outcome_confidence": 1}
+
+
+def policy(threshold: float = 0.75, **domains: object) -> Policy:
+    return Policy.model_validate({"threshold": threshold, "domains": domains})
+
+
+def weights_of(a_policy: Policy, domain: str) -> dict[str, float]:
+    return a_policy.profile(domain).weights.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("domain", "weights"),
+    [
+        ("default", (0.25, 0.35, 0.15, 0.25)),
+        ("finance", (0.20, 0.25, 0.10, 0.45)),
+        ("code", (0.20, 0.30, 0.30, 0.20)),
+        ("medical", (0.15, 0.20, 0.10, 0.55)),
+        ("customer_service", (0.20, 0.30, 0.20, 0.30)),
+    ],
+)
+def test_left_alone_it_is_the_references(domain, weights):
+    profile = Policy().profile(domain)
+
+    assert profile.domain == domain
+    assert tuple(profile.weights.model_dump()[name] for name in NAMES) == weights
+    assert profile.threshold == 0.75
+
+
+@given(st.lists(st.floats(0, 1), min_size=4, max_size=4))
+def test_weights_must_sum_to_1(weights):
+    assume(abs(sum(weights) - 1) > 1e-8)
+
+    with pytest.raises(ValidationError, match="the four weights must sum to 1"):
+        policy(x={"weights": dict(zip(NAMES, weights, strict=True))})
+
+
+def test_weights_that_sum_to_1_but_for_rounding_are_accepted():
+    policy(x={"weights": dict(zip(NAMES, (0.1, 0.2, 0.3, 0.4), strict=True))})
+    policy(x={"weights": dict(zip(NAMES, (0.7, 0.1, 0.1, 0.1), strict=True))})
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        {"weights": ALL_NOVELTY | {"novelty": 2, "complexity": -1}},
+        {"weights": dict.fromkeys(NAMES[:3], 0.25)},
+        {"weights": ALL_NOVELTY | {"novlty": 0}},
+        {"threshold": 1.01},
+        {"threshold": -0.01},
+        {"treshold": 0.5},
+    ],
+)
+def test_what_makes_no_policy_is_refused(domain):
+    with pytest.raises(ValidationError):
+        policy(x=domain)
+
+
+def test_a_domain_takes_the_weights_that_it_leaves_out_from_the_reference_else_from_default():
+    changed = policy(default={"weights": ALL_NOVELTY}, finance={"threshold": 0.5}, legal={"threshold": 0.6})
+
+    assert weights_of(changed, "finance") == REFERENCE_WEIGHTS["finance"].model_dump()
+    assert weights_of(changed, "legal") == ALL_NOVELTY
+    assert weights_of(changed, "not named") == ALL_NOVELTY
+    assert changed.profile("finance").threshold == 0.5
+    assert changed.profile("legal").threshold == 0.6
+
+
+def test_a_domain_that_leaves_its_threshold_out_takes_the_policys():
+    changed = policy(0.3, legal={"weights": ALL_OUTCOME}, finance={"threshold": 0})
+
+    assert changed.profile("legal").threshold == 0.3
+    assert changed.profile("code").threshold == 0.3
+    assert changed.profile("not named").threshold == 0.3
+    assert changed.profile("finance").threshold == 0
+
+
+def test_a_domain_that_is_named_takes_the_threshold_that_it_leaves_out_from_default():
+    changed = policy(0.3, default={"threshold": 0.4}, legal={"weights": ALL_OUTCOME})
+
+    assert changed.profile("not named").threshold == 0.4
+    assert changed.profile("legal").threshold == 0.4
+
+
+@pytest.mark.parametrize("task_domain", ["Legal", "LEGAL", "legal ", " legal", "lega", ""])
+def test_a_domain_is_matched_exactly(task_domain):
+    assert policy(legal={"threshold": 0.6}).profile(task_domain).domain == "default"
+
+
+DOMAINS = {
+    "default": {"threshold": 0.7, "weights": ALL_NOVELTY},
+    "finance": {"threshold": 0.5},
+    "legal": {"weights": ALL_OUTCOME},
+    "hr": {"threshold": 0.1, "weights": ALL_OUTCOME},
+}
+
+
+@given(st.permutations(list(DOMAINS)), st.permutations(NAMES))
+def test_the_digest_does_not_depend_on_the_order_in_which_a_policy_is_written(domains, names):
+    reordered = {}
+    for name in domains:
+        domain = dict(reversed(DOMAINS[name].items()))
+        if "weights" in domain:
+            domain["weights"] = {weight: domain["weights"][weight] for weight in names}
+        reordered[name] = domain
+
+    assert policy(**reordered).digest == policy(**DOMAINS).digest
+
+
+def test_the_digest_does_not_depend_on_what_changes_nothing():
+    written_out = {name: {"weights": weights.model_dump()} for name, weights in REFERENCE_WEIGHTS.items()}
+
+    assert policy(**written_out).digest == Policy().digest
+
+
+@pytest.mark.parametrize("domain", [*REFERENCE_WEIGHTS, "legal"])
+@pytest.mark.parametrize("change", ["threshold", *NAMES])
+def test_the_digest_changes_with_every_threshold_and_weight(domain, change):
+    before = policy(legal={"threshold": 0.75})
+    weights = weights_of(before, domain)
+    if change == "threshold":
+        changed = {"threshold": 0.7500001}
+    else:
+        other = "novelty" if change != "novelty" else "complexity"
+        changed = {"weights": weights | {change: weights[change] + 1e-6, other: weights[other] - 1e-6}}
+
+    after = policy(**{"legal": {"threshold": 0.75}} | {domain: changed})
+
+    assert after.digest != before.digest
+
+
+def test_the_digest_changes_with_the_common_threshold_and_with_a_new_domain():
+    digests = {Policy().digest, policy(0.7).digest, policy(legal={}).digest}
+
+    assert len(digests) == 3
+    assert all(len(digest) == 12 and int(digest, 16) >= 0 for digest in digests)
+
+
+def test_at_most_50_domains_are_possible_the_references_included():
+    """Each is a label of the metrics."""
+    assert MAX_DOMAINS == 50
+    added = {f"domain-{number}": {} for number in range(50 - len(REFERENCE_WEIGHTS))}
+
+    assert len(policy(finance={"threshold": 0.1}, **added).profiles) == 50
+    with pytest.raises(ValidationError, match="at most 50 domains are possible, these are 51"):
+        policy(one_more={}, **added)

@@ -1,0 +1,295 @@
+"""Settings: where they come from, what is said about wrong ones, and that no secret is told."""
+
+import os
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker import errors
+from worker.settings import Settings, describe, load_settings, render, sections
+
+SECRET = "correct horse battery staple"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_in_the_environment(monkeypatch):
+    for name in os.environ:
+        if name.upper().startswith("KP_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def load(tmp_path) -> Callable[[str], Settings]:
+    """Loads settings from the text of a file."""
+
+    def load_text(text: str) -> Settings:
+        config = tmp_path / "worker.toml"
+        config.write_text(text, encoding="utf-8")
+        return load_settings(config)
+
+    return load_text
+
+
+@pytest.fixture
+def problems_of(load) -> Callable[[str], list[str]]:
+    """Loads wrong settings from the text of a file; returns the lines of the error."""
+
+    def problems(text: str = "") -> list[str]:
+        with pytest.raises(errors.SettingsError) as raised:
+            load(text)
+        return str(raised.value).splitlines()
+
+    return problems
+
+
+# --- where they come from
+
+
+def test_without_a_file_and_variables_the_defaults_stand():
+    assert load_settings().model_dump() == Settings().model_dump()
+    assert load_settings().policy.profile("default").threshold == 0.75
+
+
+def test_the_environment_goes_over_the_file_key_by_key(load, monkeypatch):
+    monkeypatch.setenv("KP_KAFKA__GROUP", "from-environment")
+    monkeypatch.setenv("kp_cache__ttl", "60")
+
+    settings = load('[kafka]\ngroup = "from-file"\nbootstrap_servers = "from-file:9092"\n[web]\nport = 7000')
+
+    assert settings.kafka.group == "from-environment"
+    assert settings.kafka.bootstrap_servers == "from-file:9092"
+    assert settings.kafka.request_timeout == 30
+    assert settings.web.port == 7000
+    assert settings.cache.ttl == 60
+
+
+def test_a_domain_of_the_policy_can_be_set_by_variables(load, monkeypatch):
+    monkeypatch.setenv("KP_POLICY__DOMAINS__CUSTOMER_SERVICE__THRESHOLD", "0.6")
+    monkeypatch.setenv("KP_POLICY__DOMAINS__LEGAL__WEIGHTS__NOVELTY", "0.75")
+    weights = "[policy.domains.legal.weights]\ncomplexity = 0.25\nnovelty = 0\ntool_diversity = 0\n"
+
+    policy = load(weights + "outcome_confidence = 0\n").policy
+
+    assert policy.profile("customer_service").threshold == 0.6
+    assert policy.profile("legal").weights.novelty == 0.75
+    assert policy.profile("legal").weights.complexity == 0.25
+
+
+def test_a_whole_section_can_be_one_variable_of_json(monkeypatch):
+    monkeypatch.setenv("KP_TOPICS", '{"raw": "traces"}')
+
+    assert load_settings().topics.raw == "traces"
+
+
+# --- what is said about wrong ones
+
+
+def test_every_problem_is_told_at_once_with_what_was_given_and_what_is_taken(problems_of, monkeypatch):
+    monkeypatch.setenv("KP_LOG__LEVEL", "loud")
+
+    problems = problems_of(
+        '[web]\nport = 0\n[topics]\nraw = ""\n[kafka]\ngroup = 5\n[policy]\nthreshold = "x"'
+    )
+
+    lines = re.compile(r"(.+): got (.+?); .*should .+ \((.+) in the environment\)")
+    assert sorted(lines.fullmatch(problem).groups() for problem in problems) == [
+        ("kafka.group", "5", "KP_KAFKA__GROUP"),
+        ("log.level", "'loud'", "KP_LOG__LEVEL"),
+        ("policy.threshold", "'x'", "KP_POLICY__THRESHOLD"),
+        ("topics.raw", "''", "KP_TOPICS__RAW"),
+        ("web.port", "0", "KP_WEB__PORT"),
+    ]
+    assert any("should be 'DEBUG', 'INFO', 'WARNING' or 'ERROR'" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[topics]\nraw = "x"\nrejected = "x"', "the four topics must have different names"),
+        ('[kafka]\nsecurity_protocol = "SASL_SSL"', "SASL_SSL needs sasl_username and sasl_password"),
+        ("[policy.domains.x.weights]\nnovelty = 1", "policy.domains.x.weights.complexity"),
+        ("[limits]\nbudget = nan", "limits.budget: got nan; should be greater than 0"),
+        ("kafka = 5", "kafka: got 5"),
+    ],
+)
+def test_what_settings_must_be_together_is_told_too(problems_of, text, told):
+    assert any(told in line for line in problems_of(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[kafak]", "kafak: no such setting; did you mean kafka? the file takes kafka, topics, "),
+        ("[kafka]\ngruop = 1", "kafka.gruop: no such setting; did you mean kafka.group? [kafka] takes "),
+        ("[policy]\ntreshold = 1", "did you mean policy.threshold? [policy] takes threshold, domains"),
+        (
+            "[policy.domains.x]\ntreshold = 1",
+            "did you mean policy.domains.x.threshold? [policy.domains.x] takes threshold, weights",
+        ),
+        (
+            "[policy.domains.x.weights]\nnovlty = 1",
+            "did you mean policy.domains.x.weights.novelty? [policy.domains.x.weights] takes complexity, ",
+        ),
+        ("[log]\nzzz = 1", "log.zzz: no such setting; [log] takes level"),
+    ],
+)
+def test_a_name_that_does_not_exist_is_told_with_the_one_that_was_meant(problems_of, text, told):
+    assert any(told in line for line in problems_of(text))
+
+
+@pytest.mark.parametrize("name", ["KP_NOSUCH__KEY", "KP_LOG_LEVEL", "kp_nosuch", "KP_"])
+def test_a_variable_of_no_section_is_told_beside_the_other_problems(problems_of, monkeypatch, name):
+    monkeypatch.setenv(name, "x")
+
+    problems = problems_of("[web]\nport = 0")
+
+    assert [line.split(":")[0] for line in problems] == [name, "web.port"]
+    with pytest.raises(errors.SettingsError, match=f"{name}: no such setting; variables are KP_<SECTION>"):
+        load_settings()
+
+
+def test_a_variable_of_a_key_that_does_not_exist_is_told(problems_of, monkeypatch):
+    monkeypatch.setenv("KP_KAFKA__GRUOP", "x")
+
+    assert problems_of()[0].startswith("kafka.gruop: no such setting; did you mean kafka.group?")
+
+
+@pytest.mark.parametrize("name", ["KP_KAFKA", "KP_POLICY__DOMAINS"])
+def test_a_variable_that_should_be_json_and_is_not_is_told_as_the_other_problems_are(
+    problems_of, monkeypatch, name
+):
+    monkeypatch.setenv(name, "{")
+
+    assert any(name in line for line in problems_of())
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path, problems_of):
+    with pytest.raises(errors.SettingsError, match=r"nosuch\.toml: cannot be read: No such file"):
+        load_settings(tmp_path / "nosuch.toml")
+    assert "worker.toml: is not TOML: " in problems_of("[kafka")[0]
+
+
+def test_a_file_that_is_not_utf_8_is_named(tmp_path):
+    config = tmp_path / "worker.toml"
+    config.write_bytes(b'[kafka]\ngroup = "\xff"')
+
+    with pytest.raises(errors.SettingsError, match="is not TOML"):
+        load_settings(config)
+
+
+# --- secrets
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'[kafka]\nsasl_password = ["{SECRET}"]',
+        f'[kafka]\nsasl_pasword = "{SECRET}"',
+        f'[kafka.sasl_password]\nvalue = "{SECRET}"',
+        f'[kafka]\nsecurity_protocol = "SASL_SSL"\nsasl_password = "{SECRET}"',
+        f'[kafka]\ngroup = ""\nsasl_password = "{SECRET}"',
+        f'[[kafka]]\nsasl_password = "{SECRET}"',
+        f'[kafka]\nsasl_password = "{SECRET}',
+    ],
+)
+def test_no_error_tells_a_secret(problems_of, text):
+    assert not any(SECRET in line for line in problems_of(text))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KP_KAFKA__SASL_PASSWORD__VALUE", SECRET),
+        ("KP_KAFKA__SASL_PASWORD", SECRET),
+        ("KP_KAFKA", f'[{{"sasl_password": "{SECRET}"}}]'),
+        ("KP_KAFKA", f'{{"sasl_password": "{SECRET}"'),
+        ("KP_KAFKA_SASL_PASSWORD", SECRET),
+    ],
+)
+def test_no_error_tells_a_secret_of_the_environment(problems_of, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+
+    assert not any(SECRET in line for line in problems_of())
+
+
+def test_the_effective_settings_can_be_shown_without_the_secret(monkeypatch):
+    monkeypatch.setenv("KP_KAFKA__SASL_PASSWORD", SECRET)
+
+    settings = load_settings()
+
+    assert settings.kafka.sasl_password is not None
+    assert settings.kafka.sasl_password.get_secret_value() == SECRET
+    assert SECRET not in render(settings)
+    assert SECRET not in repr(settings)
+
+
+# --- shown and described
+
+POSITIVE = st.floats(1e-3, 1e6)
+NAMES = st.text(min_size=1, max_size=8)
+WEIGHTS = st.fixed_dictionaries(
+    {"complexity": st.just(0.5), "novelty": st.just(0.5), "tool_diversity": st.just(0.0)},
+).map(lambda weights: {**weights, "outcome_confidence": 0.0})
+VALUES = st.fixed_dictionaries(
+    {
+        "kafka": st.fixed_dictionaries(
+            {"bootstrap_servers": NAMES, "group": NAMES},
+            optional={"ssl_cafile": st.just(Path("ca.pem")), "sasl_username": NAMES},
+        ),
+        "topics": st.lists(NAMES, min_size=4, max_size=4, unique=True).map(
+            lambda names: dict(zip(("raw", "contribute", "rejected", "dead_letter"), names, strict=True))
+        ),
+        "cache": st.fixed_dictionaries(
+            {"max_elements": st.integers(1, 1_000_000)}, optional={"ttl": POSITIVE}
+        ),
+        "policy": st.fixed_dictionaries(
+            {
+                "threshold": st.floats(0, 1),
+                "domains": st.dictionaries(
+                    NAMES,
+                    st.fixed_dictionaries({}, optional={"threshold": st.floats(0, 1), "weights": WEIGHTS}),
+                    max_size=4,
+                ),
+            }
+        ),
+        "limits": st.fixed_dictionaries({"budget": POSITIVE, "in_flight_records": st.integers(1, 4096)}),
+    }
+)
+
+
+@given(VALUES)
+def test_what_is_shown_loads_back_to_equal_settings(tmp_path_factory, values):
+    settings = Settings(**values)
+    config = tmp_path_factory.getbasetemp() / "shown.toml"
+
+    config.write_text(render(settings), encoding="utf-8")
+
+    assert load_settings(config) == settings
+
+
+def test_what_is_not_set_is_shown_as_a_comment():
+    shown = render(Settings())
+
+    assert "# cache.ttl is not set" in shown
+    assert set(tomllib.loads(shown)) == set(Settings.model_fields)
+    for name, default, _ in describe():
+        section, key = name.split(".")
+        assert (key in tomllib.loads(shown)[section]) == (default is not None)
+
+
+def test_every_setting_is_described_with_its_default_in_order():
+    settings = Settings()
+    described = list(describe())
+
+    assert [name for name, _, _ in described] == [
+        f"{section}.{key}" for section, model in sections().items() for key in model.model_fields
+    ]
+    for name, default, description in described:
+        section, key = name.split(".")
+        assert getattr(getattr(settings, section), key) == default
+        assert description

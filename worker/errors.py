@@ -1,0 +1,67 @@
+"""Everything that this project raises on purpose.
+
+::
+
+    WorkerError                 a person can act on the message
+    ├── SettingsError           the configuration: every problem at once, each with its setting's name
+    ├── EmbeddingError          the model cannot be loaded, does not fit the cache, or failed on a text
+    ├── TopicError              a topic is missing, or does not fit the others
+    ├── NoBrokerError           no Kafka broker could be found or started (demo and tests)
+    ├── DeliveryError           the broker did not confirm a record; nothing is committed past it
+    │   └── TooLargeError       it refused the record, or the batch that it was in, as too large
+    ├── LedgerError             the changelog holds what cannot be, or less than it must
+    └── RejectedRecord          this one record cannot be scored; carries the dead letter's bounded ``reason``
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Reason = Literal["not_json", "invalid_trace", "too_large", "empty", "scoring_failed"]
+"""Why a record went to the dead-letter topic: a closed set, so that it can be a metric's label."""
+
+REASONS: tuple[Reason, ...] = get_args(Reason)
+
+
+class WorkerError(Exception):
+    """Base of every error that is raised on purpose; its text is written for the person who reads it."""
+
+
+class SettingsError(WorkerError):
+    """One or more settings are wrong; the text has a line for each."""
+
+
+class EmbeddingError(WorkerError):
+    """An embedder could not be made, does not fit, or failed."""
+
+
+class TopicError(WorkerError):
+    """A topic is missing, or differs from what the worker needs."""
+
+
+class NoBrokerError(WorkerError):
+    """No Kafka broker was found and none could be started."""
+
+
+class DeliveryError(WorkerError):
+    """The broker refused or did not confirm a record."""
+
+
+class TooLargeError(DeliveryError):
+    """The record is larger than its topic takes, alone or with the others of its batch."""
+
+
+class LedgerError(WorkerError):
+    """The ledger's changelog is not what it must be."""
+
+
+class RejectedRecord(WorkerError):  # noqa: N818 - a record is rejected; the error is the record's
+    """A raw record that cannot be scored.
+
+    Attributes:
+        reason: why, from the closed set :data:`REASONS`.
+    """
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason: Reason = reason

@@ -1,0 +1,53 @@
+"""Score files without a broker: the decoder and the scorer that the stream runs, one line after another."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from schemas import ReasoningTrace
+from schemas.trace import parse_date_time
+from worker.embedding import Embedder
+from worker.scoring import Embed, Score, Scorer, VectorCache
+from worker.settings import Settings
+from worker.stream.decode import decode_trace
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A line's trace and its score."""
+
+    trace: ReasoningTrace
+    score: Score
+
+    def to_json(self) -> str:
+        """Return one line: ``id``, ``quality_score``, the dimensions and how they came about."""
+        parts = self.score.as_dict()
+        return json.dumps({"id": self.trace.id, **parts, "decision": self.score.decision}, ensure_ascii=False)
+
+
+def make_scorer(settings: Settings, embedder: Embedder | None) -> Scorer:
+    """Return a scorer with an empty cache."""
+    cache = VectorCache(settings.cache.max_elements, settings.cache.dimensions, settings.cache.ttl)
+    embed = None if embedder is None else _one_by_one(embedder)
+    return Scorer(embed, settings.policy, cache)
+
+
+def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
+    """Score a line against those before it.
+
+    A cache with a ttl goes by the traces' ``created_at``, for want of a record's timestamp.
+
+    Raises:
+        RejectedRecord: the line is no trace.
+    """
+    trace = decode_trace(line.strip(), max_bytes)
+    return Scored(trace, scorer.evaluate(trace, at=_created_at(trace)))
+
+
+def _created_at(trace: ReasoningTrace) -> float:
+    return parse_date_time(trace.metadata.created_at).timestamp()
+
+
+def _one_by_one(embedder: Embedder) -> Embed:
+    return lambda text: embedder.embed([text]).vectors[0]

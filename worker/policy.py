@@ -1,0 +1,130 @@
+"""The policy: weights and thresholds by domain. It is what may change while the worker runs."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+MAX_DOMAINS = 50
+"""Profiles are metric labels, so their number is bounded."""
+
+DEFAULT_DOMAIN = "default"
+
+UnitFloat = Annotated[float, Field(ge=0, le=1)]
+
+
+class Weights(BaseModel):
+    """How much each dimension counts in the score; together 1."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    complexity: UnitFloat
+    novelty: UnitFloat
+    tool_diversity: UnitFloat
+    outcome_confidence: UnitFloat
+
+    @model_validator(mode="after")
+    def _sum_to_one(self) -> Weights:
+        total = math.fsum((self.complexity, self.novelty, self.tool_diversity, self.outcome_confidence))
+        if not math.isclose(total, 1, abs_tol=1e-9):
+            raise ValueError(f"the four weights must sum to 1, these sum to {total:g}")
+        return self
+
+
+class DomainPolicy(BaseModel):
+    """What one domain does otherwise than the default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    threshold: UnitFloat | None = None
+    weights: Weights | None = None
+
+
+def _weights(complexity: float, novelty: float, tool_diversity: float, outcome_confidence: float) -> Weights:
+    return Weights(
+        complexity=complexity,
+        novelty=novelty,
+        tool_diversity=tool_diversity,
+        outcome_confidence=outcome_confidence,
+    )
+
+
+REFERENCE_WEIGHTS = {
+    DEFAULT_DOMAIN: _weights(0.25, 0.35, 0.15, 0.25),
+    "finance": _weights(0.20, 0.25, 0.10, 0.45),
+    "code": _weights(0.20, 0.30, 0.30, 0.20),
+    "medical": _weights(0.15, 0.20, 0.10, 0.55),
+    "customer_service": _weights(0.20, 0.30, 0.20, 0.30),
+}
+"""The weight profiles of the KnowledgePulse SDK 0.1.1."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a trace of one domain is scored and routed with."""
+
+    domain: str
+    weights: Weights
+    threshold: float
+
+
+class Policy(BaseModel):
+    """Weights and thresholds by domain.
+
+    A domain that is named takes what it leaves out from the reference's profile of its name, else from
+    ``default``. A domain that is not named takes ``default``, silently, as the SDK does.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    threshold: UnitFloat = Field(default=0.75, description="a score at or above it is routed to `contribute`")
+    domains: dict[str, DomainPolicy] = Field(
+        default_factory=dict,
+        description="`<name>.threshold` and `<name>.weights`, for each domain that differs",
+    )
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Policy:
+        if len(self.profiles) > MAX_DOMAINS:
+            raise ValueError(f"at most {MAX_DOMAINS} domains are possible, these are {len(self.profiles)}")
+        return self
+
+    @cached_property
+    def profiles(self) -> dict[str, Profile]:
+        """Every profile by its domain's name; ``default`` is always among them."""
+        default_weights = self._weights(DEFAULT_DOMAIN) or REFERENCE_WEIGHTS[DEFAULT_DOMAIN]
+        return {
+            name: Profile(name, self._weights(name) or default_weights, self._threshold(name))
+            for name in [
+                *REFERENCE_WEIGHTS,
+                *(name for name in self.domains if name not in REFERENCE_WEIGHTS),
+            ]
+        }
+
+    def profile(self, task_domain: str) -> Profile:
+        """Return the profile of exactly this name, else ``default``."""
+        return self.profiles.get(task_domain) or self.profiles[DEFAULT_DOMAIN]
+
+    @cached_property
+    def digest(self) -> str:
+        """A short hash of everything that can change a score or a route: 12 hexadecimal digits."""
+        lines = [
+            f"{name} {p.threshold!r} {sorted(p.weights.model_dump().items())!r}"
+            for name, p in sorted(self.profiles.items())
+        ]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+    def _weights(self, name: str) -> Weights | None:
+        domain = self.domains.get(name)
+        return domain.weights if domain and domain.weights else REFERENCE_WEIGHTS.get(name)
+
+    def _threshold(self, name: str) -> float:
+        named = (self.domains.get(name), self.domains.get(DEFAULT_DOMAIN))
+        return next(
+            (domain.threshold for domain in named if domain and domain.threshold is not None), self.threshold
+        )

@@ -1,0 +1,137 @@
+"""The novelty cache: the vectors of the traces seen most recently, searched by brute force."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+# More than the rounding errors of a float32 product of unit vectors of up to some thousand dimensions.
+_ROUNDING = 1e-5
+
+Vector: TypeAlias = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The entry of the cache that is most similar to a vector.
+
+    Attributes:
+        similarity: cosine similarity, -1 to 1.
+        id: what the entry was added with; None when it was added without.
+    """
+
+    similarity: float
+    id: str | None
+
+
+class VectorCache:
+    """A first-in-first-out ring of unit vectors in one contiguous matrix.
+
+    A look-up is one matrix-vector product over the entries, O(entries x dimensions). Its result depends on
+    the vectors and their order only, to the last bit, not on where in the ring they stand: a cache that is
+    rebuilt answers as the one that was lost.
+
+    The cache never forgets by age: ``ttl`` filters at look-up, so what a trace is compared with depends on
+    its own time and not on when somebody else looked. That keeps scores the same when records are
+    delivered again.
+
+    Args:
+        max_elements: how many vectors are kept; the oldest leaves first.
+        dimensions: the length of every vector.
+        ttl: seconds; a look-up at time t sees the entries from t - ttl on. None: all.
+
+    Raises:
+        ValueError: a size or the ttl is not positive.
+    """
+
+    def __init__(self, max_elements: int = 1000, dimensions: int = 384, ttl: float | None = None) -> None:
+        if max_elements < 1 or dimensions < 1:
+            raise ValueError(
+                f"max_elements and dimensions must be at least 1, got {max_elements} and {dimensions}"
+            )
+        if ttl is not None and ttl <= 0:
+            raise ValueError(f"ttl must be more than 0 seconds, got {ttl}")
+        self.max_elements = max_elements
+        self.dimensions = dimensions
+        self.ttl = ttl
+        self._matrix = np.zeros((max_elements, dimensions), dtype=np.float32)
+        self._times = np.zeros(max_elements, dtype=np.float64)
+        self._ids: list[str | None] = [None] * max_elements
+        self._added = 0
+
+    @property
+    def size(self) -> int:
+        """How many vectors are in the cache."""
+        return min(self._added, self.max_elements)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def add(self, vector: ArrayLike, *, id: str | None = None, at: float | None = None) -> None:  # noqa: A002
+        """Add a vector, normalised to length 1; the oldest leaves when the cache is full.
+
+        Args:
+            vector: shape (dimensions,); a zero vector stays zero and is similar to nothing.
+            id: what :meth:`nearest` names the entry by.
+            at: its time in seconds since the epoch; now when left out.
+
+        Raises:
+            ValueError: the vector has another shape, or is not finite.
+        """
+        slot = self._added % self.max_elements
+        self._matrix[slot] = self._unit(vector)
+        self._times[slot] = time.time() if at is None else at
+        self._ids[slot] = id
+        self._added += 1
+
+    def nearest(self, vector: ArrayLike, *, at: float | None = None) -> Nearest | None:
+        """Return the most similar entry, the older of equals; None when there is none to compare with.
+
+        Args:
+            vector: shape (dimensions,).
+            at: the time of the look-up, which the ttl counts back from; now when left out.
+
+        Raises:
+            ValueError: the vector has another shape, or is not finite.
+        """
+        unit = self._unit(vector)
+        if self.size == 0:
+            return None
+        similarities = self._matrix[: self.size] @ unit
+        if self.ttl is not None:
+            since = (time.time() if at is None else at) - self.ttl
+            similarities[self._times[: self.size] < since] = -np.inf
+        if np.isneginf(similarities.max()):
+            return None
+        # The product's last digits depend on where in the matrix a row stands, so those that are about the
+        # largest are summed again, each by itself.
+        slots = np.flatnonzero(similarities >= similarities.max() - _ROUNDING)
+        exact = (self._matrix[slots].astype(np.float64) * unit.astype(np.float64)).sum(axis=1)
+        slot = self._oldest_of(slots[exact == exact.max()])
+        return Nearest(float(exact.max()), self._ids[slot])
+
+    def max_cosine_similarity(self, vector: ArrayLike, *, at: float | None = None) -> float | None:
+        """Return the similarity of :meth:`nearest`, or None when there is nothing to compare with."""
+        nearest = self.nearest(vector, at=at)
+        return None if nearest is None else nearest.similarity
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._added = 0
+
+    def _oldest_of(self, slots: NDArray[np.intp]) -> int:
+        head = self._added % self.max_elements if self._added > self.max_elements else 0
+        return int(slots[np.argmin((slots - head) % self.max_elements)])
+
+    def _unit(self, vector: ArrayLike) -> Vector:
+        array = np.asarray(vector, dtype=np.float32)
+        if array.shape != (self.dimensions,):
+            raise ValueError(f"expected a vector of shape ({self.dimensions},), got {array.shape}")
+        norm = np.sqrt(np.square(array, dtype=np.float64).sum())
+        if not np.isfinite(norm):
+            raise ValueError("the vector is not finite")
+        return (array / norm).astype(np.float32) if norm > 0 else array

@@ -1,0 +1,57 @@
+"""A scorer that remembers: what the stream runs for each partition, usable in any process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from numpy.typing import ArrayLike
+
+from schemas import ReasoningTrace
+from worker.policy import Policy
+from worker.scoring.cache import VectorCache
+from worker.scoring.score import Score, score_trace
+from worker.scoring.text import embedding_text
+
+Embed = Callable[[str], ArrayLike]
+"""A text's vector, of the cache's dimensions."""
+
+
+class Scorer:
+    """Scores traces one after another, each against those before it, as the SDK's ``evaluateValue``.
+
+    Args:
+        embed: turns a text into a vector; None scores novelty 0.5 and remembers nothing.
+        policy: weights and thresholds; the reference's when left out.
+        cache: the vectors to compare with; an empty one of the default size when left out.
+    """
+
+    def __init__(
+        self, embed: Embed | None = None, policy: Policy | None = None, cache: VectorCache | None = None
+    ) -> None:
+        self.embed = embed
+        self.policy = policy or Policy()
+        self.cache = VectorCache() if cache is None else cache
+
+    def evaluate(self, trace: ReasoningTrace, *, at: float | None = None) -> Score:
+        """Embed the trace's text, then :meth:`evaluate_embedded`."""
+        vector = None if self.embed is None else self.embed(embedding_text(trace))
+        return self.evaluate_embedded(trace, vector, at=at)
+
+    def evaluate_embedded(
+        self, trace: ReasoningTrace, vector: ArrayLike | None, *, at: float | None = None
+    ) -> Score:
+        """Score the trace against the cache, then add its vector, whatever the decision.
+
+        Args:
+            trace: what is scored.
+            vector: shape (cache.dimensions,); None when there is no embedder.
+            at: the trace's time in seconds since the epoch, for the cache's ttl; now when left out.
+
+        Raises:
+            ValueError: the vector does not fit the cache.
+        """
+        if vector is None:
+            return score_trace(trace, None, self.policy)
+        score = score_trace(trace, self.cache.nearest(vector, at=at), self.policy)
+        self.cache.add(vector, id=trace.id, at=at)
+        return score

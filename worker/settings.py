@@ -1,0 +1,330 @@
+"""Everything that is set at start: one TOML file, and environment variables over it.
+
+A setting is named ``section.key``; in the file it stands under ``[section]``, in the environment it is
+``KP_<SECTION>__<KEY>``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, cast, get_args, get_origin
+
+import pydantic_settings
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from worker.errors import SettingsError
+from worker.policy import Policy
+
+ENV_PREFIX = "KP_"
+NESTED = "__"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class KafkaSettings(_Section):
+    """How to reach the brokers, and as which group."""
+
+    bootstrap_servers: str = Field(
+        "localhost:9092", min_length=1, description="`host:port`, several with commas"
+    )
+    group: str = Field(
+        "knowledgepulse-worker",
+        min_length=1,
+        description="consumer group; also the prefix of the changelog's name",
+    )
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="how the connection is secured"
+    )
+    ssl_cafile: Path | None = Field(
+        None, description="certificate authorities (PEM); the system's when not set"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "SCRAM-SHA-512", description="used with a SASL protocol"
+    )
+    sasl_username: str | None = Field(None, description="used with a SASL protocol")
+    sasl_password: SecretStr | None = Field(None, description="used with a SASL protocol; never printed")
+    session_timeout: float = Field(
+        10.0, ge=1, le=80, description="seconds without a heartbeat until the group takes the partitions away"
+    )
+    request_timeout: float = Field(
+        30.0, ge=1, description="seconds until a record that the broker does not confirm ends the process"
+    )
+
+    @model_validator(mode="after")
+    def _sasl_is_complete(self) -> KafkaSettings:
+        if self.security_protocol.startswith("SASL") and not (self.sasl_username and self.sasl_password):
+            raise ValueError(f"{self.security_protocol} needs sasl_username and sasl_password")
+        return self
+
+
+class TopicSettings(_Section):
+    """The topics' names."""
+
+    raw: str = Field("raw-traces", min_length=1, max_length=249, description="what agents publish to")
+    contribute: str = Field("contribute", min_length=1, max_length=249, description="traces worth keeping")
+    rejected: str = Field("rejected", min_length=1, max_length=249, description="traces below the threshold")
+    dead_letter: str = Field(
+        "dead-letter", min_length=1, max_length=249, description="what could not be scored"
+    )
+
+    @model_validator(mode="after")
+    def _distinct(self) -> TopicSettings:
+        names = [self.raw, self.contribute, self.rejected, self.dead_letter]
+        if len(set(names)) < len(names):
+            raise ValueError(f"the four topics must have different names, these are {', '.join(names)}")
+        return self
+
+
+class EmbeddingSettings(_Section):
+    """How a trace's text becomes a vector."""
+
+    backend: Literal["sentence-transformers", "hashing", "none"] = Field(
+        "sentence-transformers",
+        description="`hashing` knows words but no meaning (for tests); `none`: novelty is always 0.5",
+    )
+    model: str | None = Field(
+        None, description="a folder, or a hub name; the packaged all-MiniLM-L6-v2 when not set"
+    )
+    revision: str | None = Field(None, description="the hub's revision; a hub name must pin one")
+    max_tokens: int = Field(
+        256, ge=3, le=512, description="of each text, special tokens included; the rest is cut"
+    )
+    truncation: Literal["standard", "sdk"] = Field(
+        "standard",
+        description="`standard` keeps the closing [SEP] of a cut text, `sdk` drops it as the SDK does",
+    )
+
+
+class CacheSettings(_Section):
+    """What novelty compares with, for each partition."""
+
+    max_elements: int = Field(1000, ge=1, le=1_000_000, description="how many scored traces are remembered")
+    dimensions: int = Field(384, ge=1, le=16_384, description="the model's")
+    ttl: float | None = Field(
+        None, gt=0, description="seconds before a trace's own time that it is compared with; all when not set"
+    )
+
+
+class LimitSettings(_Section):
+    """Bounds that keep the worker within time and memory."""
+
+    budget: float = Field(
+        0.1, gt=0, description="seconds that a trace may take from its admission to embedding to its score"
+    )
+    trace_bytes: int = Field(
+        1_048_576, ge=1024, description="a larger record goes to `dead-letter` as `too_large`"
+    )
+    in_flight_records: int = Field(
+        64, ge=1, le=4096, description="between fetch and confirmation, for each partition"
+    )
+    in_flight_bytes: int = Field(
+        16_777_216, ge=1024, description="likewise; a single record may exceed it when it is alone"
+    )
+    uncommitted_records: int = Field(
+        512, ge=1, le=65_536, description="a partition pauses when it is so many offsets ahead of its commit"
+    )
+    drain: float = Field(
+        20.0, gt=0, description="seconds to finish what was sent, when partitions leave or the worker stops"
+    )
+
+
+class WebSettings(_Section):
+    """Where metrics are served."""
+
+    host: str = Field(
+        "127.0.0.1", min_length=1, description="address to listen on; loopback unless you say otherwise"
+    )
+    port: int = Field(6066, ge=1, le=65_535, description="port to listen on")
+
+
+class LogSettings(_Section):
+    """What is logged, and how."""
+
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="the least that is logged"
+    )
+
+
+class Settings(BaseSettings):
+    """The effective settings, by section."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter=NESTED,
+        extra="forbid",
+        frozen=True,
+    )
+
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    topics: TopicSettings = Field(default_factory=TopicSettings)
+    embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+    cache: CacheSettings = Field(default_factory=CacheSettings)
+    policy: Policy = Field(default_factory=Policy)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
+    web: WebSettings = Field(default_factory=WebSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Environment over the file, which :func:`load_settings` hands in."""
+        return env_settings, init_settings
+
+
+def load_settings(config: Path | None = None) -> Settings:
+    """Read the file, if any, and the environment.
+
+    Raises:
+        SettingsError: everything that is wrong, a line each: the setting, what it got, what it takes.
+    """
+    file = _read(config) if config else {}
+    unknown = list(_unknown_variables())
+    try:
+        settings = Settings(**file)
+    except ValidationError as error:
+        raise SettingsError("\n".join([*unknown, *map(_explain, error.errors())])) from None
+    except pydantic_settings.SettingsError as error:
+        raise SettingsError("\n".join([*unknown, *_unreadable_variables()])) from error.__cause__
+    if unknown:
+        raise SettingsError("\n".join(unknown))
+    return settings
+
+
+def override(settings: Settings, section: str, values: Mapping[str, Any]) -> Settings:
+    """Return the settings with some of a section replaced: the command line's word over file and environment.
+
+    Raises:
+        SettingsError: a value is not what the setting takes.
+    """
+    model = getattr(settings, section)
+    try:
+        changed = type(model).model_validate({**model.model_dump(), **values})
+    except ValidationError as error:
+        lines = [_explain({**one, "loc": (section, *one["loc"])}) for one in error.errors()]
+        raise SettingsError("\n".join(lines)) from None
+    return settings.model_copy(update={section: changed})
+
+
+def describe() -> Iterator[tuple[str, Any, str]]:
+    """Yield every setting's name, default and description, in order: what the README's table shows."""
+    for section, model in sections().items():
+        for key, field in model.model_fields.items():
+            yield f"{section}.{key}", field.get_default(call_default_factory=True), field.description or ""
+
+
+def sections() -> dict[str, type[BaseModel]]:
+    """Return every section's model by its name."""
+    return {name: cast("type[BaseModel]", field.annotation) for name, field in Settings.model_fields.items()}
+
+
+def render(settings: Settings) -> str:
+    """Return the effective settings as TOML; secrets are masked, what is not set stands as a comment."""
+    blocks = []
+    for section, values in settings.model_dump(mode="json").items():
+        unset = "".join(f"# {section}.{key} is not set\n" for key, value in values.items() if value is None)
+        blocks.append(tomli_w.dumps({section: _without_none(values)}) + unset)
+    return "\n".join(blocks)
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return value
+
+
+def _read(config: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(config.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{config}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{config}: is not TOML: {error}") from error
+
+
+def _unknown_variables() -> Iterator[str]:
+    """Name the KP_ variables that no section takes; those inside a section the model refuses itself."""
+    for name in sorted(os.environ):
+        if not name.upper().startswith(ENV_PREFIX):
+            continue
+        section = name[len(ENV_PREFIX) :].split(NESTED)[0].lower()
+        if section not in Settings.model_fields:
+            takes = f"{ENV_PREFIX}<SECTION>{NESTED}<KEY> with a section of {', '.join(Settings.model_fields)}"
+            yield f"{name}: no such setting; variables are {takes}"
+
+
+def _unreadable_variables() -> Iterator[str]:
+    """Name the KP_ variables that stand for a whole section, or for all domains, and are not JSON."""
+    for name, value in sorted(os.environ.items()):
+        path = name.upper().removeprefix(ENV_PREFIX).lower().split(NESTED)
+        if name.upper().startswith(ENV_PREFIX) and (_model_at(path) or path == ["policy", "domains"]):
+            try:
+                json.loads(value)
+            except ValueError:
+                yield f"{name}: is not JSON; its parts can be set one by one, as {name}{NESTED}<KEY>"
+
+
+def _explain(error: ErrorDetails) -> str:
+    location = [str(part) for part in error["loc"]]
+    setting = ".".join(location)
+    if error["type"] == "extra_forbidden":
+        return f"{setting}: no such setting; {_accepted(location)}"
+    message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    got = _shown(location, error["input"])
+    return f"{setting}: got {got}; {message} ({_variable(location)} in the environment)"
+
+
+def _variable(location: list[str]) -> str:
+    return ENV_PREFIX + NESTED.join(location).upper()
+
+
+def _shown(location: list[str], value: Any) -> str:
+    """A value for an error message: no secret, and nothing that might hold one."""
+    if any("password" in part for part in location):
+        return "a secret"
+    return repr(value) if isinstance(value, str | int | float | None) else "these values"
+
+
+def _accepted(location: list[str]) -> str:
+    *parents, key = location
+    names = _names_at(parents)
+    close = difflib.get_close_matches(key, names, n=1)
+    hint = f"did you mean {'.'.join([*parents, close[0]])}? " if close else ""
+    where = f"[{'.'.join(parents)}]" if parents else "the file"
+    return f"{hint}{where} takes {', '.join(names)}"
+
+
+def _names_at(parents: list[str]) -> list[str]:
+    model = _model_at(parents)
+    return [] if model is None else list(model.model_fields)
+
+
+def _model_at(path: list[str]) -> type[BaseModel] | None:
+    """Return the model of what stands below a path, through ``dict[str, Model]`` and ``Model | None``."""
+    annotation: Any = Settings
+    for part in path:
+        model = _model_in(annotation)
+        field = model.model_fields.get(part) if model else None
+        # Below a dict the path has a name of the user's, and its values are what the annotation holds.
+        annotation = field.annotation if field else next(iter(get_args(annotation)[1:]), None)
+    return _model_in(annotation)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    candidates = (annotation, *get_args(annotation)) if get_origin(annotation) is not dict else ()
+    return next((one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)), None)
