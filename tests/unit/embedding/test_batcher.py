@@ -1,0 +1,257 @@
+"""The batcher: what waits goes together, nobody waits for company, and nobody is left waiting."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from worker.embedding import Batcher, Embedded, Embeddings
+from worker.embedding import batcher as module
+from worker.embedding.batcher import MAX_ADMITTED, admission_limit
+from worker.errors import EmbeddingError
+
+LIMIT = 30  # seconds until a test gives up on what should have happened
+
+
+class GatedEmbedder:
+    """Embeds a number as a vector of it, one batch each time the gate opens; keeps what it was given."""
+
+    dimensions = 3
+    identity = "gated"
+    precision = "float32"
+    description = "gated"
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.threads: set[int] = set()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.entered = threading.Semaphore(0)
+        self.make: Callable[[Sequence[str]], np.ndarray] = self.numbers
+
+    def numbers(self, texts: Sequence[str]) -> np.ndarray:
+        return np.array([[float(text)] * self.dimensions for text in texts], dtype=np.float32)
+
+    def embed(self, texts: Sequence[str]) -> Embeddings:
+        self.batches.append(list(texts))
+        self.threads.add(threading.get_ident())
+        self.entered.release()
+        self.gate.wait()
+        return Embeddings(self.make(texts), truncated=1)
+
+    async def busy(self) -> None:
+        """Wait until it has been given one more batch."""
+        assert await asyncio.to_thread(self.entered.acquire, timeout=LIMIT)
+
+
+@pytest.fixture
+def embedder() -> Iterator[GatedEmbedder]:
+    embedder = GatedEmbedder()
+    yield embedder
+    embedder.gate.set()
+
+
+@pytest.fixture
+async def make_batcher(embedder) -> AsyncIterator[Callable[..., Batcher]]:
+    batchers: list[Batcher] = []
+
+    def make(**arguments) -> Batcher:
+        batchers.append(Batcher(embedder, **arguments))
+        return batchers[-1]
+
+    yield make
+    for batcher in batchers:
+        await batcher.close()
+
+
+async def submit(batcher: Batcher, *texts: str) -> list[asyncio.Task[Embedded]]:
+    """Ask for the texts, in order, and return when each has been admitted or waits to be."""
+    tasks = [asyncio.create_task(batcher.embed(text)) for text in texts]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def numbers(tasks: Sequence[asyncio.Task[Embedded]]) -> list[float]:
+    async with asyncio.timeout(LIMIT):
+        return [float(embedded.vector[0]) for embedded in await asyncio.gather(*tasks)]
+
+
+async def test_a_lone_text_is_embedded_without_company(make_batcher, embedder):
+    assert await numbers(await submit(make_batcher(limit=64), "1")) == [1]
+    assert embedder.batches == [["1"]]
+
+
+async def test_what_waits_while_a_batch_runs_goes_into_the_next_in_order(make_batcher, embedder):
+    batcher = make_batcher(limit=64)
+    embedder.gate.clear()
+    tasks = await submit(batcher, "1")
+    await embedder.busy()
+
+    tasks += await submit(batcher, "2", "3", "4")
+    embedder.gate.set()
+
+    assert await numbers(tasks) == [1, 2, 3, 4]
+    assert embedder.batches == [["1"], ["2", "3", "4"]]
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+async def test_no_more_than_the_limit_is_admitted_at_a_time(make_batcher, embedder, limit):
+    """The rest is not admitted until others are done, so that the budget does not count its wait."""
+    texts = [str(number) for number in range(10)]
+    tasks = await submit(make_batcher(limit=limit), *texts)
+
+    assert await numbers(tasks) == list(range(10))
+    assert [text for batch in embedder.batches for text in batch] == texts
+    embedded = [task.result() for task in tasks]
+    for first, later in zip(embedded, embedded[limit:], strict=False):
+        assert later.admitted >= first.finished
+    assert max(map(len, embedder.batches)) <= limit
+
+
+async def test_the_times_of_a_text_are_told_in_order(make_batcher):
+    [task] = await submit(make_batcher(), "1")
+    embedded = await task
+
+    assert embedded.admitted <= embedded.started <= embedded.finished
+
+
+async def test_the_embedder_never_runs_on_the_event_loop_and_always_on_the_same_thread(
+    make_batcher, embedder
+):
+    batcher = make_batcher()
+    for text in "12":
+        await batcher.embed(text)
+
+    assert len(embedder.threads) == 1
+    assert threading.get_ident() not in embedder.threads
+
+
+async def test_an_error_reaches_every_text_of_its_batch_and_none_of_the_next(make_batcher, embedder):
+    failures: list[str] = []
+    batcher = make_batcher(on_error=lambda: failures.append("failed"))
+
+    def fail(_):
+        raise ZeroDivisionError
+
+    embedder.make = fail
+    results = await asyncio.gather(*await submit(batcher, "1", "2"), return_exceptions=True)
+
+    assert [type(result) for result in results] == [ZeroDivisionError] * 2
+    assert failures == ["failed"]
+    embedder.make = embedder.numbers
+    assert await numbers(await submit(batcher, "3")) == [3]
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        np.ones((1, 3), np.float32),
+        np.ones((3, 3), np.float32),
+        np.ones((2, 4), np.float32),
+        np.ones(6, np.float32),
+        np.full((2, 3), np.nan, np.float32),
+        np.array([[0, 0, 1], [0, 0, np.inf]], np.float32),
+    ],
+    ids=["too few", "too many", "too long", "flat", "nan", "inf"],
+)
+async def test_vectors_that_cannot_be_compared_are_an_error(make_batcher, embedder, vectors):
+    """Handed on, they would stop the lane, or be remembered and spoil every score after them."""
+    embedder.make = lambda _: vectors
+
+    results = await asyncio.gather(*await submit(make_batcher(), "1", "2"), return_exceptions=True)
+
+    assert [str(result) for result in results] == ["gated returned no finite vectors of shape (2, 3)"] * 2
+    assert all(isinstance(result, EmbeddingError) for result in results)
+
+
+async def test_a_text_that_nobody_waits_for_any_more_is_not_embedded_and_makes_room(make_batcher, embedder):
+    batcher = make_batcher(limit=2)
+    embedder.gate.clear()
+    tasks = await submit(batcher, "1")
+    await embedder.busy()
+    [given_up] = await submit(batcher, "2")
+    tasks += await submit(batcher, "3")
+
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    embedder.gate.set()
+
+    assert await numbers(tasks) == [1, 3]
+    assert embedder.batches == [["1"], ["3"]]
+
+
+async def test_a_text_that_is_given_up_while_it_is_embedded_takes_nothing_from_the_others(
+    make_batcher, embedder
+):
+    batcher = make_batcher()
+    embedder.gate.clear()
+    given_up, other = await submit(batcher, "1", "2")
+    await embedder.busy()
+
+    given_up.cancel()
+    embedder.gate.set()
+
+    assert await numbers([other]) == [2]
+    assert given_up.cancelled()
+    assert await numbers(await submit(batcher, "3")) == [3]
+
+
+async def test_of_every_batch_its_size_and_what_was_truncated_is_told(make_batcher, embedder):
+    told: list[tuple[int, int]] = []
+    batcher = make_batcher(on_batch=lambda size, truncated: told.append((size, truncated)))
+
+    await numbers(await submit(batcher, "1", "2", "3"))
+
+    assert told == [(3, 1)]
+
+
+@pytest.mark.parametrize("limit", [64, 1])
+async def test_closing_leaves_nobody_waiting(make_batcher, embedder, limit):
+    """Neither the texts of a batch that runs, nor those admitted after it, nor those that wait for a turn."""
+    batcher = make_batcher(limit=limit)
+    embedder.gate.clear()
+    tasks = await submit(batcher, "1")
+    await embedder.busy()
+    tasks += await submit(batcher, "2", "3")
+
+    await batcher.close()
+
+    _, waiting = await asyncio.wait(tasks, timeout=2)
+    for task in waiting:
+        task.cancel()
+    assert not waiting
+    assert all(task.cancelled() for task in tasks)
+
+
+async def test_closing_before_anything_was_embedded_is_fine(make_batcher):
+    batcher = make_batcher()
+    await batcher.close()
+    await batcher.close()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "budget", "expected"),
+    [
+        (1 / 64, 1 / 4, 8),
+        (1 / 64, 1 / 4.1, 7),
+        (1 / 64, 1 / 64, 1),
+        (8, 1 / 4, 1),
+        (1 / 4096, 1, MAX_ADMITTED),
+    ],
+)
+def test_so_many_are_admitted_as_the_embedder_does_in_half_the_budget(monkeypatch, seconds, budget, expected):
+    """From one, since a text must get through, to a bound beyond which batches gain nothing."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    # The first call warms up; of the others the fastest counts.
+    durations = iter([seconds * 50, seconds * 3, seconds, seconds * 2])
+
+    class Timed(GatedEmbedder):
+        def embed(self, texts):
+            clock.now += next(durations)
+            return super().embed(["0" for _ in texts])
+
+    assert admission_limit(Timed(), budget) == expected

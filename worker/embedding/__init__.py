@@ -1,0 +1,8 @@
+"""Texts to vectors: the embedders, and the batcher that lanes share."""
+
+from worker.embedding.base import Embedder, Embeddings
+from worker.embedding.batcher import Batcher, Embedded
+from worker.embedding.hashing import HashingEmbedder
+from worker.embedding.load import load_embedder
+
+__all__ = ["Batcher", "Embedded", "Embedder", "Embeddings", "HashingEmbedder", "load_embedder"]

@@ -1,0 +1,58 @@
+"""What an embedder is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """The vectors of a batch of texts.
+
+    Attributes:
+        vectors: shape (texts, dimensions), float32, rows of length 1.
+        truncated: how many of the texts were longer than the model reads.
+    """
+
+    vectors: NDArray[np.float32]
+    truncated: int
+
+
+class Embedder(Protocol):
+    """Turns texts into unit vectors; the same text gives the same vector up to rounding.
+
+    Implementations are called from one thread at a time, never from the event loop's.
+    """
+
+    @property
+    def dimensions(self) -> int:
+        """The length of the vectors."""
+        ...
+
+    @property
+    def identity(self) -> str:
+        """A hash of all that vectors must share to be comparable: weights, window, truncation, dimensions."""
+        ...
+
+    @property
+    def precision(self) -> str:
+        """The number format of the arithmetic, such as ``float32``."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """The model, for people."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Embeddings:
+        """Embed the texts.
+
+        Raises:
+            EmbeddingError: the model failed.
+        """
+        ...

@@ -1,0 +1,38 @@
+"""Make the embedder that the settings ask for."""
+
+from __future__ import annotations
+
+from worker.embedding.base import Embedder
+from worker.embedding.hashing import HashingEmbedder
+from worker.errors import EmbeddingError
+from worker.settings import CacheSettings, EmbeddingSettings
+
+
+def load_embedder(settings: EmbeddingSettings, cache: CacheSettings) -> Embedder | None:
+    """Return the embedder; None where the backend is ``none``.
+
+    Raises:
+        EmbeddingError: the model cannot be loaded, or its dimensions are not the cache's; names the setting.
+    """
+    embedder = _make(settings, cache)
+    if embedder is not None and embedder.dimensions != cache.dimensions:
+        raise EmbeddingError(
+            f"cache.dimensions: got {cache.dimensions}; {embedder.description} (embedding.model) "
+            f"makes vectors of {embedder.dimensions}"
+        )
+    return embedder
+
+
+def _make(settings: EmbeddingSettings, cache: CacheSettings) -> Embedder | None:
+    match settings.backend:
+        case "none":
+            return None
+        case "hashing":
+            return HashingEmbedder(cache.dimensions, settings.max_tokens)
+        case "sentence-transformers":
+            # Importing torch takes seconds, which `none` and `hashing` need not wait for.
+            from worker.embedding.sentence_transformers import SentenceTransformersEmbedder  # noqa: PLC0415
+
+            return SentenceTransformersEmbedder(
+                settings.model, settings.revision, settings.max_tokens, settings.truncation
+            )
