@@ -1,0 +1,337 @@
+"""The metrics: their names are a contract, their labels are bounded, and no input breaks them."""
+
+import math
+import re
+
+import pytest
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from schemas import ReasoningTrace
+from worker.errors import REASONS
+from worker.observe.metrics import Metrics
+from worker.policy import Policy
+from worker.scoring import Score, score_trace
+
+LATENCY = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+NAMES = {
+    "kp_traces": ("counter", {"outcome"}),
+    "kp_quality_score": ("histogram", {"domain", "outcome"}),
+    "kp_dimension_score": ("histogram", {"dimension"}),
+    "kp_scoring_seconds": ("histogram", set()),
+    "kp_admission_wait_seconds": ("histogram", set()),
+    "kp_stage_seconds": ("histogram", {"stage"}),
+    "kp_end_to_end_seconds": ("histogram", set()),
+    "kp_budget_seconds": ("gauge", set()),
+    "kp_budget_exceeded": ("counter", set()),
+    "kp_embedding_batch_size": ("histogram", set()),
+    "kp_embedding_errors": ("counter", set()),
+    "kp_embedding_truncated": ("counter", set()),
+    "kp_in_flight_records": ("gauge", set()),
+    "kp_in_flight_bytes": ("gauge", set()),
+    "kp_in_flight_records_limit": ("gauge", set()),
+    "kp_in_flight_bytes_limit": ("gauge", set()),
+    "kp_novelty_cache_entries": ("gauge", {"partition"}),
+    "kp_cache_resets": ("counter", {"reason"}),
+    "kp_dead_letters": ("counter", {"reason"}),
+    "kp_redelivered": ("counter", set()),
+    "kp_publish_retries": ("counter", set()),
+    "kp_consumer_lag_records": ("gauge", {"partition"}),
+    "kp_recovery_remaining_records": ("gauge", {"partition"}),
+    "kp_last_commit_timestamp_seconds": ("gauge", {"partition"}),
+    "kp_partitions": ("gauge", {"state"}),
+    "kp_rebalances": ("counter", set()),
+    "kp_threshold": ("gauge", {"domain"}),
+    "kp_policy_info": ("gauge", {"policy"}),
+    "kp_build_info": ("gauge", {"version", "model", "precision", "device"}),
+}
+"""Without the counters' ``_total``."""
+
+EXEMPLAR = re.compile(r' # \{trace_id="(?:\\[\\"n]|[^\\"])*"\} \S+ \S+$', re.MULTILINE)
+
+HOSTILE_IDS = {
+    "5,000 characters": "kp:trace:" + "x" * 5000,
+    "one too long for an exemplar": "x" * 129,
+    "lone surrogate": "kp:trace:\ud800",
+    "not ASCII": "kp:trace:größer",
+    "line breaks": "kp:trace:\n# EOF\nkp_traces_total 5",
+    "quotes and backslashes": 'kp:trace:"} 1 \\" # {',
+    "null": "kp:trace:\0",
+}
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(Policy(), budget=0.1, registry=CollectorRegistry())
+
+
+def a_score(task_domain: str = "code") -> Score:
+    trace = ReasoningTrace.new(
+        objective="Do it",
+        steps=[{"type": "tool_call"}],
+        result_summary="Done",
+        confidence=0.5,
+        success=True,
+        task_domain=task_domain,
+    )
+    return score_trace(trace, None, Policy())
+
+
+def families(metrics: Metrics, accept: str = "") -> dict[str, Metric]:
+    _, page = metrics.render(accept)
+    parse = parse_openmetrics if "openmetrics" in accept else parse_text
+    return {family.name: family for family in parse(page.decode())}
+
+
+def values(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
+    """Return the values of a sample's name by their labels' values, partitions and such in text."""
+    return {
+        tuple(sample.labels.values()): sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def buckets(metrics: Metrics, name: str) -> list[float]:
+    bounds = {
+        float(sample.labels["le"])
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == f"{name}_bucket"
+    }
+    return sorted(bounds - {math.inf})
+
+
+def test_names_types_and_labels_are_those_that_dashboards_and_alerts_use(metrics):
+    for partition in (metrics.cache_size, metrics.committed, metrics.lag, metrics.recovering):
+        partition(0, 1)
+    metrics.built("1.0", "hashing", "float32", "cpu")
+
+    found = {
+        name: (family.type, {label for sample in family.samples for label in sample.labels} - {"le"})
+        for name, family in families(metrics, OPENMETRICS).items()
+    }
+
+    assert found == NAMES
+
+
+@pytest.mark.parametrize(
+    ("name", "bounds"),
+    [
+        ("kp_quality_score", [step / 20 for step in range(1, 21)]),
+        ("kp_dimension_score", [step / 10 for step in range(1, 11)]),
+        ("kp_scoring_seconds", LATENCY),
+        ("kp_embedding_batch_size", [1, 2, 4, 8, 16, 32, 64]),
+    ],
+)
+def test_buckets_lie_where_dashboards_look(metrics, name, bounds):
+    assert buckets(metrics, name) == list(bounds)
+
+
+def test_end_to_end_times_are_told_apart_from_a_twentieth_of_a_second_to_an_hour(metrics):
+    bounds = buckets(metrics, "kp_end_to_end_seconds")
+
+    assert (bounds[0], bounds[-1]) == (0.05, 3600)
+
+
+@pytest.mark.parametrize("budget", [0.25, 0.1, 7.0])
+def test_the_budget_is_a_bucket_of_its_own_so_that_the_share_within_it_is_exact(budget):
+    metrics = Metrics(Policy(), budget, CollectorRegistry())
+
+    assert buckets(metrics, "kp_scoring_seconds") == sorted({*LATENCY, budget})
+    assert values(metrics, "kp_budget_seconds") == {(): budget}
+
+
+def test_only_what_took_longer_than_the_budget_exceeds_it(metrics):
+    for seconds in (0.05, 0.1, 0.100001):
+        metrics.scored(a_score(), "kp:trace:1", seconds)
+
+    assert values(metrics, "kp_budget_exceeded_total") == {(): 1}
+    assert values(metrics, "kp_scoring_seconds_count") == {(): 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("kp_traces_total", {"contribute", "rejected", "dead_letter"}),
+        ("kp_dead_letters_total", set(REASONS)),
+        (
+            "kp_dimension_score_count",
+            {"complexity", "novelty", "tool_diversity", "outcome_confidence"},
+        ),
+        ("kp_stage_seconds_count", {"decode", "queue", "embed", "score", "remember", "publish"}),
+        ("kp_cache_resets_total", {"model", "rewind", "recreated"}),
+        ("kp_partitions", {"owned", "topic"}),
+    ],
+)
+def test_closed_label_sets_start_at_zero(metrics, name, labels):
+    """Else ``increase()`` misses the first event of each."""
+    assert values(metrics, name) == {(label,): 0 for label in labels}
+
+
+def test_the_scores_of_every_domain_and_outcome_start_at_zero(metrics):
+    assert values(metrics, "kp_quality_score_count") == {
+        (domain, outcome): 0 for domain in Policy().profiles for outcome in ("contribute", "rejected")
+    }
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, (kind, labels) in NAMES.items() if kind == "counter" and not labels]
+)
+def test_counters_without_labels_start_at_zero(metrics, name):
+    assert values(metrics, f"{name}_total") == {(): 0}
+
+
+def test_what_happens_is_counted(metrics):
+    metrics.published("code", "contribute", 0.8, 1.5)
+    metrics.published("code", "rejected", 0.2, None)
+    metrics.buried("empty", -3.0)
+    metrics.stage("embed", 0.02)
+    metrics.admitted(0.5)
+    metrics.embedded(4, 3)
+    metrics.embedding_failed()
+    metrics.redelivered()
+    metrics.retried()
+    metrics.cache_reset("model")
+    metrics.in_flight(2, 500)
+    metrics.in_flight(-1, -200)
+
+    assert values(metrics, "kp_traces_total") == {("contribute",): 1, ("rejected",): 1, ("dead_letter",): 1}
+    assert values(metrics, "kp_dead_letters_total")["empty",] == 1
+    assert values(metrics, "kp_quality_score_sum")["code", "contribute"] == 0.8
+    assert values(metrics, "kp_end_to_end_seconds_sum") == {(): 1.5}
+    assert values(metrics, "kp_end_to_end_seconds_count") == {(): 2}
+    assert values(metrics, "kp_stage_seconds_sum")["embed",] == 0.02
+    assert values(metrics, "kp_admission_wait_seconds_sum") == {(): 0.5}
+    assert values(metrics, "kp_embedding_batch_size_sum") == {(): 4}
+    assert values(metrics, "kp_embedding_truncated_total") == {(): 3}
+    assert values(metrics, "kp_embedding_errors_total") == {(): 1}
+    assert values(metrics, "kp_redelivered_total") == {(): 1}
+    assert values(metrics, "kp_publish_retries_total") == {(): 1}
+    assert values(metrics, "kp_cache_resets_total")["model",] == 1
+    assert values(metrics, "kp_in_flight_records") == {(): 1}
+    assert values(metrics, "kp_in_flight_bytes") == {(): 300}
+
+
+def test_the_dimensions_of_a_score_are_observed(metrics):
+    score = a_score()
+
+    metrics.scored(score, "kp:trace:1", 0.01)
+
+    assert values(metrics, "kp_dimension_score_sum") == {
+        ("complexity",): score.complexity,
+        ("novelty",): 0.5,
+        ("tool_diversity",): 0,
+        ("outcome_confidence",): 0.5,
+    }
+
+
+def test_a_producer_cannot_add_domains(metrics):
+    for number in range(200):
+        score = a_score(f"domain {number} \U0001f600")
+        metrics.published(score.domain, score.decision, score.quality_score, None)
+
+    domains = {domain for domain, _ in values(metrics, "kp_quality_score_count")}
+    assert domains == set(Policy().profiles)
+    assert values(metrics, "kp_quality_score_count")["default", "rejected"] == 200
+
+
+def test_the_policy_in_force_is_told():
+    policy = Policy.model_validate({"threshold": 0.7, "domains": {"legal": {"threshold": 0.6}}})
+    metrics = Metrics(policy, 0.1, CollectorRegistry())
+
+    assert values(metrics, "kp_policy_info") == {(policy.digest,): 1}
+    assert values(metrics, "kp_threshold") == {
+        (name,): 0.6 if name == "legal" else 0.7 for name in policy.profiles
+    }
+
+
+@pytest.mark.parametrize("accept", ["", OPENMETRICS])
+@pytest.mark.parametrize("trace_id", HOSTILE_IDS.values(), ids=HOSTILE_IDS)
+def test_no_trace_id_breaks_an_observation_or_a_page(trace_id, accept):
+    """prometheus_client refuses a long exemplar in ``observe()``, and cannot write a lone surrogate."""
+    pages = []
+    for id_ in (trace_id, ""):
+        metrics = Metrics(Policy(), budget=0.1, registry=CollectorRegistry())
+        metrics.scored(a_score(), id_, 0.01)
+        pages.append(metrics.render(accept)[1].decode())
+
+    assert EXEMPLAR.sub("", pages[0]) == EXEMPLAR.sub("", pages[1])
+    assert "kp_scoring_seconds_count 1.0" in pages[0]
+
+
+@pytest.mark.parametrize("trace_id", ["kp:trace:b118bb02-52c2-540c-9489-401d35daa6df", "x" * 100])
+def test_an_ordinary_trace_id_is_the_exemplar(metrics, trace_id):
+    metrics.scored(a_score(), trace_id, 0.01)
+
+    exemplars = [
+        s.exemplar for s in families(metrics, OPENMETRICS)["kp_scoring_seconds"].samples if s.exemplar
+    ]
+    assert [(exemplar.labels, exemplar.value) for exemplar in exemplars] == [({"trace_id": trace_id}, 0.01)]
+
+
+@pytest.mark.parametrize("trace_id", ["x" * 101, "kp:trace:größer", "kp:trace:\ud800", "kp:trace:\n"])
+def test_an_id_that_is_long_or_not_plain_ascii_is_no_exemplar(metrics, trace_id):
+    metrics.scored(a_score(), trace_id, 0.01)
+
+    assert b"# {" not in metrics.render(OPENMETRICS)[1]
+
+
+def test_the_series_of_a_partition_that_left_go_and_those_of_others_stay(metrics):
+    gauges = {
+        "kp_novelty_cache_entries": metrics.cache_size,
+        "kp_last_commit_timestamp_seconds": metrics.committed,
+        "kp_consumer_lag_records": metrics.lag,
+        "kp_recovery_remaining_records": metrics.recovering,
+    }
+    for tell in gauges.values():
+        tell(1, 5)
+        tell(11, 6)
+
+    metrics.partition_left(1)
+    metrics.partition_left(7)
+
+    assert {name: values(metrics, name) for name in gauges} == {name: {("11",): 6} for name in gauges}
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("", "text/plain; version=0.0.4; charset=utf-8"),
+        ("text/html, */*", "text/plain; version=0.0.4; charset=utf-8"),
+        (
+            f"{OPENMETRICS};q=0.7, text/plain;q=0.3",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        ),
+    ],
+)
+def test_a_page_says_which_format_it_has(metrics, accept, content_type):
+    told, page = metrics.render(accept)
+
+    assert told == content_type
+    assert page.endswith(b"# EOF\n") == ("openmetrics" in content_type)
+
+
+def test_gauges_are_brought_up_to_date_when_somebody_looks(metrics):
+    lags = iter([5, 3])
+    metrics.watch(lambda: metrics.lag(0, next(lags)))
+
+    pages = [families(metrics)["kp_consumer_lag_records"].samples[0].value for _ in range(2)]
+
+    assert pages == [5, 3]
+
+
+def test_no_series_says_when_another_was_created(metrics):
+    assert not [name for name in families(metrics) if name.endswith("_created")]
+
+
+def test_process_and_platform_are_told_too():
+    names = families(Metrics(Policy(), 0.1))
+
+    assert {"process_cpu_seconds", "process_resident_memory_bytes", "python_info"} <= {
+        name.removesuffix("_total") for name in names
+    }

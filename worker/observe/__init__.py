@@ -1,0 +1,1 @@
+"""What people and dashboards see of the worker."""
