@@ -1,0 +1,262 @@
+"""What every publisher does, in memory and on a real broker alike."""
+
+import asyncio
+from typing import NamedTuple
+from uuid import uuid4
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from support.streams import Stream
+from worker.errors import DeliveryError, TooLargeError
+from worker.settings import KafkaSettings, Settings
+from worker.stream.memory_publisher import MemoryPublisher
+from worker.stream.publisher import KafkaPublisher
+from worker.stream.records import Headers, OutputRecord
+
+PARTITIONS = 3
+LARGE = b"x" * 15_000
+NOW = 1_700_000_000_123
+
+
+class Read(NamedTuple):
+    """A record as a consumer sees it."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Memory:
+    """The memory publisher, told to behave as topics of these kinds do."""
+
+    def __init__(self):
+        self.publisher = MemoryPublisher(PARTITIONS)
+
+    async def topic(self):
+        return uuid4().hex
+
+    async def topic_for_one_at_a_time(self):
+        """A topic that takes one LARGE record, but not a batch of two."""
+        name = await self.topic()
+        self.publisher.refused_in_batch.add(name)
+        return name
+
+    async def topic_for_small_ones(self):
+        """A topic that takes no LARGE record."""
+        name = await self.topic()
+        self.publisher.refused.add(name)
+        return name
+
+    async def topic_that_fails(self):
+        name = await self.topic()
+        self.publisher.failing.add(name)
+        return name
+
+    async def read(self, topic):
+        ends = [0] * PARTITIONS
+        found = []
+        for record in self.publisher.records(topic):
+            place = record.partition, ends[record.partition]
+            ends[record.partition] += 1
+            found.append(Read(*place, record.timestamp_ms, record.key, record.value, record.headers))
+        return sorted(found, key=lambda one: (one.partition, one.offset))
+
+
+class Kafka:
+    """The real publisher, and topics of these kinds at a real broker."""
+
+    def __init__(self, servers, folder, max_request_bytes=1_000_000):
+        self._max_request_bytes = max_request_bytes
+        self._kafka = KafkaSettings(bootstrap_servers=servers)
+        self.publisher = KafkaPublisher(self._kafka, max_request_bytes)
+        self._admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+        self._stream = Stream(Settings(kafka=self._kafka.model_dump()), folder)
+
+    async def __aenter__(self):
+        await self._admin.start()
+        await self.publisher.start()
+        return self
+
+    async def __aexit__(self, *_):
+        await self.publisher.stop()
+        await self._admin.close()
+
+    async def topic(self, **config):
+        name = uuid4().hex
+        await self._admin.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs=config)])
+        return name
+
+    async def topic_for_one_at_a_time(self):
+        return await self.topic(**{"max.message.bytes": "20000"})
+
+    async def topic_for_small_ones(self):
+        return await self.topic(**{"max.message.bytes": "1000"})
+
+    async def topic_that_fails(self):
+        """One that does not exist; the publisher now waits for it no longer than it must."""
+        await self.publisher.stop()
+        self.publisher = KafkaPublisher(
+            self._kafka.model_copy(update={"request_timeout": 1.0}), self._max_request_bytes
+        )
+        await self.publisher.start()
+        return "no-such-topic"
+
+    async def read(self, topic):
+        return [
+            Read(one.partition, one.offset, one.timestamp, one.key, one.value, tuple(one.headers))
+            for one in await self._stream.read(topic)
+        ]
+
+
+@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.integration)])
+def servers(request):
+    """Where the broker is; None where there is none to be."""
+    return request.getfixturevalue("broker").bootstrap_servers if request.param == "kafka" else None
+
+
+@pytest.fixture
+async def stage(servers, tmp_path):
+    if servers is None:
+        yield Memory()
+    else:
+        async with Kafka(servers, tmp_path) as kafka:
+            yield kafka
+
+
+@pytest.fixture(params=["send", "send_alone"])
+def publish(request, stage):
+    """Publishes a record, one way or the other, and returns its offset."""
+
+    async def and_wait(record):
+        if request.param == "send_alone":
+            return await stage.publisher.send_alone(record)
+        return await (await stage.publisher.send(record))
+
+    return and_wait
+
+
+def record(topic, value=b"v", key=b"k", partition=0, headers=()):
+    return OutputRecord(topic, partition, NOW, key, value, headers)
+
+
+async def test_records_get_the_offsets_of_their_partition_in_the_order_in_which_they_were_sent(stage):
+    topic = await stage.topic()
+    places = [(number % PARTITIONS, b"%d" % number) for number in range(60)]
+
+    deliveries = [
+        await stage.publisher.send(record(topic, value, partition=partition)) for partition, value in places
+    ]
+
+    assert await asyncio.gather(*deliveries) == [number // PARTITIONS for number in range(60)]
+    assert [(one.partition, one.value) for one in await stage.read(topic)] == sorted(
+        places, key=lambda place: (place[0], int(place[1]))
+    )
+
+
+async def test_a_record_without_key_and_value_keeps_its_place_among_the_others(stage):
+    topic = await stage.topic()
+    sent = [(b"1", b"k"), (None, None), (b"2", b"k"), (b"3", b"k")]
+
+    deliveries = [await stage.publisher.send(record(topic, value, key)) for value, key in sent]
+
+    assert await asyncio.gather(*deliveries) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("partition", [0, 2, None])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(b"k", b"v"), (None, b"v"), (b"k", None), (b"", b""), (b"\xff\x00", b"\xff"), (None, None)],
+)
+async def test_key_value_time_and_headers_arrive_as_they_are(key, value, partition, publish, stage):
+    topic = await stage.topic()
+    headers = (("a", b"1"), ("b", None), ("a", b"\xff"), ("a", b"1"), ("", b""))
+
+    offset = await publish(record(topic, value, key, partition, headers))
+
+    (read,) = await stage.read(topic)
+    assert read == Read(read.partition, offset, NOW, key, value, headers)
+    assert partition in {read.partition, None}
+
+
+async def test_a_key_without_a_partition_number_goes_to_one_partition_however_it_is_sent(stage):
+    """A record that is sent again alone must not overtake, or fall behind, the others of its key."""
+    topic = await stage.topic()
+    keys = [b"%d" % number for number in range(20)]
+    for key in keys:
+        await (await stage.publisher.send(record(topic, key=key, partition=None)))
+        await stage.publisher.send_alone(record(topic, key=key, partition=None))
+
+    places = {(one.key, one.partition) for one in await stage.read(topic)}
+
+    assert len(places) == len(keys)
+    assert {partition for _, partition in places} == set(range(PARTITIONS))
+
+
+async def test_a_record_larger_than_a_batch_arrives(publish, stage):
+    topic = await stage.topic()
+    value = b"x" * 400_000
+
+    await publish(record(topic, value))
+
+    assert [one.value for one in await stage.read(topic)] == [value]
+
+
+async def test_what_is_refused_in_a_batch_can_be_accepted_alone(stage):
+    topic = await stage.topic_for_one_at_a_time()
+    records = [record(topic, LARGE, key=b"%d" % number) for number in range(5)]
+
+    deliveries = [await stage.publisher.send(one) for one in records]
+    results = await asyncio.gather(*deliveries, return_exceptions=True)
+
+    refused = [one for one, result in zip(records, results, strict=True) if isinstance(result, TooLargeError)]
+    assert refused
+    for one in refused:
+        await stage.publisher.send_alone(one)
+    assert {one.key for one in await stage.read(topic)} == {one.key for one in records}
+
+
+async def test_a_record_that_is_sent_alone_shares_its_batch_with_none_that_is_sent_meanwhile(stage):
+    """Else it is refused for the others' size, and a trace that fits becomes a dead letter."""
+    topic = await stage.topic_for_one_at_a_time()
+    await stage.publisher.send_alone(record(topic))
+    alone = asyncio.create_task(stage.publisher.send_alone(record(topic, LARGE)))
+    others = [asyncio.create_task(stage.publisher.send(record(topic, LARGE))) for _ in range(3)]
+
+    assert await alone == 1
+
+    deliveries = await asyncio.gather(*others)
+    await asyncio.gather(*deliveries, return_exceptions=True)
+
+
+async def test_a_record_that_is_too_large_by_itself_is_refused_either_way(publish, stage):
+    topic = await stage.topic_for_small_ones()
+
+    with pytest.raises(TooLargeError, match=topic) as refusal:
+        await publish(record(topic, LARGE))
+
+    assert "xxx" not in str(refusal.value)
+    assert await stage.read(topic) == []
+
+
+async def test_a_record_that_is_not_confirmed_raises_an_error_that_names_the_place_only(publish, stage):
+    topic = await stage.topic_that_fails()
+
+    with pytest.raises(DeliveryError, match=topic) as failure:
+        await publish(record(topic, b"private"))
+
+    assert not isinstance(failure.value, TooLargeError)
+    assert "private" not in str(failure.value)
+
+
+@pytest.mark.integration
+async def test_a_record_beyond_the_client_s_own_limit_is_too_large_too(broker, tmp_path):
+    """The client refuses it before it reaches the broker."""
+    async with Kafka(broker.bootstrap_servers, tmp_path, max_request_bytes=1000) as stage:
+        delivery = await stage.publisher.send(record(await stage.topic(), LARGE))
+
+        with pytest.raises(TooLargeError):
+            await delivery

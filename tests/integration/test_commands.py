@@ -1,0 +1,224 @@
+"""The commands against a real broker, as a person runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+
+import psutil
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+
+from support.streams import Message, source_of
+from worker.settings import render
+from worker.stream.store import changelog_topic_name
+from worker.stream.topics import OUTPUT_HEADROOM, TopicAdmin
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Write a stream's settings to a file."""
+
+    def write(settings):
+        path = tmp_path / "worker.toml"
+        path.write_text(render(settings))
+        return str(path)
+
+    return write
+
+
+async def kp_worker(*arguments, **environment):
+    """Run a command to its end; returns status, standard output and standard error."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "worker.cli", *arguments),
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    return process.returncode, output.decode(), errors.decode()
+
+
+async def test_topics_creates_what_is_missing_and_tells_what_differs(make_stream, config):
+    stream = await make_stream(3)
+    topics = stream.settings.topics
+    await stream.delete_topic(topics.rejected)
+    await stream.remake_topic(topics.contribute, 2, {"max.message.bytes": "1000"})
+
+    status, output, errors = await kp_worker("topics", "--config", config(stream.settings))
+
+    assert status == 0
+    assert f"{topics.raw}: exists, 3 partitions" in output
+    assert f"{topics.rejected}: created, 3 partitions" in output
+    assert f"{topics.contribute} has 2 partitions, {topics.raw} has 3" in errors
+    assert f"{topics.contribute} has max.message.bytes=1000" in errors
+    async with TopicAdmin(stream.settings.kafka, topics) as admin:
+        existing = await admin.existing()
+    assert (
+        existing[topics.rejected].max_message_bytes
+        == existing[topics.raw].max_message_bytes + OUTPUT_HEADROOM
+    )
+
+
+async def test_outputs_of_another_partition_count_go_by_key(make_stream, real_traces):
+    stream = await make_stream(4)
+    topics = stream.settings.topics
+    await stream.remake_topic(topics.rejected, 2)
+    raw = await stream.publish(
+        Message(line, b"same key", partition=n % 4) for n, line in enumerate(real_traces[:8])
+    )
+    async with stream.worker() as worker:
+        outputs = await stream.outputs(worker, raw)
+    assert len({record.partition for record in outputs if record.topic == topics.rejected}) == 1
+
+
+async def test_publish_sends_lines_as_they_are_keyed_by_what_is_asked_for(
+    make_stream, config, tmp_path, real_traces
+):
+    stream = await make_stream(2)
+    lines = [*real_traces[:5], b"no trace", b""]
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(b"\n".join(lines))
+
+    status, output, errors = await kp_worker(
+        "publish", str(file), "--key", "agent_id", "--config", config(stream.settings)
+    )
+
+    assert (status, output) == (0, "")
+    assert "6 records published" in errors
+    assert "1 of them have no agent_id" in errors
+    raw = await stream.read(stream.settings.topics.raw)
+    assert {record.value: record.key for record in raw} == {
+        **{line: json.loads(line)["metadata"]["agent_id"].encode() for line in real_traces[:5]},
+        b"no trace": None,
+    }
+
+
+async def test_run_without_topics_says_how_to_make_them(make_stream, config):
+    stream = await make_stream(1)
+    settings = stream.configured(topics={"raw": stream.settings.topics.raw + "-gone"})
+    status, _, errors = await kp_worker("run", "--config", config(settings))
+    assert status == 1
+    assert f"missing: {settings.topics.raw}; `kp-worker topics` creates them" in errors
+    assert "Traceback" not in errors
+
+
+async def test_run_without_a_broker_names_the_setting(make_stream, config):
+    stream = await make_stream(1)
+    settings = stream.configured(kafka={"bootstrap_servers": "127.0.0.1:1"})
+    status, _, errors = await kp_worker("run", "--config", config(settings))
+    assert status == 1
+    assert "kafka.bootstrap_servers: 127.0.0.1:1" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("sections", "told"),
+    [
+        ({"embedding": {"backend": "sentence-transformers", "model": "/no/model"}}, "embedding.model"),
+        (
+            {"embedding": {"backend": "sentence-transformers"}, "cache": {"dimensions": 100}},
+            "cache.dimensions",
+        ),
+    ],
+)
+async def test_a_model_that_does_not_load_or_fit_stops_the_start(make_stream, config, sections, told):
+    """Never a silent novelty of 0.5."""
+    stream = await make_stream(1, **sections)
+    status, _, errors = await kp_worker("run", "--config", config(stream.settings))
+    assert status == 1
+    assert told in errors
+    assert "Traceback" not in errors
+
+
+async def test_ctrl_c_ends_a_worker_as_cleanly_as_sigterm(make_stream, real_traces):
+    stream = await make_stream(1)
+    raw = await stream.publish(Message(line) for line in real_traces[:10])
+    async with stream.worker() as worker:
+        await stream.outputs(worker, raw)
+        worker.process.send_signal(signal.SIGINT)
+        assert await worker.process.wait() == 0
+        assert "Traceback" not in worker.log()
+
+
+async def test_metrics_are_served_and_fausts_own_pages_are_not(make_stream, real_traces):
+    stream = await make_stream(2)
+    raw = await stream.publish(Message(line, partition=n % 2) for n, line in enumerate(real_traces[:20]))
+    async with stream.worker() as worker:
+        outputs = await stream.outputs(worker, raw)
+        status, text = await worker.get("/metrics")
+        openmetrics = (await worker.get("/metrics", Accept="application/openmetrics-text"))[1]
+        pages = [(await worker.get(path))[0] for path in ("/router/", "/table/", "/graph", "/performance")]
+
+    rejected = sum(record.topic == stream.settings.topics.rejected for record in outputs)
+    assert status == 200
+    assert f'kp_traces_total{{outcome="rejected"}} {rejected}.0' in text
+    assert 'kp_partitions{state="owned"} 2.0' in text
+    assert 'kp_consumer_lag_records{partition="0"} 0.0' in text
+    assert openmetrics.endswith("# EOF\n")
+    assert 'trace_id="kp:trace:' in openmetrics
+    assert pages == [404] * 4
+    assert worker.url.startswith("http://127.0.0.1:")
+
+
+async def test_the_demo_ends_by_itself_and_leaves_nothing(broker, tmp_path):
+    """No process of its session, no topic, no file."""
+    tmp = tmp_path / "tmp"
+    tmp.mkdir()
+    status, output, errors = await kp_worker(
+        "demo",
+        KAFKA_BOOTSTRAP_SERVERS=broker.bootstrap_servers,
+        KP_EMBEDDING__BACKEND="hashing",
+        TMPDIR=str(tmp),
+        COLUMNS="100",
+    )
+    assert status == 0, errors
+    assert "154 traces" in output
+    assert "what share would pass" in output
+    assert "at 0.75" in output
+    assert "p99" in output
+    assert list(tmp.iterdir()) == []
+    assert _processes_with(str(tmp)) == []
+    assert await _demo_topics(broker) == []
+
+
+def _processes_with(text):
+    """The processes that have a text in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if text in process.environ().values():
+                found.append(process)
+    return found
+
+
+async def _demo_topics(broker):
+    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    await admin.start()
+    try:
+        return [name for name in await admin.list_topics() if name.startswith("kp-demo-")]
+    finally:
+        await admin.close()
+
+
+async def test_a_changelog_that_something_else_wrote_to_ends_the_worker(make_stream, real_traces):
+    """Faust logs errors of recovery and waits for ever; the worker must say so and end."""
+    stream = await make_stream(1)
+    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
+        name = changelog_topic_name(stream.settings.kafka.group)
+        await producer.send_and_wait(name, b"value", key=b"no offset")
+    await stream.publish([Message(real_traces[0])])
+    async with stream.worker() as worker:
+        assert await worker.process.wait() == 1
+    assert "no offset" in worker.log()
+    assert [source_of(record) for record in await stream.read(stream.settings.topics.rejected)] == []

@@ -1,0 +1,214 @@
+"""Every raw record ends in exactly one output, with nothing changed but its score."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from support.streams import Message, headers_of, score_of, source_of
+from worker.stream.store import changelog_topic_name
+
+pytestmark = pytest.mark.integration
+
+MiB = 1024 * 1024
+
+
+def changed(line, **members):
+    """A real trace with some of its members replaced."""
+    return json.dumps({**json.loads(line), **members}).encode()
+
+
+def with_text(line, text):
+    """A real trace with a member of its own, whose JSON is the given text."""
+    return line[:-1] + b', "x": ' + text + b"}"
+
+
+BAD = {
+    "not utf-8": ("not_json", lambda line: line.replace(b"ReasoningTrace", b"\xff\xfe")),
+    "not json": ("not_json", lambda line: b"no trace at all"),
+    "NaN": ("not_json", lambda line: with_text(line, b"NaN")),
+    "truncated": ("not_json", lambda line: line[: len(line) // 2]),
+    "nested too deep": ("not_json", lambda line: with_text(line, b"[" * 100_000 + b"]" * 100_000)),
+    "an array": ("invalid_trace", lambda line: b"[" + line + b"]"),
+    "another @type": ("invalid_trace", lambda line: changed(line, **{"@type": "Trace"})),
+    "a missing field": ("invalid_trace", lambda line: json.dumps({"id": json.loads(line)["id"]}).encode()),
+    "a wrong field": ("invalid_trace", lambda line: changed(line, steps="none")),
+    "confidence 1.5": (
+        "invalid_trace",
+        lambda line: changed(line, outcome={"result_summary": "done", "confidence": 1.5}),
+    ),
+    "an empty value": ("empty", lambda line: b""),
+    "a null value": ("empty", lambda line: None),
+    "5 MB": ("too_large", lambda line: with_text(line, b'"' + b"x" * 5 * MiB + b'"')),
+}
+
+ODD = {
+    "unknown fields": b'{"deep": {"er": [1, null, true]}}',
+    "a 30-digit integer": b"123456789012345678901234567890",
+    "1.10": b"1.10",
+    "1e400": b"1e400",
+    "lone surrogates, escaped": rb'"\ud800 \uDFFF \\ud800"',
+    "every Unicode plane": json.dumps(
+        [chr(plane << 16 | 0xABCD) for plane in range(17)], ensure_ascii=False
+    ).encode(),
+    "escapes and white space": b'  "\\u0041\\/\\t"  ',
+}
+
+
+async def test_bad_records_are_dead_letters_and_their_neighbours_are_scored(make_stream, real_traces):
+    stream = await make_stream(2)
+    messages = []
+    for number, (make, line) in enumerate(zip([bad for _, bad in BAD.values()], real_traces, strict=False)):
+        place = {"partition": number % 2, "headers": [("trace", b"1"), ("trace", None), ("", b"\xff")]}
+        messages.append(Message(make(line), b"key" if number % 3 else None, **place))
+        messages.append(Message(line, b"good", partition=number % 2))
+    raw = await stream.publish(messages)
+
+    async with stream.worker() as worker:
+        outputs = {source_of(record): record for record in await stream.outputs(worker, raw)}
+        counted = await worker.metrics()
+        assert await worker.stop() == 0
+
+    assert len(outputs) == len(raw)
+    reasons = [reason for reason, _ in BAD.values()]
+    originals = {(record.partition, record.offset): record for record in raw}
+    dead = {
+        source: record
+        for source, record in outputs.items()
+        if record.topic == stream.settings.topics.dead_letter
+    }
+    assert sorted(headers_of(record)["kp-reason"] for record in dead.values()) == sorted(reasons)
+    for source, record in dead.items():
+        original = originals[source]
+        assert (record.key, record.value, record.partition, record.timestamp) == (
+            original.key,
+            original.value,
+            original.partition,
+            original.timestamp,
+        )
+        assert record.headers[: len(original.headers)] == original.headers
+        headers = headers_of(record)
+        assert headers["__streams.errors.topic"] == stream.settings.topics.raw
+        assert headers["__streams.errors.exception"] == "RejectedRecord"
+        assert headers["__streams.errors.message"]
+    for reason in set(reasons):
+        assert f'kp_dead_letters_total{{reason="{reason}"}} {reasons.count(reason)}.0' in counted
+
+
+async def test_outputs_carry_everything_through_but_the_score(make_stream, real_traces):
+    stream = await make_stream(4)
+    texts = [with_text(line, odd) for odd, line in zip(ODD.values(), real_traces, strict=False)]
+    texts += [
+        json.dumps(json.loads(line), indent=2, ensure_ascii=False).encode() for line in real_traces[20:25]
+    ]
+    without = json.loads(real_traces[30])
+    del without["metadata"]["quality_score"]
+    texts.append(json.dumps(without).encode())
+    raw = await stream.publish(
+        Message(
+            text,
+            key=f"key-{number}".encode() if number % 4 else None,
+            partition=number % 4,
+            timestamp_ms=1_700_000_000_001 + number,  # milliseconds that seconds as a double would lose
+            headers=[("traceparent", b"00-4bf92f-00f067-01"), ("a", None), ("a", b""), ("a", b"\x00\xff")],
+        )
+        for number, text in enumerate(texts)
+    )
+
+    async with stream.worker() as worker:
+        outputs = {source_of(record): record for record in await stream.outputs(worker, raw)}
+        assert await worker.stop() == 0
+
+    for original in raw:
+        record = outputs[original.partition, original.offset]
+        assert record.topic != stream.settings.topics.dead_letter, headers_of(record)
+        assert (record.key, record.partition, record.timestamp) == (
+            original.key,
+            original.partition,
+            original.timestamp,
+        )
+        assert record.headers[: len(original.headers)] == original.headers
+        ours = [name for name, _ in record.headers[len(original.headers) :]]
+        assert ours == ["kp-source", "kp-score", "kp-policy"]
+        score = json.dumps(score_of(record)["score"]).encode()
+        if b'"quality_score"' in original.value:
+            before, after = original.value.split(b'"quality_score": 0')
+            assert record.value == before + b'"quality_score": ' + score + after.removeprefix(b".0")
+        else:
+            assert record.value.replace(b'"quality_score":' + score + b",", b"", 1) == original.value
+
+
+async def test_aborted_records_are_not_scored(make_stream, real_traces):
+    """Faust itself reads uncommitted; aborted records must never count as seen."""
+    stream = await make_stream(1)
+    raw = stream.settings.topics.raw
+    producer = AIOKafkaProducer(
+        bootstrap_servers=stream.settings.kafka.bootstrap_servers, transactional_id=f"{raw}-transactions"
+    )
+    async with producer:
+        for number, line in enumerate(real_traces[:20]):
+            await producer.begin_transaction()
+            await producer.send_and_wait(raw, line, partition=0)
+            await (producer.abort_transaction() if number % 2 else producer.commit_transaction())
+
+    committed = await stream.read(raw)
+    async with stream.worker() as worker:
+        outputs = await stream.outputs(worker, committed)
+        assert await worker.stop() == 0
+
+    assert [source_of(record) for record in outputs] == [(0, record.offset) for record in committed]
+    assert len(committed) == 10
+
+
+async def test_what_is_finished_is_committed_when_the_worker_ends(make_stream, real_traces):
+    """A successor then repeats nothing, and goes on where the first one ended."""
+    stream = await make_stream(2)
+    await stream.publish(Message(line, str(number).encode()) for number, line in enumerate(real_traces[:40]))
+    async with stream.worker() as worker:
+        await worker.published(40)
+        assert await worker.stop() == 0
+    raw = await stream.publish([Message(real_traces[41], partition=0), Message(real_traces[42], partition=1)])
+    async with stream.worker() as worker:
+        outputs = await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+
+    assert len(outputs) == len(raw), "something was repeated"
+
+
+async def test_the_changelog_keeps_no_more_than_the_ring(make_stream, real_traces):
+    """Entries that fall out of the ring are tombstoned, so that compaction can bound the topic."""
+    stream = await make_stream(1, cache={"max_elements": 10}, limits={"uncommitted_records": 8})
+    await stream.publish(Message(line) for line in real_traces)
+    async with stream.worker() as worker:
+        await worker.published(len(real_traces))
+        assert await worker.stop() == 0
+
+    live = {}
+    for record in await stream.read(changelog_topic_name(stream.settings.kafka.group)):
+        live[record.key] = record.value
+    kept = sorted(int(key) for key, value in live.items() if value is not None)
+    assert kept == list(range(len(real_traces) - 18, len(real_traces)))
+
+
+async def test_a_dead_letter_larger_than_its_topic_takes_goes_with_its_value_cut(make_stream, real_traces):
+    """Someone made the topic with a limit of its own; nothing may stop, and nothing go unnoticed."""
+    stream = await make_stream(1)
+    topics = stream.settings.topics
+    await stream.remake_topic(topics.dead_letter, 1, {"max.message.bytes": "20000"})
+    small, large = b"no trace", b"no trace" * 10_000
+    raw = await stream.publish(
+        [*[Message(small)] * 5, Message(large), *[Message(small)] * 5, Message(real_traces[0])]
+    )
+
+    async with stream.worker() as worker:
+        outputs = {source_of(record): record for record in await stream.outputs(worker, raw)}
+        assert await worker.stop() == 0
+
+    cut = outputs[0, 5]
+    assert cut.value == large[:1024]
+    assert headers_of(cut)["kp-reason"] == "not_json"
+    assert headers_of(cut)["kp-value-length"] == str(len(large))
+    assert [outputs[0, offset].value for offset in (4, 6)] == [small, small]
+    assert outputs[0, 11].topic == topics.rejected

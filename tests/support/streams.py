@@ -1,0 +1,240 @@
+"""Streams of a test's own: topics on a real broker, and real workers in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.structs import ConsumerRecord
+
+from worker.demo.processes import free_ports
+from worker.observe import page
+from worker.settings import Settings, render
+from worker.stream.topics import TopicAdmin
+
+READY_LIMIT = 120
+ARRIVAL_LIMIT = 120
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a test publishes."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+
+
+class Worker:
+    """A `kp-worker run` in a process of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process, settings: Settings, log: Path) -> None:
+        self.process = process
+        self.url = f"http://{settings.web.host}:{settings.web.port}"
+        self._log = log
+
+    async def get(self, path: str, **headers: str) -> tuple[int, str]:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(self.url + path, headers=headers) as response,
+        ):
+            return response.status, await response.text()
+
+    async def metrics(self) -> str:
+        """The metrics page; empty while it is not served."""
+        assert self.process.returncode is None, f"the worker ended:\n{self.log()}"
+        try:
+            return (await self.get("/metrics"))[1]
+        except aiohttp.ClientConnectionError:
+            return ""
+
+    async def owns(self, partitions: int) -> None:
+        """Wait until it owns so many partitions."""
+        async with asyncio.timeout(READY_LIMIT):
+            while page.value(await self.metrics(), "kp_partitions", state="owned") != partitions:
+                await asyncio.sleep(0.05)
+
+    async def published(self, count: int) -> None:
+        """Wait until it has published at least so many records."""
+        async with asyncio.timeout(ARRIVAL_LIMIT):
+            while page.value(await self.metrics(), "kp_traces_total") < count:
+                await asyncio.sleep(0.02)
+
+    async def stop(self) -> int:
+        """Ask it to end, as an orchestrator does; returns the exit status."""
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(60):
+            return await self.process.wait()
+
+    async def kill(self) -> None:
+        """End it as an out-of-memory killer does."""
+        self.process.kill()
+        await self.process.wait()
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+
+class Stream:
+    """Topics and a group of one test's own, and what flows through them."""
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self.settings = settings
+        self._folder = folder
+        self._workers = 0
+
+    def configured(self, **sections: Mapping[str, Any]) -> Settings:
+        """The settings with some of them changed."""
+        values = self.settings.model_dump()
+        for section, changes in sections.items():
+            values[section] |= changes
+        return Settings(**values)
+
+    async def create_topics(self, partitions: int) -> None:
+        async with TopicAdmin(self.settings.kafka, self.settings.topics) as admin:
+            await admin.create_missing(partitions, replication_factor=1)
+
+    async def delete_topic(self, name: str) -> None:
+        async with TopicAdmin(self.settings.kafka, self.settings.topics) as admin:
+            await admin.delete([name])
+            while name in await admin.existing():
+                pass
+
+    async def remake_topic(self, name: str, partitions: int, config: dict[str, str] | None = None) -> None:
+        """Make a topic anew, as someone else would have made it."""
+        await self.delete_topic(name)
+        async with TopicAdmin(self.settings.kafka, self.settings.topics) as admin:
+            await admin._create(name, partitions, 1, config or {})
+
+    async def publish(self, messages: Iterable[Message]) -> list[ConsumerRecord]:
+        """Send the messages in order; returns what the raw topic holds afterwards."""
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self.settings.kafka.bootstrap_servers,
+            max_request_size=2**24,
+            max_batch_size=2**20,
+        )
+        async with producer:
+            deliveries = []
+            for m in messages:
+                if m.key is None and m.value is None:  # the client's ordinary send takes no such record
+                    batch = producer.create_batch()
+                    batch.append(key=None, value=None, timestamp=m.timestamp_ms, headers=m.headers)
+                    deliveries.append(
+                        await producer.send_batch(batch, self.settings.topics.raw, partition=m.partition or 0)
+                    )
+                    continue
+                deliveries.append(
+                    await producer.send(
+                        self.settings.topics.raw,
+                        m.value,
+                        key=m.key,
+                        partition=m.partition,
+                        timestamp_ms=m.timestamp_ms,
+                        headers=m.headers,
+                    )
+                )
+            await asyncio.gather(*deliveries)
+        return await self.read(self.settings.topics.raw)
+
+    @asynccontextmanager
+    async def worker(self, settings: Settings | None = None) -> AsyncIterator[Worker]:
+        """A worker; it is killed at the end when the test has not stopped it."""
+        self._workers += 1
+        effective = settings or self.settings
+        effective = effective.model_copy(
+            update={"web": effective.web.model_copy(update={"port": free_ports(1)[0]})}
+        )
+        config = self._folder / f"worker-{self._workers}.toml"
+        config.write_text(render(effective))
+        log = self._folder / f"worker-{self._workers}.log"
+        with log.open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "worker.cli",
+                "run",
+                "--config",
+                str(config),
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            yield Worker(process, effective, log)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    async def read(self, *topics: str) -> list[ConsumerRecord]:
+        """Everything that the topics hold now, by topic, partition and offset."""
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.settings.kafka.bootstrap_servers, isolation_level="read_committed"
+        )
+        async with consumer:
+            partitions = [
+                TopicPartition(topic, number)
+                for topic in topics
+                for number in sorted(await _partitions(consumer, topic))
+            ]
+            consumer.assign(partitions)
+            await consumer.seek_to_beginning(*partitions)
+            ends = await consumer.end_offsets(partitions)
+            records: list[ConsumerRecord] = []
+            while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+                for batch in (await consumer.getmany(timeout_ms=200)).values():
+                    records += batch
+        return sorted(
+            records, key=lambda record: (topics.index(record.topic), record.partition, record.offset)
+        )
+
+    async def outputs(self, worker: Worker, raw: Iterable[ConsumerRecord]) -> list[ConsumerRecord]:
+        """What the output topics hold, once there is something from each of the raw records."""
+        wanted = {(record.partition, record.offset) for record in raw}
+        topics = self.settings.topics
+        deadline = asyncio.get_running_loop().time() + ARRIVAL_LIMIT
+        while True:
+            outputs = await self.read(topics.contribute, topics.rejected, topics.dead_letter)
+            missing = wanted - {source_of(record) for record in outputs}
+            if not missing:
+                return outputs
+            assert worker.process.returncode is None, f"the worker ended:\n{worker.log()}"
+            in_time = asyncio.get_running_loop().time() < deadline
+            assert in_time, f"missing after {ARRIVAL_LIMIT} s: {sorted(missing)}\n{worker.log()}"
+
+
+async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> set[int]:
+    await consumer._client.force_metadata_update()
+    consumer._client.add_topic(topic)
+    await consumer._client.force_metadata_update()
+    return consumer.partitions_for_topic(topic) or set()
+
+
+def headers_of(record: ConsumerRecord) -> dict[str, str]:
+    """A record's headers by name, as text; of several of a name, the last."""
+    return {name: (value or b"").decode(errors="backslashreplace") for name, value in record.headers}
+
+
+def source_of(record: ConsumerRecord) -> tuple[int, int]:
+    """The partition and offset of the raw record that an output came from."""
+    headers = headers_of(record)
+    if "kp-source" in headers:
+        _, partition, offset = headers["kp-source"].rsplit("/", 2)
+        return int(partition), int(offset)
+    return int(headers["__streams.errors.partition"]), int(headers["__streams.errors.offset"])
+
+
+def score_of(record: ConsumerRecord) -> dict[str, Any]:
+    """An output's kp-score."""
+    return json.loads(headers_of(record)["kp-score"])

@@ -1,0 +1,202 @@
+"""The Faust app: one isolated actor for each partition, which does nothing but hand records to a lane."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import faust
+from faust.auth import SASLCredentials, SSLCredentials
+from faust.tables.manager import TableManager
+from faust.types import TP, EventT, Message, StreamT
+from faust.types.auth import CredentialsT
+from faust.web import Request, Response, View
+from yarl import URL
+
+from worker.embedding.batcher import Batcher
+from worker.observe.metrics import Metrics
+from worker.settings import KafkaSettings, Settings
+from worker.stream.consumer import WatermarkTransport
+from worker.stream.lane import LaneServices
+from worker.stream.lanes import Lanes
+from worker.stream.ledger import Changelog
+from worker.stream.outputs import Outputs
+from worker.stream.publisher import Publisher, ssl_context
+from worker.stream.records import Headers, RawRecord
+from worker.stream.recovery import LedgerTableManager
+from worker.stream.store import LedgerTable, raw_bytes_topic
+from worker.stream.topics import Topic
+
+logger = logging.getLogger(__name__)
+
+# A full buffer blocks the fetching of all partitions. It reports pressure at four fifths, and one fetch must
+# fit into the rest.
+STREAM_BUFFER = 64
+MAX_POLL_RECORDS = 12
+COMMIT_INTERVAL = 1.0
+
+
+class WorkerApp:
+    """The worker, put together.
+
+    Args:
+        settings: the effective settings.
+        topics: the topics as they are, by name.
+        batcher: None where there is no embedder.
+        publisher: sends entries and outputs; started.
+        metrics: told of everything.
+        datadir: where Faust may make its folders.
+        on_failure: told when a lane can't go on; the process must then end.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        topics: dict[str, Topic],
+        batcher: Batcher | None,
+        publisher: Publisher,
+        metrics: Metrics,
+        datadir: Path,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self._raw = topics[settings.topics.raw]
+        self.faust = faust.App(settings.kafka.group, **_faust_settings(settings, self._raw, datadir))
+        self.table = LedgerTable(self.faust, self._raw.partitions, on_failure)
+        self.faust.tables.add(self.table)
+        services = LaneServices(
+            policy=settings.policy,
+            cache=settings.cache,
+            limits=settings.limits,
+            batcher=batcher,
+            outputs=Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()}),
+            publisher=publisher,
+            changelog_topic=self.table.changelog_topic_name,
+            metrics=metrics,
+        )
+        self.lanes = Lanes(services, self._recovered_changelog, on_failure)
+        self.faust.transport = WatermarkTransport(
+            self.faust.conf.broker_consumer, self.faust, self.lanes, metrics, self._raw.name
+        )
+        self.table.on_recover(self._on_recovered)
+        self._add_agent()
+        self._add_metrics_page()
+        metrics.partitions.labels("topic").set(self._raw.partitions)
+        self.faust.on_partitions_assigned.connect(self._on_assigned)  # type: ignore[arg-type]  # no keywords there
+        metrics.watch(self._observe)
+
+    def _add_agent(self) -> None:
+        topic = raw_bytes_topic(self.faust, self._raw.name, self._raw.partitions, acks=True)
+
+        async def hand_over(stream: StreamT[bytes]) -> None:
+            try:
+                async for event in stream.events():
+                    await self.lanes.take(_record(event))
+            except asyncio.CancelledError:
+                # Faust would restart a cancelled actor, even for a partition that is gone.
+                return
+
+        self.faust.agent(topic, name="hand-over", isolated_partitions=True)(hand_over)
+
+    def _add_metrics_page(self) -> None:
+        metrics = self.metrics
+
+        async def page(view: View, request: Request) -> Response:
+            content_type, body = metrics.render(request.headers.get("Accept", ""))
+            return view.bytes(body, headers={"Content-Type": content_type})
+
+        self.faust.page("/metrics", name="kp-metrics")(page)
+
+    def _recovered_changelog(self, partition: int) -> Changelog:
+        end = cast("TableManager", self.faust.tables).recovery.active_highwaters.get(
+            TP(self.table.changelog_topic_name, partition), -1
+        )
+        return self.table.changelog(partition, recovered_to=end)
+
+    async def _on_recovered(self) -> None:
+        self.lanes.reopen()
+
+    async def _on_assigned(self, _app: Any, assigned: set[TP], **_: Any) -> None:
+        owned = sum(tp.topic == self._raw.name for tp in assigned)
+        limits = self.settings.limits
+        self.metrics.rebalances.inc()
+        self.metrics.partitions.labels("owned").set(owned)
+        self.metrics.in_flight_limit.set(owned * limits.in_flight_records)
+        self.metrics.in_flight_bytes_limit.set(owned * limits.in_flight_bytes)
+        logger.info("owns %d of %d partitions of %s", owned, self._raw.partitions, self._raw.name)
+
+    def _observe(self) -> None:
+        """Bring the gauges up to date that somebody looks at now."""
+        for partition, watermark in self.lanes.watermarks().items():
+            tp = TP(self._raw.name, partition)
+            # While a rebalance is under way, lanes are still there for partitions that have left.
+            highwater = self.faust.consumer.highwater(tp) if tp in self.faust.consumer.assignment() else None
+            if highwater is not None:
+                self.metrics.lag(partition, max(0, highwater - watermark))
+        for tp, remaining in cast("TableManager", self.faust.tables).recovery.active_remaining().items():
+            self.metrics.recovering(tp.partition, remaining)
+
+
+def _record(event: EventT[Any]) -> RawRecord:
+    message: Message = event.message
+    return RawRecord(
+        topic=message.topic,
+        partition=message.partition,
+        offset=message.offset,
+        # Faust makes seconds of the milliseconds; a double is exact enough to get them back.
+        timestamp_ms=-1 if message.timestamp is None else round(message.timestamp * 1000),
+        key=message.key,
+        value=message.value,
+        # Faust types them without the null values that Kafka and its client have.
+        headers=tuple(cast("Headers", message.headers) or ()),
+    )
+
+
+def _faust_settings(settings: Settings, raw: Topic, datadir: Path) -> dict[str, Any]:
+    kafka = settings.kafka
+    return {
+        "broker": [URL(f"kafka://{server.strip()}") for server in kafka.bootstrap_servers.split(",")],
+        "broker_credentials": _credentials(kafka),
+        "broker_session_timeout": kafka.session_timeout,
+        "broker_heartbeat_interval": kafka.session_timeout / 4,
+        "broker_request_timeout": max(90.0, kafka.session_timeout),
+        "broker_commit_interval": COMMIT_INTERVAL,
+        "broker_max_poll_records": MAX_POLL_RECORDS,
+        "consumer_max_fetch_size": raw.max_message_bytes,
+        "stream_buffer_maxsize": STREAM_BUFFER,
+        "stream_wait_empty": False,
+        "store": "memory://",
+        "TableManager": LedgerTableManager,
+        "table_standby_replicas": 0,
+        "topic_disable_leader": True,
+        "topic_allow_declare": False,
+        "topic_partitions": raw.partitions,
+        "autodiscover": False,
+        "datadir": datadir,
+        "web_host": settings.web.host,
+        "web_bind": settings.web.host,
+        "web_port": settings.web.port,
+        "web_router_enabled": False,
+        "web_tables_enabled": False,
+        "web_graph_enabled": False,
+        "web_stats_enabled": False,
+        "web_metrics_enabled": False,
+    }
+
+
+def _credentials(kafka: KafkaSettings) -> CredentialsT | None:
+    if kafka.security_protocol == "PLAINTEXT":
+        return None
+    context = ssl_context(kafka) if kafka.security_protocol.endswith("SSL") else None
+    if kafka.security_protocol == "SSL":
+        return SSLCredentials(context)
+    return SASLCredentials(
+        mechanism=kafka.sasl_mechanism,
+        username=kafka.sasl_username,
+        password=kafka.sasl_password.get_secret_value() if kafka.sasl_password else None,
+        ssl_context=context,
+    )

@@ -1,0 +1,99 @@
+"""What becomes of a record: its score against the partition's cache, and the ledger entry that says so."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import msgspec
+from msgspec.structs import replace
+
+from schemas import ReasoningTrace
+from worker.embedding.base import Embedder
+from worker.embedding.batcher import Embedded
+from worker.observe.metrics import Metrics
+from worker.policy import Policy
+from worker.scoring import Score, Scorer, VectorCache
+from worker.stream.ledger import Entry, Failure, ScoreHeader, encode_vector
+from worker.stream.records import RawRecord
+
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGE = 1000
+"""Characters of an error's message that a dead letter tells."""
+
+
+class Judge:
+    """Scores a partition's traces, one after another, and writes their entries.
+
+    Args:
+        policy: weights and thresholds.
+        cache: the partition's vectors; each scored trace's is added.
+        embedder: whose vectors these are; None without one.
+        metrics: told of each score.
+    """
+
+    def __init__(
+        self, policy: Policy, cache: VectorCache, embedder: Embedder | None, metrics: Metrics
+    ) -> None:
+        self._policy = policy
+        self._scorer = Scorer(policy=policy, cache=cache)
+        self._embedder = embedder
+        self._metrics = metrics
+
+    def scored(
+        self, record: RawRecord, trace: ReasoningTrace, embedded: Embedded | None, taken: float
+    ) -> Entry:
+        """Return the entry of a trace; an unexpected error makes that one record a dead letter.
+
+        Args:
+            record: what the trace was read from.
+            trace: what is scored.
+            embedded: its vector; None without an embedder.
+            taken: when the lane took the record (``time.monotonic``).
+        """
+        vector = None if embedded is None else embedded.vector
+        started = time.monotonic()
+        try:
+            score = self._scorer.evaluate_embedded(trace, vector, at=record.timestamp_ms / 1000)
+        except Exception as error:
+            logger.exception("%s: scoring failed", record.source)
+            return failed(record, Failure("scoring_failed", type(error).__name__, str(error)[:MAX_MESSAGE]))
+        self._observe(score, trace.id, embedded, started, taken)
+        entry = replace(
+            _entry(record),
+            trace_id=trace.id,
+            decision=score.decision,
+            score=msgspec.json.encode(ScoreHeader.of(score)),
+            policy=self._policy.digest,
+        )
+        if vector is None or self._embedder is None:
+            return entry
+        return replace(
+            entry,
+            vector=encode_vector(vector),
+            model=self._embedder.identity,
+            precision=self._embedder.precision,
+        )
+
+    def _observe(
+        self, score: Score, trace_id: str, embedded: Embedded | None, started: float, taken: float
+    ) -> None:
+        now = time.monotonic()
+        self._metrics.stage("score", now - started)
+        if embedded is None:
+            self._metrics.scored(score, trace_id, now - started)
+            return
+        self._metrics.admitted(embedded.admitted - taken)
+        self._metrics.stage("queue", embedded.started - embedded.admitted)
+        self._metrics.stage("embed", embedded.finished - embedded.started)
+        self._metrics.scored(score, trace_id, now - embedded.admitted)
+
+
+def failed(record: RawRecord, failure: Failure) -> Entry:
+    """Return the entry of a record that could not be scored."""
+    return replace(_entry(record), failure=failure)
+
+
+def _entry(record: RawRecord) -> Entry:
+    return Entry(record.offset, record.timestamp_ms, record.fingerprint)
