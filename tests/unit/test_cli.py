@@ -1,0 +1,169 @@
+"""The commands that need no broker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from click.testing import CliRunner
+
+from worker import cli
+from worker.settings import load_settings
+
+
+@pytest.fixture
+def kp_worker():
+    """Run a command; its result has `exit_code`, `stdout` and `stderr`."""
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def run(*arguments, **options):
+        return CliRunner().invoke(cli.main, [str(argument) for argument in arguments], **options)
+
+    yield run
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.fixture
+def traces(tmp_path, real_traces):
+    """The real traces as a file."""
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(b"\n".join(real_traces) + b"\n")
+    return file
+
+
+def test_score_without_an_embedder_gives_the_references_scores(kp_worker, traces, reference_scores):
+    result = kp_worker("score", traces, "--embedder", "none")
+
+    assert result.exit_code == 0
+    scored = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [one["id"] for one in scored] == [expected["id"] for expected in reference_scores]
+    for one, expected in zip(scored, reference_scores, strict=True):
+        assert one["quality_score"] == pytest.approx(expected["score_no_embedder"], abs=1e-9)
+        assert one["novelty"] == 0.5
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("max_tokens", [256, 512])
+def test_score_cut_as_the_sdk_does_gives_the_references_scores(
+    kp_worker, traces, reference_scores, max_tokens
+):
+    result = kp_worker("score", traces, "--truncation", "sdk", "--max-tokens", max_tokens)
+
+    assert result.exit_code == 0
+    scored = [json.loads(line)["quality_score"] for line in result.stdout.splitlines()]
+    expected = [one[f"score_minilm_{max_tokens}_tokens"] for one in reference_scores]
+    assert scored == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_scored_line_has_every_part(kp_worker, traces):
+    lines = kp_worker("score", traces, "--embedder", "hashing").stdout.splitlines()
+    assert list(json.loads(lines[1])) == [
+        "id",
+        "quality_score",
+        "complexity",
+        "novelty",
+        "tool_diversity",
+        "outcome_confidence",
+        "overrides",
+        "domain",
+        "threshold",
+        "nearest",
+        "decision",
+    ]
+    assert json.loads(lines[1])["nearest"] == json.loads(lines[0])["id"]
+
+
+def test_a_bad_line_is_told_with_its_number_and_the_rest_goes_on(kp_worker, tmp_path, real_traces):
+    file = tmp_path / "mixed.jsonl"
+    file.write_bytes(b"\n".join([real_traces[0], b"", b"no trace", real_traces[1], b"[]"]))
+
+    result = kp_worker("score", file, "--embedder", "none")
+
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 2
+    assert f"{file}:3: not_json: " in result.stderr
+    assert f"{file}:5: invalid_trace: " in result.stderr
+    assert "2 of 4 lines are no traces" in result.stderr
+
+
+def test_several_files_and_standard_input_are_scored_as_one_stream(kp_worker, traces, real_traces):
+    result = kp_worker("score", traces, "-", "--embedder", "hashing", input=real_traces[0])
+
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert len(result.stdout.splitlines()) == 155
+    assert last["novelty"] == pytest.approx(0, abs=1e-6), "it is in the first file, too"
+
+
+def test_options_go_over_the_environment(kp_worker, traces, monkeypatch):
+    monkeypatch.setenv("KP_EMBEDDING__BACKEND", "none")
+    lines = kp_worker("score", traces, "--embedder", "hashing").stdout.splitlines()
+    assert json.loads(lines[5])["nearest"] is not None
+
+
+def test_an_option_that_a_setting_does_not_take_is_told_as_the_settings_are(kp_worker, traces):
+    result = kp_worker("score", traces, "--max-tokens", "1")
+    assert result.exit_code == 1
+    assert "embedding.max_tokens: got 1; should be greater than or equal to 3" in result.stderr
+
+
+def test_config_prints_what_run_would_use(kp_worker, tmp_path):
+    file = tmp_path / "worker.toml"
+    file.write_text('[policy]\nthreshold = 0.5\n[kafka]\nsasl_password = "hunter2"\n')
+
+    result = kp_worker("config", "--config", file)
+
+    assert result.exit_code == 0
+    assert tomllib.loads(result.stdout)["policy"]["threshold"] == 0.5
+    assert "hunter2" not in result.output
+
+
+def test_wrong_settings_are_an_error_of_one_line_each_and_no_traceback(kp_worker, monkeypatch):
+    monkeypatch.setenv("KP_POLICY__THRESHOLD", "2")
+    monkeypatch.setenv("KP_WEB__PORT", "no")
+    result = kp_worker("config")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: policy.threshold: got '2'")
+    assert "web.port: got 'no'" in result.stderr
+
+
+@pytest.mark.parametrize("command", sorted(cli.main.commands))
+def test_help_says_what_each_command_is_for(kp_worker, command):
+    result = kp_worker(command, "--help")
+    assert result.exit_code == 0
+    assert cli.main.commands[command].get_short_help_str(100).rstrip(".") in " ".join(result.output.split())
+
+
+def test_commands_that_need_neither_model_nor_kafka_import_neither():
+    """`kp-worker --help` and `config` answer at once."""
+    code = (
+        "import sys; from worker import cli; cli.main(['config'], standalone_mode=False); "
+        "heavy = {'torch', 'faust', 'aiokafka', 'sentence_transformers'} & set(sys.modules); "
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_sigterm_ends_a_command_as_ctrl_c_does(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-m", "worker.cli", "score", "-", "--embedder", "none"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        process.stdin.write(b"no trace\n")
+        process.stdin.flush()
+        process.stderr.readline()  # it is at work, so its handler is in place
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_the_effective_settings_load_back_as_they_are(kp_worker, tmp_path):
+    file = tmp_path / "worker.toml"
+    file.write_text(kp_worker("config").stdout)
+    assert load_settings(file) == load_settings()

@@ -1,0 +1,1 @@
+"""What `kp-worker demo` needs around the worker itself."""

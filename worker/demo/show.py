@@ -1,0 +1,267 @@
+"""The demo: 154 real traces through a real broker and a real worker, and what came out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+from aiokafka import AIOKafkaConsumer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from worker.demo import processes
+from worker.demo.brokers import Broker, running_broker
+from worker.errors import WorkerError
+from worker.observe import page
+from worker.produce import publish_lines
+from worker.settings import Settings, load_settings, override, render
+from worker.stream.publisher import client_arguments
+from worker.stream.topics import TopicAdmin
+
+PARTITIONS = 4
+THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.75)
+
+_START_LIMIT = 180.0
+_STALL_LIMIT = 60.0
+_BAR = 40
+
+
+@dataclass
+class Results:
+    """What the output topics hold, and how long it took."""
+
+    outcomes: Counter[str]
+    scores: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def show(console: Console, *, stay: bool) -> None:
+    """Run the demo.
+
+    Args:
+        console: what it is shown on.
+        stay: keep the worker up afterwards, until Ctrl-C.
+
+    Raises:
+        WorkerError: there is no broker, or the worker ended.
+    """
+    console.rule("[bold]knowledgepulse-worker demo")
+    with running_broker(
+        allow_embedded=True, say=lambda line: console.print(f"  {line}", highlight=False)
+    ) as broker:
+        console.print(f"[bold]broker[/]  {broker.description}", highlight=False)
+        asyncio.run(_demo(broker, console, stay=stay))
+    console.print("\nStopped. No process and no topic is left behind.")
+
+
+async def _demo(broker: Broker, console: Console, *, stay: bool) -> None:
+    traces = files("worker.demo").joinpath("real_traces.jsonl").read_bytes().splitlines()
+    settings = _settings(broker)
+    async with AsyncExitStack() as stack:
+        # A broker started here is alone; another one knows best how often it copies.
+        await stack.enter_async_context(_topics(settings, -1 if broker.kind == "configured" else 1))
+        worker = stack.enter_context(ExitStack())
+        child = _Worker(settings, worker)
+        with console.status("[bold]worker[/]  starting: it loads the model and joins the group"):
+            await child.ready()
+        console.print(
+            f"[bold]worker[/]  {settings.embedding.backend}, metrics at {child.url}", highlight=False
+        )
+        results = await _watch(traces, settings, child, console)
+        _summarise(console, results, await child.metrics(), settings)
+        _what_next(console, child.url, stay=stay)
+        if stay:
+            console.print("\nThe worker stays up; [bold]Ctrl-C[/] ends it.")
+            await _until_interrupted()
+
+
+def _settings(broker: Broker) -> Settings:
+    """The user's settings, with topics, group and port of the demo's own."""
+    name = f"kp-demo-{uuid4().hex[:6]}"
+    settings = load_settings()
+    topics = {topic: f"{name}-{default}" for topic, default in settings.topics.model_dump().items()}
+    settings = override(settings, "kafka", {"bootstrap_servers": broker.bootstrap_servers, "group": name})
+    settings = override(settings, "topics", topics)
+    return override(settings, "web", {"port": processes.free_ports(1)[0]})
+
+
+@asynccontextmanager
+async def _topics(settings: Settings, replication_factor: int) -> AsyncIterator[None]:
+    """The demo's topics, for as long as it lasts."""
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        names = await admin.create_missing(PARTITIONS, replication_factor)
+    try:
+        yield
+    finally:
+        async with TopicAdmin(settings.kafka, settings.topics) as admin:
+            await admin.delete(names)
+
+
+class _Worker:
+    """`kp-worker run` in a process of its own, which ends with the stack."""
+
+    def __init__(self, settings: Settings, stack: ExitStack) -> None:
+        self.url = f"http://{settings.web.host}:{settings.web.port}/metrics"
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="kp-demo-")))
+        config = folder / "worker.toml"
+        config.write_text(render(settings), encoding="utf-8")
+        self._log = folder / "worker.log"
+        command = [sys.executable, "-m", "worker.cli", "run", "--config", str(config)]
+        self._process: subprocess.Popen[bytes] = processes.start(stack, command, self._log)
+
+    async def ready(self) -> None:
+        """Wait until every partition is owned."""
+        deadline = time.monotonic() + _START_LIMIT
+        while page.value(await self.metrics(), "kp_partitions", state="owned") < PARTITIONS:
+            if time.monotonic() > deadline:
+                raise WorkerError(
+                    f"the worker was not ready within {_START_LIMIT:.0f} s:\n{self._last_lines()}"
+                )
+            await asyncio.sleep(0.2)
+
+    async def metrics(self) -> str:
+        """Return the metrics page; empty while the worker does not serve it yet."""
+        self.check()
+        try:
+            return await asyncio.to_thread(_fetch, self.url)
+        except urllib.error.URLError:
+            return ""
+
+    def check(self) -> None:
+        """Raise when the worker has ended."""
+        if self._process.poll() is not None:
+            raise WorkerError(
+                f"the worker ended with status {self._process.returncode}:\n{self._last_lines()}"
+            )
+
+    def _last_lines(self) -> str:
+        return "\n".join(f"  | {line}" for line in processes.last_lines(self._log.read_bytes()))
+
+
+def _fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - our own worker's
+        return str(response.read().decode())
+
+
+async def _watch(traces: list[bytes], settings: Settings, worker: _Worker, console: Console) -> Results:
+    """Publish the traces, and follow the outputs until each has arrived."""
+    topics = settings.topics
+    outcomes = {
+        topics.contribute: "contribute",
+        topics.rejected: "rejected",
+        topics.dead_letter: "dead letter",
+    }
+    results = Results(Counter(dict.fromkeys(outcomes.values(), 0)))
+    consumer = AIOKafkaConsumer(*outcomes, **client_arguments(settings.kafka), auto_offset_reset="earliest")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    async with AsyncExitStack() as stack:
+        await consumer.start()
+        stack.push_async_callback(consumer.stop)
+        progress = stack.enter_context(Progress(*columns, console=console))
+        scoring = progress.add_task("[bold]scoring[/]", total=len(traces))
+        started = last = time.monotonic()
+        await publish_lines(traces, settings)
+        while results.outcomes.total() < len(traces):
+            worker.check()
+            for partition, records in (await consumer.getmany(timeout_ms=200)).items():
+                last = time.monotonic()
+                results.outcomes[outcomes[partition.topic]] += len(records)
+                results.scores += [
+                    _score(record.headers) for record in records if partition.topic != topics.dead_letter
+                ]
+            shown = ", ".join(f"{count} {outcome}" for outcome, count in results.outcomes.items())
+            progress.update(
+                scoring, completed=results.outcomes.total(), description=f"[bold]scoring[/]  {shown}"
+            )
+            if time.monotonic() - last > _STALL_LIMIT:
+                raise WorkerError(
+                    f"nothing arrived for {_STALL_LIMIT:.0f} s; {shown or 'nothing'} until then"
+                )
+        results.seconds = time.monotonic() - started
+    return results
+
+
+def _score(headers: list[tuple[str, bytes]]) -> float:
+    return float(json.loads(dict(headers)["kp-score"])["score"])
+
+
+def _summarise(console: Console, results: Results, metrics: str, settings: Settings) -> None:
+    count = len(results.scores)
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in results.outcomes.items())
+    console.rule("[bold]what came out")
+    console.print(
+        f"{results.outcomes.total()} traces in {results.seconds:.1f} s: {outcomes}", highlight=False
+    )
+    console.print()
+    console.print(_histogram(results.scores, settings.policy.threshold))
+    console.print()
+    console.print(_passing(results.scores, count))
+    console.print()
+    p50, p99 = (page.quantile(metrics, "kp_scoring_seconds", q) * 1000 for q in (0.5, 0.99))
+    exceeded = page.value(metrics, "kp_budget_exceeded_total")
+    console.print(
+        f"time to score: p50 {p50:.0f} ms, p99 {p99:.0f} ms; "
+        f"{exceeded:.0f} of {count} took longer than the budget of {settings.limits.budget * 1000:.0f} ms",
+        highlight=False,
+    )
+
+
+def _histogram(scores: list[float], threshold: float) -> Table:
+    table = Table(title="quality_score", title_justify="left", box=None, show_header=False)
+    bins = Counter(min(int(score * 20), 19) for score in scores)
+    most = max(bins.values(), default=1)
+    for number in range(min(bins, default=0), max(max(bins, default=0), int(threshold * 20)) + 1):
+        low = number / 20
+        colour = "green" if low >= threshold else "cyan"
+        mark = "◀ threshold" if low <= threshold < low + 0.05 else ""
+        table.add_row(
+            f"{low:.2f}", f"[{colour}]{'█' * round(bins[number] / most * _BAR)}[/]", str(bins[number]), mark
+        )
+    return table
+
+
+def _passing(scores: list[float], count: int) -> Table:
+    table = Table(title="what share would pass", title_justify="left", box=None)
+    for threshold in THRESHOLDS:
+        table.add_column(f"at {threshold:g}", justify="right")
+    table.add_row(*(f"{sum(score >= threshold for score in scores) / count:.0%}" for threshold in THRESHOLDS))
+    return table
+
+
+def _what_next(console: Console, url: str, *, stay: bool) -> None:
+    console.rule("[bold]what to try next")
+    command = (
+        "kp-worker" if shutil.which("kp-worker") else sys.argv[0]
+    )  # in a virtual environment it has a path
+    steps = Table.grid(padding=(0, 3))
+    if stay:
+        steps.add_row(f"curl -s {url}", "the worker's metrics, now")
+    else:
+        steps.add_row(f"{command} demo --stay", "keep the worker up, and its metrics")
+    steps.add_row(f"{command} config > worker.toml", "every setting; tune policy.threshold first")
+    steps.add_row(f"{command} score traces.jsonl", "score your own traces, no broker needed")
+    steps.add_row("docker compose up", "Kafka, worker, Prometheus and Grafana")
+    console.print(steps)
+
+
+async def _until_interrupted() -> None:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        # Ctrl-C is how this is meant to end. The runner still raises KeyboardInterrupt once we are done.
+        return
