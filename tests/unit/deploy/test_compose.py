@@ -1,0 +1,86 @@
+"""docker-compose.yml names what is there, and opens nothing to the network."""
+
+import re
+
+import pytest
+
+
+def own(compose):
+    """The services of the worker's image."""
+    services = compose["services"]
+    return {
+        name: service for name, service in services.items() if service["image"] == services["worker"]["image"]
+    }
+
+
+def test_every_file_and_folder_that_it_names_is_there(compose, root):
+    named = set()
+    for service in compose["services"].values():
+        named |= {volume.split(":")[0] for volume in service.get("volumes", ()) if volume.startswith(".")}
+        if build := service.get("build"):
+            named |= {build["context"], build["dockerfile"]}
+
+    assert {path for path in named if not (root / path).exists()} == set()
+
+
+def test_every_image_is_built_here_or_pinned(compose, dockerfile):
+    """Else the same files start something else tomorrow."""
+    built = {service["image"] for service in compose["services"].values() if "build" in service}
+    stages = {arguments.split(" AS ")[1] for _, arguments in dockerfile if " AS " in arguments}
+    used = {service["image"] for service in compose["services"].values()} - built
+    used |= {arguments.split()[0] for instruction, arguments in dockerfile if instruction == "FROM"} - stages
+
+    assert {image for image in used if not re.fullmatch(r"[\w./-]+:v?\d[\w.-]*\.\d[\w.-]*", image)} == set()
+
+
+def test_the_worker_and_its_topics_come_from_one_build(compose):
+    assert own(compose).keys() == {"worker", "topics"}
+    assert sum("build" in service for service in own(compose).values()) == 1
+
+
+def test_ports_are_published_on_loopback_only(compose):
+    published = [port for service in compose["services"].values() for port in service.get("ports", ())]
+
+    assert published
+    assert [port for port in published if not port.startswith("127.0.0.1:")] == []
+
+
+def test_several_workers_do_not_compete_for_a_port_or_a_name(compose, worker_settings):
+    """``docker compose up --scale worker=3`` gives each replica a free port where none is asked for."""
+    worker = compose["services"]["worker"]
+
+    assert worker["ports"] == [f"127.0.0.1::{worker_settings('worker').web.port}"]
+    assert "container_name" not in worker
+
+
+@pytest.mark.parametrize("service", ["topics", "worker"])
+def test_what_is_run_in_the_image_is_a_command(compose, service, parse_command):
+    parse_command(compose["services"][service]["command"])
+
+
+@pytest.mark.parametrize("service", ["topics", "worker"])
+def test_the_settings_are_accepted_and_reach_the_broker(compose, service, worker_settings):
+    settings = worker_settings(service)
+
+    advertised = compose["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert f"://{settings.kafka.bootstrap_servers}," in advertised
+    assert settings.kafka.bootstrap_servers.split(":")[0] in compose["services"]
+
+
+def test_the_default_settings_reach_the_broker_from_the_host(compose):
+    """``kp-worker publish`` on the host needs no settings."""
+    kafka = compose["services"]["kafka"]
+
+    assert kafka["ports"] == ["127.0.0.1:9092:9092"]
+    assert kafka["environment"]["KAFKA_ADVERTISED_LISTENERS"].endswith("://127.0.0.1:9092")
+
+
+def test_metrics_are_served_to_the_other_containers(worker_settings):
+    assert worker_settings("worker").web.host == "0.0.0.0"
+
+
+def test_a_worker_that_is_stopped_may_drain(compose, worker_settings):
+    """Docker kills what has not ended by then, and what was sent but not committed is done again."""
+    (seconds,) = re.fullmatch(r"(\d+)s", compose["services"]["worker"]["stop_grace_period"]).groups()
+
+    assert int(seconds) > worker_settings("worker").limits.drain
