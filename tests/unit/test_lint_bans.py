@@ -1,0 +1,50 @@
+"""The import bans bite wherever they must, and nowhere else.
+
+Each folder's ``ruff.toml`` writes the project's list anew, less one entry: easy to forget one in.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BANNED = {"faust", "mode", "torch", "sentence_transformers", "prometheus_client"}
+FORMS = ("import {}\n", "import {}.inner\n", "from {} import thing\n", "def lazily():\n    import {}\n")
+
+
+def is_refused(source: str, path: str) -> bool:
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--output-format=concise", f"--stdin-filename={path}", "-"],
+        input=source,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return "TID251" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("folder", "allowed"),
+    [
+        ("schemas", set()),
+        ("worker", set()),
+        ("worker/scoring", set()),
+        ("worker/demo", set()),
+        ("worker/stream", {"faust", "mode"}),
+        ("worker/embedding", {"torch", "sentence_transformers"}),
+        ("worker/observe", {"prometheus_client"}),
+    ],
+)
+def test_a_library_is_imported_only_where_it_belongs(folder, allowed):
+    refused = {name for name in BANNED if is_refused(f"import {name}\n", f"{folder}/module.py")}
+
+    assert refused == BANNED - allowed
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_form_of_an_import_escapes(form):
+    assert is_refused(form.format("torch"), "worker/scoring/module.py")
