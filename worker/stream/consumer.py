@@ -7,11 +7,13 @@ dropped before anyone is asked. So acks are ignored here, and the lanes are aske
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, ClassVar, cast
 
 import aiokafka
+from faust.transport.consumer import RecordMap
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, AppT, Message
 from faust.types.transports import ConsumerCallback, ConsumerT, TPorTopicSet
@@ -21,6 +23,9 @@ from yarl import URL
 from worker.observe.metrics import Metrics
 from worker.stream.lanes import Lanes
 
+# Seconds that one fetch waits for records; positions can't be put right meanwhile.
+FETCH_WAIT = 0.2
+
 
 class WatermarkConsumer(driver.Consumer):
     """Commits what the lanes have finished; reads committed records only."""
@@ -29,11 +34,13 @@ class WatermarkConsumer(driver.Consumer):
     metrics: Metrics
     raw_topic: str
     _resumed: set[TP]
+    _positions: asyncio.Lock
 
     def attach(self, lanes: Lanes, metrics: Metrics, raw_topic: str) -> None:
         """Say whose watermarks are committed, who is told, and for which topic."""
         self.lanes, self.metrics, self.raw_topic = lanes, metrics, raw_topic
         self._resumed = set()
+        self._positions = asyncio.Lock()
 
     def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
         return _ReadCommittedThread(self, loop=self.loop, beacon=self.beacon)
@@ -43,6 +50,31 @@ class WatermarkConsumer(driver.Consumer):
         message.acked = True
         self._unacked_messages.discard(message)
         return True
+
+    async def _getmany(
+        self,
+        active_partitions: set[TP] | None,
+        timeout: float,  # noqa: ASYNC109 - Faust's
+    ) -> RecordMap:
+        """Fetch from what is active as the fetch begins, and never while positions are put right.
+
+        Faust hands on its own set, which changes while the fetch waits. Once that is empty, aiokafka takes it
+        for all partitions, and a record that Faust has paused is fetched, dropped, and never seen again.
+        """
+        async with self._positions:
+            if not active_partitions:
+                return {}
+            return await super()._getmany(set(active_partitions), min(timeout, FETCH_WAIT))
+
+    async def perform_seek(self) -> None:
+        """Go to what is committed, once no fetch is under way whose records would be from elsewhere."""
+        async with self._positions:
+            await super().perform_seek()
+
+    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
+        """Go to these offsets, likewise."""
+        async with self._positions:
+            await super().seek_wait(partitions)
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Message]]:  # noqa: ASYNC109 - Faust's
         """Fetch, and follow a partition that goes back, whose records Faust would drop silently."""
