@@ -13,6 +13,7 @@ from transformers.utils import logging as transformers_logging
 
 from sentence_transformers import SentenceTransformer
 from worker.embedding.base import Embeddings
+from worker.embedding.tokenizing import PrefixTokenizer
 from worker.errors import EmbeddingError
 
 Truncation = Literal["standard", "sdk"]
@@ -51,6 +52,7 @@ class SentenceTransformersEmbedder:
         self._check_window()
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
+        self._prefixes = PrefixTokenizer(self._tokenizer, max_tokens)
         self._pad_id = int(self._model.tokenizer.pad_token_id)
         self.dimensions = int(self._model.get_embedding_dimension() or 0)
         self.identity = self._identity()
@@ -58,14 +60,14 @@ class SentenceTransformersEmbedder:
     def embed(self, texts: Sequence[str]) -> Embeddings:
         """Embed the texts in one batch; an unpaired surrogate is read as U+FFFD."""
         try:
-            encodings = self._tokenizer.encode_batch([_well_formed(text) for text in texts])
-            rows = [self._cut(encoding.ids) for encoding in encodings]
+            ids = self._prefixes.ids(texts)
+            rows = [self._cut(row) for row in ids]
             with torch.inference_mode():
                 output = self._model(self._features(rows))
             vectors = output["sentence_embedding"].to(torch.float32).numpy()
         except Exception as error:
             raise EmbeddingError(f"{self.description} failed on a batch of {len(texts)}: {error}") from error
-        return Embeddings(vectors, sum(len(encoding.ids) > self.max_tokens for encoding in encodings))
+        return Embeddings(vectors, sum(len(row) > self.max_tokens for row in ids))
 
     def _cut(self, ids: list[int]) -> list[int]:
         if len(ids) <= self.max_tokens:
@@ -112,12 +114,3 @@ def _load(model: str | None, revision: str | None) -> SentenceTransformer:
         return SentenceTransformer(source, **arguments).eval()
     except Exception as error:
         raise EmbeddingError(f"embedding.model: {source!r} cannot be loaded: {error}") from error
-
-
-def _well_formed(text: str) -> str:
-    """Return the text with unpaired surrogates replaced, which the tokenizer would refuse."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
