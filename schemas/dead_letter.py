@@ -6,10 +6,17 @@ those read ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Sequence
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
+
+ATTEMPT = "kp-attempt"
+"""How often a record was replayed; who replays it writes it, so it stands among the record's own headers."""
+
+_FIRST = "__streams.errors.exception"
+_ATTEMPT_VALUE = re.compile(rb"[1-9][0-9]{0,8}")
 
 
 class DeadLetterHeaders(BaseModel):
@@ -17,7 +24,7 @@ class DeadLetterHeaders(BaseModel):
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
-    exception: str = Field(alias="__streams.errors.exception", description="the error's class")
+    exception: str = Field(alias=_FIRST, description="the error's class")
     message: str = Field(alias="__streams.errors.message", description="what was wrong, and where")
     topic: str = Field(alias="__streams.errors.topic", description="the topic that the record came from")
     partition: int = Field(alias="__streams.errors.partition", ge=0, description="its partition there")
@@ -35,7 +42,7 @@ class DeadLetterHeaders(BaseModel):
         default=None, alias="kp-value-sha256", description="of the original value, where it was cut"
     )
     attempt: int | None = Field(
-        default=None, alias="kp-attempt", ge=1, description="set when it has been replayed"
+        default=None, alias=ATTEMPT, ge=1, description="how often it has been replayed; not set before"
     )
 
     def to_kafka(self) -> list[tuple[str, bytes]]:
@@ -46,8 +53,25 @@ class DeadLetterHeaders(BaseModel):
         ]
 
     @classmethod
-    def from_kafka(cls, headers: Iterable[tuple[str, bytes | None]]) -> Self:
-        """Read them back; of a name that occurs twice the last counts, since ours are appended."""
+    def from_kafka(cls, headers: Sequence[tuple[str, bytes | None]]) -> Self:
+        """Read them back, whatever the record carried before; of several ``kp-attempt`` the last counts.
+
+        Raises:
+            ValueError: these are not a dead letter's.
+        """
         names = {field.alias for field in cls.model_fields.values()}
-        ours = {name: value for name, value in headers if name in names and value is not None}
-        return cls.model_validate({name: value.decode() for name, value in ours.items()})
+        attempts = [h for h in headers if h[0] == ATTEMPT and _ATTEMPT_VALUE.fullmatch(h[1] or b"")]
+        ours = [h for h in headers[_beginning(headers) :] if h[0] in names and h[0] != ATTEMPT]
+        return cls.model_validate(
+            {name: value.decode() for name, value in [*ours, *attempts] if value is not None}
+        )
+
+    @staticmethod
+    def original(headers: Sequence[tuple[str, bytes | None]]) -> tuple[tuple[str, bytes | None], ...]:
+        """Return what the record carried before it was a dead letter."""
+        return tuple(headers[: _beginning(headers)])
+
+
+def _beginning(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Return the place of the first of ours, which are appended; the end when there is none."""
+    return max((place for place, (name, _) in enumerate(headers) if name == _FIRST), default=len(headers))

@@ -64,11 +64,30 @@ def test_of_two_letters_in_one_record_the_later_counts(earlier, later):
     assert DeadLetterHeaders.from_kafka([*earlier.to_kafka(), *FOREIGN, *later.to_kafka()]) == later
 
 
-@pytest.mark.parametrize("earlier", [b"\xff", b"no number", b"", None])
-@pytest.mark.parametrize("name", [name for name, _ in headers().to_kafka()])
+@pytest.mark.parametrize("earlier", [b"\xff", b"no number", b"", b"0", b"9" * 5000, None])
+@pytest.mark.parametrize(
+    "name",
+    [*(name for name, _ in headers().to_kafka()), "kp-value-length", "kp-value-sha256", "kp-attempt"],
+)
 def test_a_header_of_the_same_name_that_came_before_ours_does_not_matter(name, earlier):
     """Producers may write what they like; it must not make a dead letter unreadable."""
     assert DeadLetterHeaders.from_kafka([(name, earlier), *headers().to_kafka()]) == headers()
+
+
+def test_the_attempts_are_read_from_the_records_own_headers():
+    """Who replays writes them; the worker appends what is its own."""
+    own = [("kp-attempt", b"1"), ("kp-attempt", b"2"), ("kp-attempt", b"junk")]
+    assert DeadLetterHeaders.from_kafka([*own, *headers().to_kafka()]) == headers(attempt=2)
+
+
+record_headers = st.lists(
+    st.tuples(st.text() | st.sampled_from([*dict(headers(attempt=1).to_kafka())]), st.none() | st.binary())
+)
+
+
+@given(record_headers, any_headers)
+def test_the_records_own_headers_are_told_from_ours(own, ours):
+    assert list(DeadLetterHeaders.original([*own, *ours.to_kafka()])) == own
 
 
 def test_a_lone_surrogate_in_the_message_does_not_keep_the_letter_back():

@@ -1,0 +1,260 @@
+"""Dead letters on real Kafka, as an operator lists, reads and replays them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from subprocess import DEVNULL, PIPE
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from click.testing import CliRunner
+
+from support.streams import Message, headers_of
+from worker import cli
+from worker.dead_letters.letter import DeadLetter
+from worker.dead_letters.replay import RawTopic
+from worker.errors import DeliveryError, TopicError
+from worker.settings import render
+from worker.stream.judge import failed
+from worker.stream.ledger import Failure
+from worker.stream.outputs import Outputs
+from worker.stream.records import RawRecord
+from worker.stream.topics import TopicAdmin
+
+pytestmark = pytest.mark.integration
+
+HEADERS = [("traceparent", b"00-1-2-01"), ("a", None), ("a", b"\x1b[31m"), ("kp-reason", b"mine"), ("a", b"")]
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Write a stream's settings to a file."""
+
+    def write(stream):
+        path = tmp_path / "dead-letters.toml"
+        path.write_text(render(stream.settings))
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def dead_letters(config):
+    """Run a command of `kp-worker dead-letters`; its result has `exit_code`, `stdout` and `stderr`."""
+
+    async def run(stream, *arguments):
+        # In a thread, as it runs a loop of its own; a process for each would take most of the tests' time.
+        arguments = [*arguments, "--config", config(stream)]
+        return await asyncio.to_thread(CliRunner().invoke, cli.dead_letters, arguments)
+
+    return run
+
+
+def lines(result):
+    """What a command that went well printed."""
+    assert result.exit_code == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+async def bury(stream, count):
+    """Put dead letters of records that were never published into the topic, as the worker would."""
+    topics = stream.settings.topics
+    outputs = Outputs(topics, dict.fromkeys(topics.model_dump().values(), 2))
+    failure = Failure("not_json", "RejectedRecord", "invalid character")
+    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
+        sent = []
+        for number in range(count):
+            raw = RawRecord(topics.raw, number % 2, 1000 + number, 1, b"%d" % number, b"no trace", ())
+            letter = outputs.build(raw, failed(raw, failure))
+            sent.append(
+                await producer.send(
+                    letter.topic,
+                    letter.value,
+                    key=letter.key,
+                    partition=letter.partition,
+                    headers=list(letter.headers),
+                )
+            )
+        await asyncio.gather(*sent)
+    return [DeadLetter.read(record) for record in await stream.read(topics.dead_letter)]
+
+
+async def test_what_fails_again_is_replayed_so_often_and_then_stays(make_stream, dead_letters):
+    """Key, value, timestamp, partition and headers come through each time; the attempts count."""
+    stream = await make_stream(2)
+    topics = stream.settings.topics
+    bad = {"timestamp_ms": 1_700_000_000_001, "headers": HEADERS}
+    await stream.publish(
+        [
+            Message(b"no trace", b"k", partition=1, **bad),
+            Message(None, b"empty", partition=0),
+            Message(b"\xff\x00", None, partition=1, **bad),
+        ]
+    )
+    async with stream.worker() as worker:
+        await worker.published(3)
+        for attempt in (1, 2, 3):
+            result = await dead_letters(stream, "replay")
+            assert "\n".join(lines(result)).count(f", attempt {attempt}") == 2
+            assert f"2 replayed to {topics.raw}\n" in result.stderr
+            await worker.published(3 + 2 * attempt)
+        result = await dead_letters(stream, "replay")
+        assert await worker.stop() == 0
+
+    assert [line.partition(" stays: ")[2] for line in lines(result)] == [
+        "it has no value, and would be a dead letter again",
+        "it was replayed --max-attempts times",
+        "it was replayed --max-attempts times",
+    ]
+    assert f"0 replayed to {topics.raw}\n" in result.stderr
+    assert "9 stay: 6 replayed before, 2 too many attempts, 1 empty\n" in result.stderr
+    raw = [record for record in await stream.read(topics.raw) if record.key != b"empty"]
+    assert [(record.partition, record.timestamp) for record in raw] == [(1, 1_700_000_000_001)] * 8
+    assert [(record.key, record.value) for record in raw] == [(b"k", b"no trace"), (None, b"\xff\x00")] * 4
+    attempts = [[], *[[("kp-attempt", number)] for number in (b"1", b"2", b"3")]]
+    assert [list(record.headers) for record in raw] == [
+        [*HEADERS, *own] for own in attempts for _ in range(2)
+    ]
+
+
+async def test_what_was_mended_is_scored_after_a_replay(make_stream, dead_letters, real_traces):
+    """The case that replays are for: a limit was too small, and is raised."""
+    stream = await make_stream(1, limits={"trace_bytes": 1024})
+    topics = stream.settings.topics
+    await stream.publish([Message(real_traces[0], b"k", headers=HEADERS), Message(b"no trace")])
+    async with stream.worker() as worker:
+        await worker.published(2)
+        assert await worker.stop() == 0
+
+    result = await dead_letters(stream, "replay", "--reason", "too_large")
+    assert lines(result) == [f"0/0 replayed to {topics.raw}/0/2, attempt 1"]
+    async with stream.worker(stream.configured(limits={"trace_bytes": 1_048_576})) as worker:
+        await worker.published(1)
+        assert await worker.stop() == 0
+
+    (scored,) = await stream.read(topics.rejected)
+    assert scored.headers[: len(HEADERS) + 1] == (*HEADERS, ("kp-attempt", b"1"))
+    assert headers_of(scored)["kp-source"] == f"{topics.raw}/0/2"
+    listed = [json.loads(line) for line in lines(await dead_letters(stream, "list", "--json"))]
+    assert [one["replayed_to"] for one in listed] == [f"{topics.raw}/0/2", None]
+
+
+async def test_dead_letters_are_listed(make_stream, dead_letters):
+    stream = await make_stream(2)
+    letters = await bury(stream, 4)
+    topic = stream.settings.topics.dead_letter
+    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
+        await producer.send_and_wait(topic, b"not ours", partition=0)
+
+    result = await dead_letters(stream, "list")
+    head, *rows = lines(result)
+    assert head.split()[:3] == ["PLACE", "TIME", "REASON"]
+    assert [row.split()[0] for row in rows] == ["0/0", "0/1", "1/0", "1/1"]
+    assert "4 dead letters: 4 not_json\n" in result.stderr
+    assert f"1 records of {topic} were written by no worker\n" in result.stderr
+
+    chosen = ("--source", letters[3].record.source, "--since", "1h", "--until", "2100-01-01")
+    (one,) = map(json.loads, lines(await dead_letters(stream, "list", "--json", *chosen)))
+    assert (one["partition"], one["offset"]) == (1, 1)
+    assert lines(await dead_letters(stream, "list", "--json", "--until", "1h")) == []
+    assert lines(await dead_letters(stream, "list", "--json", "--since", "2100-01-01")) == []
+
+
+async def test_a_dead_letter_is_shown_whole_and_cannot_steer_the_terminal(make_stream, dead_letters):
+    stream = await make_stream(1)
+    await bury(stream, 1)
+    topic = stream.settings.topics.dead_letter
+    hostile = b"\x1b[2J\r\n\xff"
+    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
+        await producer.send_and_wait(topic, hostile)
+
+    shown = lines(await dead_letters(stream, "show", "0/0"))
+    assert shown[0] == f"place: {topic}/0/0"
+    assert "  kp-reason: not_json" in shown
+    assert shown[-2:] == ["value: 8 bytes", "no trace"]
+    assert lines(await dead_letters(stream, "show", "0/1"))[-2:] == [r"\x1b[2J\r", r"\xff"]
+    assert (await dead_letters(stream, "show", "0/1", "--raw")).stdout_bytes == hostile
+    for place, told in {
+        "0/2": f"{topic} has no record 0/2; the offsets of this partition: 0 to 1",
+        "1/0": f"{topic} has no partition 1: it has 0 to 0",
+    }.items():
+        error = (await dead_letters(stream, "show", place)).exception
+        assert isinstance(error, TopicError)
+        assert str(error) == told
+
+
+async def test_a_dry_run_tells_and_writes_nothing(make_stream, dead_letters):
+    stream = await make_stream(2)
+    await bury(stream, 3)
+
+    result = await dead_letters(stream, "replay", "--dry-run")
+
+    raw = stream.settings.topics.raw
+    assert lines(result) == [
+        f"0/0 would be replayed to {raw}/0, attempt 1",
+        f"0/1 would be replayed to {raw}/0, attempt 1",
+        f"1/0 would be replayed to {raw}/1, attempt 1",
+    ]
+    assert result.stderr == f"3 would be replayed to {raw}\n"
+    assert await stream.read(raw) == []
+    async with TopicAdmin(stream.settings.kafka, stream.settings.topics) as admin:
+        assert admin.replays not in await admin.existing()
+
+
+async def test_a_replay_that_was_killed_and_run_again_repeats_nothing_and_leaves_nothing_out(
+    make_stream, dead_letters, config
+):
+    stream = await make_stream(2)
+    letters = await bury(stream, 3000)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "worker.cli", "dead-letters", "replay", "--config", config(stream)),
+        stdin=DEVNULL,
+        stdout=PIPE,
+    )
+    await process.stdout.readline()
+    process.kill()
+    await process.wait()
+
+    again = lines(await dead_letters(stream, "replay"))
+
+    assert 0 < len(again) < len(letters), "the first was killed half-way"
+    replayed = await stream.read(stream.settings.topics.raw)
+    assert sorted(record.key for record in replayed) == sorted(letter.record.key for letter in letters)
+    assert lines(await dead_letters(stream, "replay")) == []
+
+
+async def test_of_two_replays_at_once_the_first_is_fenced_off(make_stream):
+    stream = await make_stream(2)
+    letters = await bury(stream, 200)
+    async with TopicAdmin(stream.settings.kafka, stream.settings.topics) as admin:
+        await admin.create_replays()
+        raw = (await admin.existing())[stream.settings.topics.raw]
+    async with RawTopic(stream.settings.kafka, raw, admin.replays) as first:
+        await first.publish(letters[:1])
+        async with RawTopic(stream.settings.kafka, raw, admin.replays) as second:
+            with pytest.raises(DeliveryError, match="another replay"):
+                await first.publish(letters)
+            await second.publish(letters[1:2])
+    assert [record.key for record in await stream.read(raw.name)] == [b"0", b"2"]
+
+
+async def test_the_key_decides_where_raw_does_not_have_the_partition(make_stream, dead_letters):
+    """The dead letters are from another raw topic, or the topic was made anew."""
+    stream = await make_stream(2)
+    raw = stream.settings.topics.raw
+    await bury(stream, 4)
+    await stream.remake_topic(raw, 1)
+    result = await dead_letters(stream, "replay")
+    assert [line.split(" replayed to ")[1] for line in lines(result)] == [
+        f"{raw}/0/{offset}, attempt 1" for offset in range(4)
+    ]
+
+
+async def test_without_its_topic_it_says_how_to_make_it(make_stream, dead_letters):
+    stream = await make_stream(1)
+    await stream.delete_topic(stream.settings.topics.dead_letter)
+    error = (await dead_letters(stream, "list")).exception
+    assert isinstance(error, TopicError)
+    assert str(error) == f"missing: {stream.settings.topics.dead_letter}; `kp-worker topics` creates it"

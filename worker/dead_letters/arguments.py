@@ -1,0 +1,64 @@
+"""How a time and a place are written on the command line."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+_AGO = re.compile(r"(\d{1,6})([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_SOURCE = re.compile(r"(?P<topic>[\w.-]+)(?:/(?P<partition>\d{1,10})(?:/(?P<offset>\d{1,19}))?)?", re.ASCII)
+_PLACE = re.compile(r"(\d{1,10})/(\d{1,19})", re.ASCII)
+
+
+class Moment(click.ParamType):
+    """A date-time, or how long ago."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Return the moment; without an offset it is UTC."""
+        ago = _AGO.fullmatch(value)
+        try:
+            if ago:
+                return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+            moment = datetime.fromisoformat(value)
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{value!r} is neither a date-time such as 2026-01-31T12:00Z nor an age such as 2h or 7d"
+            )
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+class Source(click.ParamType):
+    """A topic, one of its partitions, or a record."""
+
+    name = "topic[/partition[/offset]]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str | int, ...]:
+        """Return the parts that are given."""
+        match = _SOURCE.fullmatch(value)
+        if match is None:
+            self.fail(f"{value!r} is not {self.name}, as in raw-traces/0/17")
+        topic, *numbers = match.groups()
+        return (topic, *(int(number) for number in numbers if number is not None))
+
+
+class Place(click.ParamType):
+    """A record of the dead-letter topic."""
+
+    name = "partition/offset"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Return the partition and the offset."""
+        match = _PLACE.fullmatch(value)
+        if match is None:
+            self.fail(f"{value!r} is not {self.name}, as `list` shows it: 0/17")
+        return int(match[1]), int(match[2])

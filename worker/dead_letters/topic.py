@@ -1,0 +1,103 @@
+"""The dead-letter topic, and the topic that remembers what was replayed from it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiokafka.structs import ConsumerRecord
+
+from worker.dead_letters.letter import DeadLetter, Selection
+from worker.dead_letters.reader import TopicReader
+from worker.errors import TopicError
+from worker.settings import Settings
+from worker.stream.topics import Topic, TopicAdmin
+
+Told = Callable[[int, int], None]
+"""Told of progress: how many offsets were read, of how many."""
+
+
+def _say_nothing(read: int, of: int) -> None:
+    """Tell nobody."""
+
+
+class DeadLetters:
+    """Reads dead letters, up to what the topic holds when it is asked.
+
+    Args:
+        reader: connected.
+        topic: the dead-letter topic.
+        replays: the topic that remembers replays; None while there is none.
+
+    Attributes:
+        foreign: how many records were met that no worker wrote.
+    """
+
+    def __init__(self, reader: TopicReader, topic: Topic, replays: Topic | None) -> None:
+        self.foreign = 0
+        self._reader = reader
+        self._topic = topic
+        self._replays = replays
+
+    async def select(self, selection: Selection, told: Told = _say_nothing) -> AsyncIterator[DeadLetter]:
+        """Yield the dead letters that are meant, by partition and offset."""
+        bounds = [await self._bounds(partition, selection) for partition in range(self._topic.partitions)]
+        total = sum(map(len, bounds))
+        before = 0
+        for partition, offsets in enumerate(bounds):
+            async for record in self._reader.read(self._topic.name, partition, offsets):
+                told(before + record.offset - offsets.start, total)
+                letter = DeadLetter.read(record)
+                self.foreign += letter is None
+                if letter is not None and letter in selection:
+                    yield letter
+            before += len(offsets)
+        told(total, total)
+
+    async def at(self, partition: int, offset: int) -> ConsumerRecord:
+        """Return one record.
+
+        Raises:
+            TopicError: there is none.
+        """
+        name, count = self._topic.name, self._topic.partitions
+        if partition >= count:
+            raise TopicError(f"{name} has no partition {partition}: it has 0 to {count - 1}")
+        bounds = await self._reader.bounds(name, partition)
+        if offset in bounds:
+            async for record in self._reader.read(name, partition, range(offset, offset + 1)):
+                return record
+        held = f"{bounds.start} to {bounds.stop - 1}" if bounds else "none"
+        raise TopicError(f"{name} has no record {partition}/{offset}; the offsets of this partition: {held}")
+
+    async def replayed(self) -> dict[bytes, str]:
+        """Return where in the raw topic each dead letter went that was replayed, by its identity."""
+        if self._replays is None:
+            return {}
+        name = self._replays.name
+        offsets = await self._reader.bounds(name, 0)
+        return {record.key: record.value.decode() async for record in self._reader.read(name, 0, offsets)}
+
+    async def _bounds(self, partition: int, selection: Selection) -> range:
+        bounds = await self._reader.bounds(self._topic.name, partition)
+        if selection.since_ms is None:
+            return bounds
+        first = await self._reader.first_since(self._topic.name, partition, selection.since_ms)
+        return range(bounds.stop if first is None else max(first, bounds.start), bounds.stop)
+
+
+@asynccontextmanager
+async def open_dead_letters(settings: Settings) -> AsyncIterator[DeadLetters]:
+    """Connect, and look at the topics.
+
+    Raises:
+        NoBrokerError: the brokers cannot be reached.
+        TopicError: there is no dead-letter topic.
+    """
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        topics = await admin.existing()
+    topic = topics.get(settings.topics.dead_letter)
+    if topic is None:
+        raise TopicError(f"missing: {settings.topics.dead_letter}; `kp-worker topics` creates it")
+    async with TopicReader(settings.kafka) as reader:
+        yield DeadLetters(reader, topic, topics.get(admin.replays))
