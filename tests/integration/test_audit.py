@@ -1,0 +1,151 @@
+"""The audit of real streams, as a person runs it and as a test does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+
+from support.streams import Message, score_of, source_of
+from worker.audit import audit
+from worker.settings import render
+
+pytestmark = pytest.mark.integration
+
+SMALL = {
+    "cache": {"max_elements": 20},
+    "limits": {"uncommitted_records": 64},
+    "kafka": {"session_timeout": 6.0},  # the least that brokers take: what a killed worker owned is free then
+}
+
+
+@pytest.fixture
+def kp_worker_audit(tmp_path):
+    """Run the command; returns status, standard output and standard error."""
+
+    async def run(settings, *arguments):
+        config = tmp_path / "audited.toml"
+        config.write_text(render(settings))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "worker.cli", "audit", "--config", str(config), *arguments),
+            env=os.environ | {"COLUMNS": "100"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+        return process.returncode, output.decode(), errors.decode()
+
+    return run
+
+
+async def send(stream, topic, record, **changed_score):
+    """Publish a copy of an output, with some members of its kp-score replaced."""
+    score = json.dumps(score_of(record) | changed_score).encode()
+    headers = [(name, score if name == "kp-score" else value) for name, value in record.headers]
+    producer = AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers)
+    async with producer:
+        await producer.send_and_wait(
+            topic,
+            record.value,
+            key=record.key,
+            partition=record.partition,
+            timestamp_ms=record.timestamp,
+            headers=headers,
+        )
+
+
+async def delete_records(stream, topic, partition, before):
+    """Trim a partition, as retention does."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=stream.settings.kafka.bootstrap_servers)
+    await admin.start()
+    try:
+        await admin.delete_records({TopicPartition(topic, partition): RecordsToDelete(before_offset=before)})
+    finally:
+        await admin.close()
+
+
+async def test_a_stream_is_whole_after_a_kill_and_a_tampered_output_is_found(
+    make_stream, real_traces, kp_worker_audit
+):
+    stream = await make_stream(2, **SMALL)
+    lines = [(b"no trace" if number % 10 == 9 else line) for number, line in enumerate(real_traces * 2)]
+    raw = await stream.publish(Message(line, str(n).encode(), n % 2) for n, line in enumerate(lines))
+
+    before = await audit(stream.settings)
+    assert (before.ok, before.waiting) == (True, len(raw)), "nothing was lost, nothing was done yet"
+
+    async with stream.worker() as worker:
+        await worker.published(80)
+        await worker.kill()
+    async with stream.worker() as worker:
+        outputs = await stream.outputs(worker, raw)
+        running = await audit(stream.settings)
+        assert await worker.stop() == 0
+    assert running.ok
+
+    report = await audit(stream.settings)
+    assert (report.ok, report.waiting, report.unknown, report.rescored) == (True, 0, 0, 0)
+    assert [part.records for part in report.partitions] == [len(raw) // 2] * 2
+    assert sum(part.outputs for part in report.partitions) == len(outputs) == len(raw) + report.repeated
+    scored = {source_of(record) for record in outputs if record.topic != stream.settings.topics.dead_letter}
+    assert sum(part.novelty_exact for part in report.partitions) == len(scored)
+    status, table, errors = await kp_worker_audit(stream.settings)
+    assert (status, errors) == (0, "")
+    assert table.splitlines()[-1].split()[:3] == ["all", str(len(raw)), "0"]
+
+    target = next(record for record in outputs if record.topic == stream.settings.topics.rejected)
+    await send(stream, target.topic, target, novelty=score_of(target)["novelty"] + 0.01)
+
+    status, table, _ = await kp_worker_audit(stream.settings)
+    partition, offset = source_of(target)
+    assert status == 1
+    assert f"differs: {stream.settings.topics.raw}/{partition}/{offset}: " in table
+    assert "repeats differ in headers" in table
+    status, text, _ = await kp_worker_audit(stream.settings, "--json")
+    told = json.loads(text)
+    assert status == 1
+    assert (told["ok"], told["missing"], told["differing"]) == (False, 0, 1)
+    assert [one["offset"] for one in told["partitions"][partition]["differing"]] == [offset]
+
+
+async def test_transactions_other_partition_counts_and_trimmed_topics_are_no_loss(make_stream, real_traces):
+    """Aborted records are none, at the end of the topic too; what retention took cannot be told."""
+    stream = await make_stream(2, **SMALL)
+    topics = stream.settings.topics
+    await stream.remake_topic(topics.rejected, 3)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=stream.settings.kafka.bootstrap_servers, transactional_id=topics.raw
+    )
+    async with producer:
+        for number in range(8):
+            await producer.begin_transaction()
+            for line in real_traces[number * 10 : number * 10 + 10]:
+                await producer.send(
+                    topics.raw, line, key=json.loads(line)["id"].encode(), partition=number % 2
+                )
+            await (producer.abort_transaction() if number % 4 > 1 else producer.commit_transaction())
+    raw = await stream.read(topics.raw)
+    async with stream.worker() as worker:
+        outputs = await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+
+    report = await audit(stream.settings)
+    assert (report.ok, report.waiting, report.unknown) == (True, 0, 0)
+    assert [part.records for part in report.partitions] == [20, 20]
+
+    trimmed = [r for r in outputs if (r.topic, r.partition) == (topics.rejected, 0)]
+    await delete_records(stream, topics.rejected, 0, before=trimmed[-1].offset)
+    report = await audit(stream.settings)
+    assert report.ok
+    assert sum(part.outputs_trimmed for part in report.partitions) == len(trimmed) - 1
+
+    await delete_records(stream, topics.raw, 1, before=raw[-1].offset - 3)
+    report = await audit(stream.settings)
+    assert report.ok
+    assert report.unknown
+    assert report.partitions[1].records == 4

@@ -1,0 +1,580 @@
+"""An audit finds nothing in what a worker did, and everything that was done to it."""
+
+import json
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from worker.audit.report import Difference
+from worker.embedding import load_embedder
+from worker.policy import Policy
+
+
+def score_of(output):
+    return json.loads(dict(output.headers)["kp-score"])
+
+
+def with_headers(output, **changed):
+    """An output with some of the worker's headers replaced."""
+    new = {name.replace("_", "-"): value for name, value in changed.items()}
+    return replace(output, headers=tuple((name, new.get(name, value)) for name, value in output.headers))
+
+
+def with_score(output, **changed):
+    """An output with some members of its kp-score replaced."""
+    return with_headers(output, kp_score=json.dumps(score_of(output) | changed).encode())
+
+
+def counts(report):
+    """What is wrong or odd in a report."""
+    return {
+        name: value
+        for name, value in vars(report).items()
+        if value and name not in ("partition", "records", "outputs", "novelty_exact")
+    }
+
+
+HISTORY = st.lists(
+    st.one_of(
+        st.tuples(st.just("traces"), st.integers(1, 6)),
+        st.tuples(st.just("bad"), st.sampled_from([b"no json", b"[]", b"", None])),
+        st.tuples(st.just("crash"), st.integers(1, 6)),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def lived(stream, history):
+    """A stream through traces, records that are none, and crashes that repeat the last records."""
+    made = stream()
+    for what, value in history:
+        if what == "crash":
+            made.restart()
+            made.work(since=max(0, made.committed - value))
+        elif what == "traces":
+            made.publish(value)
+        else:
+            made.publish(value=value)
+        made.work()
+    return made
+
+
+@given(HISTORY)
+@settings(max_examples=40, deadline=None)
+def test_nothing_is_wrong_with_what_a_worker_does(stream, history):
+    made = lived(stream, history)
+
+    report = made.audit()
+
+    assert counts(report).keys() <= {"repeated"}
+    assert report.records == len(made.raw)
+    assert report.outputs == len(made.outputs) == len(made.raw) + report.repeated
+    assert report.novelty_exact == len({e.offset for e in made.entries.values() if e.score})
+
+
+def flip(data, value):
+    """A value with one byte changed to another letter, outside of the score."""
+    place = data.draw(st.sampled_from([i for i, byte in enumerate(value) if chr(byte).isalpha()]))
+    return value[:place] + (b"x" if value[place] != ord("x") else b"y") + value[place + 1 :]
+
+
+TAMPER = {
+    "a changed byte": lambda data, output: replace(output, value=flip(data, output.value)),
+    "no value": lambda data, output: replace(output, value=None),
+    "another key": lambda data, output: replace(output, key=b"else"),
+    "another time": lambda data, output: replace(output, timestamp_ms=output.timestamp_ms + 1),
+    "a header less": lambda data, output: replace(output, headers=output.headers[1:]),
+    "a header more": lambda data, output: replace(output, headers=(("x", b""), *output.headers)),
+    "headers in another order": lambda data, output: replace(
+        output, headers=(output.headers[1], output.headers[0], *output.headers[2:])
+    ),
+    "an empty header for a null": lambda data, output: replace(
+        output, headers=tuple((name, value or b"") for name, value in output.headers)
+    ),
+    "another partition": lambda data, output: replace(output, partition=0),
+    "the other route": lambda data, output: replace(
+        output, topic="rejected" if output.topic == "contribute" else "contribute"
+    ),
+    "another policy": lambda data, output: with_headers(output, kp_policy=b"000000000000"),
+    "a score that is none": lambda data, output: with_headers(output, kp_score=b'{"score": NaN}'),
+}
+
+
+@pytest.mark.parametrize("how", TAMPER)
+@given(data=st.data())
+@settings(max_examples=15, deadline=None)
+def test_whatever_is_done_to_an_output_is_found_at_its_offset(stream, how, data):
+    made = stream()
+    made.publish(12)
+    made.work()
+    offset = data.draw(st.integers(0, 11))
+    made.outputs[offset] = TAMPER[how](data, made.outputs[offset])
+
+    report = made.audit()
+
+    assert [difference.offset for difference in report.differing] == [offset]
+    assert report.missing == []
+
+
+@pytest.mark.parametrize(
+    ("member", "change"),
+    [
+        ("score", 1e-6),
+        ("complexity", 1e-6),
+        ("novelty", 1e-6),
+        ("tool_diversity", 1e-6),
+        ("outcome_confidence", 1e-6),
+        ("threshold", 1e-6),
+    ],
+)
+@pytest.mark.parametrize("with_ledger", [True, False])
+def test_a_number_that_is_off_is_found_from_the_ledgers_vectors_and_without_its_entries(
+    stream, member, change, with_ledger
+):
+    made = stream()
+    made.publish(12)
+    made.work()
+    off = score_of(made.outputs[7])
+    # As the worker would have published it, had it computed so.
+    tampered = with_score(made.outputs[7], **{member: off[member] - change})
+    value = json.loads(tampered.value)
+    value["metadata"]["quality_score"] = score_of(tampered)["score"]
+    made.outputs[7] = tampered
+    if not with_ledger:
+        made.changelog.clear()
+
+    report = made.audit(embedder=None if with_ledger else made.embedder, tolerance=1e-7)
+
+    assert [difference.offset for difference in report.differing] == [7]
+    assert f"{member} is " in report.differing[0].what
+
+
+@pytest.mark.parametrize(("member", "value"), [("domain", "else"), ("overrides", ["else"])])
+def test_what_else_the_score_says_is_computed_again(stream, member, value):
+    made = stream()
+    made.publish(6)
+    made.work()
+    made.outputs[2] = with_score(made.outputs[2], **{member: value})
+    made.changelog.clear()
+
+    assert made.audit().differing == [Difference(2, f"{member} is not what is recomputed")]
+
+
+def test_a_score_that_cannot_be_read_differs_without_the_ledger_too(stream):
+    made = stream()
+    made.publish(3)
+    made.work()
+    made.outputs[2] = with_headers(made.outputs[2], kp_score=b"{")
+    made.changelog.clear()
+
+    assert made.audit().differing == [Difference(2, "kp-score cannot be read")]
+
+
+def test_what_is_no_trace_cannot_have_been_scored(stream):
+    made = stream()
+    made.publish(value=b"[]")
+    made.publish(3)
+    made.work()
+    own = made.outputs[1].headers[-3:]
+    source = ("kp-source", b"raw-traces/1/0")
+    dead, _ = made.outputs[0], made.changelog.clear()
+    made.outputs[0] = replace(dead, topic="rejected", headers=(*made.raw[0].headers, source, *own[1:]))
+
+    assert made.audit().differing == [Difference(0, "value is not what the record gives")]
+
+
+@pytest.mark.parametrize("with_ledger", [True, False])
+def test_a_record_that_its_topic_refused_was_scored_all_the_same(stream, with_ledger):
+    made = stream()
+    made.publish(10)
+    made.work()
+    made.bury(3, "too_large", "TooLargeError", cut=True)
+    if not with_ledger:
+        made.changelog.clear()
+
+    assert not made.audit(embedder=made.embedder).differing
+
+    made.outputs[3] = replace(made.outputs[3], value=made.outputs[3].value[:-1])
+    assert made.audit(embedder=made.embedder).differing == [
+        Difference(3, "value is not what the record gives")
+    ]
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_a_record_whose_scoring_failed_is_not_remembered(stream, published):
+    made = stream()
+    made.publish(4)
+    made.work()
+    made.publish(6)
+    made.fail(4)
+    made.work()
+    if not published:
+        del made.outputs[4]
+
+    assert counts(made.audit(embedder=made.embedder)) == ({} if published else {"missing": [4]})
+
+
+def test_an_entry_that_nothing_was_published_from_is_no_evidence(stream, noisy):
+    """A worker that was paused wakes, and writes an entry for what its successor has published."""
+    made = stream()
+    made.embedder = noisy(1e-3)
+    made.publish(10)
+    made.work()
+    late = msgspec.structs.replace(
+        made.entries[6], vector=made.entries[2].vector, score=made.entries[2].score
+    )
+    made.changelog.append((b"6", msgspec.msgpack.encode(late)))
+
+    assert counts(made.audit()) == {}
+
+
+def test_vectors_of_another_length_are_not_compared(stream):
+    made = stream()
+    made.publish(10)
+    made.work()
+    made.settings = stream(cache={"dimensions": 16}).settings
+
+    assert counts(made.audit()) == {"novelty_unaudited": {"no_vector": 9}}
+
+
+def test_an_output_that_is_gone_is_missing_once_its_record_is_committed(stream):
+    made = stream()
+    made.publish(10)
+    made.work()
+    del made.outputs[6], made.outputs[3]
+
+    assert counts(made.audit()) == {"missing": [3, 6]}
+    assert counts(made.audit(committed=5)) == {"missing": [3], "waiting": 1}
+    assert counts(made.audit(outputs_from=4)) == {"missing": [6], "outputs_trimmed": 1}
+
+
+def test_a_missing_output_does_not_make_later_ones_differ_when_its_entry_is_gone_too(stream):
+    made = stream()
+    made.publish(10)
+    made.work()
+    del made.outputs[3], made.changelog[3]
+
+    assert counts(made.audit(embedder=made.embedder))["missing"] == [3]
+    assert not made.audit(embedder=made.embedder).differing
+
+
+def test_equal_repeats_are_counted_and_unequal_ones_differ(stream):
+    made = stream()
+    made.publish(6)
+    made.work()
+    made.outputs += [made.outputs[4], made.outputs[4]]
+    assert counts(made.audit()) == {"repeated": 2}
+
+    made.outputs.append(with_headers(made.outputs[4], kp_policy=b"else"))
+
+    report = made.audit()
+    assert report.repeated == 3
+    assert [difference.offset for difference in report.differing] == [4]
+    assert "repeats differ in headers" in report.differing[0].what
+
+
+def test_a_record_may_not_be_both_scored_and_a_dead_letter(stream):
+    made = stream()
+    made.publish(value=b"no json")
+    made.publish(1)
+    made.work()
+    dead, scored = made.outputs
+    own = ("__streams", "kp-reason")
+    headers = tuple((n, b"1" if n.endswith(".offset") else v) for n, v in dead.headers if n.startswith(own))
+    made.outputs.append(
+        replace(scored, topic="dead-letter", value=made.raw[1].value, headers=made.raw[1].headers + headers)
+    )
+
+    report = made.audit()
+
+    assert [difference.offset for difference in report.differing] == [1]
+    assert "repeats differ in topic" in report.differing[0].what
+    assert "it is a trace" in report.differing[0].what
+
+
+def test_a_dead_letter_tells_the_reason_that_decoding_gives(stream):
+    made = stream()
+    made.publish(value=b"no json")
+    made.work()
+    made.outputs[0] = with_headers(made.outputs[0], kp_reason=b"invalid_trace")
+    made.changelog.clear()
+
+    assert made.audit().differing == [Difference(0, "kp-reason is invalid_trace, expected not_json")]
+
+
+def test_another_nearest_is_found(stream):
+    made = stream()
+    made.publish(6)
+    made.work()
+    ids = [f"kp:trace:{number}" for number in range(6)]
+    nearest = score_of(made.outputs[5])["nearest"]
+    entry = made.changelog.pop()
+    embedder = made.embedder
+    for other, what in [
+        (next(one for one in ids[1:5] if one != nearest), "another trace is nearer"),
+        (ids[0], "no trace that it was compared with"),
+        (None, "nearest is null"),
+    ]:
+        made.outputs[5] = with_score(made.outputs[5], nearest=other)
+        report = made.audit(embedder=embedder)
+        assert [difference.offset for difference in report.differing] == [5]
+        assert what in report.differing[0].what
+    assert entry
+
+
+def test_records_of_another_policy_are_counted_and_their_parts_still_checked(stream):
+    made = stream()
+    made.publish(6)
+    made.work()
+    old = Policy(threshold=0.9)
+    made.publish(3)
+    made.work(policy=old)
+
+    assert counts(made.audit()) == {"other_policy": 3}
+
+    made.changelog.clear()
+    made.outputs[7] = with_score(made.outputs[7], threshold=0.0)
+    made.outputs[8] = with_score(made.outputs[8], complexity=0.99)
+
+    assert [d.offset for d in made.audit().differing] == [7, 8]
+
+
+def test_noise_of_the_embedding_is_borne_up_to_the_tolerance(stream, noisy):
+    made = stream()
+    made.embedder = noisy(1e-4)
+    made.publish(30)
+    made.work()
+    made.changelog = made.changelog[20:]
+
+    assert made.audit(embedder=noisy(1e-4)).differing
+    report = made.audit(embedder=noisy(1e-4), tolerance=1e-3)
+    assert not report.differing
+    # The first has nothing before it; the last six are compared with vectors that are all in the ledger.
+    assert (report.novelty_exact, report.novelty_embedded) == (1 + 6, 23)
+
+
+def test_bfloat16_widens_the_tolerance(stream, noisy):
+    made = stream()
+    made.embedder = noisy(3e-4, precision="bfloat16")
+    made.publish(30)
+    made.work()
+    made.changelog.clear()
+
+    assert not made.audit(embedder=noisy(3e-4, precision="bfloat16")).differing
+    assert made.audit(embedder=noisy(3e-4)).differing
+
+
+def test_the_ledgers_vectors_are_held_to_the_last_digits_whatever_the_tolerance(stream, noisy):
+    made = stream()
+    made.embedder = noisy(1e-3)
+    made.publish(9)
+    made.work()
+    novelty = score_of(made.outputs[8])["novelty"]
+    made.outputs[8] = with_score(made.outputs[8], novelty=novelty + 1e-8)
+
+    assert [d.offset for d in made.audit(tolerance=1.0).differing] == [8]
+
+
+def test_routes_that_an_embedding_cannot_confirm_are_told_apart(stream):
+    made = stream()
+    made.publish(9)
+    made.work()
+    made.changelog.clear()
+    near = [
+        record.offset
+        for record, output in zip(made.raw, made.outputs, strict=True)
+        if record.offset and abs(score_of(output)["score"] - 0.45) <= 0.1
+    ]
+    assert 0 < len(near) < 8
+
+    assert made.audit(embedder=made.embedder, tolerance=0.1).near_threshold == near
+
+
+def test_without_an_embedder_what_has_no_vector_is_counted_until_it_has_left_the_cache(stream):
+    made = stream()
+    made.publish(12)
+    made.work()
+    del made.changelog[3]
+
+    # The record itself, and the four that were compared with it.
+    assert counts(made.audit()) == {"novelty_unaudited": {"no_vector": 5}}
+    assert counts(made.audit(embedder=made.embedder)) == {"novelty_embedded": 5}
+
+
+def test_the_embedder_is_made_only_for_what_is_not_in_the_ledger(stream):
+    made = stream()
+    made.publish(12)
+    made.work()
+    made.changelog += [(key, None) for key, _ in made.changelog[:6]]  # tombstoned, not yet gone
+    used = len(made.embedder.texts)
+
+    assert counts(made.audit(embedder=made.embedder)) == {}
+    assert len(made.embedder.texts) == used
+
+
+def test_a_trimmed_start_leaves_the_first_records_without_their_past(stream):
+    made = stream()
+    made.publish(20)
+    made.work()
+    made.raw, made.outputs, made.changelog = made.raw[10:], made.outputs[10:], made.changelog[10:]
+
+    report = made.audit(first=10, embedder=made.embedder)
+
+    assert counts(report) == {"novelty_unaudited": {"trimmed": 4}}
+    assert report.novelty_exact == 6
+
+
+def test_the_ledger_knows_what_was_trimmed(stream):
+    made = stream()
+    made.publish(20)
+    made.work()
+    made.raw, made.changelog = made.raw[10:], made.changelog[6:]
+
+    assert counts(made.audit(first=10)) == {"unknown": 10}
+
+
+def test_records_that_compaction_took_are_still_what_later_ones_were_compared_with(stream):
+    made = stream()
+    made.publish(20)
+    made.work()
+    del made.raw[7]
+
+    assert counts(made.audit()) == {"unknown": 1}
+    del made.changelog[7]
+    assert counts(made.audit(embedder=made.embedder)) == {"unknown": 1, "novelty_unaudited": {"no_vector": 4}}
+
+
+@pytest.mark.parametrize("before", [5, 3 * 8])
+def test_a_topic_made_anew_leaves_outputs_of_unknown_sources(stream, before):
+    made = stream()
+    made.publish(before)
+    made.work()
+    made.raw.clear()
+    made.entries.clear()
+    made.committed = 0
+    made.restart(cut=True)
+    made.publish(6, seed="new ")
+    made.work()
+
+    report = made.audit()
+
+    assert counts(report) == {"unknown": before}
+    assert report.novelty_exact == 6
+
+    made.changelog = made.changelog[:before]  # of what was there before only
+    report = made.audit(embedder=made.embedder)
+    assert not report.differing
+    assert report.novelty_embedded == 5
+
+
+def test_after_a_rewind_the_cache_is_not_known_until_it_has_filled_again(stream):
+    made = stream(cache={"max_elements": 20})
+    made.publish(30)
+    made.work()
+    made.restart(cut=True)
+    made.work(since=18)
+    made.publish(12)
+    made.work()
+
+    report = made.audit()
+
+    assert not report.differing
+    assert report.novelty_unaudited == {"rewind": 20}
+    assert report.novelty_exact == 18 + 4
+
+
+def test_a_rewind_is_a_run_of_its_own(stream, noisy):
+    """Its scores differ from those of the first run, which had all of the cache; that is no difference."""
+    made = stream()
+    made.embedder = noisy(1e-3)
+    made.publish(24)
+    made.work()
+    made.restart(cut=True)
+    made.work(since=10)
+
+    report = made.audit()
+
+    assert report.rescored == report.repeated == 14
+    assert not report.differing
+    assert report.novelty_exact == 10
+    assert report.novelty_unaudited == {"rewind": 14}
+
+    made.publish(6)
+    made.work()
+    assert made.audit().novelty_exact == 16
+    made.outputs[-1] = replace(made.outputs[-1], value=b"{}")
+    assert [d.offset for d in made.audit().differing] == [29]
+
+
+def test_a_repeat_from_far_back_is_no_rewind(stream):
+    made = stream()
+    made.publish(24)
+    made.work()
+    made.outputs.append(with_score(made.outputs[2], novelty=0.9))
+
+    report = made.audit()
+
+    assert [d.offset for d in report.differing] == [2]
+    assert report.rescored == 0
+
+
+def test_another_model_begins_with_an_empty_cache(stream, noisy):
+    made = stream()
+    made.publish(10)
+    made.work()
+    made.restart(noisy(0, identity="second"))
+    made.publish(10)
+    made.work()
+
+    assert score_of(made.outputs[10])["nearest"] is None
+    assert counts(made.audit()) == {}
+
+    made.changelog = made.changelog[5:]
+    # Those without an entry are taken to be of the model of the oldest entry.
+    report = made.audit(embedder=noisy(0, identity="second"))
+    assert counts(report) == {"novelty_unaudited": {"other_model": 8}}
+
+
+def test_without_an_embedding_novelty_is_unknown_and_says_so(stream):
+    made = stream(embedding={"backend": "none"})
+    made.publish(10)
+    made.work()
+    assert counts(made.audit()) == {}
+    made.changelog.clear()
+    assert counts(made.audit()) == {}
+
+    made.outputs[4] = with_score(made.outputs[4], novelty=0.6)
+
+    assert [d.offset for d in made.audit().differing] == [4]
+
+
+def test_a_ttl_is_counted_from_each_records_own_time(stream):
+    made = stream(cache={"ttl": 2.0})
+    made.publish(8)
+    made.raw = [replace(r, timestamp_ms=r.timestamp_ms - 1500 * (r.offset % 3)) for r in made.raw]
+    made.work()
+    assert counts(made.audit()) == {}
+    made.settings = made.settings.model_copy(
+        update={"cache": made.settings.cache.model_copy(update={"ttl": None})}
+    )
+    assert made.audit().differing
+
+
+@pytest.mark.model
+def test_the_real_model_gives_its_novelty_again_in_batches_of_another_size(stream, real_traces):
+    made = stream(cache={"dimensions": 384, "max_elements": 10})
+    short = made.settings.embedding.model_copy(update={"max_tokens": 64})
+    made.embedder = load_embedder(short, made.settings.cache)
+    for line in real_traces[:20]:
+        made.publish(value=line)
+    made.work()
+    made.changelog.clear()
+
+    report = made.audit(embedder=made.embedder)
+
+    assert not report.differing
+    assert report.novelty_embedded == 19

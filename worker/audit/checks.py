@@ -1,0 +1,97 @@
+"""What one output should be, as far as its record and its own headers tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from schemas import ReasoningTrace
+from worker.audit.index import Output
+from worker.errors import Reason, RejectedRecord
+from worker.policy import Policy
+from worker.scoring import Nearest, score_trace
+from worker.scoring.dimensions import NOVELTY_UNKNOWN
+from worker.stream.decode import decode_trace
+from worker.stream.ledger import ScoreHeader
+from worker.stream.outputs import Outputs
+from worker.stream.records import RawRecord
+
+ROUNDING = 1e-9
+"""How exactly a number can be computed again from the same numbers, on whatever machine."""
+
+_DIMENSIONS = ("complexity", "tool_diversity", "outcome_confidence")
+_DECODING: tuple[Reason, ...] = ("not_json", "invalid_trace", "empty")
+
+
+def read_trace(record: RawRecord) -> tuple[ReasoningTrace | None, Reason | None]:
+    """Decode a record, whatever its size: that limit is a setting, which may have been another one."""
+    try:
+        return decode_trace(record.value, max_bytes=record.size), None
+    except RejectedRecord as error:
+        return None, error.reason
+
+
+def misfits(record: RawRecord, trace: ReasoningTrace | None, output: Output, builder: Outputs) -> list[str]:
+    """Name what of an output is not what the worker makes of the record and the output's own headers.
+
+    Args:
+        record: the source.
+        trace: read from it; None where it is no trace.
+        output: one that names the record as its source.
+        builder: what the worker builds outputs with.
+    """
+    wrong = []
+    # A record without a timestamp is published with the time at which that happens.
+    if output.timestamp_ms != record.timestamp_ms and record.timestamp_ms >= 0:
+        wrong.append("timestamp")
+    if output.says.failure is None and trace is None:
+        return [*wrong, "value"]
+    build = builder.build_cut if output.cut else builder.build
+    try:
+        built = build(record, output.says)
+    except msgspec.MsgspecError:  # its kp-score cannot be read, which is told elsewhere
+        return wrong
+    expected = Output.of(built, output.says, cut=output.cut)
+    names = ["key", "value", "headers"]
+    if expected.partition is not None:
+        names.append("partition")
+    return wrong + [name for name in names if getattr(output, name) != getattr(expected, name)]
+
+
+def check_dead_letter(rejection: Reason | None, output: Output) -> list[str]:
+    """Hold a dead letter's reason against what decoding the record says now."""
+    failure = output.says.failure
+    if failure is None or failure.reason not in _DECODING or failure.reason == rejection:
+        return []
+    return [f"kp-reason is {failure.reason}, " + (f"expected {rejection}" if rejection else "it is a trace")]
+
+
+def check_score(trace: ReasoningTrace, output: Output, header: ScoreHeader, policy: Policy) -> list[str]:
+    """Compute everything in an output's ``kp-score`` again but the novelty, which is taken from there.
+
+    Under another policy the weights are not known: then only the dimensions, the overrides and the route.
+    """
+    nearest: Nearest | None = Nearest(1 - header.novelty, header.nearest)
+    if header.nearest is None and header.novelty == NOVELTY_UNKNOWN:
+        nearest = None
+    score = score_trace(trace, nearest, policy)
+    expected = ScoreHeader.of(score)
+    numbers, texts = [*_DIMENSIONS], ["overrides"]
+    if output.says.policy == policy.digest:
+        numbers += ["score", "threshold"]
+        texts += ["domain"]
+    wrong = [
+        f"{name} is {getattr(header, name):.9g}, recomputed {getattr(expected, name):.9g}"
+        for name in numbers
+        if not abs(getattr(header, name) - getattr(expected, name)) <= ROUNDING
+    ]
+    wrong += [
+        f"{name} is not what is recomputed"
+        for name in texts
+        if getattr(header, name) != getattr(expected, name)
+    ]
+    route = replace(score, quality_score=header.score, threshold=header.threshold).decision
+    if output.says.decision != route:
+        wrong.append(f"route is {output.says.decision}, score and threshold say {route}")
+    return wrong

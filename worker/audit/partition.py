@@ -1,0 +1,271 @@
+"""One partition's records, each held against what is known of its offset."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import msgspec
+
+from schemas import ReasoningTrace
+from worker.audit.checks import ROUNDING, check_dead_letter, check_score, misfits, read_trace
+from worker.audit.index import Known, Output, SourceIndex
+from worker.audit.novelty import Basis, Memory, Remembered
+from worker.audit.report import Difference, PartitionReport
+from worker.audit.vectors import Texts, Vectors
+from worker.errors import Reason, TooLargeError
+from worker.scoring import embedding_text
+from worker.settings import Settings
+from worker.stream.ledger import Entry, ScoreHeader
+from worker.stream.outputs import Outputs
+from worker.stream.records import RawRecord
+
+_END = Known(sys.maxsize)
+_AT_ONCE = 128
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Between which offsets what can be told.
+
+    Attributes:
+        first: where the partition begins; above 0 it has been trimmed.
+        committed: the group's position; every record below it has an output.
+        outputs_from: below it outputs may have been trimmed.
+    """
+
+    first: int
+    committed: int
+    outputs_from: float = 0
+
+
+@dataclass(slots=True)
+class _Case:
+    """An offset: its record, unless raw no longer has it, and what belongs to it.
+
+    ``remembered`` is None unless the record was scored.
+    """
+
+    offset: int
+    outputs: list[Output]
+    remembered: Remembered | None
+    record: RawRecord | None = None
+    trace: ReasoningTrace | None = None
+    rejection: Reason | None = None
+    wrong: list[str] = field(default_factory=list)
+
+
+class PartitionAudit:
+    """Goes through a partition of the raw topic.
+
+    Args:
+        partition: its number.
+        bounds: what can be told where.
+        settings: the worker's.
+        index: what outputs and changelog tell; complete.
+        builder: what the worker builds outputs with.
+        texts: embeds again what has no vector in the changelog.
+        tolerance: of a novelty that is recomputed from texts; None takes the largest that the precisions of
+            the embedder and of the partition's entries call for.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        bounds: Bounds,
+        settings: Settings,
+        index: SourceIndex,
+        builder: Outputs,
+        texts: Texts,
+        tolerance: float | None = None,
+    ) -> None:
+        self._report = PartitionReport(partition)
+        self._bounds = bounds
+        self._settings = settings
+        self._known = index.known(partition)
+        self._next = next(self._known, _END)
+        self._rewinds = index.rewinds(partition)
+        self._rewinds_ahead = deque(self._rewinds)
+        self._builder = builder
+        self._vectors = Vectors(settings, index.first_scored(partition), texts, tolerance)
+        self._memory = Memory(settings.cache, self._vectors.oldest_model)
+        if bounds.first > 0:
+            self._memory.doubt("trimmed")
+
+    def add(self, records: Sequence[RawRecord]) -> None:
+        """Hold records against what is known of them; they come in offset order."""
+        cases = (case for record in records for case in self._up_to(record))
+        # Of what raw no longer has there may be a lot before the first record.
+        while some := list(islice(cases, _AT_ONCE)):
+            self._vectors.complete(
+                [
+                    (case.remembered, None if case.trace is None else embedding_text(case.trace))
+                    for case in some
+                    if case.remembered is not None and case.remembered.origin == "no_vector"
+                ]
+            )
+            for case in some:
+                self._check(case)
+
+    def finish(self) -> PartitionReport:
+        """Return the report, once every record was added."""
+        while self._next is not _END:
+            self._report.unknown += len(self._take().outputs)
+        return self._report
+
+    def _take(self) -> Known:
+        known, self._next = self._next, next(self._known, _END)
+        return known
+
+    def _up_to(self, record: RawRecord) -> Iterator[_Case]:
+        """Yield the cases of the offsets before a record that raw no longer has, and the record's own."""
+        while self._next.offset < record.offset:
+            yield self._case_of_the_gone(self._take())
+        known = self._take() if self._next.offset == record.offset else Known(record.offset)
+        yield self._case(record, known)
+
+    def _case_of_the_gone(self, known: Known) -> _Case:
+        """What was removed from raw is still part of what later records were compared with."""
+        self._report.unknown += len(known.outputs)
+        entry = _scored_entry(known.entries, known.outputs)
+        remembered = None
+        if entry is not None:
+            remembered = self._vectors.recall(entry, entry.trace_id, entry.timestamp_ms)
+        elif _was_scored(known.outputs):
+            remembered = self._vectors.recall(None, None, known.outputs[0].timestamp_ms)
+        return _Case(known.offset, known.outputs, remembered)
+
+    def _case(self, record: RawRecord, known: Known) -> _Case:
+        trace, rejection = read_trace(record)
+        case = _Case(record.offset, [], None, record, trace, rejection)
+        for output in known.outputs:
+            unfit = misfits(record, trace, output, self._builder)
+            if self._is_anothers(unfit, record.offset):
+                self._report.unknown += 1
+            else:
+                case.outputs.append(output)
+                case.wrong += [f"{member} is not what the record gives" for member in unfit]
+        entries = [entry for entry in known.entries if entry.fingerprint == record.fingerprint]
+        if entries and not self._in_rewind(record.offset):
+            case.wrong += [
+                "its ledger entry says otherwise"
+                for output in case.outputs
+                if not any(_agree(entry, output.says) for entry in entries)
+            ]
+        entry = _scored_entry(entries, case.outputs)
+        # Of a finished record of which nothing is left, the trace tells that it was scored.
+        finished = not case.outputs and not entries and record.offset < self._bounds.committed
+        if entry is not None or _was_scored(case.outputs) or (finished and trace is not None):
+            trace_id = None if trace is None else trace.id
+            case.remembered = self._vectors.recall(entry, trace_id, record.timestamp_ms)
+        return case
+
+    def _is_anothers(self, unfit: list[str], offset: int) -> bool:
+        """Whether an output is of another record, that was at this offset of a topic made anew."""
+        other_content = "key" in unfit or "value" in unfit or self._in_rewind(offset)
+        return "timestamp" in unfit and other_content
+
+    def _in_rewind(self, offset: int) -> bool:
+        return any(offset in rewind for rewind in self._rewinds)
+
+    def _check(self, case: _Case) -> None:
+        if case.remembered is not None:
+            self._memory.use(case.remembered.model)
+            if self._rewinds_ahead and case.offset >= self._rewinds_ahead[0].start:
+                self._rewinds_ahead.popleft()
+                if self._memory:
+                    self._memory.doubt("rewind")
+        if case.record is not None:
+            self._report.records += 1
+            self._check_outputs(case)
+        if case.remembered is not None:
+            self._memory.add(case.remembered)
+
+    def _check_outputs(self, case: _Case) -> None:
+        report, outputs = self._report, case.outputs
+        report.outputs += len(outputs)
+        report.repeated += max(0, len(outputs) - 1)
+        if not outputs:
+            self._count_without_output(case.offset)
+            return
+        unequal = dict.fromkeys(name for output in outputs for name in output.unlike(outputs[0]))
+        rescored = bool(unequal) and self._in_rewind(case.offset)
+        if rescored:
+            report.rescored += 1
+        elif unequal:
+            case.wrong.append(f"repeats differ in {', '.join(unequal)}")
+        for output in outputs:
+            case.wrong += check_dead_letter(case.rejection, output)
+        self._check_scores(case, [one for one in outputs if one.says.failure is None], rescored=rescored)
+        if case.wrong:
+            report.differing.append(Difference(case.offset, "; ".join(dict.fromkeys(case.wrong))))
+
+    def _count_without_output(self, offset: int) -> None:
+        if offset >= self._bounds.committed:
+            self._report.waiting += 1
+        elif offset < self._bounds.outputs_from:
+            self._report.outputs_trimmed += 1
+        else:
+            self._report.missing.append(offset)
+
+    def _check_scores(self, case: _Case, outputs: Sequence[Output], *, rescored: bool) -> None:
+        if case.trace is None or case.remembered is None:
+            return
+        policy = self._settings.policy
+        self._report.other_policy += any(output.says.policy != policy.digest for output in outputs)
+        headers = []
+        for output in outputs:
+            try:
+                headers.append(ScoreHeader.decode(output.says.score or b""))
+            except msgspec.MsgspecError:
+                case.wrong.append("kp-score cannot be read")
+                continue
+            case.wrong += check_score(case.trace, output, headers[-1], policy)
+        if headers:
+            basis = "rewind" if rescored else self._memory.basis(case.remembered)
+            self._check_novelty(case, case.remembered, headers, basis)
+
+    def _check_novelty(
+        self, case: _Case, remembered: Remembered, headers: Sequence[ScoreHeader], basis: Basis
+    ) -> None:
+        report = self._report
+        match basis:
+            case "ledger":
+                report.novelty_exact += 1
+                tolerance = ROUNDING
+            case "text":
+                report.novelty_embedded += 1
+                tolerance = self._vectors.tolerance
+                if any(abs(header.score - header.threshold) <= tolerance for header in headers):
+                    report.near_threshold.append(case.offset)
+            case reason:
+                report.novelty_unaudited[reason] = report.novelty_unaudited.get(reason, 0) + 1
+                return
+        for header in headers:
+            case.wrong += self._memory.check(remembered, header, tolerance)
+
+
+def _was_scored(outputs: Sequence[Output]) -> bool:
+    """Whether outputs tell so; those that their topic then refused as too large do as well."""
+    return any(
+        output.says.failure is None or output.says.failure.exception == TooLargeError.__name__
+        for output in outputs
+    )
+
+
+def _agree(entry: Entry, says: Entry) -> bool:
+    """Whether an output may have been published from an entry."""
+    if says.failure is not None:
+        return entry.failure is not None and entry.failure.reason == says.failure.reason
+    published = (says.decision, says.score, says.policy)
+    return entry.failure is None and (entry.decision, entry.score, entry.policy) == published
+
+
+def _scored_entry(entries: Sequence[Entry], outputs: Sequence[Output]) -> Entry | None:
+    """Return the last entry that an output was published from, else the last; of those with a score."""
+    scored = [entry for entry in entries if entry.score is not None]
+    published = [entry for entry in scored if any(_agree(entry, output.says) for output in outputs)]
+    return next(reversed(published or scored), None)
