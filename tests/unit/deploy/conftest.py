@@ -1,6 +1,7 @@
 """The files under ``deploy/`` and at the root, read as the tools that take them read them."""
 
 import io
+import json
 import os
 import re
 import shlex
@@ -12,8 +13,11 @@ from typing import Any
 import click
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from worker.cli import main
+from worker.observe.metrics import Metrics
+from worker.policy import Policy
 from worker.settings import ENV_PREFIX, Settings, load_settings
 
 ROOT = Path(__file__).parents[3]
@@ -58,6 +62,46 @@ def host_path(compose: dict[str, Any]) -> Callable[[str, str], Path]:
         pytest.fail(f"no volume of {service} brings {path}")
 
     return resolve
+
+
+@pytest.fixture(scope="session")
+def labels_of() -> dict[str, set[str]]:
+    """The labels of each series that a worker exposes, by the series' name."""
+    metrics = Metrics(Policy(), budget=0.1)
+    metrics.built("version", "model", "precision", "device")
+    for of_a_partition in (metrics.lag, metrics.cache_size, metrics.recovering, metrics.committed):
+        of_a_partition(0, 0)
+    _, page = metrics.render("")
+    return {
+        sample.name: set(sample.labels)
+        for family in text_string_to_metric_families(page.decode())
+        for sample in family.samples
+    }
+
+
+@pytest.fixture(scope="session")
+def dashboard() -> dict[str, Any]:
+    return json.loads((ROOT / "deploy/grafana/dashboards/worker.json").read_bytes())
+
+
+@pytest.fixture(scope="session")
+def datasource(host_path: Callable[[str, str], Path]) -> dict[str, Any]:
+    """The only one that is provisioned."""
+    path = host_path("grafana", "/etc/grafana/provisioning/datasources/prometheus.yml")
+    (datasource,) = yaml.safe_load(path.read_bytes())["datasources"]
+    return datasource
+
+
+@pytest.fixture(scope="session")
+def panels(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
+    """The panels that show something; the others are rows' titles."""
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+
+
+@pytest.fixture(scope="session")
+def commands() -> set[str]:
+    """What follows `kp-worker` on its command line."""
+    return set(main.commands)
 
 
 @pytest.fixture

@@ -1,0 +1,245 @@
+"""The dashboard and the alerts on what a real Prometheus scraped from a real worker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections import Counter, defaultdict
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from statistics import fmean
+
+import aiohttp
+import pytest
+import yaml
+
+from support.streams import Message, headers_of, score_of
+from support.tools import tool
+from worker.demo.processes import LOOPBACK, free_ports, start
+from worker.errors import REASONS
+from worker.observe.metrics import DIMENSIONS
+from worker.policy import Policy
+
+pytestmark = pytest.mark.integration
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/worker.json").read_bytes())
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+ANNOTATIONS = DASHBOARD["annotations"]["list"]
+UNSCORABLE = {"not_json": b"{", "invalid_trace": b"{}", "empty": None}
+NO_DATA_IS_RIGHT = {"Policy reload failed: {{instance}} keeps the policy that it has"}
+PROFILES = tuple(Policy().profiles)
+
+# Seconds: between scrapes; between a panel's points; more than the test takes; to wait for something.
+SCRAPE, STEP, WHOLE, LIMIT = 1, 4, 600, 30
+
+
+class Prometheus:
+    """A Prometheus that scrapes one worker each second, with the deployed rules."""
+
+    def __init__(self, url, session):
+        self._url, self._session = url, session
+
+    async def get(self, path, **parameters):
+        async with self._session.get(f"{self._url}/api/v1/{path}", params=parameters) as response:
+            answer = await response.json()
+        assert answer["status"] == "success", answer
+        return answer["data"]
+
+    async def instant(self, expr, at=None):
+        """Each result's labels, and its value."""
+        time = {} if at is None else {"time": at}
+        result = (await self.get("query", query=expr, **time))["result"]
+        return [(series["metric"], float(series["value"][1])) for series in result]
+
+    async def holds(self, expr):
+        """Wait until an expression has a result."""
+        async with asyncio.timeout(LIMIT):
+            while not await self.instant(expr):
+                await asyncio.sleep(0.1)
+
+
+@asynccontextmanager
+async def scraping(worker, folder):
+    """Start Prometheus with what compose gives it, but for the worker's address and the pace."""
+    port = free_ports(1)[0]
+    config = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_bytes())
+    (job,) = config["scrape_configs"]
+    del job["dns_sd_configs"]
+    job["static_configs"] = [{"targets": [worker.url.removeprefix("http://")]}]
+    config["global"] = dict.fromkeys(
+        ("scrape_interval", "scrape_timeout", "evaluation_interval"), f"{SCRAPE}s"
+    )
+    for name in config["rule_files"]:
+        rules = yaml.safe_load((DEPLOY / "prometheus" / name).read_bytes())
+        for group in rules["groups"]:
+            group.pop("interval", None)
+        (folder / name).write_text(yaml.safe_dump(rules))
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    command = [
+        tool("prometheus"),
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'tsdb'}",
+        f"--web.listen-address={LOOPBACK}:{port}",
+        "--enable-feature=exemplar-storage",
+    ]
+    url = f"http://{LOOPBACK}:{port}"
+    with ExitStack() as stack:
+        process = start(stack, command, folder / "prometheus.log")
+        async with aiohttp.ClientSession() as session, asyncio.timeout(LIMIT):
+            while not await is_ready(session, url):
+                assert process.poll() is None, (folder / "prometheus.log").read_text()
+                await asyncio.sleep(0.1)
+        async with aiohttp.ClientSession() as session:
+            yield Prometheus(url, session)
+
+
+async def is_ready(session, url):
+    try:
+        async with session.get(f"{url}/-/ready") as response:
+            return response.status == 200
+    except aiohttp.ClientConnectionError:
+        return False
+
+
+def filled(expr, interval, rates_over, domain=".*"):
+    """A query as Grafana sends it: the variables are seconds, and the domains chosen."""
+    variables = {
+        "$__rate_interval": f"{rates_over}s",
+        "$__interval": f"{interval}s",
+        "$__range": f"{WHOLE}s",
+        "$domain": domain,
+    }
+    for name, value in variables.items():
+        expr = expr.replace(name, value)
+    return expr
+
+
+def queries():
+    """Every query of panels and annotations: title, what names its results, expression, if for a moment."""
+    for panel in PANELS:
+        for target in panel["targets"]:
+            yield panel["title"], target.get("legendFormat", ""), target["expr"], target.get("instant", False)
+    for annotation in ANNOTATIONS:
+        yield annotation["name"], annotation["textFormat"], annotation["target"]["expr"], False
+
+
+def named(legend, labels):
+    """What Grafana calls a result."""
+    for name, value in labels.items():
+        legend = legend.replace(f"{{{{{name}}}}}", value)
+    return legend or ", ".join(labels.values())
+
+
+async def has_data(prometheus, expr, instant, at):
+    """Whether a panel that is looked at now shows something."""
+    sent = filled(expr, STEP, STEP + SCRAPE)
+    if instant:
+        return any(math.isfinite(value) for _, value in await prometheus.instant(sent, at))
+    data = await prometheus.get("query_range", query=sent, start=at - 10 * STEP, end=at, step=STEP)
+    return any(math.isfinite(float(value)) for series in data["result"] for _, value in series["values"])
+
+
+async def test_every_query_of_the_dashboard_tells_what_the_output_topics_hold(
+    make_stream, real_traces, tmp_path
+):
+    stream = await make_stream(4, policy={"threshold": 0.4, "domains": {"code": {"threshold": 0.5}}})
+    values = [*real_traces, *UNSCORABLE.values()]
+    async with stream.worker() as worker, scraping(worker, tmp_path) as prometheus:
+        await worker.owns(4)
+        await prometheus.holds('kp_partitions{state="owned"} == 4')
+        raw = await stream.publish(
+            Message(value, b"%d" % number, partition=number % 4) for number, value in enumerate(values)
+        )
+        outputs = await stream.outputs(worker, raw)
+        await prometheus.holds(f"sum(kp_traces_total) == {len(raw)} and sum(kp_consumer_lag_records) == 0")
+        await prometheus.holds("count(kp_last_commit_timestamp_seconds) == 4")
+        # Over all that there is, from zero at the first scrape to the moment of the last, rates are exact.
+        ((_, at),) = await prometheus.instant("max(timestamp(kp_build_info))")
+
+        shown = defaultdict(dict)
+        silent = set()
+        for title, legend, expr, instant in queries():
+            if not await has_data(prometheus, expr, instant, at):
+                silent.add(f"{title}: {legend}")
+            for labels, value in await prometheus.instant(filled(expr, WHOLE, WHOLE), at):
+                shown[title][named(legend, labels)] = value
+        heatmap = next(expr for title, _, expr, _ in queries() if title == "Quality scores")
+        of_code = await prometheus.instant(filled(heatmap, WHOLE, WHOLE, domain="code"), at)
+        domains = await prometheus.get("label/domain/values", **{"match[]": "kp_quality_score_count"})
+        exemplars = await prometheus.get(
+            "query_exemplars", query="kp_scoring_seconds_bucket", start=at - WHOLE, end=at
+        )
+        rules = [rule for group in (await prometheus.get("rules"))["groups"] for rule in group["rules"]]
+    print(*(f"{title}: {values}" for title, values in shown.items()), sep="\n")
+
+    contributed, rejected, buried = (
+        [output for output in outputs if output.topic == topic]
+        for topic in (
+            stream.settings.topics.contribute,
+            stream.settings.topics.rejected,
+            stream.settings.topics.dead_letter,
+        )
+    )
+    scores = [score_of(output) for output in (*contributed, *rejected)]
+    of_domain = Counter(score["domain"] for score in scores)
+    contributed_of = Counter(score_of(output)["domain"] for output in contributed)
+    assert len(contributed) + len(rejected) + len(buried) == len(outputs) == len(raw)
+    assert min(len(contributed), len(rejected), of_domain["code"]) > 0
+
+    assert silent == NO_DATA_IS_RIGHT
+    assert {rule["name"]: rule for rule in rules if rule["health"] != "ok"} == {}
+    assert counted(shown["Outcomes"]) == {
+        "contribute": len(contributed),
+        "rejected": len(rejected),
+        "dead_letter": len(buried),
+    }
+    assert counted(shown["Records a second"]) == {"": len(raw)}
+    assert counted(shown["Dead letters"]) == dict.fromkeys(REASONS, 0) | dict.fromkeys(UNSCORABLE, 1)
+    assert shown["Contributed"] == {"": pytest.approx(len(contributed) / len(scores))}
+    assert shown["Contribute ratio"] == pytest.approx(
+        {
+            domain: contributed_of[domain] / of_domain[domain] if of_domain[domain] else math.nan
+            for domain in PROFILES
+        },
+        nan_ok=True,
+    )
+    assert up_to_each_boundary(shown["Quality scores"].items()) == cumulated(scores)
+    assert up_to_each_boundary((labels["le"], value) for labels, value in of_code) == cumulated(
+        [score for score in scores if score["domain"] == "code"]
+    )
+    assert shown["The four dimensions"] == pytest.approx(
+        {dimension: fmean(score[dimension] for score in scores) for dimension in DIMENSIONS}
+    )
+    assert shown["Novelty cache"] == Counter(f"partition {o.partition}" for o in (*contributed, *rejected))
+    assert shown["Lag"] == dict.fromkeys((f"partition {number}" for number in range(4)), 0)
+    assert shown["Policies"] == {headers_of(contributed[0])["kp-policy"]: 1}
+    assert shown["Thresholds"] == dict.fromkeys(PROFILES, 0.4) | {"code": 0.5}
+    assert set(domains) == set(PROFILES)
+    for title, value in {
+        "Workers": 1,
+        "Alerts firing": 0,
+        "Waiting records": 0,
+        "Partitions without a worker": 0,
+    }.items():
+        assert shown[title] == {"": value}, title
+    traces = {json.loads(line)["id"] for line in real_traces}
+    dots = {dot["labels"]["trace_id"] for series in exemplars for dot in series["exemplars"]}
+    assert dots
+    assert dots <= traces
+
+
+def counted(rates):
+    """What rates over the whole time add up to."""
+    return {name: round(rate * WHOLE) for name, rate in rates.items()}
+
+
+def up_to_each_boundary(buckets):
+    return {float(le): round(count) for le, count in buckets}
+
+
+def cumulated(scores):
+    """How many scores are at most each bucket's boundary."""
+    boundaries = [*(step / 20 for step in range(1, 21)), math.inf]
+    return {boundary: sum(score["score"] <= boundary for score in scores) for boundary in boundaries}
