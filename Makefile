@@ -14,12 +14,20 @@ demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show wha
 	@$(BIN)/kp-worker demo
 
 .PHONY: test
-test: $(VENV)/.test ## run every test, on real Kafka and with the real model
+test: $(VENV)/.test tools ## run every test, on real Kafka and with the real model
 	$(BIN)/pytest
 
 .PHONY: test-fast
-test-fast: $(VENV)/.test ## run the tests that need neither broker nor model
+test-fast: $(VENV)/.test tools ## run the tests that need neither broker nor model
 	$(BIN)/pytest -m 'not integration and not model'
+
+.PHONY: tools
+tools: ## install what the tests start and pip does not bring: Prometheus, Chromium
+	@tests/tools.sh
+
+.PHONY: chaos
+chaos: $(VENV)/.test ## break workers and brokers while traces flow, for hours; ROWS="kill network" for some of it
+	PYTHONPATH=tests $(BIN)/python -m chaos $(ROWS)
 
 .PHONY: lint
 lint: $(VENV)/.test ## check style, import bans and types

@@ -1,14 +1,17 @@
-"""The real traces, the scores that the reference gives them, and a real broker."""
+"""The real traces, the scores that the reference gives them, a real broker and topics of each test's own."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 import worker.demo
+from support.streams import Stream
 from worker.demo.brokers import Broker, running_broker
+from worker.settings import Settings
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +32,25 @@ def reference_scores() -> list[dict[str, Any]]:
     """What the KnowledgePulse SDK 0.1.1 gave the real traces, on one pass in order from an empty cache."""
     expected = Path(__file__).parent / "data" / "real_traces.expected.jsonl"
     return [json.loads(line) for line in expected.read_bytes().splitlines()]
+
+
+@pytest.fixture
+def make_stream(broker: Broker, tmp_path: Path) -> Callable[..., Awaitable[Stream]]:
+    """Make a stream: `await make_stream(partitions=4, embedding={...})`; it embeds by hashing by default."""
+
+    async def make(partitions: int = 1, **sections: Mapping[str, Any]) -> Stream:
+        name = f"test-{uuid4().hex[:8]}"
+        values: dict[str, Any] = {
+            "kafka": {"bootstrap_servers": broker.bootstrap_servers, "group": name},
+            "topics": {
+                topic: f"{name}-{topic}" for topic in ("raw", "contribute", "rejected", "dead_letter")
+            },
+            "embedding": {"backend": "hashing"},
+        }
+        for section, changes in sections.items():
+            values[section] = values.get(section, {}) | dict(changes)
+        stream = Stream(Settings(**values), tmp_path)
+        await stream.create_topics(partitions)
+        return stream
+
+    return make

@@ -6,7 +6,9 @@
     ├── SettingsError           the configuration: every problem at once, each with its setting's name
     ├── EmbeddingError          the model cannot be loaded, does not fit the cache, or failed on a text
     ├── TopicError              a topic is missing, or does not fit the others
-    ├── NoBrokerError           no Kafka broker could be found or started (demo and tests)
+    ├── StartError              a worker cannot start as it is configured; trying again does not help
+    ├── StalledError            records wait, and nothing is finished
+    ├── NoBrokerError           no Kafka broker answers, or could be found or started (demo and tests)
     ├── DeliveryError           the broker did not confirm a record; nothing is committed past it
     │   └── TooLargeError       it refused the record, or the batch that it was in, as too large
     ├── LedgerError             the changelog holds what cannot be, or less than it must
@@ -15,7 +17,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+import os
+from typing import ClassVar, Literal, get_args
 
 Reason = Literal["not_json", "invalid_trace", "too_large", "empty", "scoring_failed"]
 """Why a record went to the dead-letter topic: a closed set, so that it can be a metric's label."""
@@ -25,6 +28,9 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
 
 class WorkerError(Exception):
     """Base of every error that is raised on purpose; its text is written for the person who reads it."""
+
+    exit_status: ClassVar[int] = 1
+    """Of the command that it ends."""
 
 
 class SettingsError(WorkerError):
@@ -39,8 +45,18 @@ class TopicError(WorkerError):
     """A topic is missing, or differs from what the worker needs."""
 
 
+class StartError(WorkerError):
+    """A setting, a topic or the model keeps a worker from starting; a person must change something first."""
+
+    exit_status = os.EX_CONFIG
+
+
+class StalledError(WorkerError):
+    """The worker has stopped moving, and a fresh process should take its place."""
+
+
 class NoBrokerError(WorkerError):
-    """No Kafka broker was found and none could be started."""
+    """No Kafka broker answers, or none was found and none could be started."""
 
 
 class DeliveryError(WorkerError):

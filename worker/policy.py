@@ -73,6 +73,17 @@ class Profile:
     threshold: float
 
 
+class PolicyInForce:
+    """What scores are made with now; whoever scores asks it for each trace.
+
+    Attributes:
+        policy: may be replaced at any time; what was decided before stays decided.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+
 class Policy(BaseModel):
     """Weights and thresholds by domain.
 

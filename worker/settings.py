@@ -133,18 +133,30 @@ class LimitSettings(_Section):
     uncommitted_records: int = Field(
         512, ge=1, le=65_536, description="a partition pauses when it is so many offsets ahead of its commit"
     )
+    heartbeat: float = Field(
+        30.0, ge=2, description="seconds that the event loop may be blocked; then the process is killed"
+    )
+    stall: float = Field(
+        60.0,
+        ge=5,
+        description="seconds that records may wait with none finished; then the process starts afresh",
+    )
     drain: float = Field(
         20.0, gt=0, description="seconds to finish what was sent, when partitions leave or the worker stops"
     )
 
 
 class WebSettings(_Section):
-    """Where metrics are served."""
+    """Where metrics and the status page are served, and to whom what is shown."""
 
     host: str = Field(
         "127.0.0.1", min_length=1, description="address to listen on; loopback unless you say otherwise"
     )
     port: int = Field(6066, ge=1, le=65_535, description="port to listen on")
+    show_content: bool | None = Field(
+        None,
+        description="whether the status page shows what producers wrote; when not set, only on loopback",
+    )
 
 
 class LogSettings(_Section):
@@ -152,6 +164,9 @@ class LogSettings(_Section):
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="the least that is logged"
+    )
+    format: Literal["auto", "human", "json"] = Field(
+        "auto", description="`human` lines or `json` lines; `auto`: human on a terminal, else JSON"
     )
 
 

@@ -17,8 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from support.streams import Message, source_of
 from worker.settings import render
-from worker.stream.store import changelog_topic_name
-from worker.stream.topics import OUTPUT_HEADROOM, TopicAdmin
+from worker.stream.topics import OUTPUT_HEADROOM, TopicAdmin, changelog_topic_name
 
 pytestmark = pytest.mark.integration
 
@@ -107,18 +106,18 @@ async def test_run_without_topics_says_how_to_make_them(make_stream, config):
     stream = await make_stream(1)
     settings = stream.configured(topics={"raw": stream.settings.topics.raw + "-gone"})
     status, _, errors = await kp_worker("run", "--config", config(settings))
-    assert status == 1
+    assert status == os.EX_CONFIG
     assert f"missing: {settings.topics.raw}; `kp-worker topics` creates them" in errors
     assert "Traceback" not in errors
 
 
-async def test_run_without_a_broker_names_the_setting(make_stream, config):
+async def test_run_waits_for_a_broker_and_names_the_setting(make_stream):
     stream = await make_stream(1)
-    settings = stream.configured(kafka={"bootstrap_servers": "127.0.0.1:1"})
-    status, _, errors = await kp_worker("run", "--config", config(settings))
-    assert status == 1
-    assert "kafka.bootstrap_servers: 127.0.0.1:1" in errors
-    assert "Traceback" not in errors
+    async with stream.worker(stream.configured(kafka={"bootstrap_servers": "127.0.0.1:1"})) as worker:
+        await worker.logged("trying again in 2 s")
+        assert await worker.stop() == 0
+    assert "kafka.bootstrap_servers: 127.0.0.1:1" in worker.log()
+    assert "Traceback" not in worker.log()
 
 
 @pytest.mark.model
@@ -136,7 +135,7 @@ async def test_a_model_that_does_not_load_or_fit_stops_the_start(make_stream, co
     """Never a silent novelty of 0.5."""
     stream = await make_stream(1, **sections)
     status, _, errors = await kp_worker("run", "--config", config(stream.settings))
-    assert status == 1
+    assert status == os.EX_CONFIG
     assert told in errors
     assert "Traceback" not in errors
 
@@ -219,6 +218,6 @@ async def test_a_changelog_that_something_else_wrote_to_ends_the_worker(make_str
         await producer.send_and_wait(name, b"value", key=b"no offset")
     await stream.publish([Message(real_traces[0])])
     async with stream.worker() as worker:
-        assert await worker.process.wait() == 1
+        await worker.logged("the worker ended with status 1; starting it again")
     assert "no offset" in worker.log()
     assert [source_of(record) for record in await stream.read(stream.settings.topics.rejected)] == []

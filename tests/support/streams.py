@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,16 +72,27 @@ class Worker:
             while page.value(await self.metrics(), "kp_traces_total") < count:
                 await asyncio.sleep(0.02)
 
+    async def logged(self, text: str) -> None:
+        """Wait until its log says so."""
+        async with asyncio.timeout(READY_LIMIT):
+            while text not in self.log():
+                assert self.process.returncode is None, f"the worker ended:\n{self.log()}"
+                await asyncio.sleep(0.05)
+
     async def stop(self) -> int:
         """Ask it to end, as an orchestrator does; returns the exit status."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(60):
-            return await self.process.wait()
+        try:
+            async with asyncio.timeout(60):
+                return await self.process.wait()
+        except TimeoutError:
+            raise AssertionError(f"it did not stop:\n{self.log()}") from None
 
     async def kill(self) -> None:
-        """End it as an out-of-memory killer does."""
-        self.process.kill()
+        """End it, parent and child, as a machine that loses its power does."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         await self.process.wait()
 
     def log(self) -> str:
@@ -149,7 +161,12 @@ class Stream:
         return await self.read(self.settings.topics.raw)
 
     @asynccontextmanager
-    async def worker(self, settings: Settings | None = None) -> AsyncIterator[Worker]:
+    async def worker(
+        self,
+        settings: Settings | None = None,
+        module: str = "worker.cli",
+        environment: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Worker]:
         """A worker; it is killed at the end when the test has not stopped it."""
         self._workers += 1
         effective = settings or self.settings
@@ -163,19 +180,20 @@ class Stream:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "worker.cli",
+                module,
                 "run",
                 "--config",
                 str(config),
                 stdout=output,
                 stderr=output,
+                env=os.environ | dict(environment or {}),
+                start_new_session=True,
             )
+        worker = Worker(process, effective, log)
         try:
-            yield Worker(process, effective, log)
+            yield worker
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            await worker.kill()
 
     async def read(self, *topics: str) -> list[ConsumerRecord]:
         """Everything that the topics hold now, by topic, partition and offset."""

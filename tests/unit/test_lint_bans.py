@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BANNED = {"faust", "mode", "torch", "sentence_transformers", "prometheus_client"}
+BANNED = {"faust", "mode", "torch", "sentence_transformers", "prometheus_client", "opentelemetry"}
 FORMS = ("import {}\n", "import {}.inner\n", "from {} import thing\n", "def lazily():\n    import {}\n")
 
 
@@ -36,7 +36,7 @@ def is_refused(source: str, path: str) -> bool:
         ("worker/demo", set()),
         ("worker/stream", {"faust", "mode"}),
         ("worker/embedding", {"torch", "sentence_transformers"}),
-        ("worker/observe", {"prometheus_client"}),
+        ("worker/observe", {"prometheus_client", "opentelemetry"}),
     ],
 )
 def test_a_library_is_imported_only_where_it_belongs(folder, allowed):

@@ -61,8 +61,8 @@ def test_the_headers_table_names_every_header():
 
 
 def test_the_commands_table_names_every_command():
-    named = re.findall(r"^\| `kp-worker ([a-z]+)", "\n".join(table("Commands")), re.MULTILINE)
-    assert sorted(named) == sorted(main.commands)
+    named = re.findall(r"^\| `kp-worker ([a-z-]+)", "\n".join(table("Commands")), re.MULTILINE)
+    assert sorted(named) == sorted(name for name, command in main.commands.items() if not command.hidden)
 
 
 def test_the_weights_table_is_the_references():
@@ -89,14 +89,15 @@ def test_every_python_example_runs(code):
 
 
 def test_every_option_that_is_named_is_there():
+    groups = [command for command in main.commands.values() if isinstance(command, click.Group)]
     options = {
         option
-        for command in main.commands.values()
+        for command in [command for group in (main, *groups) for command in group.commands.values()]
         for p in command.params
         if isinstance(p, click.Option)
         for option in [*p.opts, *p.secondary_opts]
     }
-    named = set(re.findall(r"kp-worker [a-z]+ [^`\n]*?(--[a-z-]+)", README))
+    named = set(re.findall(r"kp-worker [a-z-]+ [^`\n]*?(--[a-z-]+)", README))
     assert named <= options | {"--help"}
 
 

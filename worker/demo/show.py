@@ -97,6 +97,7 @@ def _settings(broker: Broker) -> Settings:
     topics = {topic: f"{name}-{default}" for topic, default in settings.topics.model_dump().items()}
     settings = override(settings, "kafka", {"bootstrap_servers": broker.bootstrap_servers, "group": name})
     settings = override(settings, "topics", topics)
+    settings = override(settings, "log", {"format": "human"})  # shown to a person when the worker ends
     return override(settings, "web", {"port": processes.free_ports(1)[0]})
 
 

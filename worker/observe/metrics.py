@@ -20,8 +20,10 @@ from prometheus_client import (
 from prometheus_client import generate_latest as render_text
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS
 from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
+from prometheus_client.samples import Sample
 
 from worker.errors import REASONS
+from worker.observe.recent import Recent
 from worker.policy import Policy
 from worker.scoring import Score
 
@@ -29,6 +31,7 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OUTCOMES = ("contribute", "rejected", "dead_letter")
 DIMENSIONS = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
 STAGES = ("decode", "queue", "embed", "score", "remember", "publish")
+RELOAD_RESULTS = ("ok", "failed")
 RESET_REASONS = ("model", "rewind", "recreated")
 
 _LATENCY = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
@@ -43,6 +46,9 @@ class Metrics:
         policy: its domains and thresholds become labels and gauges.
         budget: seconds; a bucket's boundary of its own.
         registry: where they are registered; a new one with process and platform collectors when left out.
+
+    Attributes:
+        recent: what happened last, for the status page.
     """
 
     def __init__(self, policy: Policy, budget: float, registry: CollectorRegistry | None = None) -> None:
@@ -52,16 +58,17 @@ class Metrics:
             PlatformCollector(registry=registry)
         disable_created_metrics()  # a series a series, which nobody reads
         self.registry = registry
+        self.recent = Recent()
         self._budget = budget
         self._observers: list[Callable[[], None]] = []
-        self._count_traces(policy, registry)
+        self._count_traces(registry)
         self._time(budget, registry)
         self._watch_embedding(registry)
         self._watch_flow(registry)
         self._watch_ledger(registry)
         self._describe(policy, budget, registry)
 
-    def _count_traces(self, policy: Policy, registry: CollectorRegistry) -> None:
+    def _count_traces(self, registry: CollectorRegistry) -> None:
         self._traces = Counter("kp_traces", "Records that ended in an output", ["outcome"], registry=registry)
         self._dead_letters = Counter(
             "kp_dead_letters", "Records that could not be scored", ["reason"], registry=registry
@@ -89,9 +96,6 @@ class Metrics:
         _start_at_zero(self._traces, OUTCOMES)
         _start_at_zero(self._dead_letters, REASONS)
         _start_at_zero(self._dimension, DIMENSIONS)
-        for domain in policy.profiles:
-            for outcome in ("contribute", "rejected"):
-                self._quality.labels(domain, outcome)
 
     def _time(self, budget: float, registry: CollectorRegistry) -> None:
         self._scoring = Histogram(
@@ -175,17 +179,32 @@ class Metrics:
 
     def _describe(self, policy: Policy, budget: float, registry: CollectorRegistry) -> None:
         Gauge("kp_budget_seconds", "What a score may take", registry=registry).set(budget)
-        threshold = Gauge(
+        self._threshold = Gauge(
             "kp_threshold", "Scores from here on are contributed", ["domain"], registry=registry
         )
-        for name, profile in policy.profiles.items():
-            threshold.labels(name).set(profile.threshold)
-        Gauge("kp_policy_info", "The policy in force", ["policy"], registry=registry).labels(
-            policy.digest
-        ).set(1)
+        self._policy = Gauge("kp_policy_info", "The policy in force", ["policy"], registry=registry)
+        self._policy_reloads = Counter(
+            "kp_policy_reloads", "Times that the policy's file had changed", ["result"], registry=registry
+        )
+        _start_at_zero(self._policy_reloads, RELOAD_RESULTS)
+        self.policy_in_force(policy)
         self._build = Gauge(
             "kp_build_info", "What runs here", ["version", "model", "precision", "device"], registry=registry
         )
+
+    def policy_in_force(self, policy: Policy) -> None:
+        """Say which policy scores are made with from now on."""
+        self._policy.clear()
+        self._policy.labels(policy.digest).set(1)
+        self._threshold.clear()
+        for domain, profile in policy.profiles.items():
+            self._threshold.labels(domain).set(profile.threshold)
+            for outcome in ("contribute", "rejected"):
+                self._quality.labels(domain, outcome)
+
+    def policy_reloaded(self, result: str) -> None:
+        """The policy's file had changed, and was taken over or not."""
+        self._policy_reloads.labels(result).inc()
 
     def watch(self, observe: Callable[[], None]) -> None:
         """Have a function bring gauges up to date whenever the page is asked for."""
@@ -200,6 +219,7 @@ class Metrics:
         for dimension in DIMENSIONS:
             self._dimension.labels(dimension).observe(getattr(score, dimension))
         self._scoring.observe(seconds, exemplar=_exemplar(trace_id))
+        self.recent.scored(seconds)
         if seconds > self._budget:
             self._over_budget.inc()
 
@@ -276,11 +296,20 @@ class Metrics:
 
     def render(self, accept: str) -> tuple[str, bytes]:
         """Return content type and page: OpenMetrics when asked for, else Prometheus' text format."""
-        for observe in self._observers:
-            observe()
+        self._bring_up_to_date()
         if "application/openmetrics-text" in accept:
             return OPENMETRICS, render_openmetrics(self.registry)
         return TEXT, render_text(self.registry)
+
+    def samples(self, *names: str) -> list[Sample]:
+        """Return the samples of these names as they are now."""
+        self._bring_up_to_date()
+        families = self.registry.restricted_registry(names).collect()
+        return [sample for family in families for sample in family.samples]
+
+    def _bring_up_to_date(self) -> None:
+        for observe in self._observers:
+            observe()
 
 
 def _start_at_zero(metric: Counter | Gauge | Histogram, labels: Iterable[str]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import faust
 from faust.auth import SASLCredentials, SSLCredentials
@@ -14,12 +15,15 @@ from faust.tables.manager import TableManager
 from faust.types import TP, EventT, Message, StreamT
 from faust.types.auth import CredentialsT
 from faust.web import Request, Response, View
+from faust.web.base import BlueprintManager
 from yarl import URL
 
 from worker.embedding.batcher import Batcher
 from worker.observe.metrics import Metrics
+from worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, Status, shows_content
+from worker.policy import PolicyInForce
 from worker.settings import KafkaSettings, Settings
-from worker.stream.consumer import WatermarkTransport
+from worker.stream.consumer import WatermarkConsumer, WatermarkTransport
 from worker.stream.lane import LaneServices
 from worker.stream.lanes import Lanes
 from worker.stream.ledger import Changelog
@@ -29,6 +33,10 @@ from worker.stream.records import Headers, RawRecord
 from worker.stream.recovery import LedgerTableManager
 from worker.stream.store import LedgerTable, raw_bytes_topic
 from worker.stream.topics import Topic
+from worker.stream.watchdog import INTERVAL, Watchdog
+
+if TYPE_CHECKING:
+    from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +57,9 @@ class WorkerApp:
         publisher: sends entries and outputs; started.
         metrics: told of everything.
         datadir: where Faust may make its folders.
+        in_force: the policy that scores are made with.
         on_failure: told when a lane can't go on; the process must then end.
+        tracing: makes a span of each record; None where no spans are exported.
     """
 
     def __init__(
@@ -60,16 +70,20 @@ class WorkerApp:
         publisher: Publisher,
         metrics: Metrics,
         datadir: Path,
+        in_force: PolicyInForce,
         on_failure: Callable[[BaseException], None],
+        tracing: Tracing | None = None,
     ) -> None:
         self.settings = settings
         self.metrics = metrics
         self._raw = topics[settings.topics.raw]
+        self._owned: set[int] = set()
+        self._assigned_at = 0.0
         self.faust = faust.App(settings.kafka.group, **_faust_settings(settings, self._raw, datadir))
         self.table = LedgerTable(self.faust, self._raw.partitions, on_failure)
         self.faust.tables.add(self.table)
         services = LaneServices(
-            policy=settings.policy,
+            policy=in_force,
             cache=settings.cache,
             limits=settings.limits,
             batcher=batcher,
@@ -77,6 +91,7 @@ class WorkerApp:
             publisher=publisher,
             changelog_topic=self.table.changelog_topic_name,
             metrics=metrics,
+            tracing=tracing,
         )
         self.lanes = Lanes(services, self._recovered_changelog, on_failure)
         self.faust.transport = WatermarkTransport(
@@ -84,7 +99,7 @@ class WorkerApp:
         )
         self.table.on_recover(self._on_recovered)
         self._add_agent()
-        self._add_metrics_page()
+        self._add_pages()
         metrics.partitions.labels("topic").set(self._raw.partitions)
         self.faust.on_partitions_assigned.connect(self._on_assigned)  # type: ignore[arg-type]  # no keywords there
         metrics.watch(self._observe)
@@ -102,14 +117,25 @@ class WorkerApp:
 
         self.faust.agent(topic, name="hand-over", isolated_partitions=True)(hand_over)
 
-    def _add_metrics_page(self) -> None:
-        metrics = self.metrics
+    def _add_pages(self) -> None:
+        metrics, web = self.metrics, self.settings.web
+        status = Status(metrics, self.settings)
 
-        async def page(view: View, request: Request) -> Response:
+        async def metrics_page(view: View, request: Request) -> Response:
             content_type, body = metrics.render(request.headers.get("Accept", ""))
             return view.bytes(body, headers={"Content-Type": content_type})
 
-        self.faust.page("/metrics", name="kp-metrics")(page)
+        async def status_page(view: View, _request: Request) -> Response:
+            return view.bytes(PAGE, headers=dict(PAGE_HEADERS))
+
+        async def status_data(view: View, request: Request) -> Response:
+            body = status.to_json(content=shows_content(web, request.url.host))
+            return view.bytes(body, headers=dict(DATA_HEADERS))
+
+        self.faust.web.blueprints = BlueprintManager()  # none of Faust's own pages
+        self.faust.page("/", name="kp-status")(status_page)
+        self.faust.page("/api/status", name="kp-status-data")(status_data)
+        self.faust.page("/metrics", name="kp-metrics")(metrics_page)
 
     def _recovered_changelog(self, partition: int) -> Changelog:
         end = cast("TableManager", self.faust.tables).recovery.active_highwaters.get(
@@ -119,9 +145,20 @@ class WorkerApp:
 
     async def _on_recovered(self) -> None:
         self.lanes.reopen()
+        if self._owned:
+            logger.info(
+                "recovered the ledgers of %d partitions in %.1f s: %d records",
+                len(self._owned),
+                time.monotonic() - self._assigned_at,
+                sum(len(self.table.changelog(number, recovered_to=-1).entries) for number in self._owned),
+            )
 
     async def _on_assigned(self, _app: Any, assigned: set[TP], **_: Any) -> None:
-        owned = sum(tp.topic == self._raw.name for tp in assigned)
+        before, self._owned = self._owned, {tp.partition for tp in assigned if tp.topic == self._raw.name}
+        for partition in before - self._owned:
+            self.metrics.partition_left(partition)
+        self._assigned_at = time.monotonic()
+        owned = len(self._owned)
         limits = self.settings.limits
         self.metrics.rebalances.inc()
         self.metrics.partitions.labels("owned").set(owned)
@@ -129,16 +166,32 @@ class WorkerApp:
         self.metrics.in_flight_bytes_limit.set(owned * limits.in_flight_bytes)
         logger.info("owns %d of %d partitions of %s", owned, self._raw.partitions, self._raw.name)
 
+    async def watch(self) -> None:
+        """Watch over the partitions until one stalls.
+
+        Raises:
+            StalledError: it did; a fresh process would go on.
+        """
+        limit = self.settings.limits.stall
+        stream = Watchdog(limit, "records wait, and none was finished")
+        # What a rebalance waits for may be another worker that takes its time.
+        recovery = Watchdog(5 * limit, "the recovery of its ledger has come no further")
+        while True:
+            await asyncio.sleep(INTERVAL)
+            recovering = self.faust.in_recovery or self.faust.rebalancing
+            stream.check({} if recovering else cast("WatermarkConsumer", self.faust.consumer).waiting())
+            remaining = cast("TableManager", self.faust.tables).recovery.active_remaining()
+            recovery.check({tp.partition: count for tp, count in remaining.items()} if recovering else {})
+
     def _observe(self) -> None:
         """Bring the gauges up to date that somebody looks at now."""
-        for partition, watermark in self.lanes.watermarks().items():
-            tp = TP(self._raw.name, partition)
-            # While a rebalance is under way, lanes are still there for partitions that have left.
-            highwater = self.faust.consumer.highwater(tp) if tp in self.faust.consumer.assignment() else None
-            if highwater is not None:
-                self.metrics.lag(partition, max(0, highwater - watermark))
+        # While a rebalance is under way, consumer and recovery still know what has left.
+        for partition, records in cast("WatermarkConsumer", self.faust.consumer).lag().items():
+            if partition in self._owned:
+                self.metrics.lag(partition, records)
         for tp, remaining in cast("TableManager", self.faust.tables).recovery.active_remaining().items():
-            self.metrics.recovering(tp.partition, remaining)
+            if tp.partition in self._owned:
+                self.metrics.recovering(tp.partition, remaining)
 
 
 def _record(event: EventT[Any]) -> RawRecord:
@@ -180,11 +233,6 @@ def _faust_settings(settings: Settings, raw: Topic, datadir: Path) -> dict[str, 
         "web_host": settings.web.host,
         "web_bind": settings.web.host,
         "web_port": settings.web.port,
-        "web_router_enabled": False,
-        "web_tables_enabled": False,
-        "web_graph_enabled": False,
-        "web_stats_enabled": False,
-        "web_metrics_enabled": False,
     }
 
 

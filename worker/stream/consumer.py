@@ -8,8 +8,10 @@ dropped before anyone is asked. So acks are ignored here, and the lanes are aske
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import aiokafka
@@ -22,9 +24,32 @@ from yarl import URL
 
 from worker.observe.metrics import Metrics
 from worker.stream.lanes import Lanes
+from worker.stream.ledger import Entry
+from worker.stream.records import fingerprint
+
+logger = logging.getLogger(__name__)
 
 # Seconds that one fetch waits for records; positions can't be put right meanwhile.
 FETCH_WAIT = 0.2
+# A broker answers a fetch within half a second, also when it has nothing.
+SILENCE_MS = 10_000
+
+
+# How far behind its position a partition is looked at again; each offset up to there is read twice.
+MAX_CHECKED = 1000
+
+
+@dataclass(frozen=True)
+class _Check:
+    """A record that is read again, to see whether the topic is still the one that the ledger is about.
+
+    Attributes:
+        entry: what the ledger knows of it.
+        until: the records from here on are new.
+    """
+
+    entry: Entry
+    until: int
 
 
 class WatermarkConsumer(driver.Consumer):
@@ -35,12 +60,18 @@ class WatermarkConsumer(driver.Consumer):
     raw_topic: str
     _resumed: set[TP]
     _positions: asyncio.Lock
+    _fetched: dict[TP, int]
+    _checks: dict[TP, _Check]
+    _next: dict[TP, int]
 
     def attach(self, lanes: Lanes, metrics: Metrics, raw_topic: str) -> None:
         """Say whose watermarks are committed, who is told, and for which topic."""
         self.lanes, self.metrics, self.raw_topic = lanes, metrics, raw_topic
         self._resumed = set()
         self._positions = asyncio.Lock()
+        self._fetched = {}
+        self._checks = {}
+        self._next = {}
 
     def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
         return _ReadCommittedThread(self, loop=self.loop, beacon=self.beacon)
@@ -64,12 +95,36 @@ class WatermarkConsumer(driver.Consumer):
         async with self._positions:
             if not active_partitions:
                 return {}
-            return await super()._getmany(set(active_partitions), min(timeout, FETCH_WAIT))
+            records = await super()._getmany(set(active_partitions), min(timeout, FETCH_WAIT))
+            self._fetched |= {
+                tp: fetched[-1].offset
+                for tp, fetched in records.items()
+                if fetched and (tp not in self._checks or fetched[-1].offset >= self._checks[tp].until)
+            }
+            return records
 
     async def perform_seek(self) -> None:
-        """Go to what is committed, once no fetch is under way whose records would be from elsewhere."""
+        """Go to what is committed, once no fetch is under way whose records would be from elsewhere.
+
+        A group keeps its positions when a topic is made anew. So the last record before each is read again.
+        """
         async with self._positions:
+            self._fetched.clear()
+            self._checks.clear()
+            self._next.clear()
             await super().perform_seek()
+            await self._look_back({tp: self._committed_offset[tp] or 0 for tp in self._states()})
+
+    async def _look_back(self, positions: Mapping[TP, int]) -> set[TP]:
+        """Read the last known record before each position again; returns where there is one."""
+        for tp, position in positions.items():
+            entry = self.lanes.newest_before(tp.partition, position)
+            if entry is not None and position - entry.offset <= MAX_CHECKED:
+                self._checks[tp] = _Check(entry, until=position)
+        places = {tp: check.entry.offset for tp, check in self._checks.items() if tp in positions}
+        if places:
+            await super().seek_wait(places)
+        return set(places)
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
         """Go to these offsets, likewise."""
@@ -78,11 +133,46 @@ class WatermarkConsumer(driver.Consumer):
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Message]]:  # noqa: ASYNC109 - Faust's
         """Fetch, and follow a partition that goes back, whose records Faust would drop silently."""
+        left: set[TP] = set()
         async for tp, message in super().getmany(timeout):
+            if tp in left or await self._is_known(tp, message, left):
+                continue
             read = self._read_offset[tp]
             if read is not None and message.offset < read:
                 self._read_offset[tp] = message.offset
+                await self._suspect_the_others(tp, left)
+            if tp.topic == self.raw_topic:
+                self._next[tp] = message.offset + 1
             yield tp, message
+
+    async def _is_known(self, tp: TP, message: Message, left: set[TP]) -> bool:
+        """Return whether a record is only read again; another one in its place is a new topic's."""
+        check = self._checks.get(tp)
+        if check is None or not check.entry.offset <= message.offset < check.until:
+            self._checks.pop(tp, None)
+            return False
+        same = fingerprint(message.key, message.value) == check.entry.fingerprint
+        if message.offset == check.entry.offset and not same:
+            logger.warning(
+                "partition %d: another record is at offset %d: a new topic, read from its beginning",
+                tp.partition,
+                message.offset,
+            )
+            del self._checks[tp]
+            left.add(tp)
+            await self.seek_wait(await self.earliest_offsets(tp))
+        return True
+
+    async def _suspect_the_others(self, gone_back: TP, left: set[TP]) -> None:
+        """Look back everywhere when a partition begins anew: in a new topic other positions may be valid."""
+        positions = {
+            tp: place for tp, place in self._next.items() if tp != gone_back and tp not in self._checks
+        }
+        async with self._positions:
+            left.update(await self._look_back(positions))
+
+    async def verify_all_partitions_active(self) -> None:
+        """Do nothing: the watchdog looks better, and Faust's own look fails while a position is reset."""
 
     def _set_active_tps(self, tps: set[TP]) -> set[TP]:
         """Keep the raw topic out: Faust would fetch it from its assignment until it pauses it."""
@@ -116,6 +206,50 @@ class WatermarkConsumer(driver.Consumer):
             self._buffered_partitions.discard(tp)
         else:
             super().on_buffer_drop(tp)
+
+    def waiting(self) -> dict[int, Hashable]:
+        """Return how far each partition has come where records wait, or the broker no longer answers."""
+        states, marks = self._states(), self.lanes.watermarks()
+        answered = max((state.timestamp or 0 for state in states.values()), default=0)
+        silent = time.time() * 1000 - answered > SILENCE_MS
+        places: dict[int, Hashable] = {}
+        for tp, state in states.items():
+            mark = marks.get(tp.partition)
+            if self._holds_unfinished(tp, mark):
+                places[tp.partition] = ("finished", mark)
+            elif state.has_valid_position and state.lso is not None and state.position < state.lso:
+                places[tp.partition] = ("fetched", state.position)
+            elif silent:
+                places[tp.partition] = ("answered", answered)
+        return places
+
+    def lag(self) -> dict[int, int]:
+        """Return how many offsets each partition has to go.
+
+        Up to the last stable one, since nobody may read an open transaction; nothing once every record is
+        finished, whatever other offsets there are behind it, such as a transaction's marker.
+        """
+        marks = self.lanes.watermarks()
+        lags = {}
+        for tp, state in self._states().items():
+            if state.has_valid_position and state.lso is not None:
+                mark = marks.get(tp.partition)
+                place = mark if mark is not None and self._holds_unfinished(tp, mark) else state.position
+                lags[tp.partition] = max(0, state.lso - place)
+        return lags
+
+    def _holds_unfinished(self, tp: TP, mark: int | None) -> bool:
+        fetched = self._fetched.get(tp)
+        return fetched is not None and (mark is None or fetched >= mark)
+
+    def _states(self) -> dict[TP, Any]:
+        """The client's own state of each partition of raw that it has."""
+        client = self._thread._consumer  # noqa: SLF001 - the states are to be had in no other way
+        subscription = None if client is None else client._subscription.subscription  # noqa: SLF001
+        if subscription is None or subscription.assignment is None:
+            return {}
+        states = {tp: subscription.assignment.state_value(tp) for tp in subscription.assignment.tps}
+        return {tp: state for tp, state in states.items() if tp.topic == self.raw_topic and state is not None}
 
     async def force_commit(
         self,
@@ -160,12 +294,21 @@ class WatermarkConsumer(driver.Consumer):
         # One that is under way may have begun before the last records were finished.
         await self.maybe_wait_for_commit_to_finish()
         await self.commit()
+        self.lanes.let_go()
 
     async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
         """Ignore gaps: the watermark steps over them, however wide."""
 
 
 class _ReadCommittedThread(driver.AIOKafkaConsumerThread):
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        owned = {tp: offset for tp, offset in offsets.items() if tp in self.assignment()}
+        # Outside of its group, a worker that was suspended would move back what others have committed since:
+        # a broker takes the commit of nobody's member as soon as the group is empty.
+        if not owned or self._ensure_consumer()._coordinator.generation < 0:  # noqa: SLF001 - told in no other way
+            return False
+        return bool(await super()._commit(owned))
+
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
         # Faust fixes read_uncommitted unless it runs transactions itself, and has no setting for it; the

@@ -12,7 +12,7 @@ from schemas import ReasoningTrace
 from worker.embedding.base import Embedder
 from worker.embedding.batcher import Embedded
 from worker.observe.metrics import Metrics
-from worker.policy import Policy
+from worker.policy import PolicyInForce
 from worker.scoring import Score, Scorer, VectorCache
 from worker.stream.ledger import Entry, Failure, ScoreHeader, encode_vector
 from worker.stream.records import RawRecord
@@ -27,17 +27,17 @@ class Judge:
     """Scores a partition's traces, one after another, and writes their entries.
 
     Args:
-        policy: weights and thresholds.
+        in_force: weights and thresholds, as they are when a trace is scored.
         cache: the partition's vectors; each scored trace's is added.
         embedder: whose vectors these are; None without one.
         metrics: told of each score.
     """
 
     def __init__(
-        self, policy: Policy, cache: VectorCache, embedder: Embedder | None, metrics: Metrics
+        self, in_force: PolicyInForce, cache: VectorCache, embedder: Embedder | None, metrics: Metrics
     ) -> None:
-        self._policy = policy
-        self._scorer = Scorer(policy=policy, cache=cache)
+        self._in_force = in_force
+        self._scorer = Scorer(policy=in_force.policy, cache=cache)
         self._embedder = embedder
         self._metrics = metrics
 
@@ -54,6 +54,7 @@ class Judge:
         """
         vector = None if embedded is None else embedded.vector
         started = time.monotonic()
+        self._scorer.policy = policy = self._in_force.policy
         try:
             score = self._scorer.evaluate_embedded(trace, vector, at=record.timestamp_ms / 1000)
         except Exception as error:
@@ -65,7 +66,7 @@ class Judge:
             trace_id=trace.id,
             decision=score.decision,
             score=msgspec.json.encode(ScoreHeader.of(score)),
-            policy=self._policy.digest,
+            policy=policy.digest,
         )
         if vector is None or self._embedder is None:
             return entry

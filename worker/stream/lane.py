@@ -18,16 +18,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from schemas import ReasoningTrace
 from worker.embedding.base import Embedder
 from worker.embedding.batcher import Batcher, Embedded
 from worker.errors import DeliveryError, LedgerError, RejectedRecord, TooLargeError
 from worker.observe.metrics import Metrics
-from worker.policy import Policy
+from worker.policy import PolicyInForce
 from worker.scoring import VectorCache, embedding_text
 from worker.settings import CacheSettings, LimitSettings
 from worker.stream.decode import decode_trace
@@ -36,6 +36,9 @@ from worker.stream.ledger import Changelog, Entry, Failure, Ledger, ScoreHeader,
 from worker.stream.outputs import Outputs
 from worker.stream.publisher import Publisher
 from worker.stream.records import OutputRecord, RawRecord
+
+if TYPE_CHECKING:
+    from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +50,10 @@ class LaneServices:
     Attributes:
         batcher: None where there is no embedder; novelty is then 0.5.
         changelog_topic: where ledger entries go.
+        tracing: None where no spans are exported.
     """
 
-    policy: Policy
+    policy: PolicyInForce
     cache: CacheSettings
     limits: LimitSettings
     batcher: Batcher | None
@@ -57,6 +61,7 @@ class LaneServices:
     publisher: Publisher
     changelog_topic: str
     metrics: Metrics
+    tracing: Tracing | None = None
 
     @property
     def embedder(self) -> Embedder | None:
@@ -314,6 +319,8 @@ class Lane:
             await self._confirm(work)
             self._metrics.stage("publish", time.monotonic() - work.sent)
             self._observe_output(work)
+            if self._services.tracing is not None:
+                self._trace(work, self._services.tracing)
             self.watermark = work.record.offset + 1
             self._scored -= 1
             self._count(-1, -work.record.size)
@@ -343,10 +350,12 @@ class Lane:
             value, _ = self._ledger.put(work.entry)
             entry = self._changelog_record(work.entry.offset, value)
             self._changelog.confirmed(await publisher.send_alone(entry))
+            work.output = outputs.build(work.record, work.entry)
             with suppress(TooLargeError):
-                await publisher.send_alone(outputs.build(work.record, work.entry))
+                await publisher.send_alone(work.output)
                 return
-        await publisher.send_alone(outputs.build_cut(work.record, work.entry))
+        work.output = outputs.build_cut(work.record, work.entry)
+        await publisher.send_alone(work.output)
 
     def _observe_output(self, work: _Work) -> None:
         timestamp = work.record.timestamp_ms
@@ -354,11 +363,45 @@ class Lane:
         entry = work.entry
         if entry is None:
             return
+        header = None if entry.score is None else ScoreHeader.decode(entry.score)
         if entry.failure is not None:
             self._metrics.buried(entry.failure.reason, end_to_end)
-        elif entry.score is not None:
-            header = ScoreHeader.decode(entry.score)
+        elif header is not None:
             self._metrics.published(header.domain, entry.outcome, header.score, end_to_end)
+        self._metrics.recent.finished(
+            entry.outcome,
+            work.record.source,
+            score=None if header is None else asdict(header),
+            failure=None if entry.failure is None else asdict(entry.failure),
+            trace_id=entry.trace_id,
+            objective=None if work.trace is None else work.trace.task.objective,
+            end_to_end=end_to_end,
+        )
+
+    def _trace(self, work: _Work, tracing: Tracing) -> None:
+        record, entry = work.record, work.entry
+        if entry is None or work.output is None:
+            return
+        score = None if entry.score is None else ScoreHeader.decode(entry.score)
+        embedded = None if work.embedding is None else work.embedding.result()
+        tracing.finished(
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            headers=record.headers,
+            value=record.value,
+            taken=work.taken,
+            embedded=None if embedded is None else (embedded.started, embedded.finished),
+            sent=work.sent,
+            output=work.output.topic,
+            verdict={
+                "outcome": entry.outcome,
+                "score": None if score is None else score.score,
+                "domain": None if score is None else score.domain,
+                "reason": None if entry.failure is None else entry.failure.reason,
+                "redelivered": work.entry_value is None,
+            },
+        )
 
     async def _tombstone(self, offsets: list[int]) -> None:
         """Delete entries from the changelog; one that comes to nothing is deleted at the next start."""

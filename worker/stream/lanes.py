@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from worker.stream.lane import Lane, LaneServices
-from worker.stream.ledger import Changelog
+from worker.stream.ledger import Changelog, Entry
 from worker.stream.records import RawRecord
 
 logger = logging.getLogger(__name__)
@@ -74,6 +74,10 @@ class Lanes:
             await lane.open()
         await lane.take(record)
 
+    def newest_before(self, partition: int, offset: int) -> Entry | None:
+        """Return what a partition's ledger knows of the last record before an offset."""
+        return self._changelog_of(partition).newest_before(offset)
+
     def watermarks(self) -> dict[int, int]:
         """Return every lane's watermark by its partition."""
         return {partition: lane.watermark for partition, lane in self._lanes.items()}
@@ -97,9 +101,14 @@ class Lanes:
             for lane in self._lanes.values():
                 group.create_task(lane.drain(limit))
 
-    def reopen(self) -> None:
-        """Take records, now that the ledgers are recovered; drained lanes go, and new ones are made."""
-        self._taking = True
-        for partition in self._lanes:
-            self._services.metrics.partition_left(partition)
+    def let_go(self) -> None:
+        """Forget the drained lanes, once they are committed.
+
+        Their watermarks must not be committed later: after the next assignment that would move the group back
+        behind what another worker has finished meanwhile.
+        """
         self._lanes.clear()
+
+    def reopen(self) -> None:
+        """Take records, now that the ledgers are recovered."""
+        self._taking = True

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from worker.errors import LedgerError, Reason
 from worker.scoring import Decision, Score, VectorCache
@@ -41,6 +42,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
         vector: little-endian float32; None without an embedder, or when it was not scored.
         model: the embedder's identity; only vectors of one identity are compared.
         precision: of the embedder; told, not compared.
+        window: how many offsets behind this one could be delivered again when it was written.
     """
 
     offset: int
@@ -54,6 +56,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
     vector: bytes | None = None
     model: str = ""
     precision: str = ""
+    window: int = 0
 
     @property
     def outcome(self) -> Literal["contribute", "rejected", "dead_letter"]:
@@ -130,6 +133,11 @@ class Changelog:
             self.entries[offset] = value
         self.position = changelog_offset
 
+    def newest_before(self, offset: int) -> Entry | None:
+        """Return the entry of the last record before a source offset that there is an entry of."""
+        known = max((known for known in self.entries if known < offset), default=None)
+        return None if known is None else _decode(self.entries[known])
+
     def confirmed(self, changelog_offset: int) -> None:
         """Note that the broker has a record of ours.
 
@@ -161,6 +169,7 @@ class Ledger:
         self._changelog = changelog
         self._max_elements = max_elements
         self._window = window
+        self._kept = window
         self._recent: deque[tuple[int, bool]] = deque()
         self._older: deque[int] = deque()
 
@@ -178,7 +187,10 @@ class Ledger:
         """
         entries = {offset: _decode(value) for offset, value in sorted(self._changelog.entries.items())}
         reason = None
-        if entries and max(entries) >= next_offset + self._window:
+        # What can be delivered again now is what could be when it was written, by another setting perhaps.
+        window_then = entries[max(entries)].window if entries else 0
+        self._kept = max(self._window, window_then)
+        if entries and max(entries) >= next_offset + window_then:
             entries = {offset: entry for offset, entry in entries.items() if offset < next_offset}
             reason = "rewind"
         foreign = [
@@ -206,7 +218,7 @@ class Ledger:
         Returns:
             the entry's bytes for the changelog, and the offsets of the entries that fell out of the ring.
         """
-        value = _encode(entry)
+        value = _encode(replace(entry, window=self._window))
         known = entry.offset in self._changelog.entries
         self._changelog.entries[entry.offset] = value
         fallen = [] if known else self._keep(entry)
@@ -230,7 +242,7 @@ class Ledger:
     def _keep(self, entry: Entry) -> list[int]:
         fallen: list[int] = []
         insort(self._recent, (entry.offset, entry.vector is not None))
-        while self._recent[0][0] <= self._recent[-1][0] - self._window:
+        while self._recent[0][0] <= self._recent[-1][0] - self._kept:
             offset, has_vector = self._recent.popleft()
             if has_vector:
                 self._older.append(offset)

@@ -38,8 +38,13 @@ class RawRecord:
 
     @property
     def fingerprint(self) -> bytes:
-        """8 bytes that tell the record from another one at the same offset of a recreated topic."""
-        return blake2b(self.value or b"", digest_size=8, key=(self.key or b"")[:64]).digest()
+        """See :func:`fingerprint`."""
+        return fingerprint(self.key, self.value)
+
+
+def fingerprint(key: bytes | None, value: bytes | None) -> bytes:
+    """Return 8 bytes that tell a record from another one at the same offset of a recreated topic."""
+    return blake2b(value or b"", digest_size=8, key=(key or b"")[:64]).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,36 +4,74 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from worker import __version__
 from worker.embedding import Batcher, Embedder, load_embedder
 from worker.embedding.batcher import admission_limit
-from worker.errors import WorkerError
+from worker.errors import EmbeddingError, StartError, TopicError, WorkerError
+from worker.heartbeat import beat
 from worker.observe.metrics import Metrics
+from worker.policy import PolicyInForce
+from worker.reload import PolicyReload
 from worker.settings import Settings
 from worker.stream.app import WorkerApp
 from worker.stream.publisher import KafkaPublisher
 from worker.stream.topics import Topic, TopicAdmin, differences
 
+if TYPE_CHECKING:
+    from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
+
 logger = logging.getLogger(__name__)
 
+STOP_LIMIT = 5.0
+"""Seconds to leave the group, and to close each connection."""
 
-def run_worker(settings: Settings) -> None:
+TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
+"""The variable of OpenTelemetry's that asks for spans: ``otlp`` or ``none``, here the default."""
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """What a worker is made of, once nothing can keep it from starting but its web port."""
+
+    settings: Settings
+    config: Path | None
+    heartbeat: int
+    topics: dict[str, Topic]
+    embedder: Embedder | None
+    admission_limit: int
+    tracing: Tracing | None
+
+
+def run_worker(settings: Settings, config: Path | None, heartbeat: int) -> None:
     """Work until SIGTERM or SIGINT; then finish what was sent, commit, and leave the group.
 
+    Args:
+        settings: the effective settings.
+        config: the file that they come from; its policy is followed.
+        heartbeat: a pipe to the process that watches this one.
+
     Raises:
-        WorkerError: it could not start, or could not go on; nothing is committed that was not finished.
+        StartError: it cannot start as it is configured.
+        WorkerError: it could not go on; nothing is committed that was not finished.
     """
-    topics = asyncio.run(_require_topics(settings))
-    # Before there is an event loop, so that a signal ends the seconds that a model takes to load.
-    embedder = load_embedder(settings.embedding, settings.cache)
-    limit = 0 if embedder is None else admission_limit(embedder, settings.limits.budget)
-    asyncio.run(_work(settings, topics, embedder, limit))
+    try:
+        topics = asyncio.run(_require_topics(settings))
+        # Before there is an event loop, so that a signal ends the seconds that a model takes to load.
+        embedder = load_embedder(settings.embedding, settings.cache)
+        limit = 0 if embedder is None else admission_limit(embedder, settings.limits.budget)
+    except (TopicError, EmbeddingError) as error:
+        raise StartError(str(error)) from error
+    with _tracing(settings) as tracing:
+        asyncio.run(_work(_Setup(settings, config, heartbeat, topics, embedder, limit, tracing)))
 
 
 async def _require_topics(settings: Settings) -> dict[str, Topic]:
@@ -44,7 +82,25 @@ async def _require_topics(settings: Settings) -> dict[str, Topic]:
     return topics
 
 
-async def _work(settings: Settings, topics: dict[str, Topic], embedder: Embedder | None, limit: int) -> None:
+def _tracing(settings: Settings) -> AbstractContextManager[Tracing | None]:
+    """Return what exports spans, if the standard variable asks for it; nothing is imported otherwise."""
+    exporter = os.environ.get(TRACES_EXPORTER, "none")
+    if exporter == "none":
+        return nullcontext()
+    if exporter != "otlp":
+        raise StartError(f"{TRACES_EXPORTER}: got {exporter!r}; takes otlp or none")
+    try:
+        from worker.observe.tracing import otlp_tracing  # noqa: PLC0415 - needs the extra `otel`
+    except ImportError as error:
+        raise StartError(
+            f"{TRACES_EXPORTER} is otlp, but {error.name} is not installed: "
+            "pip install 'knowledgepulse-worker[otel]'"
+        ) from error
+    return otlp_tracing(settings.kafka.group)
+
+
+async def _work(setup: _Setup) -> None:
+    settings, topics = setup.settings, setup.topics
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -57,15 +113,34 @@ async def _work(settings: Settings, topics: dict[str, Topic], embedder: Embedder
 
     metrics = Metrics(settings.policy, settings.limits.budget)
     async with AsyncExitStack() as stack:
-        batcher = _make_batcher(embedder, limit, metrics)
+        batcher = _make_batcher(setup.embedder, setup.admission_limit, metrics)
         if batcher is not None:
-            stack.push_async_callback(batcher.close)
+            stack.push_async_callback(_within, STOP_LIMIT, batcher.close)
         publisher = KafkaPublisher(settings.kafka, max(topic.max_message_bytes for topic in topics.values()))
         await publisher.start()
-        stack.push_async_callback(publisher.stop)
+        stack.push_async_callback(_within, STOP_LIMIT, publisher.stop)
         datadir = stack.enter_context(TemporaryDirectory(prefix="kp-worker-"))
-        app = WorkerApp(settings, topics, batcher, publisher, metrics, Path(datadir), fail)
-        await _serve(app, stop, failed)
+        in_force = PolicyInForce(settings.policy)
+        app = WorkerApp(
+            settings, topics, batcher, publisher, metrics, Path(datadir), in_force, fail, setup.tracing
+        )
+        guards = [_guard(beat(setup.heartbeat), fail), _guard(app.watch(), fail)]
+        if setup.config is not None:
+            reload = PolicyReload(setup.config, settings, in_force, metrics)
+            guards.append(_guard(reload.watch(), fail))
+        await _serve(app, stop, failed, guards)
+
+
+def _guard(watching: Coroutine[Any, Any, None], fail: Callable[[BaseException], None]) -> asyncio.Task[None]:
+    """Run what watches over the worker; its error ends the process."""
+
+    def look(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            fail(error)
+
+    task = asyncio.create_task(watching)
+    task.add_done_callback(look)
+    return task
 
 
 def _make_batcher(embedder: Embedder | None, limit: int, metrics: Metrics) -> Batcher | None:
@@ -77,7 +152,25 @@ def _make_batcher(embedder: Embedder | None, limit: int, metrics: Metrics) -> Ba
     return Batcher(embedder, limit, metrics.embedded, metrics.embedding_failed)
 
 
-async def _serve(app: WorkerApp, stop: asyncio.Event, failed: asyncio.Future[None]) -> None:
+def _require_port(started: asyncio.Task[None], app: WorkerApp) -> None:
+    """Raise what kept the app from starting; an error of the operating system is about its port."""
+    web = app.settings.web
+    try:
+        started.result()
+    except OSError as error:
+        raise StartError(f"web.host, web.port: {web.host}:{web.port}: {error.strerror}") from error
+
+
+async def _within(limit: float, close: Callable[[], Awaitable[None]]) -> None:
+    """Close something, if it can be closed in time; with a broker away it may wait for ever."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(limit):
+            await close()
+
+
+async def _serve(
+    app: WorkerApp, stop: asyncio.Event, failed: asyncio.Future[None], guards: list[asyncio.Task[None]]
+) -> None:
     web = app.settings.web
     logger.info("scoring %s; metrics at http://%s:%d/metrics", app.settings.topics.raw, web.host, web.port)
     starting = asyncio.create_task(app.faust.start())
@@ -89,16 +182,17 @@ async def _serve(app: WorkerApp, stop: asyncio.Event, failed: asyncio.Future[Non
     try:
         await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
-            await starting
+            _require_port(starting, app)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if failed.done():
             failed.result()
         if app.faust.crashed:
             raise WorkerError(f"Faust gave up: {app.faust.crash_reason!r}") from app.faust.crash_reason
-    except OSError as error:
-        raise WorkerError(f"web.host, web.port: {web.host}:{web.port}: {error.strerror}") from error
     finally:
         logger.info("stopping")
-        await app.faust.stop()
+        for guard in guards:
+            guard.cancel()  # without a sign of life from here on, a stop that hangs is ended from outside
+        # What was scored is finished before an orderly end; after a failure nothing is worth a wait.
+        await _within(STOP_LIMIT + (app.settings.limits.drain if stop.is_set() else 0), app.faust.stop)
         for end in (starting, *ends):
             end.cancel()

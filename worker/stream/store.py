@@ -15,13 +15,7 @@ from faust.types import TP, AppT, EventT, StoreT, TopicT
 
 from worker.errors import LedgerError
 from worker.stream.ledger import Changelog
-
-TABLE = "ledger"
-
-
-def changelog_topic_name(group: str) -> str:
-    """Return the changelog's name: Faust's convention."""
-    return f"{group}-{TABLE}-changelog"
+from worker.stream.topics import LEDGER, changelog_topic_name
 
 
 def raw_bytes_topic(app: AppT, name: str, partitions: int, *, acks: bool) -> TopicT:
@@ -104,7 +98,7 @@ class LedgerTable(faust.Table[bytes, bytes]):
         self._on_failure = on_failure
         super().__init__(
             app,
-            name=TABLE,
+            name=LEDGER,
             key_type=bytes,
             value_type=bytes,
             partitions=partitions,

@@ -10,15 +10,17 @@ from typing import Self
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaConnectionError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
-from worker.errors import TopicError
+from worker.errors import NoBrokerError, TopicError
 from worker.settings import KafkaSettings, TopicSettings
 from worker.stream.publisher import client_arguments
-from worker.stream.store import changelog_topic_name
 
 OUTPUT_HEADROOM = 1_048_576
 """How much larger than raw's the outputs' size limit is: room for headers and the score."""
+
+LEDGER = "ledger"
+"""The name of the Faust table that the ledgers are."""
 
 MAX_MESSAGE_BYTES = "max.message.bytes"
 
@@ -41,6 +43,11 @@ class Topic:
     max_message_bytes: int
 
 
+def changelog_topic_name(group: str) -> str:
+    """Return the changelog's name: Faust's convention."""
+    return f"{group}-{LEDGER}-changelog"
+
+
 class TopicAdmin:
     """Looks at the worker's topics and makes those that are missing.
 
@@ -55,9 +62,11 @@ class TopicAdmin:
     async def __aenter__(self) -> Self:
         try:
             await self._client.start()
-        except KafkaConnectionError as error:
+        except KafkaError as error:
             await self._client.close()
-            raise TopicError(f"kafka.bootstrap_servers: {self._kafka.bootstrap_servers}: {error}") from error
+            raise NoBrokerError(
+                f"kafka.bootstrap_servers: {self._kafka.bootstrap_servers}: {error}"
+            ) from error
         return self
 
     async def __aexit__(
@@ -71,6 +80,11 @@ class TopicAdmin:
         return changelog_topic_name(self._kafka.group)
 
     @property
+    def replays(self) -> str:
+        """The name of the topic that remembers which dead letters were replayed."""
+        return f"{self._kafka.group}-replays"
+
+    @property
     def outputs(self) -> tuple[str, str, str]:
         """The outputs' names."""
         return self._topics.contribute, self._topics.rejected, self._topics.dead_letter
@@ -78,11 +92,12 @@ class TopicAdmin:
     async def existing(self) -> dict[str, Topic]:
         """Return those of the worker's topics that are there, by name."""
         # Asked for one that is not there, a broker may make it, with settings of its own.
-        wanted = {self._topics.raw, *self.outputs, self.changelog} & set(await self._client.list_topics())
+        names = {self._topics.raw, *self.outputs, self.changelog, self.replays}
+        wanted = names & set(await self._client.list_topics())
         described = await self._client.describe_topics(sorted(wanted)) if wanted else []
         partitions = {one["topic"]: len(one["partitions"]) for one in described if one["error_code"] == 0}
         limits = await self._limits(list(partitions))
-        return {name: Topic(name, count, limits[name]) for name, count in partitions.items()}
+        return {name: Topic(name, partitions[name], limit) for name, limit in limits.items()}
 
     async def create_missing(self, partitions: int, replication_factor: int) -> list[str]:
         """Create what is missing; returns the names.
@@ -104,6 +119,11 @@ class TopicAdmin:
                 await self._create(name, raw.partitions, replication_factor, config)
                 created.append(name)
         return created
+
+    async def create_replays(self) -> None:
+        """Create the topic that remembers replays, when it is missing."""
+        if self.replays not in await self.existing():
+            await self._create(self.replays, 1, -1, {"cleanup.policy": "compact"})
 
     async def require(self) -> dict[str, Topic]:
         """Return the topics, once they are fit to work with; the changelog is made when it is missing.
@@ -139,6 +159,8 @@ class TopicAdmin:
         limits = {}
         for response in await self._client.describe_configs(resources):
             for code, message, _, name, configs in response.resources:
+                if code == UnknownTopicOrPartitionError.errno:
+                    continue  # made a moment ago, and this broker has not heard of it yet
                 if code != 0:
                     raise TopicError(f"{name}: its configuration cannot be read: {message}")
                 limits[name] = int(next(value for key, value, *_ in configs if key == MAX_MESSAGE_BYTES))

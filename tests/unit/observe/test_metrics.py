@@ -46,6 +46,7 @@ NAMES = {
     "kp_rebalances": ("counter", set()),
     "kp_threshold": ("gauge", {"domain"}),
     "kp_policy_info": ("gauge", {"policy"}),
+    "kp_policy_reloads": ("counter", {"result"}),
     "kp_build_info": ("gauge", {"version", "model", "precision", "device"}),
 }
 """Without the counters' ``_total``."""

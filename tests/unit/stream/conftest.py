@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from worker.embedding.base import Embeddings
 from worker.embedding.batcher import Batcher
 from worker.observe.metrics import Metrics
-from worker.policy import Policy
+from worker.policy import Policy, PolicyInForce
 from worker.settings import CacheSettings, LimitSettings, TopicSettings
 from worker.stream.lane import Lane, LaneServices
 from worker.stream.lanes import Lanes
@@ -104,7 +104,7 @@ class World:
         self.registry = CollectorRegistry()
         self.limits = LimitSettings(**{"uncommitted_records": 16, **limits})
         self.services = LaneServices(
-            policy=policy or Policy(),
+            policy=PolicyInForce(policy or Policy()),
             cache=CacheSettings(max_elements=4, dimensions=DIMENSIONS),
             limits=self.limits,
             batcher=self.batcher if embedding else None,

@@ -34,7 +34,7 @@ VECTORS = [
 ]
 
 
-def scored(offset, vector=VECTORS[0], seconds=0, model=MODEL):
+def scored(offset, vector=VECTORS[0], seconds=0, model=MODEL, window=2):
     return Entry(
         offset,
         seconds * 1000,
@@ -44,11 +44,12 @@ def scored(offset, vector=VECTORS[0], seconds=0, model=MODEL):
         score=b"{}",
         vector=encode_vector(np.array(vector, dtype=np.float32)),
         model=model,
+        window=window,
     )
 
 
-def dead(offset, seconds=0):
-    return Entry(offset, seconds * 1000, b"%8d" % offset, failure=DEAD)
+def dead(offset, seconds=0, window=2):
+    return Entry(offset, seconds * 1000, b"%8d" % offset, failure=DEAD, window=window)
 
 
 def opened(changelog, next_offset=0, max_elements=3, window=2, model=MODEL, dimensions=4):
@@ -57,10 +58,10 @@ def opened(changelog, next_offset=0, max_elements=3, window=2, model=MODEL, dime
     return ledger, cache, ledger.open(next_offset, cache, model)
 
 
-def changelog_of(*entries):
+def changelog_of(*entries, window=2):
     """A changelog partition to which these entries were written."""
     changelog = Changelog()
-    ledger = Ledger(Changelog(), len(entries) + 1, len(entries) + 1)
+    ledger = Ledger(Changelog(), len(entries) + 1, window)
     for number, entry in enumerate(entries):
         changelog.apply(number, b"%d" % entry.offset, ledger.put(entry)[0])
     return changelog
@@ -119,7 +120,10 @@ class Partition(RuleBasedStateMachine):
         if entry is not None:
             remember(self.cache, entry)
             return
-        entry = dead(offset, seconds) if vector is None else scored(offset, vector, seconds)
+        if vector is None:
+            entry = dead(offset, seconds, window=self.window)
+        else:
+            entry = scored(offset, vector, seconds, window=self.window)
         if vector is not None:
             assert self.cache.nearest(vector, at=seconds) == self._nearest(offset, vector, seconds)
             remember(self.cache, entry)
@@ -353,6 +357,17 @@ def test_a_rewind_is_one_that_goes_back_further_than_the_window(newest, reason):
     assert sorted(fallen) == ([] if reason is None else [10, newest])
     assert (ledger.get(newest) is None) == (reason is not None)
     assert len(cache) == 2
+
+
+@pytest.mark.parametrize("now", [1, 2, 8, 9])
+def test_a_window_that_was_set_anew_makes_no_redelivery_a_rewind(now):
+    """How far back records can come is what held when they were taken."""
+    changelog = changelog_of(*(dead(o) if o % 2 else scored(o) for o in range(10)), window=8)
+
+    ledger, _, (_, reason) = opened(changelog, next_offset=3, max_elements=1, window=now)
+
+    assert reason is None
+    assert all(offset in ledger for offset in range(3, 10))
 
 
 def test_a_cleared_ledger_forgets_everything_and_starts_anew():

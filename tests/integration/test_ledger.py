@@ -1,0 +1,186 @@
+"""What is no longer valid is recognised, cut, logged and counted; what still is stays."""
+
+from __future__ import annotations
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+
+from schemas import ReasoningTrace
+from support.streams import Message, score_of, source_of
+from worker.embedding import load_embedder
+from worker.observe import page
+from worker.offline import make_scorer
+
+pytestmark = pytest.mark.integration
+
+SMALL = {"limits": {"uncommitted_records": 16}}
+
+
+async def go_back(stream, offset):
+    """Reset the group to an offset, as an operator does while no worker runs."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=stream.settings.kafka.bootstrap_servers,
+        group_id=stream.settings.kafka.group,
+        enable_auto_commit=False,
+    )
+    async with consumer:
+        tp = TopicPartition(stream.settings.topics.raw, 0)
+        consumer.assign([tp])
+        await consumer.commit({tp: offset})
+
+
+async def truncate(stream, offset):
+    """Delete the records before an offset."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=stream.settings.kafka.bootstrap_servers)
+    await admin.start()
+    try:
+        tp = TopicPartition(stream.settings.topics.raw, 0)
+        await admin.delete_records({tp: RecordsToDelete(before_offset=offset)})
+    finally:
+        await admin.close()
+
+
+def offline(settings, values):
+    scorer = make_scorer(settings, load_embedder(settings.embedding, settings.cache))
+    return [scorer.evaluate(ReasoningTrace.model_validate_json(value)).quality_score for value in values]
+
+
+def scores(outputs):
+    """By offset, in the order of publishing."""
+    found = {}
+    for record in outputs:
+        found.setdefault(source_of(record)[1], []).append(score_of(record)["score"])
+    return found
+
+
+async def run_through(stream, raw, settings=None):
+    """A worker from its start to its end; returns all outputs and the last metrics."""
+    async with stream.worker(settings) as worker:
+        await stream.outputs(worker, raw)
+        metrics = await worker.metrics()
+        assert await worker.stop() == 0
+    topics = stream.settings.topics
+    return await stream.read(topics.contribute, topics.rejected), metrics, worker.log()
+
+
+def resets(metrics, reason):
+    return page.value(metrics, "kp_cache_resets_total", reason=reason)
+
+
+async def publish(stream, lines):
+    return await stream.publish(Message(line, b"key") for line in lines)
+
+
+async def test_records_that_are_read_again_within_the_window_come_out_equal(make_stream, real_traces):
+    """Also by a worker of another policy: what was decided stays."""
+    stream = await make_stream(1, **SMALL)
+    raw = await publish(stream, real_traces[:30])
+    first, *_ = await run_through(stream, raw)
+    await go_back(stream, 30 - 16)
+
+    again = await publish(stream, real_traces[30:31])
+    outputs, metrics, _ = await run_through(stream, again[-1:], stream.configured(policy={"threshold": 0.0}))
+
+    by_source = {}
+    for record in outputs:
+        by_source.setdefault(source_of(record)[1], []).append((record.topic, record.value, record.headers))
+    assert len(first) == 30
+    assert [len(by_source[offset]) for offset in range(31)] == [1] * 14 + [2] * 16 + [1]
+    assert all(a == b for a, b in (by_source[offset] for offset in range(14, 30)))
+    assert page.value(metrics, "kp_redelivered_total") == 16
+    assert resets(metrics, "rewind") == 0
+
+
+async def test_a_rewind_is_a_new_run_of_what_came_before_it(make_stream, real_traces):
+    """Scored as for the first time, not against what came later."""
+    stream = await make_stream(1, **SMALL)
+    raw = await publish(stream, real_traces[:60])
+    await run_through(stream, raw)
+    await go_back(stream, 0)
+
+    again = await publish(stream, real_traces[60:61])
+    outputs, metrics, log = await run_through(stream, again[-1:])
+
+    expected = offline(stream.settings, real_traces[:61])
+    assert resets(metrics, "rewind") == 1
+    assert "cut to what is still valid: rewind" in log
+    for offset, published in scores(outputs).items():
+        assert published == pytest.approx([expected[offset]] * (1 if offset == 60 else 2))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"embedding": {"max_tokens": 128}}, {"cache": {"dimensions": 256}}],
+    ids=["tokens", "dimension"],
+)
+async def test_vectors_of_another_model_are_never_compared(make_stream, real_traces, change):
+    stream = await make_stream(1)
+    raw = await publish(stream, real_traces[:20])
+    await run_through(stream, raw)
+
+    changed = stream.configured(**change)
+    raw = await publish(stream, real_traces[:20])
+    outputs, metrics, log = await run_through(stream, raw, changed)
+
+    assert resets(metrics, "model") == 1
+    assert "cut to what is still valid: model" in log
+    found = scores(outputs)
+    assert [found[offset] for offset in range(20, 40)] == [
+        pytest.approx([score]) for score in offline(changed, real_traces[:20])
+    ]
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
+async def test_a_recreated_topic_is_a_new_run(make_stream, real_traces, running):
+    stream = await make_stream(1)
+    raw = await publish(stream, real_traces[:30])
+    names = stream.settings.topics
+
+    async with stream.worker() as worker:
+        await stream.outputs(worker, raw)
+        if not running:
+            assert await worker.stop() == 0
+        await stream.remake_topic(names.raw, 1)
+        raw = await publish(stream, real_traces[30:50])
+        if running:
+            await worker.published(50)
+            metrics, log = await worker.metrics(), worker.log()
+    if not running:
+        async with stream.worker() as worker:
+            await worker.published(20)
+            metrics, log = await worker.metrics(), worker.log()
+
+    found = scores(await stream.read(names.contribute, names.rejected))
+    expected = offline(stream.settings, real_traces[30:50])
+    assert [found[offset][-1] for offset in range(20)] == pytest.approx(expected)
+    assert resets(metrics, "recreated") == 1
+    assert "a new topic, the ledger was cut" in log
+
+
+@pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
+async def test_a_truncated_topic_goes_on_where_it_begins_and_keeps_its_memory(
+    make_stream, real_traces, running
+):
+    stream = await make_stream(1)
+    raw = await publish(stream, real_traces[:20])
+    if running:
+        async with stream.worker() as worker:
+            await stream.outputs(worker, raw)
+            await truncate(stream, 15)
+            raw = await publish(stream, real_traces[20:40])
+            outputs = await stream.outputs(worker, raw)
+            metrics = await worker.metrics()
+    else:
+        await run_through(stream, raw)
+        await publish(stream, real_traces[20:30])
+        await truncate(stream, 25)  # five were never seen
+        raw = await publish(stream, real_traces[30:40])
+        outputs, metrics, _ = await run_through(stream, raw)
+
+    seen = [*range(40)] if running else [*range(20), *range(25, 40)]
+    expected = offline(stream.settings, [real_traces[offset] for offset in seen])
+    found = scores(outputs)
+    assert sorted(found) == seen
+    assert [found[offset] for offset in seen] == [pytest.approx([score]) for score in expected]
+    assert sum(resets(metrics, reason) for reason in ("rewind", "recreated", "model")) == 0

@@ -1,0 +1,77 @@
+"""What a real worker logs: a line for each thing that an operator needs, and never what an agent wrote."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+
+import pytest
+
+from support.streams import Message
+from worker.observe import page
+
+pytestmark = pytest.mark.integration
+
+MARK = "confidential"
+KINDS = ("embedding with", "scoring", "owns", "recovered the ledgers", "stopping")
+
+
+def lines(worker):
+    """What the worker logged; fails when any of it is no JSON."""
+    return [json.loads(line) for line in worker.log().splitlines()]
+
+
+async def test_a_start_a_rebalance_and_a_recovery_are_a_line_each_and_records_are_none(
+    make_stream, real_traces
+):
+    stream = await make_stream(2)
+    await stream.publish(Message(line, partition=n % 2) for n, line in enumerate(real_traces[:40]))
+    async with stream.worker() as worker:
+        await worker.published(40)
+        async with stream.worker() as other:
+            await other.owns(1)
+            await worker.owns(1)
+            await other.stop()
+        await worker.owns(2)
+        await worker.logged("recovered the ledgers of 2 partitions in")
+        await stream.publish([Message(real_traces[40], partition=1)])
+        await worker.published(41)
+        rebalances = page.value(await worker.metrics(), "kp_rebalances_total")
+        assert await worker.stop() == 0
+
+    told = lines(worker)
+    messages = [line["message"] for line in told]
+    kinds = Counter(kind for kind in KINDS for message in messages if message.startswith(kind))
+    assert kinds.total() == len(messages), [m for m in messages if not m.startswith(KINDS)]
+    assert {line["level"] for line in told} == {"INFO"}
+    assert kinds["owns"] == rebalances
+    assert 1 <= kinds["recovered the ledgers"] <= kinds["owns"]
+    assert (kinds["embedding with"], kinds["scoring"], kinds["stopping"]) == (1, 1, 1)
+    recoveries = [message for message in messages if message.startswith("recovered")]
+    assert re.fullmatch(r"recovered the ledgers of 2 partitions in \d+\.\d s: 40 records", recoveries[-1])
+
+
+async def test_what_agents_wrote_is_not_logged_even_when_a_send_fails_at_debug(make_stream, real_traces):
+    """The dead letter is refused, also with its value cut; nothing that knows the record may tell of it."""
+    stream = await make_stream(1, log={"level": "DEBUG"})
+    dead_letter = stream.settings.topics.dead_letter
+    await stream.remake_topic(dead_letter, 1, {"max.message.bytes": "100"})
+    traces = [json.loads(line) for line in real_traces[:10]]
+    for trace in traces:
+        trace["id"] = f"kp:trace:{MARK}"
+        trace["task"]["objective"] = trace["steps"][0]["content"] = trace[MARK] = MARK
+    invalid = {**traces[0], "steps": MARK, "outcome": {MARK: MARK}}
+    values = [json.dumps(trace).encode() for trace in (*traces, invalid)]
+    await stream.publish(
+        Message(value, MARK.encode(), headers=[(MARK, MARK.encode()), ("traceparent", MARK.encode())])
+        for value in (*values, MARK.encode())
+    )
+    async with stream.worker() as worker:
+        await worker.logged("the worker ended with status 1; starting it again")
+
+    told = lines(worker)
+    assert MARK not in worker.log()
+    failures = [line["message"] for line in told if line["logger"] == "worker.logs"]
+    assert failures
+    assert all(message.startswith(f"{dead_letter}, partition 0: ") for message in failures)

@@ -1,0 +1,84 @@
+"""A real worker's spans, as a collector gets them."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from support.streams import Message, headers_of
+from worker.demo.processes import LOOPBACK, free_ports
+
+pytestmark = pytest.mark.integration
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+PARENT = f"00-{TRACE}-{SPAN}-01"
+
+
+@asynccontextmanager
+async def collecting():
+    """A collector; yields its address and the spans that came."""
+    spans = []
+
+    async def receive(request):
+        body = ExportTraceServiceRequest.FromString(await request.read())
+        spans.extend(
+            span
+            for of_resource in body.resource_spans
+            for scope in of_resource.scope_spans
+            for span in scope.spans
+        )
+        return web.Response()
+
+    application = web.Application()
+    application.router.add_post("/v1/traces", receive)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    (port,) = free_ports(1)
+    await web.TCPSite(runner, LOOPBACK, port).start()
+    try:
+        yield f"http://{LOOPBACK}:{port}", spans
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_record_that_is_traced_has_its_spans_there_and_its_context_untouched(
+    make_stream, real_traces
+):
+    stream = await make_stream(1)
+    raw = await stream.publish(
+        [
+            Message(real_traces[0], headers=[("traceparent", PARENT.encode()), ("a", None)]),
+            Message(real_traces[1]),
+            Message(b"no trace"),
+        ]
+    )
+    async with collecting() as (url, spans):
+        environment = {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": url}
+        async with stream.worker(environment=environment) as worker:
+            outputs = await stream.outputs(worker, raw)
+            await worker.published(3)
+            assert await worker.stop() == 0
+
+    topics = stream.settings.topics
+    processed = {
+        next(one.value.int_value for one in span.attributes if one.key == "messaging.kafka.offset"): span
+        for span in spans
+        if span.name == f"process {topics.raw}"
+    }
+    children = {
+        offset: sorted(child.name for child in spans if child.parent_span_id == span.span_id)
+        for offset, span in processed.items()
+    }
+    assert children == {
+        0: ["embed", f"publish {topics.rejected}"],
+        1: ["embed", f"publish {topics.rejected}"],
+        2: [f"publish {topics.dead_letter}"],
+    }
+    assert len(spans) == 8
+    assert (processed[0].trace_id.hex(), processed[0].parent_span_id.hex()) == (TRACE, SPAN)
+    assert len({span.trace_id for span in processed.values()}) == 3
+    carried = [headers_of(record).get("traceparent") for record in outputs if record.topic == topics.rejected]
+    assert carried == [PARENT, None]

@@ -1,0 +1,210 @@
+"""What ``/api/status`` tells, to whom, and under which headers the page is served."""
+
+import json
+import re
+from base64 import b64encode
+from hashlib import sha256
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from worker.errors import REASONS
+from worker.observe.metrics import Metrics
+from worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, Status, shows_content
+from worker.policy import Policy
+from worker.settings import Settings, WebSettings
+
+HOSTILE = "SECRET<script>alert(1)</script>\ud800\x00\u202e" + "x" * 5000
+
+
+@pytest.fixture
+def metrics():
+    metrics = Metrics(Policy(), 0.1, CollectorRegistry())
+    metrics.built("0", "a model", "float32", "cpu")
+    return metrics
+
+
+@pytest.fixture
+def status(metrics):
+    return Status(metrics, Settings())
+
+
+def finished(metrics, outcome="rejected", *, score=0.4, domain="code", text="kp:trace:1", end_to_end=0.2):
+    """One record's end, as a lane tells of it."""
+    parts = {
+        "score": score,
+        "complexity": 0.1,
+        "novelty": 0.25,
+        "tool_diversity": 0.3,
+        "outcome_confidence": 0.4,
+        "overrides": ("single_thought",),
+        "domain": domain,
+        "threshold": 0.75,
+        "nearest": text,
+    }
+    failure = {"reason": REASONS[0], "exception": "RejectedRecord", "message": text}
+    dead = outcome == "dead_letter"
+    if dead:
+        metrics.buried(REASONS[0], end_to_end)
+    else:
+        metrics.published(domain, outcome, score, end_to_end)
+    metrics.recent.finished(
+        outcome,
+        "raw/2/7",
+        score=parts,
+        failure=failure if dead else None,
+        trace_id=text,
+        objective=text,
+        end_to_end=end_to_end,
+    )
+
+
+def told(status, *, content=True):
+    return json.loads(status.to_json(content=content))
+
+
+def test_a_worker_that_has_done_nothing_has_a_status(status):
+    data = told(status)
+
+    assert data["outcomes"]["total"] == {"contribute": 0, "rejected": 0, "dead_letter": 0}
+    assert data["latency"]["scoring"] == {"count": 0, "p50": None, "p95": None, "p99": None, "over_budget": 0}
+    assert data["partitions"]["owned"] == data["rejected"] == data["dead_letters"] == []
+    assert set(data["scores"]["domains"]) == set(Policy().profiles)
+
+
+def test_nothing_that_a_producer_wrote_is_told_where_content_is_not_shown(metrics, status):
+    for outcome in ("rejected", "dead_letter"):
+        finished(metrics, outcome, text=HOSTILE)
+
+    assert status.to_json(content=True).count(b"SECRET") == 7
+    assert b"SECRET" not in status.to_json(content=False)
+    rejected, dead = (told(status, content=False)[key][0] for key in ("rejected", "dead_letters"))
+    assert (rejected["trace_id"], rejected["objective"], rejected["score"]["nearest"]) == (None, None, None)
+    assert (dead["trace_id"], dead["objective"], dead["message"]) == (None, None, None)
+
+
+def test_what_is_no_content_is_told_to_everybody(metrics, status):
+    for outcome in ("rejected", "dead_letter"):
+        finished(metrics, outcome)
+
+    shown, hidden = told(status, content=True), told(status, content=False)
+    rejected, dead = hidden["rejected"][0], hidden["dead_letters"][0]
+    assert (rejected["source"], rejected["score"]["score"], rejected["score"]["novelty"]) == (
+        "raw/2/7",
+        0.4,
+        0.25,
+    )
+    assert (dead["source"], dead["reason"], dead["exception"]) == ("raw/2/7", REASONS[0], "RejectedRecord")
+    for key in ("worker", "scores", "latency", "partitions", "in_flight"):
+        assert shown[key] == hidden[key]
+
+
+@pytest.mark.parametrize("content", [True, False])
+def test_no_text_breaks_the_json_or_makes_it_long(metrics, status, content):
+    for _ in range(50):
+        finished(metrics, text=HOSTILE)
+
+    body = status.to_json(content=content)
+
+    body.decode()
+    assert len(body) < 40_000
+
+
+def test_scores_stand_under_their_domain_with_its_threshold():
+    policy = Policy(threshold=0.5, domains={"legal": {"threshold": 0.2}})
+    metrics = Metrics(policy, 0.1, CollectorRegistry())
+    for domain, score in (("legal", 0.3), ("default", 0.6), ("legal", 0.1), ("gone", 0.9)):
+        metrics.recent.scores.append((domain, score))
+
+    domains = told(Status(metrics, Settings()))["scores"]["domains"]
+
+    assert domains["legal"] == {"threshold": 0.2, "values": [0.3, 0.1]}
+    assert domains["default"] == {"threshold": 0.5, "values": [0.6]}
+    assert "gone" not in domains
+
+
+def test_times_are_held_against_the_budget(metrics, status):
+    for milliseconds in range(1, 201):
+        metrics.recent.scored(milliseconds / 1000)
+
+    scoring = told(status)["latency"]["scoring"]
+
+    assert scoring["over_budget"] == 100
+    assert [round(scoring[q], 3) for q in ("p50", "p95", "p99")] == [0.101, 0.19, 0.198]
+
+
+def test_the_newest_record_comes_first(metrics, status):
+    for number in range(3):
+        finished(metrics, text=f"kp:trace:{number}")
+
+    assert [one["trace_id"] for one in told(status)["rejected"]] == ["kp:trace:2", "kp:trace:1", "kp:trace:0"]
+
+
+def test_partitions_are_as_the_metrics_are_now(metrics, status):
+    metrics.watch(lambda: metrics.lag(10, 5))
+    metrics.cache_size(10, 30)
+    metrics.recovering(2, 7)
+    metrics.committed(10, 1_700_000_000.5)
+
+    assert told(status)["partitions"]["owned"] == [
+        {"partition": 2, "lag": None, "vectors": None, "recovering": 7, "last_commit": None},
+        {"partition": 10, "lag": 5, "vectors": 30, "recovering": None, "last_commit": 1_700_000_000.5},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("show", "host", "asked", "shown"),
+    [
+        (None, "127.0.0.1", "127.0.0.1", True),
+        (None, "127.0.0.1", "localhost", True),
+        (None, "::1", "::1", True),
+        (None, "localhost", "LOCALHOST", True),
+        (None, "127.0.0.1", "rebound.example", False),  # a name that somebody points at loopback
+        (None, "127.0.0.1", None, False),
+        (None, "127.0.0.1", "10.0.0.1", False),
+        (None, "0.0.0.0", "127.0.0.1", False),
+        (None, "worker.internal", "localhost", False),
+        (True, "0.0.0.0", "worker.internal", True),
+        (False, "127.0.0.1", "127.0.0.1", False),
+    ],
+)
+def test_content_is_for_loopback_unless_the_settings_say_otherwise(show, host, asked, shown):
+    assert shows_content(WebSettings(host=host, show_content=show), asked) is shown
+
+
+@pytest.mark.parametrize("tag", ["script", "style"])
+def test_the_policy_allows_exactly_the_pages_own_script_and_style(tag):
+    parts = re.findall(rf"<{tag}[^>]*>(.*?)</{tag}>".encode(), PAGE, re.DOTALL)
+    directive = re.search(rf"{tag}-src ([^;]*)", PAGE_HEADERS["Content-Security-Policy"])
+
+    digests = [f"'sha256-{b64encode(sha256(part).digest()).decode()}'" for part in parts]
+    assert directive is not None
+    assert directive[1].split() == digests
+    assert len(parts) == 1
+
+
+def test_the_page_refers_to_nothing_elsewhere_and_has_no_way_from_text_to_markup():
+    page = PAGE.decode()
+    addresses = set(re.findall(r"https?://[^\s'\"<]+", page))
+    assert addresses == {"http://www.w3.org/2000/svg"}  # a name, which nothing fetches
+    for way in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "<iframe",
+        " style=",
+    ):
+        assert way not in page
+    assert not re.search(r"<[^>]* on[a-z]+=", page)
+
+
+@pytest.mark.parametrize("headers", [PAGE_HEADERS, DATA_HEADERS])
+def test_neither_answer_is_kept_framed_guessed_at_or_referred_from(headers):
+    policy = headers["Content-Security-Policy"].split("; ")
+    assert {"default-src 'none'", "frame-ancestors 'none'"} <= set(policy)
+    assert "unsafe" not in headers["Content-Security-Policy"]
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["X-Content-Type-Options"] == "nosniff"

@@ -1,0 +1,236 @@
+"""Spans: whose children they are, what they tell, and that a record loses nothing when something is wrong."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from worker import __version__
+from worker.observe.tracing import Tracing, otlp_tracing
+
+TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
+PARENT = f"00-{TRACE:032x}-{SPAN:016x}-01".encode()
+UNSAMPLED = PARENT[:-1] + b"0"
+CONTENT = b"what an agent wrote"
+
+
+class Recorder:
+    """A tracer that keeps its spans in memory."""
+
+    def __init__(self):
+        self._exporter = InMemorySpanExporter()
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.tracing = Tracing(provider.get_tracer("test"), "a-group")
+
+    def spans(self, **changes):
+        """The spans of one record, by the first word of their names."""
+        self._exporter.clear()
+        finish(self.tracing, **changes)
+        return {span.name.split()[0]: span for span in self._exporter.get_finished_spans()}
+
+
+def finish(tracing, **changes):
+    now = time.monotonic()
+    members = {
+        "topic": "raw-traces",
+        "partition": 3,
+        "offset": 42,
+        "headers": [("a", CONTENT), ("traceparent", PARENT)],
+        "value": CONTENT,
+        "taken": now - 4,
+        "embedded": (now - 3, now - 2),
+        "sent": now - 1,
+        "output": "contribute",
+        "verdict": {"outcome": "contribute", "score": 0.8, "reason": None, "redelivered": False},
+    }
+    tracing.finished(**members | changes)
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()
+
+
+def test_a_record_has_a_span_with_what_became_of_it_and_none_of_its_content(recorder):
+    spans = recorder.spans()
+
+    assert {name: (span.name, span.kind, dict(span.attributes)) for name, span in spans.items()} == {
+        "process": (
+            "process raw-traces",
+            SpanKind.CONSUMER,
+            {
+                "messaging.system": "kafka",
+                "messaging.operation.name": "process",
+                "messaging.operation.type": "process",
+                "messaging.destination.name": "raw-traces",
+                "messaging.destination.partition.id": "3",
+                "messaging.consumer.group.name": "a-group",
+                "messaging.kafka.offset": 42,
+                "messaging.message.body.size": len(CONTENT),
+                "kp.outcome": "contribute",
+                "kp.score": 0.8,
+                "kp.redelivered": False,
+            },
+        ),
+        "embed": ("embed", SpanKind.INTERNAL, {}),
+        "publish": (
+            "publish contribute",
+            SpanKind.CLIENT,
+            {
+                "messaging.system": "kafka",
+                "messaging.operation.name": "publish",
+                "messaging.operation.type": "send",
+                "messaging.destination.name": "contribute",
+            },
+        ),
+    }
+
+
+def test_embedding_and_publishing_are_children_at_the_time_that_they_took(recorder):
+    before = time.time()
+    spans = recorder.spans()
+    after = time.time()
+    process, embed, publish = spans["process"], spans["embed"], spans["publish"]
+
+    assert before * 1e9 - 1e6 <= process.end_time <= after * 1e9 + 1e6
+    assert {embed.parent.span_id, publish.parent.span_id} == {process.context.span_id}
+    offsets = [span.start_time - process.start_time for span in (embed, publish)]
+    lengths = [span.end_time - span.start_time for span in (process, embed, publish)]
+    assert [round(nanoseconds / 1e9, 1) for nanoseconds in (*offsets, *lengths)] == [1, 3, 4, 1, 1]
+
+
+def test_without_an_embedding_there_is_no_span_of_it(recorder):
+    assert set(recorder.spans(embedded=None)) == {"process", "publish"}
+
+
+def test_a_dead_letter_is_no_error_of_the_worker(recorder):
+    verdict = {"outcome": "dead_letter", "score": None, "reason": "empty", "redelivered": True}
+    span = recorder.spans(value=None, output="dead-letter", verdict=verdict)["process"]
+
+    assert span.status.status_code is StatusCode.UNSET
+    told = {name: value for name, value in span.attributes.items() if name.startswith("kp.")}
+    assert told == {"kp.outcome": "dead_letter", "kp.reason": "empty", "kp.redelivered": True}
+    assert span.attributes["messaging.kafka.message.tombstone"] is True
+    assert span.attributes["messaging.message.body.size"] == 0
+
+
+# --- the producer's context
+
+
+def test_the_producers_span_is_the_parent(recorder):
+    headers = [("traceparent", b"another"), ("traceparent", PARENT), ("tracestate", b"vendor=1")]
+    span = recorder.spans(headers=headers)["process"]
+
+    assert (span.context.trace_id, span.parent.span_id) == (TRACE, SPAN)
+    assert span.parent.is_remote
+    assert span.context.trace_state["vendor"] == "1"
+
+
+def test_what_the_producer_does_not_sample_has_no_spans(recorder):
+    assert recorder.spans(headers=[("traceparent", UNSAMPLED)]) == {}
+
+
+@given(
+    headers=st.lists(
+        st.tuples(
+            st.sampled_from(["traceparent", "tracestate", "baggage", ""]),
+            st.none() | st.binary() | st.sampled_from([PARENT[:-1], PARENT * 300, PARENT.upper()]),
+        )
+    )
+)
+def test_a_context_that_is_none_makes_a_trace_of_its_own(headers):
+    """Whatever a producer put into the headers."""
+    span = Recorder().spans(headers=headers)["process"]
+
+    assert span.parent is None
+    assert span.context.trace_id != TRACE
+
+
+def test_an_error_of_the_tracer_never_reaches_the_lane(recorder, caplog):
+    class Broken:
+        def start_span(self, *_arguments, **_options):
+            raise RuntimeError(CONTENT)
+
+    with caplog.at_level(logging.ERROR):
+        finish(Tracing(Broken(), "a-group"))
+
+    assert caplog.messages == ["raw-traces/3/42 has no span"]
+
+
+# --- the exporter
+
+
+@pytest.fixture
+def collector(monkeypatch):
+    """Where OTLP goes to over HTTP; returns what came, as (path, request)."""
+    came = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            came.append((self.path, ExportTraceServiceRequest.FromString(body)))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_arguments):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        yield came
+        server.shutdown()
+        thread.join()
+
+
+def sent(came):
+    """The names of the spans, and the resource, that came in one request."""
+    ((path, request),) = came
+    (of_resource,) = request.resource_spans
+    assert path == "/v1/traces"
+    resource = {one.key: one.value.string_value for one in of_resource.resource.attributes}
+    return [span.name for scope in of_resource.scope_spans for span in scope.spans], resource
+
+
+def test_the_last_spans_are_exported_when_the_worker_ends(collector):
+    with otlp_tracing("a-group") as tracing:
+        finish(tracing)
+
+    names, resource = sent(collector)
+    assert sorted(names) == ["embed", "process raw-traces", "publish contribute"]
+    assert (resource["service.name"], resource["service.version"]) == ("knowledgepulse-worker", __version__)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("OTEL_SERVICE_NAME", "scoring"), ("OTEL_RESOURCE_ATTRIBUTES", "service.name=scoring,host=a")],
+)
+def test_the_standard_variables_name_the_service(collector, monkeypatch, variable, value):
+    monkeypatch.setenv(variable, value)
+    with otlp_tracing("a-group") as tracing:
+        finish(tracing)
+
+    assert sent(collector)[1]["service.name"] == "scoring"
+
+
+def test_the_standard_variables_turn_it_off_and_sample(collector, monkeypatch):
+    for variable, value in (("OTEL_SDK_DISABLED", "true"), ("OTEL_TRACES_SAMPLER", "always_off")):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, value)
+            with otlp_tracing("a-group") as tracing:
+                finish(tracing)
+
+    assert collector == []

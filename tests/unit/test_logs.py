@@ -1,0 +1,280 @@
+"""What is logged, for whom, and what never is."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+import sys
+import time
+import warnings
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from worker import logs
+from worker.errors import DeliveryError, StartError
+from worker.logs import HumanFormatter, JsonFormatter, Seldom, configure, errors_logged
+from worker.settings import LogSettings
+
+CONTENT = "what an agent wrote"
+LOGGERS = (None, "worker", "opentelemetry", *logs._WARNS_OF_REBALANCES)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before():
+    """Undo what `configure` does to the whole process."""
+    root, errors = logging.getLogger(), logging.raiseExceptions
+    handlers, levels = root.handlers[:], {name: logging.getLogger(name).level for name in LOGGERS}
+    yield
+    logging.captureWarnings(capture=False)
+    logging.raiseExceptions = errors
+    root.handlers[:] = handlers
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+def record(message="owns %d partitions", *arguments, name="worker.stream.app", error=None, at=0.0):
+    info = None if error is None else (type(error), error, error.__traceback__)
+    made = logging.LogRecord(name, logging.INFO, __file__, 1, message, arguments, info)
+    made.created = at
+    return made
+
+
+def raised(error, cause=None):
+    """The error as it is caught, with a traceback and with what came before it."""
+    try:
+        try:
+            if cause is not None:
+                raise cause
+        finally:
+            raise error
+    except BaseException as caught:
+        return caught
+
+
+# --- JSON lines
+
+
+@given(message=st.text(st.characters()), name=st.text())
+@example(message="lone \ud800 \udfff, a pair \U00010000", name="worker")
+@example(message="\n \r \x0b \x1c \x85 \u2028 \x00 \x1b", name="worker")
+def test_a_json_line_is_one_line_of_strict_json_whatever_it_says(message, name):
+    """Lone surrogates, control characters and every kind of line break among it."""
+    line = JsonFormatter().format(record("%s", message, name=name))
+
+    assert len(line.splitlines()) == 1
+    read = msgspec.json.decode(line)  # stricter than the standard library's
+    assert read["message"].encode() == message.encode("utf-8", "backslashreplace")
+
+
+@pytest.fixture
+def _in_tokyo(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_in_tokyo")
+def test_a_json_line_tells_when_in_utc_how_bad_and_where():
+    at = datetime(2026, 1, 31, 12, 0, 0, 250_999, UTC).timestamp()
+
+    assert json.loads(JsonFormatter().format(record("owns %d partitions", 4, at=at))) == {
+        "ts": "2026-01-31T12:00:00.250+00:00",
+        "level": "INFO",
+        "logger": "worker.stream.app",
+        "message": "owns 4 partitions",
+    }
+
+
+def test_a_json_line_has_the_error_and_its_traceback_as_text():
+    line = json.loads(JsonFormatter().format(record("failed", error=raised(DeliveryError("no answer")))))
+
+    assert line["error"] == "DeliveryError"
+    assert line["traceback"].startswith("Traceback (most recent call last):\n")
+    assert "in raised" in line["traceback"]
+    assert line["traceback"].endswith("DeliveryError: no answer")
+
+
+def test_an_error_without_an_exception_has_none():
+    """Faust logs so when it crashes outside of an `except`."""
+    empty = logging.LogRecord("faust", logging.ERROR, "", 1, "Crashed", (), (None, None, None))
+
+    assert set(json.loads(JsonFormatter().format(empty))) == {"ts", "level", "logger", "message"}
+    assert HumanFormatter().format(empty).endswith("Crashed")
+
+
+# --- what an error says
+
+
+@pytest.mark.parametrize("formatter", [JsonFormatter(), HumanFormatter()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        raised(ValueError(CONTENT)),
+        raised(DeliveryError("no answer"), cause=KeyError(CONTENT)),
+        raised(ExceptionGroup(CONTENT, [DeliveryError("no answer"), UnicodeError(CONTENT)])),
+    ],
+)
+def test_an_unexpected_errors_text_may_be_content_and_is_left_out(formatter, error):
+    line = formatter.format(record("failed", error=error))
+
+    assert CONTENT not in line
+    assert type(error).__name__ in line
+    assert "in raised" in line
+
+
+def test_the_errors_before_and_within_are_told():
+    before = logs.told(raised(DeliveryError("no answer"), cause=OSError(111, "refused")))
+    within = logs.told(raised(ExceptionGroup("two", [DeliveryError("no answer"), KeyError("x")])))
+
+    assert re.findall(r"^(\w+Error.*)$", before, re.MULTILINE) == [
+        "ConnectionRefusedError: [Errno 111] refused",
+        "DeliveryError: no answer",
+    ]
+    assert re.findall(r"^(\w+(?:Error|Group).*)$", within, re.MULTILINE) == [
+        "ExceptionGroup",
+        "DeliveryError: no answer",
+        "KeyError",
+    ]
+
+
+def test_an_error_that_is_its_own_cause_is_told_once():
+    error = raised(DeliveryError("round"))
+    error.__cause__ = error
+
+    assert logs.told(error).count("DeliveryError: round") == 1
+
+
+# --- where to, and from which level
+
+
+@pytest.mark.parametrize(
+    ("stream", "format_", "is_json"),
+    [
+        (Terminal, "auto", False),
+        (io.StringIO, "auto", True),
+        (Terminal, "json", True),
+        (io.StringIO, "human", False),
+    ],
+)
+def test_people_get_lines_and_machines_get_json(monkeypatch, stream, format_, is_json):
+    monkeypatch.setattr(sys, "stderr", stream())
+    configure(LogSettings(format=format_))
+    logging.getLogger("worker.stream.run").info("stopping")
+
+    line = sys.stderr.getvalue()
+    assert line.startswith("{") is is_json
+    assert re.fullmatch(r'.*stopping("})?\n', line)
+
+
+@pytest.mark.parametrize(
+    ("level", "ours", "theirs", "rebalances"),
+    [
+        ("DEBUG", "DEBUG", "INFO", "INFO"),
+        ("INFO", "INFO", "WARNING", "ERROR"),
+        ("WARNING", "WARNING", "WARNING", "ERROR"),
+        ("ERROR", "ERROR", "ERROR", "ERROR"),
+    ],
+)
+def test_other_libraries_are_quieter_than_we_are(level, ours, theirs, rebalances):
+    """At DEBUG the Kafka client logs whole records: it never gets there."""
+    configure(LogSettings(level=level))
+    effective = {
+        name: logging.getLevelName(logging.getLogger(name).getEffectiveLevel())
+        for name in (
+            "worker.stream.lane",
+            "aiokafka.producer.producer",
+            "faust.tables.recovery",
+            "a.library",
+            "aiokafka.consumer.group_coordinator",
+            "worker.stream.consumer",
+            "opentelemetry.trace",
+        )
+    }
+
+    assert list(effective.values()) == [ours, theirs, theirs, theirs, rebalances, rebalances, "ERROR"]
+
+
+def test_a_message_that_cannot_be_formatted_is_not_shown_raw(capsys):
+    configure(LogSettings())
+    logging.getLogger("faust").error("%d failed", CONTENT)
+
+    logging.getLogger("faust").error("%d failed", 3)
+
+    assert [json.loads(line)["message"] for line in capsys.readouterr().err.splitlines()] == ["3 failed"]
+
+
+def test_warnings_are_lines_too(capsys):
+    configure(LogSettings())
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning("old", DeprecationWarning, "library.py", 1)
+
+    assert "DeprecationWarning: old" in json.loads(capsys.readouterr().err)["message"]
+
+
+# --- clients that tell of every attempt
+
+
+def test_a_library_may_say_the_same_once_a_minute():
+    seldom = Seldom("aiokafka")
+
+    def passes(at, node=1, name="aiokafka.client", message="Unable connect to node %s"):
+        return seldom.filter(record(message, node, name=name, at=at))
+
+    assert passes(100)
+    assert not passes(100.1, node=2)
+    assert not passes(159.9)
+    assert passes(101, message="Topic %s is not authorized")
+    assert passes(160)
+    assert not passes(160.1)
+    assert passes(50), "the clock was put back"
+    assert all(passes(at, name="worker.supervise") for at in (200, 200.1))
+
+
+def test_attempts_to_find_the_coordinator_are_not_told():
+    """A new cluster needs a few, and each would look like an error."""
+    attempt = record(
+        "Group Coordinator Request failed: %s", "not yet", name="aiokafka.consumer.group_coordinator"
+    )
+
+    assert not Seldom("aiokafka").filter(attempt)
+
+
+# --- what ends the process
+
+
+def test_an_error_of_ours_ends_the_process_with_one_line(capsys):
+    configure(LogSettings())
+    with pytest.raises(SystemExit) as end, errors_logged():
+        raise StartError("topics.raw: missing\ntopics.rejected: missing")
+
+    assert end.value.code == StartError.exit_status
+    line = json.loads(capsys.readouterr().err)
+    assert (line["level"], line["message"]) == ("ERROR", "topics.raw: missing\ntopics.rejected: missing")
+    assert "traceback" not in line
+
+
+def test_an_unexpected_error_ends_the_process_with_its_place(capsys):
+    configure(LogSettings())
+    with pytest.raises(SystemExit) as end, errors_logged():
+        raise ValueError(CONTENT)
+
+    assert end.value.code == 1
+    output = capsys.readouterr().err
+    line = json.loads(output)
+    assert (line["level"], line["error"]) == ("CRITICAL", "ValueError")
+    assert __file__ in line["traceback"]
+    assert CONTENT not in output

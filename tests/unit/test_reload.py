@@ -1,0 +1,100 @@
+"""A policy that changes while the worker runs."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from worker.observe.metrics import Metrics
+from worker.policy import PolicyInForce
+from worker.reload import PolicyReload
+from worker.settings import load_settings
+
+
+class Running:
+    """What a worker has in hand after it has started with a file."""
+
+    def __init__(self, config, text):
+        self.config = config
+        config.write_text(text)
+        settings = load_settings(config)
+        self.in_force = PolicyInForce(settings.policy)
+        self.registry = CollectorRegistry()
+        metrics = Metrics(settings.policy, 0.1, self.registry)
+        self.reload = PolicyReload(config, settings, self.in_force, metrics)
+
+    def changed_to(self, text):
+        self.config.write_text(text)
+        self.reload.check()
+
+    def value(self, name, **labels):
+        return self.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def start(tmp_path):
+    return lambda text: Running(tmp_path / "worker.toml", text)
+
+
+def test_a_changed_threshold_is_taken_over_and_told(start, caplog):
+    caplog.set_level("INFO")
+    here = start("[policy]\nthreshold = 0.5")
+    old = here.in_force.policy.digest
+
+    here.changed_to("[policy]\nthreshold = 0.6")
+
+    assert here.in_force.policy.threshold == 0.6
+    assert here.value("kp_policy_reloads_total", result="ok") == 1
+    assert here.value("kp_threshold", domain="code") == 0.6
+    assert here.value("kp_policy_info", policy=old) is None
+    assert here.value("kp_policy_info", policy=here.in_force.policy.digest) == 1
+    assert f"policy {here.in_force.policy.digest} takes the place of {old}" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["[policy]\nthreshold = 7", "[policy", "[polices]"])
+def test_a_file_that_is_wrong_changes_nothing_and_says_why(start, text, caplog):
+    here = start("[policy]\nthreshold = 0.5")
+
+    here.changed_to(text)
+
+    assert here.in_force.policy.threshold == 0.5
+    assert here.value("kp_policy_reloads_total", result="failed") == 1
+    assert "the policy stays" in caplog.text
+
+    here.changed_to("[policy]\nthreshold = 0.6")
+    assert here.in_force.policy.threshold == 0.6
+
+
+def test_a_file_that_is_gone_for_a_moment_changes_nothing(start):
+    """Editors and ConfigMaps replace files."""
+    here = start("[policy]\nthreshold = 0.5")
+    here.config.unlink()
+    here.reload.check()
+    assert here.in_force.policy.threshold == 0.5
+
+    here.changed_to("[policy]\nthreshold = 0.6")
+    assert here.in_force.policy.threshold == 0.6
+
+
+def test_what_has_not_changed_is_not_read_again(start):
+    here = start("[policy]\nthreshold = 0.5")
+    here.reload.check()
+    assert here.value("kp_policy_reloads_total", result="ok") == 0
+
+
+def test_other_settings_wait_for_the_next_start_and_that_is_told(start, caplog):
+    here = start("[policy]\nthreshold = 0.5")
+
+    here.changed_to("[policy]\nthreshold = 0.6\n[limits]\ndrain = 1")
+
+    assert here.in_force.policy.threshold == 0.6
+    assert "[limits] has changed" in caplog.text
+    assert "[kafka]" not in caplog.text
+
+
+def test_a_new_domain_s_scores_start_at_zero(start):
+    here = start("")
+
+    here.changed_to("[policy.domains.legal]\nthreshold = 0.9")
+
+    assert here.value("kp_quality_score_count", domain="legal", outcome="rejected") == 0

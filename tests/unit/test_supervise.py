@@ -1,0 +1,178 @@
+"""The parent of a worker's process: what it starts again, what it kills, and when it gives up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from worker import supervise
+from worker.errors import NoBrokerError, StartError
+from worker.settings import Settings
+from worker.supervise import Supervisor
+
+# Each start adds a line to its first argument, then does what the line's number says.
+PROCESS = """\
+import os, signal, sys, time
+starts, heartbeat = sys.argv[1], int(sys.argv[-1])
+with open(starts, "a") as file:
+    file.write(f"{os.getpid()}\\n")
+start = len(open(starts).readlines())
+def beat(seconds):
+    for _ in range(round(seconds / 0.01)):
+        os.write(heartbeat, b".")
+        time.sleep(0.01)
+"""
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch):
+    """A broker that answers, and turns of ten milliseconds."""
+    monkeypatch.setattr(supervise, "INTERVAL", 0.01)
+    monkeypatch.setattr(supervise, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(supervise, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(supervise, "TopicAdmin", Answering)
+
+
+class Answering:
+    """Stands in for the look at the broker; away for as many times as a test says."""
+
+    away = 0
+
+    def __init__(self, kafka, topics):
+        pass
+
+    async def __aenter__(self):
+        if Answering.away > 0:
+            Answering.away -= 1
+            raise NoBrokerError("kafka.bootstrap_servers: nobody is there")
+
+    async def __aexit__(self, *error):
+        pass
+
+
+class Supervised:
+    """A supervisor over a process of a test's own."""
+
+    def __init__(self, folder: Path, does: str, **limits: float) -> None:
+        self._starts = folder / "starts"
+        settings = Settings()
+        settings = settings.model_copy(update={"limits": settings.limits.model_copy(update=limits)})
+        command = [sys.executable, "-S", "-c", PROCESS + does, str(self._starts)]
+        self.supervisor = Supervisor(settings, command)
+
+    @property
+    def starts(self) -> list[int]:
+        return [int(line) for line in self._starts.read_text().split()] if self._starts.exists() else []
+
+    async def started(self, count: int) -> None:
+        async with asyncio.timeout(60):
+            while len(self.starts) < count:
+                await asyncio.sleep(0.01)
+
+    async def worked(self) -> None:
+        async with asyncio.timeout(60):
+            while not self._starts.with_name("starts.works").exists():
+                await asyncio.sleep(0.01)
+
+    async def run(self) -> int:
+        async with asyncio.timeout(60):
+            return await self.supervisor.run()
+
+
+def stop():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def test_a_process_that_ends_is_started_again(tmp_path, caplog):
+    here = Supervised(tmp_path, "sys.exit(3) if start < 3 else beat(60)")
+    running = asyncio.create_task(here.run())
+    await here.started(3)
+    stop()
+    await running
+    assert "the worker ended with status 3" in caplog.text
+
+
+async def test_a_process_that_cannot_start_as_configured_is_not_tried_again(tmp_path):
+    here = Supervised(tmp_path, f"sys.exit({StartError.exit_status})")
+    assert await here.run() == StartError.exit_status
+    assert len(here.starts) == 1
+
+
+async def test_what_could_start_once_is_tried_again_whatever_it_says(tmp_path):
+    """A topic that is deleted and made anew is missing for a moment."""
+    here = Supervised(tmp_path, f"sys.exit(1 if start == 1 else {StartError.exit_status})")
+    running = asyncio.create_task(here.run())
+    await here.started(3)
+    stop()
+    await running
+
+
+async def test_a_process_that_falls_silent_is_killed_and_started_again(tmp_path, caplog):
+    """Its event loop hangs; it does not listen to SIGTERM then."""
+    does = "signal.signal(signal.SIGTERM, signal.SIG_IGN) if start == 1 else None; beat(0.1); time.sleep(60)"
+    here = Supervised(tmp_path, does, heartbeat=0.3)
+    running = asyncio.create_task(here.run())
+    await here.started(2)
+    stop()
+    await running
+    assert "no sign of life for 0.3 s (limits.heartbeat)" in caplog.text
+    assert "ended with status -9" in caplog.text
+
+
+async def test_a_process_may_take_its_time_until_its_first_sign_of_life(tmp_path):
+    """It loads a model."""
+    here = Supervised(
+        tmp_path, "time.sleep(0.5); open(sys.argv[1] + '.works', 'w').close(); beat(60)", heartbeat=0.05
+    )
+    running = asyncio.create_task(here.run())
+    await here.started(1)
+    await here.worked()
+    stop()
+    await running
+    assert len(here.starts) == 1
+
+
+async def test_sigterm_is_passed_on_and_waited_for(tmp_path):
+    does = """
+done = sys.argv[1] + ".done"
+def finish(*_):
+    time.sleep(0.2)
+    open(done, "w").close()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, finish)
+open(sys.argv[1] + ".works", "w").close()
+beat(60)
+"""
+    here = Supervised(tmp_path, does)
+    running = asyncio.create_task(here.run())
+    await here.worked()
+    stop()
+    assert await running == 0
+    assert (tmp_path / "starts.done").exists()
+
+
+async def test_nothing_is_started_while_the_broker_is_away(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(Answering, "away", 3)
+    here = Supervised(tmp_path, "beat(60)")
+    running = asyncio.create_task(here.run())
+    await here.started(1)
+    stop()
+    await running
+    assert caplog.text.count("nobody is there; trying again") == 3
+
+
+async def test_a_stop_ends_the_wait_for_a_broker(tmp_path, monkeypatch):
+    monkeypatch.setattr(Answering, "away", 10**9)
+    here = Supervised(tmp_path, "beat(60)")
+    running = asyncio.create_task(here.run())
+    async with asyncio.timeout(60):
+        while Answering.away > 10**9 - 2:
+            await asyncio.sleep(0.01)
+    stop()
+    assert await running == 0
+    assert here.starts == []

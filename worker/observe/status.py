@@ -1,0 +1,249 @@
+"""The status page and its data.
+
+The page is one file without anything from elsewhere. It is the same for everybody: it asks for the data,
+which is where trace content is, or is not.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from base64 import b64encode
+from collections.abc import Collection, Iterable, Iterator
+from hashlib import sha256
+from importlib import metadata, resources
+from ipaddress import ip_address
+from typing import Any
+
+import msgspec
+import numpy as np
+from prometheus_client.samples import Sample
+
+from worker import __version__
+from worker.observe.metrics import OUTCOMES, Metrics
+from worker.observe.recent import LAST_SCORES, SECONDS
+from worker.settings import Settings, WebSettings
+
+PAGE = resources.files("worker.observe").joinpath("status.html").read_bytes()
+
+_SAFE = {
+    # A page of another origin that a browser shows next to this one learns nothing.
+    "Cache-Control": "no-store",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+DATA_HEADERS = {
+    **_SAFE,
+    "Content-Type": "application/json",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+_PARTITION_GAUGES = {
+    "lag": "kp_consumer_lag_records",
+    "vectors": "kp_novelty_cache_entries",
+    "recovering": "kp_recovery_remaining_records",
+    "last_commit": "kp_last_commit_timestamp_seconds",
+}
+_OTHER_METRICS = (
+    "kp_traces_total",
+    "kp_threshold",
+    "kp_budget_seconds",
+    "kp_policy_info",
+    "kp_build_info",
+    "kp_partitions",
+    "kp_in_flight_records",
+    "kp_in_flight_records_limit",
+)
+_DISTRIBUTIONS = ("faust-streaming", "aiokafka", "sentence-transformers", "torch")
+
+
+def _page_headers(page: bytes) -> dict[str, str]:
+    """Return the headers under which nothing runs or is drawn but the page's own script and style."""
+    own = {
+        tag: b64encode(sha256(part).digest()).decode()
+        for tag, part in re.findall(rb"<(script|style)>(.*?)</\1>", page, re.DOTALL)
+    }
+    policy = [
+        "default-src 'none'",
+        f"script-src 'sha256-{own[b'script']}'",
+        f"style-src 'sha256-{own[b'style']}'",
+        "connect-src 'self'",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        # A string can't become markup, not even by mistake.
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    ]
+    return {
+        **_SAFE,
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Security-Policy": "; ".join(policy),
+        "Cross-Origin-Opener-Policy": "same-origin",
+    }
+
+
+PAGE_HEADERS = _page_headers(PAGE)
+
+
+def shows_content(web: WebSettings, asked_host: str | None) -> bool:
+    """Whether a request may see what producers wrote.
+
+    Where ``web.show_content`` leaves it open, only on loopback: the worker listens there, and the browser
+    asked for it by such a name. A site that points a name of its own at loopback asks by that name.
+
+    Args:
+        web: the settings.
+        asked_host: the request's ``Host``, without the port.
+    """
+    if web.show_content is not None:
+        return web.show_content
+    return _is_loopback(web.host) and _is_loopback(asked_host or "")
+
+
+class Status:
+    """What ``/api/status`` tells: the metrics that matter now, and what happened last.
+
+    Args:
+        metrics: whose values and whose ``recent`` are told.
+        settings: the topics and the group.
+    """
+
+    def __init__(self, metrics: Metrics, settings: Settings) -> None:
+        self._metrics = metrics
+        self._settings = settings
+        self._versions = dict(_versions())
+        self._started = time.monotonic()
+
+    def to_json(self, *, content: bool) -> bytes:
+        """Return :meth:`data` as JSON."""
+        return msgspec.json.encode(self.data(content=content))
+
+    def data(self, *, content: bool) -> dict[str, Any]:
+        """Return the status now.
+
+        Args:
+            content: whether to tell what producers wrote: ids, objectives, and the messages of dead
+                letters, which may quote. They are None otherwise.
+        """
+        now = _Values(self._metrics.samples(*_OTHER_METRICS, *_PARTITION_GAUGES.values()))
+        recent = self._metrics.recent
+        build = now.labels("kp_build_info")
+        return {
+            "at": time.time(),
+            "up_seconds": time.monotonic() - self._started,
+            "content_shown": content,
+            "worker": {
+                "group": self._settings.kafka.group,
+                "topics": self._settings.topics.model_dump(),
+                "model": build.get("model"),
+                "precision": build.get("precision"),
+                "device": build.get("device"),
+                "policy": now.labels("kp_policy_info").get("policy"),
+                "budget_seconds": now.one("kp_budget_seconds"),
+                "versions": self._versions,
+            },
+            "outcomes": self._outcomes(now),
+            "scores": self._scores(now),
+            "latency": self._latency(now.one("kp_budget_seconds")),
+            "in_flight": {
+                "records": int(now.one("kp_in_flight_records")),
+                "limit": int(now.one("kp_in_flight_records_limit")),
+            },
+            "partitions": {
+                "topic_count": int(now.by("kp_partitions", "state").get("topic", 0)),
+                "owned_count": int(now.by("kp_partitions", "state").get("owned", 0)),
+                "owned": list(_partitions(now)),
+            },
+            "rejected": [_record(one, content=content) for one in reversed(recent.rejected)],
+            "dead_letters": [_record(one, content=content) for one in reversed(recent.dead_letters)],
+        }
+
+    def _outcomes(self, now: _Values) -> dict[str, Any]:
+        total = now.by("kp_traces_total", "outcome")
+        seconds = self._metrics.recent.per_second()
+        up = min(SECONDS, max(1, int(time.monotonic() - self._started)))
+        return {
+            "total": {outcome: int(total[outcome]) for outcome in OUTCOMES},
+            "rate": sum(second.total() for second in seconds) / up,
+            "per_second": {outcome: [second[outcome] for second in seconds] for outcome in OUTCOMES},
+        }
+
+    def _scores(self, now: _Values) -> dict[str, Any]:
+        domains: dict[str, dict[str, Any]] = {
+            domain: {"threshold": threshold, "values": []}
+            for domain, threshold in now.by("kp_threshold", "domain").items()
+        }
+        for domain, score in self._metrics.recent.scores:
+            if domain in domains:  # the policy may have lost one since
+                domains[domain]["values"].append(score)
+        return {"limit": LAST_SCORES, "domains": domains}
+
+    def _latency(self, budget: float) -> dict[str, Any]:
+        recent = self._metrics.recent
+        over = sum(seconds > budget for seconds in recent.scoring_seconds)
+        return {
+            "scoring": {**_quantiles(recent.scoring_seconds), "over_budget": over},
+            "end_to_end": _quantiles(recent.end_to_end_seconds),
+        }
+
+
+class _Values:
+    """Samples, looked up by name."""
+
+    def __init__(self, samples: Iterable[Sample]) -> None:
+        self._samples: dict[str, list[Sample]] = {}
+        for sample in samples:
+            self._samples.setdefault(sample.name, []).append(sample)
+
+    def one(self, name: str) -> float:
+        return self._samples[name][0].value
+
+    def by(self, name: str, label: str) -> dict[str, float]:
+        return {sample.labels[label]: sample.value for sample in self._samples.get(name, ())}
+
+    def labels(self, name: str) -> dict[str, str]:
+        return next((sample.labels for sample in self._samples.get(name, ())), {})
+
+
+def _partitions(now: _Values) -> Iterator[dict[str, float | None]]:
+    gauges = {key: now.by(name, "partition") for key, name in _PARTITION_GAUGES.items()}
+    for number in sorted({label for gauge in gauges.values() for label in gauge}, key=int):
+        values = {key: gauge.get(number) for key, gauge in gauges.items()}
+        counts = {key: value if value is None else int(value) for key, value in values.items()}
+        yield {"partition": int(number), **counts, "last_commit": values["last_commit"]}
+
+
+def _quantiles(seconds: Collection[float]) -> dict[str, float | None]:
+    """Return how many there are, and their p50, p95 and p99; None when there are none."""
+    names = ("p50", "p95", "p99")
+    if not seconds:
+        return {"count": 0, **dict.fromkeys(names)}
+    quantiles = np.quantile(list(seconds), [0.5, 0.95, 0.99])
+    return {"count": len(seconds), **dict(zip(names, quantiles.tolist(), strict=True))}
+
+
+def _record(record: dict[str, Any], *, content: bool) -> dict[str, Any]:
+    if content:
+        return record
+    score = record["score"]
+    hidden = dict.fromkeys(record.keys() & {"trace_id", "objective", "message"})
+    return {**record, **hidden, "score": None if score is None else {**score, "nearest": None}}
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    yield "knowledgepulse-worker", __version__
+    yield "python", ".".join(map(str, sys.version_info[:3]))
+    for name in _DISTRIBUTIONS:
+        yield name, metadata.version(name)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

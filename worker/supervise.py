@@ -1,0 +1,164 @@
+"""The parent of a worker's process, which rides out what ends it.
+
+Faust ends its process at any error of Kafka's, and a lane that cannot go on ends it too: nothing is lost by
+that, and a fresh process goes on where the ledger says. So an outage is waited for out here: before each
+start the broker is asked whether it is there, and a process whose event loop gives no sign of life is
+killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from worker.errors import NoBrokerError, StartError
+from worker.heartbeat import INTERVAL, heard
+from worker.settings import Settings
+from worker.stream.topics import TopicAdmin
+
+logger = logging.getLogger(__name__)
+
+START_LIMIT = 600.0
+"""Seconds until the first sign of life: a model may have to be fetched."""
+PROBE_LIMIT = 15.0
+"""Seconds for the broker to answer."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+"""Seconds between two attempts; each pause is twice as long as the one before."""
+SETTLED = 60.0
+"""Seconds after which a process that ends is started again without much of a pause."""
+_STOP_MARGIN = 30.0
+
+
+class Supervisor:
+    """Keeps a worker's process running until it is told to stop.
+
+    Args:
+        settings: the effective settings.
+        command: starts the process; ``--heartbeat`` and a file descriptor are added to it.
+    """
+
+    def __init__(self, settings: Settings, command: Sequence[str]) -> None:
+        self._settings = settings
+        self._command = command
+        self._stop = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self) -> int:
+        """Work until SIGTERM or SIGINT.
+
+        Returns:
+            the exit status: that of the process when it could not even start for the first time and said that
+            trying again would not help, 1 when it had to be killed as it stopped, else 0.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stop.set)
+        first = True
+        pauses = _pauses()
+        while await self._unless_stopped(self._wait_for_broker()):
+            started = self._loop.time()
+            status = await self._run_process()
+            if self._stop.is_set():
+                return min(abs(status), 1)
+            if first and status == StartError.exit_status:
+                return status
+            first = False
+            if self._loop.time() - started > SETTLED:
+                pauses = _pauses()
+            pause = next(pauses)
+            logger.error("the worker ended with status %d; starting it again in %g s", status, pause)
+            if not await self._unless_stopped(asyncio.sleep(pause)):
+                break
+        return 0
+
+    async def _wait_for_broker(self) -> None:
+        for pause in _pauses():
+            try:
+                async with (
+                    asyncio.timeout(PROBE_LIMIT),
+                    TopicAdmin(self._settings.kafka, self._settings.topics),
+                ):
+                    return
+            except NoBrokerError as error:
+                logger.warning("%s; trying again in %g s", error, pause)
+            except TimeoutError:
+                servers = self._settings.kafka.bootstrap_servers
+                logger.warning(
+                    "kafka.bootstrap_servers: %s: no answer in %g s; trying again in %g s",
+                    servers,
+                    PROBE_LIMIT,
+                    pause,
+                )
+            await asyncio.sleep(pause)
+
+    async def _run_process(self) -> int:
+        """Start the process and watch it; returns its exit status, negative for a signal."""
+        with _pipe() as (reader, writer):
+            process = await asyncio.create_subprocess_exec(
+                *self._command, "--heartbeat", str(writer), stdin=subprocess.DEVNULL, pass_fds=[writer]
+            )
+            os.close(writer)  # so that it is the process's alone, and its end is seen
+            ended = asyncio.create_task(process.wait())
+            silent = asyncio.create_task(self._silence(reader))
+            stopping = asyncio.create_task(self._stop.wait())
+            await asyncio.wait({ended, silent, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if stopping.done() and not ended.done():
+                process.terminate()
+                await asyncio.wait({ended}, timeout=self._settings.limits.drain + _STOP_MARGIN)
+            if not ended.done():
+                process.kill()
+            silent.cancel()
+            stopping.cancel()
+            return await ended
+
+    async def _silence(self, reader: int) -> None:
+        """Return once the process has given no sign of life for too long.
+
+        Turns are counted, not the clock: while we are suspended ourselves, it is not the process that is
+        silent.
+        """
+        silent, limit = 0.0, START_LIMIT
+        while silent < limit:
+            await asyncio.sleep(INTERVAL)
+            if heard(reader):
+                silent, limit = 0.0, self._settings.limits.heartbeat
+            else:
+                silent += INTERVAL
+        logger.error("the worker gave no sign of life for %g s (limits.heartbeat): killing it", limit)
+
+    async def _unless_stopped(self, step: Coroutine[Any, Any, None]) -> bool:
+        """Do a step; returns False when we were told to stop before its end."""
+        doing = asyncio.create_task(step)
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if self._stop.is_set():
+            doing.cancel()
+            with suppress(asyncio.CancelledError):
+                await doing
+            return False
+        await doing
+        return True
+
+
+def _pauses() -> Iterator[float]:
+    pause = FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+@contextmanager
+def _pipe() -> Iterator[tuple[int, int]]:
+    """A pipe's two ends, of which the first does not block; the second is closed by who has passed it on."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    try:
+        yield reader, writer
+    finally:
+        os.close(reader)
