@@ -1,9 +1,13 @@
-"""A process's sign of life to its parent: a byte a second from its event loop, through a pipe."""
+"""A process's sign of life to its parent: a byte a second from its event loop, through a pipe.
+
+The byte says whether it is ready, so that the parent can answer for it when it is gone.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 
 from worker.errors import WorkerError
 
@@ -11,11 +15,15 @@ INTERVAL = 1.0
 """Seconds between two beats."""
 
 
-async def beat(descriptor: int) -> None:
+STARTING, READY = b".", b"!"
+
+
+async def beat(descriptor: int, is_ready: Callable[[], bool]) -> None:
     """Write to the pipe until the parent is gone.
 
     Args:
         descriptor: the pipe's end for writing.
+        is_ready: asked before each beat.
 
     Raises:
         WorkerError: nobody reads it any more.
@@ -23,7 +31,7 @@ async def beat(descriptor: int) -> None:
     os.set_blocking(descriptor, False)
     while True:
         try:
-            os.write(descriptor, b".")
+            os.write(descriptor, READY if is_ready() else STARTING)
         except BlockingIOError:
             pass  # the parent is suspended, and what it has not read yet tells it enough
         except BrokenPipeError:
@@ -31,13 +39,13 @@ async def beat(descriptor: int) -> None:
         await asyncio.sleep(INTERVAL)
 
 
-def heard(descriptor: int) -> bool:
-    """Return whether anything was written to the pipe since the last time.
+def heard(descriptor: int) -> bytes:
+    """Return the beats since the last time; none when there were none.
 
     Args:
         descriptor: the pipe's end for reading, which does not block.
     """
     try:
-        return bool(os.read(descriptor, 65_536))
+        return os.read(descriptor, 65_536)
     except BlockingIOError:
-        return False
+        return b""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +29,11 @@ _WARNS_OF_REBALANCES = (
     "worker.stream.recovery",
     "worker.stream.store",
 )
-_COORDINATOR_ATTEMPT = "Group Coordinator Request failed: %s"
+
+# Attempts of the Kafka client that need no line. To find the group's coordinator: a new cluster takes a few
+# until it has one, and where they go on to fail, other messages say why. To reach the first broker: who asked
+# for it says so.
+_ATTEMPTS = ("Group Coordinator Request failed: %s", 'Unable connect to "%s:%s": %s')
 
 _ExcInfo: TypeAlias = (
     tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -57,6 +62,8 @@ def configure(settings: LogSettings) -> None:
     logging.captureWarnings(capture=True)
     # A message that cannot be formatted would be shown raw, with its arguments.
     logging.raiseExceptions = False
+    threading.excepthook = _thread_ended
+    sys.unraisablehook = _unraisable
 
 
 @contextmanager
@@ -70,6 +77,15 @@ def errors_logged() -> Iterator[None]:
     except Exception:
         logger.critical("ended by an unexpected error", exc_info=True)
         sys.exit(1)
+
+
+def _thread_ended(failure: threading.ExceptHookArgs) -> None:
+    name = None if failure.thread is None else failure.thread.name
+    logger.error("thread %s ended by an unexpected error", name, exc_info=failure.exc_value)
+
+
+def _unraisable(failure: sys.UnraisableHookArgs) -> None:
+    logger.error("an unexpected error where nobody can be told", exc_info=failure.exc_value)
 
 
 class _Formatter(logging.Formatter):
@@ -106,9 +122,6 @@ class JsonFormatter(_Formatter):
 class Seldom(logging.Filter):
     """Lets each kind of a library's messages through once a minute: a client tells of every attempt.
 
-    Of the attempts to find the group's coordinator it lets none through: a new cluster takes a few until it
-    has one, and where they go on to fail, other messages say why.
-
     Args:
         name: of the library's logger; what others log passes.
     """
@@ -121,7 +134,7 @@ class Seldom(logging.Filter):
         """Return whether it has not been let through within :data:`SELDOM`."""
         if not super().filter(record):
             return True
-        if record.msg == _COORDINATOR_ATTEMPT:
+        if record.msg in _ATTEMPTS:
             return False
         since = record.created - self._told.get(record.msg, -SELDOM)
         if 0 <= since < SELDOM:

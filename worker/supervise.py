@@ -14,12 +14,13 @@ import os
 import signal
 import subprocess
 from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any
 
 from worker.errors import NoBrokerError, StartError
-from worker.heartbeat import INTERVAL, heard
+from worker.heartbeat import INTERVAL, READY, heard
 from worker.settings import Settings
+from worker.stand_in import standing_in
 from worker.stream.topics import TopicAdmin
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class Supervisor:
         self._settings = settings
         self._command = command
         self._stop = asyncio.Event()
+        self._was_ready = False
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> int:
@@ -72,11 +74,19 @@ class Supervisor:
                 pauses = _pauses()
             pause = next(pauses)
             logger.error("the worker ended with status %d; starting it again in %g s", status, pause)
-            if not await self._unless_stopped(asyncio.sleep(pause)):
-                break
+            async with self._standing_in("the worker has ended, and is started again"):
+                if not await self._unless_stopped(asyncio.sleep(pause)):
+                    break
         return 0
 
+    def _standing_in(self, why: str) -> AbstractAsyncContextManager[None]:
+        return standing_in(self._settings.web, why, ready=self._was_ready)
+
     async def _wait_for_broker(self) -> None:
+        async with self._standing_in("the worker waits for the broker"):
+            await self._ask_for_broker()
+
+    async def _ask_for_broker(self) -> None:
         for pause in _pauses():
             try:
                 async with (
@@ -125,8 +135,10 @@ class Supervisor:
         silent, limit = 0.0, START_LIMIT
         while silent < limit:
             await asyncio.sleep(INTERVAL)
-            if heard(reader):
+            beats = heard(reader)
+            if beats:
                 silent, limit = 0.0, self._settings.limits.heartbeat
+                self._was_ready = self._was_ready or READY in beats
             else:
                 silent += INTERVAL
         logger.error("the worker gave no sign of life for %g s (limits.heartbeat): killing it", limit)

@@ -8,6 +8,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from support.streams import Message, headers_of, score_of, source_of
+from worker.stream.topics import changelog_topic_name
 
 pytestmark = pytest.mark.integration
 

@@ -27,7 +27,7 @@ def pipe(monkeypatch):
 async def test_an_event_loop_that_turns_is_heard_again_and_again(pipe):
     reader, writer = pipe
     assert not heard(reader)
-    beating = asyncio.create_task(beat(writer))
+    beating = asyncio.create_task(beat(writer, lambda: False))
     for _ in range(3):
         async with asyncio.timeout(10):
             while not heard(reader):
@@ -41,7 +41,7 @@ async def test_a_parent_that_reads_nothing_does_not_block_the_event_loop(pipe):
     with suppress(BlockingIOError):
         while True:
             os.write(writer, b"." * 4096)
-    beating = asyncio.create_task(beat(writer))
+    beating = asyncio.create_task(beat(writer, lambda: False))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not beating.done()
@@ -53,4 +53,17 @@ async def test_a_parent_that_is_gone_ends_it(pipe):
     reader, writer = pipe
     os.close(reader)
     with pytest.raises(WorkerError, match="parent"):
-        await beat(writer)
+        await beat(writer, lambda: False)
+
+
+async def test_the_beats_say_whether_the_process_is_ready(pipe):
+    reader, writer = pipe
+    ready = False
+    beating = asyncio.create_task(beat(writer, lambda: ready))
+    await asyncio.sleep(0)
+    assert set(heard(reader)) == set(heartbeat.STARTING)
+    ready = True
+    async with asyncio.timeout(10):
+        while heartbeat.READY not in heard(reader):
+            await asyncio.sleep(0)
+    beating.cancel()

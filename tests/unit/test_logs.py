@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import logging
 import re
 import sys
+import threading
 import time
 import warnings
 from datetime import UTC, datetime
 
+import aiokafka.client
+import aiokafka.consumer.group_coordinator
 import msgspec
 import pytest
 from hypothesis import example, given
@@ -34,10 +38,12 @@ class Terminal(io.StringIO):
 def _logging_as_before():
     """Undo what `configure` does to the whole process."""
     root, errors = logging.getLogger(), logging.raiseExceptions
+    hooks = threading.excepthook, sys.unraisablehook
     handlers, levels = root.handlers[:], {name: logging.getLogger(name).level for name in LOGGERS}
     yield
     logging.captureWarnings(capture=False)
     logging.raiseExceptions = errors
+    threading.excepthook, sys.unraisablehook = hooks
     root.handlers[:] = handlers
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
@@ -244,13 +250,16 @@ def test_a_library_may_say_the_same_once_a_minute():
     assert all(passes(at, name="worker.supervise") for at in (200, 200.1))
 
 
-def test_attempts_to_find_the_coordinator_are_not_told():
-    """A new cluster needs a few, and each would look like an error."""
-    attempt = record(
-        "Group Coordinator Request failed: %s", "not yet", name="aiokafka.consumer.group_coordinator"
-    )
-
-    assert not Seldom("aiokafka").filter(attempt)
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        (aiokafka.consumer.group_coordinator, "Group Coordinator Request failed: %s"),
+        (aiokafka.client, 'Unable connect to "%s:%s": %s'),
+    ],
+)
+def test_attempts_that_we_tell_of_or_that_soon_succeed_have_no_line(module, message):
+    assert message in inspect.getsource(module), "the client says it in other words now"
+    assert not Seldom("aiokafka").filter(record(message, name="aiokafka"))
 
 
 # --- what ends the process
@@ -277,4 +286,35 @@ def test_an_unexpected_error_ends_the_process_with_its_place(capsys):
     line = json.loads(output)
     assert (line["level"], line["error"]) == ("CRITICAL", "ValueError")
     assert __file__ in line["traceback"]
+    assert CONTENT not in output
+
+
+def test_an_error_that_ends_a_thread_is_a_line(capsys):
+    """The Kafka client's consumer runs in one."""
+    configure(LogSettings())
+
+    def fail():
+        raise ValueError(CONTENT)
+
+    thread = threading.Thread(target=fail, name="consumer")
+    thread.start()
+    thread.join()
+
+    output = capsys.readouterr().err
+    line = json.loads(output)
+    assert (line["message"], line["error"]) == ("thread consumer ended by an unexpected error", "ValueError")
+    assert CONTENT not in output
+
+
+def test_an_error_in_a_finaliser_is_a_line(capsys):
+    configure(LogSettings())
+
+    class Broken:
+        def __del__(self):
+            raise ValueError(CONTENT)
+
+    Broken()
+
+    output = capsys.readouterr().err
+    assert json.loads(output)["error"] == "ValueError"
     assert CONTENT not in output

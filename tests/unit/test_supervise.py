@@ -6,11 +6,14 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from worker import supervise
+from worker.demo.processes import free_ports
 from worker.errors import NoBrokerError, StartError
 from worker.settings import Settings
 from worker.supervise import Supervisor
@@ -36,6 +39,7 @@ def fast(monkeypatch):
     monkeypatch.setattr(supervise, "LONGEST_PAUSE", 0.01)
     monkeypatch.setattr(supervise, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(supervise, "TopicAdmin", Answering)
+    monkeypatch.setattr(Answering, "away", 0)
 
 
 class Answering:
@@ -61,7 +65,13 @@ class Supervised:
     def __init__(self, folder: Path, does: str, **limits: float) -> None:
         self._starts = folder / "starts"
         settings = Settings()
-        settings = settings.model_copy(update={"limits": settings.limits.model_copy(update=limits)})
+        self.port = free_ports(1)[0]
+        settings = settings.model_copy(
+            update={
+                "limits": settings.limits.model_copy(update=limits),
+                "web": settings.web.model_copy(update={"port": self.port}),
+            }
+        )
         command = [sys.executable, "-S", "-c", PROCESS + does, str(self._starts)]
         self.supervisor = Supervisor(settings, command)
 
@@ -77,6 +87,15 @@ class Supervised:
     async def worked(self) -> None:
         async with asyncio.timeout(60):
             while not self._starts.with_name("starts.works").exists():
+                await asyncio.sleep(0.01)
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """What the worker's port answers, once somebody listens there."""
+        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+            while True:
+                with suppress(aiohttp.ClientConnectionError):
+                    async with session.get(f"http://127.0.0.1:{self.port}{path}") as response:
+                        return response.status, await response.text()
                 await asyncio.sleep(0.01)
 
     async def run(self) -> int:
@@ -176,3 +195,34 @@ async def test_a_stop_ends_the_wait_for_a_broker(tmp_path, monkeypatch):
     stop()
     assert await running == 0
     assert here.starts == []
+
+
+async def test_while_the_broker_is_away_the_probes_are_answered_and_the_rest_says_why(tmp_path, monkeypatch):
+    """An orchestrator must not restart what waits; and what was never ready is not ready now."""
+    monkeypatch.setattr(Answering, "away", 10**9)
+    here = Supervised(tmp_path, "beat(60)")
+    running = asyncio.create_task(here.run())
+    assert await here.get("/livez") == (200, '{"live": true}')
+    assert await here.get("/readyz") == (
+        503,
+        '{"ready": false, "reasons": ["the worker waits for the broker"]}',
+    )
+    assert await here.get("/metrics") == (503, "the worker waits for the broker\n")
+    stop()
+    await running
+
+
+async def test_who_was_ready_stays_ready_while_the_broker_is_away(tmp_path, monkeypatch):
+    does = 'os.write(heartbeat, b"!"); open(sys.argv[1] + ".works", "w").close(); time.sleep(60)'
+    here = Supervised(tmp_path, does)
+    monkeypatch.setattr(supervise, "FIRST_PAUSE", 0.2)
+    running = asyncio.create_task(here.run())
+    await here.worked()
+    async with asyncio.timeout(60):
+        while not here.supervisor._was_ready:
+            await asyncio.sleep(0.01)
+    monkeypatch.setattr(Answering, "away", 10**9)
+    os.kill(here.starts[-1], signal.SIGKILL)
+    assert (await here.get("/readyz"))[0] == 200
+    stop()
+    await running

@@ -19,7 +19,10 @@ from faust.web.base import BlueprintManager
 from yarl import URL
 
 from worker.embedding.batcher import Batcher
+from worker.errors import TopicError
+from worker.observe import probes
 from worker.observe.metrics import Metrics
+from worker.observe.probes import Readiness
 from worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, Status, shows_content
 from worker.policy import PolicyInForce
 from worker.settings import KafkaSettings, Settings
@@ -77,6 +80,7 @@ class WorkerApp:
         self.settings = settings
         self.metrics = metrics
         self._raw = topics[settings.topics.raw]
+        self.readiness = Readiness()
         self._owned: set[int] = set()
         self._assigned_at = 0.0
         self.faust = faust.App(settings.kafka.group, **_faust_settings(settings, self._raw, datadir))
@@ -132,10 +136,20 @@ class WorkerApp:
             body = status.to_json(content=shows_content(web, request.url.host))
             return view.bytes(body, headers=dict(DATA_HEADERS))
 
+        async def live_page(view: View, _request: Request) -> Response:
+            status, body = probes.live()
+            return view.bytes(body, status=status, headers=dict(probes.HEADERS))
+
+        async def ready_page(view: View, _request: Request) -> Response:
+            status, body = probes.ready(self.readiness.reasons)
+            return view.bytes(body, status=status, headers=dict(probes.HEADERS))
+
         self.faust.web.blueprints = BlueprintManager()  # none of Faust's own pages
         self.faust.page("/", name="kp-status")(status_page)
         self.faust.page("/api/status", name="kp-status-data")(status_data)
         self.faust.page("/metrics", name="kp-metrics")(metrics_page)
+        self.faust.page(probes.LIVE, name="kp-live")(live_page)
+        self.faust.page(probes.READY, name="kp-ready")(ready_page)
 
     def _recovered_changelog(self, partition: int) -> Changelog:
         end = cast("TableManager", self.faust.tables).recovery.active_highwaters.get(
@@ -145,6 +159,7 @@ class WorkerApp:
 
     async def _on_recovered(self) -> None:
         self.lanes.reopen()
+        self.readiness.done("ledgers")
         if self._owned:
             logger.info(
                 "recovered the ledgers of %d partitions in %.1f s: %d records",
@@ -157,6 +172,7 @@ class WorkerApp:
         before, self._owned = self._owned, {tp.partition for tp in assigned if tp.topic == self._raw.name}
         for partition in before - self._owned:
             self.metrics.partition_left(partition)
+        self.readiness.done("partitions")
         self._assigned_at = time.monotonic()
         owned = len(self._owned)
         limits = self.settings.limits
@@ -171,6 +187,7 @@ class WorkerApp:
 
         Raises:
             StalledError: it did; a fresh process would go on.
+            TopicError: raw is gone, or has another partition count; Faust would wait without a word.
         """
         limit = self.settings.limits.stall
         stream = Watchdog(limit, "records wait, and none was finished")
@@ -178,10 +195,20 @@ class WorkerApp:
         recovery = Watchdog(5 * limit, "the recovery of its ledger has come no further")
         while True:
             await asyncio.sleep(INTERVAL)
+            self._require_partitions()
             recovering = self.faust.in_recovery or self.faust.rebalancing
             stream.check({} if recovering else cast("WatermarkConsumer", self.faust.consumer).waiting())
             remaining = cast("TableManager", self.faust.tables).recovery.active_remaining()
             recovery.check({tp.partition: count for tp, count in remaining.items()} if recovering else {})
+
+    def _require_partitions(self) -> None:
+        count = cast("WatermarkConsumer", self.faust.consumer).partition_count()
+        if count != self._raw.partitions and not self.readiness.reasons:
+            raise TopicError(
+                f"{self._raw.name} has {count} partitions now, it had {self._raw.partitions}"
+                if count
+                else f"{self._raw.name} is no longer there"
+            )
 
     def _observe(self) -> None:
         """Bring the gauges up to date that somebody looks at now."""

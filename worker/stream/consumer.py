@@ -106,14 +106,20 @@ class WatermarkConsumer(driver.Consumer):
     async def perform_seek(self) -> None:
         """Go to what is committed, once no fetch is under way whose records would be from elsewhere.
 
-        A group keeps its positions when a topic is made anew. So the last record before each is read again.
+        The client leaves a partition where it is that nothing was committed of, also when records of it were
+        fetched and dropped in a rebalance: it goes to its beginning. And a group keeps its positions when a
+        topic is made anew: so the last record before each is read again.
         """
         async with self._positions:
             self._fetched.clear()
             self._checks.clear()
             self._next.clear()
             await super().perform_seek()
-            await self._look_back({tp: self._committed_offset[tp] or 0 for tp in self._states()})
+            committed = {tp: self._committed_offset[tp] for tp in self._states()}
+            new = [tp for tp, offset in committed.items() if not offset]
+            if new:
+                await super().seek_wait(await self.earliest_offsets(*new))
+            await self._look_back({tp: offset for tp, offset in committed.items() if offset})
 
     async def _look_back(self, positions: Mapping[TP, int]) -> set[TP]:
         """Read the last known record before each position again; returns where there is one."""
@@ -222,6 +228,11 @@ class WatermarkConsumer(driver.Consumer):
             elif silent:
                 places[tp.partition] = ("answered", answered)
         return places
+
+    def partition_count(self) -> int:
+        """Return how many partitions raw has by the client's latest word; 0 when it is not there."""
+        client = self._thread._consumer  # noqa: SLF001 - likewise
+        return 0 if client is None else len(client.partitions_for_topic(self.raw_topic) or ())
 
     def lag(self) -> dict[int, int]:
         """Return how many offsets each partition has to go.

@@ -124,7 +124,10 @@ async def _work(setup: _Setup) -> None:
         app = WorkerApp(
             settings, topics, batcher, publisher, metrics, Path(datadir), in_force, fail, setup.tracing
         )
-        guards = [_guard(beat(setup.heartbeat), fail), _guard(app.watch(), fail)]
+        guards = [
+            _guard(beat(setup.heartbeat, lambda: not app.readiness.reasons), fail),
+            _guard(app.watch(), fail),
+        ]
         if setup.config is not None:
             reload = PolicyReload(setup.config, settings, in_force, metrics)
             guards.append(_guard(reload.watch(), fail))

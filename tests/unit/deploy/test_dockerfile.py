@@ -82,9 +82,9 @@ def test_the_build_scores_a_trace_that_is_there_with_a_command_that_is_there(
     assert "HF_HUB_OFFLINE=1" in " ".join(arguments_of(final_stage, "ENV"))
 
 
-def test_the_health_check_asks_the_port_where_metrics_are_served(final_stage):
+def test_the_health_check_asks_whether_the_worker_is_alive_where_it_answers(final_stage):
     port = str(WebSettings().port)
     (check,) = arguments_of(final_stage, "HEALTHCHECK")
 
-    assert f"http://127.0.0.1:{port}/metrics" in check
+    assert f"http://127.0.0.1:{port}/livez" in check
     assert arguments_of(final_stage, "EXPOSE") == [port]

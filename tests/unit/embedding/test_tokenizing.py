@@ -16,7 +16,7 @@ pytestmark = pytest.mark.model
 WINDOW = 16
 
 # Scripts with and without spaces, marks that join what stands before them, characters that BERT deletes
-# or takes for white space, special tokens whole and in parts, words longer than WordPiece takes, lone surrogates.
+# or takes for white space, special tokens whole and in parts, words that are too long, lone surrogates.
 PIECES = [
     *("word", "größer", "Ünïcödé", "e\u0301", "\u0301", "\u200d", "\u00a0", "\u3000", "\u2028", "\ufeff"),
     *(" ", "  ", "\t", "\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x1f", "\x85", "\x00", "\ufffd", "\x7f"),

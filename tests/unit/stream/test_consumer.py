@@ -22,6 +22,7 @@ class Thread:
     def __init__(self):
         self.calls = []
         self.places = {}
+        self.committed = {RAW: 45, OTHER: 45}
         self.asked = None
         self.fetching = asyncio.Event()
         self.fetched = asyncio.Event()
@@ -36,7 +37,7 @@ class Thread:
 
     async def seek_to_committed(self):
         self.calls.append("seek")
-        return {RAW: 45, OTHER: 45}
+        return self.committed
 
     async def seek_wait(self, partitions):
         self.calls.append("seek")
@@ -115,6 +116,15 @@ async def test_positions_are_put_right_between_fetches(consumer, go):
 
 
 # --- a topic that was made anew, whose old positions the group still has
+
+
+async def test_a_partition_that_nothing_was_committed_of_begins_anew(consumer):
+    """Records of it that were fetched in a rebalance had moved its position, and were never scored."""
+    consumer._thread.committed = {RAW: 45, OTHER: None}
+
+    await consumer.perform_seek()
+
+    assert consumer._thread.places == {OTHER: 0}
 
 
 async def test_what_was_committed_is_read_again_to_see_that_it_is_the_same_and_goes_no_further(consumer):

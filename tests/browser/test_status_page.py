@@ -1,0 +1,345 @@
+"""The status page in a real browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+
+import pytest
+from playwright.async_api import expect
+
+from support.streams import Message, headers_of, score_of
+
+BIDI_OVERRIDE = "\u202e"
+HOSTILE = (
+    "kp:trace:<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+    f"{BIDI_OVERRIDE}\x00\n<b>bold</b>\ud800" + "x" * 5000
+)
+
+# Every text of the page against what is painted behind it, as WCAG 2.1 counts.
+CONTRASTS = """() => {
+  const channels = colour => colour.match(/[\\d.]+/g).map(Number);
+  const linear = c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  const shares = [0.2126, 0.7152, 0.0722];
+  const luminance = rgb => shares.reduce((sum, share, i) => sum + share * linear(rgb[i] / 255), 0);
+  const behind = node => {
+    for (; node; node = node.parentElement) {
+      const colour = channels(getComputedStyle(node).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) return colour;
+    }
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+  while (walker.nextNode()) {
+    const text = walker.currentNode.data.trim(), parent = walker.currentNode.parentElement;
+    if (!text || !parent.checkVisibility() || parent.matches(":disabled, option, title")) continue;
+    const style = getComputedStyle(parent), svg = parent.namespaceURI.endsWith("svg");
+    const [a, b] = [luminance(channels(svg ? style.fill : style.color)), luminance(behind(parent))];
+    found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), text]);
+  }
+  return found;
+}"""
+
+FOCUSED = """() => {
+  const node = document.activeElement;
+  return node.id || node.textContent.trim().split("\\n")[0];
+}"""
+
+
+def passing(scores, threshold):
+    return sum(score >= threshold for score in scores)
+
+
+def share(part, whole):
+    return f"{100 * part / whole:.1f} %"
+
+
+def passing_cell(scores, threshold):
+    return f"{share(passing(scores, threshold), len(scores))} {passing(scores, threshold)}"
+
+
+async def cells(page, selector):
+    """A table's rows, each a list of its cells' texts."""
+    rows = await page.locator(f"{selector} tr").all()
+    return [
+        [" ".join(text.split()) for text in await row.locator("th, td").all_inner_texts()] for row in rows
+    ]
+
+
+@pytest.mark.integration
+async def test_the_page_tells_what_the_output_topics_hold(make_stream, real_traces, visit):
+    stream = await make_stream(2, policy={"threshold": 0.55, "domains": {"code": {"threshold": 0.6}}})
+    hostile = json.loads(real_traces[0]) | {"id": HOSTILE, "task": {"objective": HOSTILE}}
+    raw = await stream.publish(
+        [
+            *(
+                Message(line, json.loads(line)["id"].encode(), partition=n % 2)
+                for n, line in enumerate(real_traces)
+            ),
+            Message(b'{"id": "<script>no trace</script>"', b"key", partition=0),
+            Message(json.dumps(hostile).encode(), b"key", partition=1),
+        ]
+    )
+    async with stream.worker() as worker:
+        outputs = await stream.outputs(worker, raw)
+        await worker.published(len(raw))
+        here = await visit(worker.url)
+        page = here.page
+
+        topics, policy = stream.settings.topics, stream.settings.policy
+        outcomes = Counter(record.topic for record in outputs)
+        scored = [score_of(record) for record in outputs if record.topic != topics.dead_letter]
+        by_domain = {
+            domain: [score["score"] for score in scored if score["domain"] == domain]
+            for domain in ("customer_service", "code")
+        }
+        everything = [score["score"] for score in scored]
+        assert 10 < outcomes[topics.contribute] < outcomes[topics.rejected]
+
+        # what came out
+        contributed = f"{outcomes[topics.contribute]} of {len(raw)} since the start"
+        await expect(page.locator("#contributed-more")).to_have_text(contributed)
+        await expect(page.locator("#buried")).to_have_text("1")
+        await expect(page.locator("#lag")).to_have_text("0 records")
+        await page.get_by_text("Histogram as a table").click()
+        assert sum(int(row[1]) for row in await cells(page, "#bins")) == len(everything)
+
+        # what would pass
+        for threshold in (0.3, 0.44, 0.62):
+            await page.get_by_role("slider").fill(str(threshold))
+            assert await cells(page, "#by-domain") == [
+                [
+                    f"{domain} threshold {policy.profiles[domain].threshold}",
+                    str(len(scores)),
+                    passing_cell(scores, policy.profiles[domain].threshold),
+                    passing_cell(scores, threshold),
+                ]
+                for domain, scores in by_domain.items()
+            ]
+            total = passing(everything, threshold)
+            reading = f"At {threshold}, {share(total, len(everything))} pass: {total} of {len(everything)}"
+            await expect(page.locator("#reading")).to_have_text(reading)
+            assert sum(int(row[2]) for row in await cells(page, "#bins")) == total
+
+        # the last of them
+        await page.get_by_role("button", name="Show the last 20").click()
+        rejected = {
+            (
+                f"partition {record.partition}",
+                f"offset {headers_of(record)['kp-source'].rsplit('/', 1)[1]}",
+            ): record
+            for record in outputs
+            if record.topic == topics.rejected
+        }
+        items = await page.locator("#rejected-list > li").all()
+        assert len(items) == 20
+        for item in items:
+            place = [text.rstrip(",") for text in await item.locator(".when span").all_inner_texts()]
+            record = rejected[tuple(place)]
+            score, trace = score_of(record), json.loads(record.value)
+            text = " ".join((await item.inner_text()).split())
+            assert f"{score['score']:.3f} of {score['threshold']:g}" in text
+            assert f"novelty {score['novelty']:.3f}" in text
+            if trace["id"] != HOSTILE:  # that is shown cut, with escapes
+                assert f"trace {trace['id']} nearest {score['nearest']}" in text
+        dead = headers_of(next(record for record in outputs if record.topic == topics.dead_letter))
+        await expect(page.locator("#dead-list")).to_contain_text(dead["kp-reason"])
+        await expect(page.locator("#dead-list")).to_contain_text(dead["__streams.errors.message"])
+
+        # who works here
+        assert [row[:3] for row in await cells(page, "#by-partition")] == [
+            [n, "0", "recovered"] for n in "01"
+        ]
+        about = await page.locator("#about").inner_text()
+        for fact in ("hashing", "float32", stream.settings.policy.digest, stream.settings.kafka.group):
+            assert fact in about
+
+        assert here.complaints == []
+        assert here.asked == {worker.url.removeprefix("http://")}
+
+        await worker.kill()
+        await expect(page.get_by_role("alert")).to_contain_text("has not answered since")
+
+
+async def test_text_from_a_trace_is_shown_and_never_becomes_markup(stage, visit):
+    stage.metrics.built("0", HOSTILE, HOSTILE, "cpu")
+    stage.finish(0.2, text=HOSTILE)
+    stage.bury(text=HOSTILE)
+
+    page = (here := await visit(stage.url)).page
+
+    words = page.locator("#rejected-list .words")
+    await expect(words).to_contain_text("<script>document.title='owned'</script><img src=x")
+    await expect(words).to_contain_text("\\u{202e}\\u{0}")
+    assert await page.title() == "knowledgepulse-worker"
+    assert (
+        await page.locator(":is(main, footer) :is(img, script, b b, iframe, a[href^='javascript'])").count()
+        == 0
+    )
+    assert BIDI_OVERRIDE not in await page.locator("body").inner_text()
+    assert here.complaints == []
+
+
+async def test_content_that_is_not_to_be_shown_does_not_reach_the_browser(stage, visit):
+    stage.content = False
+    stage.finish(0.2, text="kp:trace:secret")
+    stage.bury(text="secret")
+
+    page = (await visit(stage.url)).page
+
+    assert "secret" not in await page.content()
+    await expect(page.locator("#rejected-list")).to_contain_text("0.200 of 0.5", use_inner_text=True)
+    await expect(page.locator("#dead-list")).to_contain_text("not_json")
+    await expect(page.locator("#content-note")).to_contain_text("web.show_content")
+
+
+async def test_the_slider_is_worked_by_keyboard_and_says_what_it_means(stage, visit):
+    for score in (0.1, 0.49, 0.5, 0.9):
+        stage.finish(score)
+    page = (await visit(stage.url)).page
+    slider = page.get_by_role("slider", name="Try another threshold")
+    await expect(slider).to_have_attribute(
+        "aria-valuetext", "at the policy threshold 0.5, 2 of 4 traces pass, 50.0 %"
+    )
+
+    await slider.focus()
+    await page.keyboard.press("ArrowLeft")
+    await expect(slider).to_have_attribute("aria-valuetext", "at 0.49, 3 of 4 traces pass, 75.0 %")
+    await page.keyboard.press("End")
+    await expect(slider).to_have_attribute("aria-valuetext", "at 1, 0 of 4 traces pass, 0.0 %")
+    await page.keyboard.press("Tab")  # the domain
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+
+    await expect(slider).to_be_focused()
+    await expect(slider).to_have_value("0.5")
+    await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 50.0 % pass: 2 of 4")
+
+
+async def test_the_histogram_and_its_threshold_are_those_of_the_chosen_domain(stage, visit):
+    for score in (0.1, 0.3, 0.6):
+        stage.finish(score, "legal")
+    stage.finish(0.4)
+    page = (await visit(stage.url)).page
+    chart = page.locator("#chart")
+    await expect(chart).to_have_attribute(
+        "aria-label", re.compile("Histogram of 4 scores from 0 to 1; threshold at 0.5, legal at 0.25.")
+    )
+    assert await chart.locator("text.threshold").all_text_contents() == ["threshold 0.5", "legal 0.25"]
+    reading = page.locator("#reading")  # each by its own domain's
+    await expect(reading).to_have_text("At the thresholds of the policy, 50.0 % pass: 2 of 4")
+
+    await page.get_by_role("combobox", name="Domain").select_option("legal")
+
+    assert await chart.locator("text.threshold").all_text_contents() == ["threshold 0.25"]
+    assert await chart.locator("line.threshold").get_attribute("x1") == "25.0000%"
+    assert await chart.locator("title").all_text_contents() == [
+        "0.1 to 0.125: 1 trace, 0 pass",
+        "0.3 to 0.325: 1 trace, 1 pass",
+        "0.6 to 0.625: 1 trace, 1 pass",
+    ]
+    await expect(reading).to_have_text("At the policy threshold 0.25, 66.7 % pass: 2 of 3")
+
+
+async def test_everything_can_be_reached_by_keyboard_and_has_a_name(stage, visit):
+    for number in range(7):
+        stage.finish(number / 20)
+    page = (await visit(stage.url)).page
+    reached = []
+    for _ in range(9):
+        await page.keyboard.press("Tab")
+        reached.append(await page.evaluate(FOCUSED))
+        if reached[-1] == "slider":
+            await page.keyboard.press("ArrowLeft")  # now there is something to go back from
+
+    assert reached == [
+        "pause",
+        "slider",
+        "domain",
+        "reset",
+        "Histogram as a table",
+        "partitions-scroll",
+        "rejected-more",
+        "/api/status",
+        "/metrics",
+    ]
+    for role, name in (
+        ("button", "Pause"),
+        ("slider", "Try another threshold"),
+        ("combobox", "Domain"),
+        ("button", "Back to the policy"),
+        ("button", "Show the last 7"),
+        ("region", "Scores"),
+        ("region", "Last rejected"),
+        ("img", "Outputs in each of the last 60 seconds"),
+    ):
+        assert await page.get_by_role(role, name=name).count() >= 1, (role, name)
+
+
+@pytest.mark.parametrize("width", [320, 390, 768])
+async def test_a_phone_needs_no_scrolling_sideways(stage, visit, width):
+    stage.finish(0.2, text="kp:trace:" + "x" * 5000)
+    stage.bury(text="x" * 5000)
+
+    page = (
+        await visit(stage.url, viewport={"width": width, "height": 700}, is_mobile=True, has_touch=True)
+    ).page
+
+    assert await page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_every_text_stands_out_from_its_ground(stage, visit, scheme):
+    stage.finish(0.2)
+    stage.finish(0.8, "legal")
+    stage.bury()
+    page = (await visit(stage.url, color_scheme=scheme)).page
+    await page.get_by_role("slider").fill("0.4")
+
+    contrasts = await page.evaluate(CONTRASTS)
+
+    assert len(contrasts) > 60
+    assert [one for one in contrasts if one[0] < 4.5] == []
+
+
+async def test_a_worker_that_does_not_answer_is_told_from_one_that_does(stage, visit):
+    stage.finish(0.2)
+    page = (await visit(stage.url)).page
+    alert = page.get_by_role("alert")
+    await expect(page.get_by_role("status")).to_have_text("live")
+    await expect(alert).to_be_hidden()
+
+    stage.status = 500
+    await expect(alert).to_contain_text("The worker has not answered since")
+    await expect(page.get_by_role("status")).to_have_text("no answer")
+
+    stage.status = 200
+    stage.finish(0.8)
+    await expect(alert).to_be_hidden()
+    await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 50.0 % pass: 1 of 2")
+
+
+async def test_a_page_that_is_paused_keeps_what_it_shows_until_it_goes_on(stage, visit):
+    stage.finish(0.2)
+    page = (await visit(stage.url)).page
+    pause = page.get_by_role("button", name="Pause")
+    await pause.click()
+    await expect(pause).to_have_attribute("aria-pressed", "true")
+
+    stage.finish(0.8)
+    await page.evaluate("ask()")  # an answer that was under way
+    await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 0.0 % pass: 0 of 1")
+
+    await pause.click()
+    await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 50.0 % pass: 1 of 2")
+
+
+async def test_what_has_not_changed_stays_so_that_it_can_be_selected(stage, visit):
+    stage.finish(0.2, text="kp:trace:here")
+    page = (await visit(stage.url)).page
+    await page.evaluate("getSelection().selectAllChildren(document.querySelector('.ids bdi'))")
+
+    stage.finish(0.8)  # another score, but the rejected ones are as they were
+    await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 50.0 % pass: 1 of 2")
+
+    assert await page.evaluate("getSelection().toString()") == "kp:trace:here"
