@@ -22,6 +22,7 @@ from worker.observe import page
 from worker.settings import Settings, render
 from worker.stream.topics import TopicAdmin
 
+TESTS = Path(__file__).parents[1]
 READY_LIMIT = 120
 ARRIVAL_LIMIT = 120
 
@@ -56,9 +57,10 @@ class Worker:
         """The metrics page; empty while it is not served."""
         assert self.process.returncode is None, f"the worker ended:\n{self.log()}"
         try:
-            return (await self.get("/metrics"))[1]
+            status, text = await self.get("/metrics")
         except aiohttp.ClientConnectionError:
             return ""
+        return text if status == 200 else ""
 
     async def owns(self, partitions: int) -> None:
         """Wait until it owns so many partitions."""
@@ -186,7 +188,7 @@ class Stream:
                 str(config),
                 stdout=output,
                 stderr=output,
-                env=os.environ | dict(environment or {}),
+                env=os.environ | {"PYTHONPATH": str(TESTS)} | dict(environment or {}),
                 start_new_session=True,
             )
         worker = Worker(process, effective, log)

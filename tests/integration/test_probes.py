@@ -1,0 +1,66 @@
+"""What an orchestrator is told, by a real worker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+
+import aiohttp
+import pytest
+
+from chaos.embedder import Order, Orders
+from chaos.process import ORDERS
+from support.streams import Message
+from worker.observe import page
+
+pytestmark = pytest.mark.integration
+
+
+async def ready(worker):
+    """Wait until it says that it is ready."""
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(aiohttp.ClientConnectionError):
+                if (await worker.get("/readyz"))[0] == 200:
+                    return
+            await asyncio.sleep(0.05)
+
+
+async def test_the_probes_answer_while_a_batch_is_being_embedded(make_stream, real_traces, tmp_path):
+    orders = Orders(tmp_path / "orders", Order(mode="work"))
+    orders.block(seconds=600)
+    stream = await make_stream(1)
+    raw = await stream.publish(Message(line) for line in real_traces[:5])
+
+    async with stream.worker(module="chaos.process", environment={ORDERS: str(orders.path)}) as worker:
+        await ready(worker)
+        async with asyncio.timeout(60):
+            while page.value(await worker.metrics(), "kp_in_flight_records") < 5:
+                await asyncio.sleep(0.05)
+        answers = [await worker.get(path) for path in ("/livez", "/readyz")]
+        published = page.value(await worker.metrics(), "kp_traces_total")
+        orders.as_usual()
+        await stream.outputs(worker, raw)
+
+    assert published == 0
+    assert answers == [(200, '{"live": true}'), (200, '{"ready": true, "reasons": []}')]
+
+
+async def test_a_worker_without_a_partition_is_ready_to_take_one_over(make_stream):
+    stream = await make_stream(1)
+    async with stream.worker() as one, stream.worker() as two:
+        await ready(one)
+        await ready(two)
+        owned = [page.value(await worker.metrics(), "kp_partitions", state="owned") for worker in (one, two)]
+    assert sorted(owned) == [0, 1]
+
+
+async def test_a_worker_that_waits_for_its_broker_lives_but_is_not_ready(make_stream):
+    stream = await make_stream(1)
+    async with stream.worker(stream.configured(kafka={"bootstrap_servers": "127.0.0.1:1"})) as worker:
+        await worker.logged("trying again in 2 s")
+        status, body = await worker.get("/readyz")
+        assert (await worker.get("/livez"))[0] == 200
+    assert status == 503
+    assert json.loads(body)["reasons"] == ["the worker waits for the broker"]
