@@ -29,12 +29,11 @@ async def ready(worker):
 
 async def test_the_probes_answer_while_a_batch_is_being_embedded(make_stream, real_traces, tmp_path):
     orders = Orders(tmp_path / "orders", Order(mode="work"))
-    orders.block(seconds=600)
     stream = await make_stream(1)
-    raw = await stream.publish(Message(line) for line in real_traces[:5])
-
     async with stream.worker(module="chaos.process", environment={ORDERS: str(orders.path)}) as worker:
         await ready(worker)
+        orders.block(seconds=600)
+        raw = await stream.publish(Message(line) for line in real_traces[:5])
         async with asyncio.timeout(60):
             while page.value(await worker.metrics(), "kp_in_flight_records") < 5:
                 await asyncio.sleep(0.05)
