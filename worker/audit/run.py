@@ -15,12 +15,12 @@ from worker.audit.index import SourceIndex
 from worker.audit.partition import Bounds, PartitionAudit
 from worker.audit.report import PartitionReport, Report
 from worker.audit.vectors import Texts
-from worker.dead_letters.reader import TopicReader
 from worker.embedding import Embedder
 from worker.errors import TopicError
 from worker.settings import Settings
 from worker.stream.outputs import Outputs
 from worker.stream.publisher import client_arguments
+from worker.stream.reader import TopicReader
 from worker.stream.records import OutputRecord, RawRecord
 from worker.stream.topics import Topic, TopicAdmin
 

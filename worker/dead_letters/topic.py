@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from aiokafka.structs import ConsumerRecord
 
 from worker.dead_letters.letter import DeadLetter, Selection
-from worker.dead_letters.reader import TopicReader
 from worker.errors import TopicError
 from worker.settings import Settings
+from worker.stream.reader import TopicReader
 from worker.stream.topics import Topic, TopicAdmin
 
 Told = Callable[[int, int], None]
