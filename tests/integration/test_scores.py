@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 
@@ -10,7 +11,9 @@ import pytest
 from schemas import ReasoningTrace
 from support.streams import Message, score_of, source_of
 from worker.embedding import load_embedder
+from worker.observe import page
 from worker.offline import make_scorer
+from worker.settings import override, render
 
 pytestmark = pytest.mark.integration
 
@@ -109,3 +112,18 @@ async def test_a_policy_that_changes_leaves_what_was_decided(make_stream, real_t
     assert {source_of(r) for r in await stream.read(topics.rejected)} == {
         (0, offset) for offset in range(20, 30)
     }
+
+
+async def test_a_policy_may_change_while_the_worker_runs(make_stream, real_traces):
+    stream = await make_stream(1, policy={"threshold": 1.0})
+    topics = stream.settings.topics
+    async with stream.worker() as worker:
+        await stream.outputs(worker, await stream.publish(Message(line) for line in real_traces[:5]))
+        worker.config.write_text(render(override(worker.settings, "policy", {"threshold": 0.0})))
+        async with asyncio.timeout(60):
+            while page.value(await worker.metrics(), "kp_policy_reloads_total", result="ok") != 1:
+                await asyncio.sleep(0.1)
+        await stream.outputs(worker, await stream.publish(Message(line) for line in real_traces[5:10]))
+
+    assert {source_of(record)[1] for record in await stream.read(topics.rejected)} == set(range(5))
+    assert {source_of(record)[1] for record in await stream.read(topics.contribute)} == set(range(5, 10))

@@ -41,8 +41,12 @@ class Message:
 class Worker:
     """A `kp-worker run` in a process of its own."""
 
-    def __init__(self, process: asyncio.subprocess.Process, settings: Settings, log: Path) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, settings: Settings, config: Path, log: Path
+    ) -> None:
         self.process = process
+        self.settings = settings
+        self.config = config
         self.url = f"http://{settings.web.host}:{settings.web.port}"
         self._log = log
 
@@ -191,7 +195,7 @@ class Stream:
                 env=os.environ | {"PYTHONPATH": str(TESTS)} | dict(environment or {}),
                 start_new_session=True,
             )
-        worker = Worker(process, effective, log)
+        worker = Worker(process, effective, config, log)
         try:
             yield worker
         finally:

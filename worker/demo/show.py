@@ -80,11 +80,12 @@ async def _demo(broker: Broker, console: Console, *, stay: bool) -> None:
         with console.status("[bold]worker[/]  starting: it loads the model and joins the group"):
             await child.ready()
         console.print(
-            f"[bold]worker[/]  {settings.embedding.backend}, metrics at {child.url}", highlight=False
+            f"[bold]worker[/]  {settings.embedding.backend}, status page at {child.status_page}",
+            highlight=False,
         )
         results = await _watch(traces, settings, child, console)
         _summarise(console, results, await child.metrics(), settings)
-        _what_next(console, child.url, stay=stay)
+        _what_next(console, child.status_page, stay=stay)
         if stay:
             console.print("\nThe worker stays up; [bold]Ctrl-C[/] ends it.")
             await _until_interrupted()
@@ -117,7 +118,7 @@ class _Worker:
     """`kp-worker run` in a process of its own, which ends with the stack."""
 
     def __init__(self, settings: Settings, stack: ExitStack) -> None:
-        self.url = f"http://{settings.web.host}:{settings.web.port}/metrics"
+        self.status_page = f"http://{settings.web.host}:{settings.web.port}/"
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="kp-demo-")))
         config = folder / "worker.toml"
         config.write_text(render(settings), encoding="utf-8")
@@ -139,7 +140,7 @@ class _Worker:
         """Return the metrics page; empty while the worker does not serve it yet."""
         self.check()
         try:
-            return await asyncio.to_thread(_fetch, self.url)
+            return await asyncio.to_thread(_fetch, f"{self.status_page}metrics")
         except urllib.error.URLError:
             return ""
 
@@ -244,16 +245,16 @@ def _passing(scores: list[float], count: int) -> Table:
     return table
 
 
-def _what_next(console: Console, url: str, *, stay: bool) -> None:
+def _what_next(console: Console, status_page: str, *, stay: bool) -> None:
     console.rule("[bold]what to try next")
     command = (
         "kp-worker" if shutil.which("kp-worker") else sys.argv[0]
     )  # in a virtual environment it has a path
     steps = Table.grid(padding=(0, 3))
     if stay:
-        steps.add_row(f"curl -s {url}", "the worker's metrics, now")
+        steps.add_row(status_page, "open it: what would pass at another threshold, and why")
     else:
-        steps.add_row(f"{command} demo --stay", "keep the worker up, and its metrics")
+        steps.add_row(f"{command} demo --stay", "keep the worker up, and its status page")
     steps.add_row(f"{command} config > worker.toml", "every setting; tune policy.threshold first")
     steps.add_row(f"{command} score traces.jsonl", "score your own traces, no broker needed")
     steps.add_row("docker compose up", "Kafka, worker, Prometheus and Grafana")

@@ -175,7 +175,9 @@ async def _serve(
     app: WorkerApp, stop: asyncio.Event, failed: asyncio.Future[None], guards: list[asyncio.Task[None]]
 ) -> None:
     web = app.settings.web
-    logger.info("scoring %s; metrics at http://%s:%d/metrics", app.settings.topics.raw, web.host, web.port)
+    logger.info(
+        "scoring %s; status page and metrics at http://%s:%d/", app.settings.topics.raw, web.host, web.port
+    )
     starting = asyncio.create_task(app.faust.start())
     ends: list[asyncio.Future[Any]] = [
         asyncio.create_task(stop.wait()),
