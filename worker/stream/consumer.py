@@ -33,8 +33,6 @@ logger = logging.getLogger(__name__)
 FETCH_WAIT = 0.2
 # A broker answers a fetch within half a second, also when it has nothing.
 SILENCE_MS = 10_000
-
-
 # How far behind its position a partition is looked at again; each offset up to there is read twice.
 MAX_CHECKED = 1000
 
@@ -63,6 +61,8 @@ class WatermarkConsumer(driver.Consumer):
     _fetched: dict[TP, int]
     _checks: dict[TP, _Check]
     _next: dict[TP, int]
+    _expected: dict[TP, int]
+    _doubted: set[TP]
 
     def attach(self, lanes: Lanes, metrics: Metrics, raw_topic: str) -> None:
         """Say whose watermarks are committed, who is told, and for which topic."""
@@ -72,6 +72,8 @@ class WatermarkConsumer(driver.Consumer):
         self._fetched = {}
         self._checks = {}
         self._next = {}
+        self._expected = {}
+        self._doubted = set()
 
     def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
         return _ReadCommittedThread(self, loop=self.loop, beacon=self.beacon)
@@ -114,15 +116,18 @@ class WatermarkConsumer(driver.Consumer):
             self._fetched.clear()
             self._checks.clear()
             self._next.clear()
+            self._doubted.clear()
             await super().perform_seek()
             committed = {tp: self._committed_offset[tp] for tp in self._states()}
             new = [tp for tp, offset in committed.items() if not offset]
-            if new:
-                await super().seek_wait(await self.earliest_offsets(*new))
-            await self._look_back({tp: offset for tp, offset in committed.items() if offset})
+            places = await self.earliest_offsets(*new) if new else {}
+            if places:
+                await super().seek_wait(places)
+            positions = {tp: offset for tp, offset in committed.items() if offset}
+            self._expected = {**places, **positions, **await self._look_back(positions)}
 
-    async def _look_back(self, positions: Mapping[TP, int]) -> set[TP]:
-        """Read the last known record before each position again; returns where there is one."""
+    async def _look_back(self, positions: Mapping[TP, int]) -> dict[TP, int]:
+        """Read the last known record before each position again; returns the offsets of those."""
         for tp, position in positions.items():
             entry = self.lanes.newest_before(tp.partition, position)
             if entry is not None and position - entry.offset <= MAX_CHECKED:
@@ -130,7 +135,7 @@ class WatermarkConsumer(driver.Consumer):
         places = {tp: check.entry.offset for tp, check in self._checks.items() if tp in positions}
         if places:
             await super().seek_wait(places)
-        return set(places)
+        return places
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
         """Go to these offsets, likewise."""
@@ -141,7 +146,9 @@ class WatermarkConsumer(driver.Consumer):
         """Fetch, and follow a partition that goes back, whose records Faust would drop silently."""
         left: set[TP] = set()
         async for tp, message in super().getmany(timeout):
-            if tp in left or await self._is_known(tp, message, left):
+            if tp in left or await self._is_doubtful(tp, message, left):
+                continue
+            if await self._is_known(tp, message, left):
                 continue
             read = self._read_offset[tp]
             if read is not None and message.offset < read:
@@ -150,6 +157,21 @@ class WatermarkConsumer(driver.Consumer):
             if tp.topic == self.raw_topic:
                 self._next[tp] = message.offset + 1
             yield tp, message
+
+    async def _is_doubtful(self, tp: TP, message: Message, left: set[TP]) -> bool:
+        """Return whether a partition's first record is not where it should be, and then fetch once more.
+
+        Compaction and transactions leave such gaps. But so would records that were fetched in a rebalance and
+        dropped, and those would never be seen again.
+        """
+        expected = self._expected.pop(tp, message.offset)
+        if message.offset <= expected or tp in self._doubted:
+            return False
+        self._doubted.add(tp)
+        left.add(tp)
+        self._expected[tp] = expected
+        await self.seek_wait({tp: expected})
+        return True
 
     async def _is_known(self, tp: TP, message: Message, left: set[TP]) -> bool:
         """Return whether a record is only read again; another one in its place is a new topic's."""

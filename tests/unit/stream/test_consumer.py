@@ -115,6 +115,37 @@ async def test_positions_are_put_right_between_fetches(consumer, go):
     assert consumer._thread.calls == ["fetch", "fetched", "seek"]
 
 
+# --- nothing is passed over that was there to be read
+
+
+async def test_a_first_record_that_is_further_on_than_expected_is_fetched_once_more(consumer):
+    """What lies before it may have been fetched in a rebalance, and dropped."""
+    await consumer.perform_seek()
+    left = set()
+
+    assert await consumer._is_doubtful(RAW, message(57), left)
+
+    assert consumer._thread.places == {RAW: 45}
+    assert left == {RAW}
+    assert not await consumer._is_doubtful(RAW, message(45), set())
+
+
+async def test_a_gap_that_is_still_there_the_second_time_is_stepped_over(consumer):
+    """Compaction, or a transaction's markers."""
+    await consumer.perform_seek()
+
+    assert await consumer._is_doubtful(RAW, message(57), set())
+    assert not await consumer._is_doubtful(RAW, message(57), set())
+    assert not await consumer._is_doubtful(RAW, message(60), set()), "only a first record tells"
+
+
+async def test_a_partition_without_a_commit_is_expected_to_begin_at_its_beginning(consumer):
+    consumer._thread.committed = {RAW: None, OTHER: 45}
+    await consumer.perform_seek()
+
+    assert await consumer._is_doubtful(RAW, message(12), set())
+
+
 # --- a topic that was made anew, whose old positions the group still has
 
 
