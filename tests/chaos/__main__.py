@@ -1,0 +1,84 @@
+"""`make chaos`: the rows in full, and their results into the README."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+from rich.console import Console
+
+from chaos import results
+from chaos.brokers import running_brokers
+from chaos.fuzz import FUZZ, INPUTS, INPUTS_SHORT, fuzz
+from chaos.play import judge, play, real_traces
+from chaos.results import Outcome
+from chaos.rows import ROWS
+
+FAULTS = {**{name: row.fault for name, row in ROWS.items()}, "fuzz": FUZZ}
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice([*FAULTS]))
+@click.option("--short", is_flag=True, help="The short forms; their results are only shown.")
+@click.option(
+    "--logs", type=click.Path(file_okay=False, path_type=Path), help="Where to keep the workers' logs."
+)
+def main(names: tuple[str, ...], short: bool, logs: Path | None) -> None:
+    """Run the rows NAMES, all of them when none is named, and write their results into the README."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the tests' own clients meet the faults too
+    console = Console(highlight=False)
+    failed = []
+    for name in names or FAULTS:
+        console.rule(f"[bold]{name}[/]: {FAULTS[name]}")
+        started = time.monotonic()
+
+        def say(line: str, started: float = started) -> None:
+            console.print(f"  {time.monotonic() - started:6.0f} s  {line}", markup=False)
+
+        try:
+            with _folder(logs, name) as folder:
+                outcome = _run(name, short, folder, say)
+            console.print(outcome)
+            if not short:
+                results.store(name, outcome)
+                results.write_readme(FAULTS)
+            if name in ROWS:
+                judge(ROWS[name], outcome)
+            assert name != "fuzz" or not outcome.wrong, outcome
+        except Exception:  # the rows that follow may still tell something
+            console.print_exception(max_frames=5)
+            failed.append(name)
+    if failed:
+        console.print(f"[red]failed:[/] {', '.join(failed)}")
+        sys.exit(1)
+
+
+def _run(name: str, short: bool, folder: Path, say: Callable[[str], None]) -> Outcome:
+    if name == "fuzz":
+        return fuzz(real_traces(), INPUTS_SHORT if short else INPUTS)
+    row = ROWS[name]
+    with running_brokers(row.nodes) as brokers:
+        return asyncio.run(play(row, row.short if short else row.full, brokers, folder, say))
+
+
+@contextmanager
+def _folder(logs: Path | None, name: str) -> Iterator[Path]:
+    """A row's folder, which stays when somebody wants its logs."""
+    if logs is None:
+        with TemporaryDirectory(prefix="kp-chaos-") as folder:
+            yield Path(folder)
+        return
+    folder = logs / f"{name}-{time.strftime('%H%M%S')}"
+    folder.mkdir(parents=True)
+    yield folder
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Apache Kafka that can be killed and started again, on the same data and the same ports."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from subprocess import Popen
+from tempfile import TemporaryDirectory
+
+from worker.demo import brokers as demo
+from worker.demo import processes
+from worker.demo.processes import LOOPBACK, last_lines
+
+SESSION_TIMEOUT = 3.0
+"""Seconds until the group gives up a worker that is gone; Kafka's own least is 6."""
+
+ANSWER_LIMIT = 90.0
+
+
+def fill_disk(pid: int) -> None:
+    """Refuse a process every byte that would make a file longer.
+
+    A full disk refuses it as ENOSPC, the limit on a file's size as EFBIG; the limit needs no rights.
+    """
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+
+def free_disk(pid: int) -> None:
+    """Let its files grow again."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+class Node:
+    """One JVM, broker and controller.
+
+    Attributes:
+        direct: where the tests reach it, whatever happens to the network.
+        behind_proxy: where a proxy reaches it; it refers clients of this listener to `proxied`.
+        proxied: where workers reach it when there is a proxy.
+    """
+
+    def __init__(self, number: int, folder: Path, stack: ExitStack) -> None:
+        self.number = number
+        self.folder = folder
+        ports = processes.free_ports(4)
+        self.direct, self.behind_proxy, self.proxied, self.controller = (f"{LOOPBACK}:{p}" for p in ports)
+        self._stack = stack
+        self._starts = 0
+        self.process: Popen[bytes] | None = None
+
+    def configure(self, command: list[str], settings: dict[str, str]) -> None:
+        self._command = command
+        self._properties = self.folder / "server.properties"
+        own = {
+            "node.id": str(self.number),
+            "listeners": f"DIRECT://{self.direct},PROXIED://{self.behind_proxy},CONTROLLER://{self.controller}",
+            "advertised.listeners": f"DIRECT://{self.direct},PROXIED://{self.proxied}",
+            "log.dirs": str(self.folder / "data"),
+        }
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in (settings | own).items()))
+        demo._run(
+            [
+                *command,
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                demo._CLUSTER_ID,
+                "-c",
+                str(self._properties),
+            ],
+            demo.START_LIMIT,
+            "kafka.tools.StorageTool",
+        )
+
+    def start(self) -> None:
+        """Start it; it must be done from the main thread, with which the JVM dies."""
+        self._starts += 1
+        log = self.folder / f"broker-{self._starts}.log"
+        self.process = processes.start(
+            self._stack, [*self._command, "kafka.Kafka", str(self._properties)], log
+        )
+
+    def answered(self) -> None:
+        """Wait until it answers."""
+        process, log = self.process, self.folder / f"broker-{self._starts}.log"
+        assert process is not None
+        demo._wait_for_answer(
+            self.direct,
+            ANSWER_LIMIT,
+            is_running=lambda: process.poll() is None,
+            log=lambda: last_lines(log.read_bytes()),
+        )
+
+    async def kill(self) -> None:
+        """End it as a power cut does; what the operating system has of its files is still there."""
+        assert self.process is not None
+        self.process.kill()
+        await asyncio.to_thread(self.process.wait)
+
+    async def fill_disk(self) -> None:
+        """Let none of its files grow; Kafka then ends itself."""
+        assert self.process is not None
+        fill_disk(self.process.pid)
+        await asyncio.to_thread(self.process.wait)
+
+    async def start_again(self) -> None:
+        self.start()
+        await asyncio.to_thread(self.answered)
+
+
+class Brokers:
+    """One node, or a cluster of three where a record counts once two have it."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes = nodes
+        self.direct = ",".join(node.direct for node in nodes)
+        self.proxied = ",".join(node.proxied for node in nodes)
+
+
+@contextmanager
+def running_brokers(count: int) -> Iterator[Brokers]:
+    """Yield so many nodes that answer; they are gone afterwards.
+
+    Raises:
+        NoBrokerError: Java 17 or Maven is missing; says how to get them.
+    """
+    with ExitStack() as stack:
+        try:
+            java, _ = demo._find_java()
+            jars = demo._kafka_jars(print)
+            folder = Path(
+                stack.enter_context(TemporaryDirectory(prefix="kp-chaos-", ignore_cleanup_errors=True))
+            )
+            nodes = []
+            for number in range(1, count + 1):
+                (folder / str(number)).mkdir()
+                nodes.append(Node(number, folder / str(number), stack))
+            # A quick start counts for more here than a high throughput.
+            small = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+            command = [java, *small, "-Dorg.apache.logging.log4j.level=WARN", "-cp", str(jars / "*")]
+            for node in nodes:
+                node.configure(command, _settings(nodes))
+            for node in nodes:
+                node.start()
+            for node in nodes:
+                node.answered()
+        except demo.Unavailable as why:
+            lines = [f"the chaos tests need Apache Kafka on Java: {why.reason}", *why.details]
+            raise demo.NoBrokerError("\n".join([*lines, f"{why.remedy or demo.JAVA.remedy}"])) from why
+        yield Brokers(nodes)
+
+
+def _settings(nodes: list[Node]) -> dict[str, str]:
+    """What the nodes have in common."""
+    copies, in_sync = (3, 2) if len(nodes) >= 3 else (1, 1)
+    return {
+        "process.roles": "broker,controller",
+        "listener.security.protocol.map": "DIRECT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "DIRECT",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": ",".join(f"{node.number}@{node.controller}" for node in nodes),
+        "broker.session.timeout.ms": "4000",
+        "broker.heartbeat.interval.ms": "1000",
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+        "message.max.bytes": str(16 * 1024 * 1024),
+        "default.replication.factor": str(copies),
+        "min.insync.replicas": str(in_sync),
+        "offsets.topic.replication.factor": str(copies),
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.replication.factor": str(copies),
+        "transaction.state.log.min.isr": str(in_sync),
+        "transaction.state.log.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": str(copies),
+        "share.coordinator.state.topic.min.isr": str(in_sync),
+    }

@@ -1,0 +1,91 @@
+"""An embedder that can be told apart: fresh noise in every vector, and obedient to orders.
+
+With the noise, a record that is embedded a second time gets another score. So whatever makes a worker score
+what was already decided shows as a difference.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from worker.embedding.base import Embedder, Embeddings
+from worker.errors import EmbeddingError
+
+NOISE = 1e-3
+"""Standard deviation of what is added to each component; novelty changes by about as much."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What the embedders are to do from their next call on.
+
+    Attributes:
+        mode: `work`; `fail` raises at each call; `hang` never returns from one.
+        seconds: that each text takes.
+        blocked_until: no call returns before this time (seconds since the epoch).
+    """
+
+    mode: Literal["work", "fail", "hang"] = "work"
+    seconds: float = 0.0
+    blocked_until: float = 0.0
+
+
+class Orders:
+    """The order in force, in a file that every worker's embedder reads at each call."""
+
+    def __init__(self, path: Path, usual: Order) -> None:
+        self.path = path
+        self._usual = usual
+        self.give(usual)
+
+    def give(self, order: Order) -> None:
+        unfinished = self.path.with_suffix(".new")
+        unfinished.write_bytes(msgspec.json.encode(order))
+        unfinished.replace(self.path)
+
+    def block(self, seconds: float) -> None:
+        """Hold all that is being embedded, for a while."""
+        self.give(msgspec.structs.replace(self._usual, blocked_until=time.time() + seconds))
+
+    def as_usual(self) -> None:
+        self.give(self._usual)
+
+
+class NoisyEmbedder:
+    """Adds fresh noise to another embedder's vectors, and keeps them at length 1."""
+
+    def __init__(self, embedder: Embedder, orders: Path) -> None:
+        self.dimensions = embedder.dimensions
+        self.identity = embedder.identity
+        self.precision = embedder.precision
+        self.description = f"{embedder.description} with noise"
+        self._embedder = embedder
+        self._orders = orders
+        self._random = np.random.default_rng(os.getpid() + time.time_ns())
+
+    def embed(self, texts: Sequence[str]) -> Embeddings:
+        self._obey(len(texts))
+        embeddings = self._embedder.embed(texts)
+        noise = self._random.normal(scale=NOISE, size=embeddings.vectors.shape)
+        vectors = embeddings.vectors + noise.astype(np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return Embeddings(vectors, embeddings.truncated)
+
+    def _obey(self, texts: int) -> None:
+        while (order := self._order()).blocked_until > time.time():
+            time.sleep(0.005)
+        if order.mode == "fail":
+            raise EmbeddingError("told to fail")
+        if order.mode == "hang":
+            threading.Event().wait()
+        time.sleep(order.seconds * texts)
+
+    def _order(self) -> Order:
+        return msgspec.json.decode(self._orders.read_bytes(), type=Order)

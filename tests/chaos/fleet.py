@@ -1,0 +1,130 @@
+"""The workers of a row: `kp-worker run`, each a parent with a child."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+import aiohttp
+import psutil
+
+from chaos.brokers import fill_disk, free_disk
+from chaos.process import ORDERS, WITHOUT
+from support.streams import Stream, Worker
+from worker.observe import page
+from worker.settings import Settings
+
+_TESTS = Path(__file__).parents[1]
+
+
+class Fleet:
+    """Starts workers, and does to them what happens to processes.
+
+    Args:
+        stream: whose topics they work on.
+        settings: theirs.
+        stack: on its exit they are killed.
+        orders: the file with their embedders' orders.
+        without: the mechanism that is switched off in them.
+    """
+
+    def __init__(
+        self, stream: Stream, settings: Settings, stack: AsyncExitStack, orders: Path, without: str = ""
+    ) -> None:
+        self.workers: list[Worker] = []
+        self._stream = stream
+        self._settings = settings
+        self._stack = stack
+        path = os.pathsep.join([str(_TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self._environment = {ORDERS: str(orders), WITHOUT: without, "PYTHONPATH": path}
+
+    async def start(self, count: int = 1) -> None:
+        for _ in range(count):
+            worker = self._stream.worker(self._settings, "chaos.process", self._environment)
+            self.workers.append(await self._stack.enter_async_context(worker))
+
+    async def stop(self, worker: Worker) -> None:
+        """Ask a worker to end, as an orchestrator does."""
+        self.workers.remove(worker)
+        status = await worker.stop()
+        assert status == 0, f"the worker ended with status {status}:\n{worker.log()[-10_000:]}"
+
+    async def kill(self, worker: Worker) -> None:
+        """End a worker, parent and child at once, as a machine does that loses power."""
+        self.workers.remove(worker)
+        _signal(_tree(worker), signal.SIGKILL)
+        await worker.process.wait()
+
+    def suspend(self, worker: Worker) -> None:
+        """Stop a worker, parent and child, as a hypervisor does that moves its machine."""
+        _signal(_tree(worker), signal.SIGSTOP)
+
+    def wake(self, worker: Worker) -> None:
+        """Let a suspended worker go on."""
+        _signal(_tree(worker), signal.SIGCONT)
+
+    def signal_child(self, worker: Worker, number: signal.Signals) -> None:
+        """Send a signal to a worker's child."""
+        _, *children = _tree(worker)
+        assert children, "the worker has no child now"
+        _signal(children, number)
+
+    def fill_disk(self, worker: Worker) -> None:
+        """Let none of the worker's files grow, its log among them."""
+        for process in _tree(worker):
+            fill_disk(process.pid)
+
+    def free_disk(self, worker: Worker) -> None:
+        for process in _tree(worker):
+            free_disk(process.pid)
+
+    def children(self, worker: Worker) -> list[int]:
+        """The process ids of a worker's children."""
+        return [process.pid for process in _tree(worker)[1:]]
+
+    async def owned(self) -> list[int]:
+        """How many partitions each worker owns."""
+        return [int(value) for value in await self._values("kp_partitions", self.workers, state="owned")]
+
+    async def in_flight(self, worker: Worker | None = None) -> int:
+        """How many records are between fetch and confirmation, in one worker or in all."""
+        return int(sum(await self._values("kp_in_flight_records", [worker] if worker else self.workers)))
+
+    def check(self) -> None:
+        """Raise when a worker has ended: that is for us to decide."""
+        for worker in self.workers:
+            assert worker.process.returncode is None, f"a worker ended:\n{worker.log()[-10_000:]}"
+
+    def logs(self) -> str:
+        """The end of each worker's log."""
+        return "\n".join(f"--- worker {w.process.pid}\n{w.log()[-6_000:]}" for w in self.workers)
+
+    async def _values(self, name: str, workers: Iterable[Worker], **labels: str) -> list[float]:
+        pages = await asyncio.gather(*map(_page, workers))
+        return [page.value(text, name, **labels) for text in pages]
+
+
+async def _page(worker: Worker) -> str:
+    """A worker's metrics page; empty while nobody serves it."""
+    with suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
+        async with asyncio.timeout(5):
+            status, text = await worker.get("/metrics")
+            return text if status == 200 else ""
+    return ""
+
+
+def _tree(worker: Worker) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(worker.process.pid)
+        return [parent, *parent.children(recursive=True)]
+    return []
+
+
+def _signal(processes: list[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)

@@ -1,0 +1,99 @@
+"""A row from beginning to end: load, faults, the end of all records, and the judgement."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import worker.demo
+from chaos.brokers import Brokers
+from chaos.load import traces
+from chaos.results import Outcome
+from chaos.rows import Row
+from chaos.trial import Trial, running_trial
+from worker.audit import Report, audit
+
+_PATIENCE = 60.0
+_PATIENCE_WITHOUT = 10.0
+"""Seconds without any output after which records are missing; when a mechanism is off, that is expected."""
+
+_WRONG_TOLD = 5
+
+
+def real_traces() -> list[bytes]:
+    """The real traces, as the values of records."""
+    return Path(worker.demo.__file__).with_name("real_traces.jsonl").read_bytes().splitlines()
+
+
+async def play(
+    row: Row, doses: Sequence[Any], brokers: Brokers, folder: Path, say: Callable[[str], None]
+) -> Outcome:
+    """Run a row and count what came of it; :func:`judge` says whether that is right.
+
+    Args:
+        row: what is done.
+        doses: how often, and how much.
+        brokers: that answer.
+        folder: an empty one, for the workers' files; their logs stay there.
+        say: told of each step.
+
+    Raises:
+        AssertionError: it did not come to an end.
+    """
+    started = time.monotonic()
+    async with running_trial(
+        brokers,
+        folder,
+        say,
+        traces(real_traces(), row.malformed_every),
+        sections=row.sections,
+        transactional=row.transactional,
+        proxied=row.proxied,
+        without=row.without,
+    ) as trial:
+        await row.run(trial, doses)
+        await trial.wrapped()
+        await trial.settled(_PATIENCE_WITHOUT if row.without else _PATIENCE)
+        for member in list(trial.fleet.workers):
+            await trial.fleet.stop(member)
+        report = await audit(trial.stream.settings)
+        return _outcome(trial, report, len(doses), time.monotonic() - started)
+
+
+def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outcome:
+    witness = trial.witness
+    wrong = [
+        f"{one.partition}/{one.offset} ({one.key!r}): missing" for one in sorted(witness.missing, key=str)
+    ]
+    for part in report.partitions:
+        wrong += [f"{part.partition}/{one.offset}: {one.what}" for one in part.differing]
+    return Outcome(
+        rounds=rounds,
+        records=len(witness.raw),
+        outputs=sum(map(len, witness.outputs.values())),
+        repeats=witness.repeats,
+        missing=max(len(witness.missing), report.missing),
+        unexpected=len(witness.unexpected),
+        differing=max(witness.differing, report.differing),
+        audited=sum(part.novelty_exact for part in report.partitions),
+        wrong=wrong[:_WRONG_TOLD],
+        resumes=trial.resumes,
+        hits=trial.hits,
+        notes=trial.notes | ({"dead letters": len(witness.dead_letters)} if witness.dead_letters else {}),
+        seconds=seconds,
+    )
+
+
+def judge(row: Row, outcome: Outcome) -> None:
+    """Raise an AssertionError, with what came of it, unless it is as it must be."""
+    if row.without:
+        assert outcome.missing or outcome.differing, f"without the {row.without} nothing is wrong: {outcome}"
+        return
+    assert not outcome.missing, outcome
+    assert not outcome.unexpected, outcome
+    assert outcome.differing <= row.may_differ, outcome
+    assert row.may_repeat is None or outcome.repeats <= row.may_repeat, outcome
+    assert all(outcome.hits), outcome
+    assert outcome.audited, outcome

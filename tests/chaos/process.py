@@ -1,0 +1,83 @@
+"""`kp-worker` as the rows run it: with the noisy embedder, faults on demand, and mechanisms switched off.
+
+python -m chaos.process run --config worker.toml
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType, SimpleNamespace
+
+import worker.heartbeat
+import worker.stream.run
+import worker.supervise
+from chaos.embedder import NoisyEmbedder
+from worker.cli import main
+from worker.embedding import Embedder
+from worker.settings import CacheSettings, EmbeddingSettings, Settings
+from worker.stream.lanes import Lanes
+from worker.stream.ledger import Ledger
+
+ORDERS = "CHAOS_ORDERS"
+"""The environment variable that names the file with the embedder's orders."""
+
+WITHOUT = "CHAOS_WITHOUT"
+"""The environment variable that names the mechanism that is switched off: a key of MECHANISMS."""
+
+BLOCK_LOOP = signal.SIGUSR1
+"""Blocks a child's event loop for a minute."""
+
+CUT_HEARTBEAT = signal.SIGUSR2
+"""Lets a child beat no more, while it goes on working."""
+
+
+def _without_ledger() -> None:
+    """Score what is delivered again as if it were new."""
+    Ledger.get = lambda self, offset: None  # type: ignore[method-assign]
+    Ledger.__contains__ = lambda self, offset: False  # type: ignore[method-assign]
+
+
+def _without_watermark() -> None:
+    """Commit what was taken, confirmed or not."""
+    Lanes.watermarks = lambda self: {  # type: ignore[method-assign]
+        partition: lane.next_offset for partition, lane in self._lanes.items()
+    }
+
+
+MECHANISMS = {"ledger": _without_ledger, "watermark": _without_watermark}
+
+
+class _Supervisor(worker.supervise.Supervisor):
+    """Starts this module's child instead of the real one's."""
+
+    def __init__(self, settings: Settings, command: Sequence[str]) -> None:
+        super().__init__(settings, ["chaos.process" if part == "worker.cli" else part for part in command])
+
+
+def _load_noisy(settings: EmbeddingSettings, cache: CacheSettings) -> Embedder | None:
+    embedder = _load_embedder(settings, cache)
+    return None if embedder is None else NoisyEmbedder(embedder, Path(os.environ[ORDERS]))
+
+
+def _block_loop(number: int, frame: FrameType | None) -> None:
+    time.sleep(60)
+
+
+def _cut_heartbeat(number: int, frame: FrameType | None) -> None:
+    worker.heartbeat.os = SimpleNamespace(write=lambda descriptor, beat: len(beat))  # type: ignore[assignment]
+
+
+_load_embedder = worker.stream.run.load_embedder
+
+if __name__ == "__main__":
+    worker.supervise.Supervisor = _Supervisor  # type: ignore[misc]
+    worker.stream.run.load_embedder = _load_noisy
+    signal.signal(BLOCK_LOOP, _block_loop)
+    signal.signal(CUT_HEARTBEAT, _cut_heartbeat)
+    if os.environ.get(WITHOUT):
+        MECHANISMS[os.environ[WITHOUT]]()
+    main()

@@ -1,0 +1,88 @@
+"""What the rows found: kept as JSON, and shown as the table of the README."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+README = Path(__file__).with_name("README.md")
+RESULTS = Path(__file__).with_name("results.json")
+_BEGIN, _END = "<!-- written by make chaos -->\n", "<!-- up to here -->\n"
+_HEAD = (
+    "| fault | rounds | records in | outputs | repeats | missing | differing | novelty recomputed "
+    "| in flight at the fault: median, least | seconds to resume: median, longest | besides |"
+)
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What came of a row.
+
+    Attributes:
+        records: that went in.
+        outputs: that came out.
+        repeats: outputs beyond the first of each record.
+        missing: records without an output.
+        unexpected: outputs of records that were never there, or aborted.
+        differing: records with outputs that are not all equal, or not what the audit recomputes.
+        audited: records whose novelty the audit recomputed from the ledger's vectors alone.
+        wrong: some of what is missing or differs.
+        resumes: seconds from each fault's end until each partition had an output again.
+        hits: records in flight at each fault.
+        notes: what else there is to tell.
+        seconds: that the row took.
+    """
+
+    rounds: int
+    records: int
+    outputs: int
+    repeats: int
+    missing: int
+    unexpected: int = 0
+    differing: int
+    audited: int
+    wrong: list[str] = []
+    resumes: list[float] = []
+    hits: list[int] = []
+    notes: dict[str, Any] = {}
+    seconds: float = 0.0
+
+
+def store(row: str, outcome: Outcome) -> None:
+    """Keep a row's outcome, in place of an earlier one."""
+    outcomes = load() | {row: outcome}
+    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(outcomes), indent=1) + b"\n")
+
+
+def load() -> dict[str, Outcome]:
+    """Return the outcomes that are kept, by row."""
+    return msgspec.json.decode(RESULTS.read_bytes(), type=dict[str, Outcome]) if RESULTS.exists() else {}
+
+
+def render(faults: Mapping[str, str]) -> str:
+    """Return the table: the outcomes that are kept, in the order of the faults.
+
+    Args:
+        faults: what is done, for people, by row.
+    """
+    outcomes = load()
+    lines = [_line(fault, outcomes[row]) for row, fault in faults.items() if row in outcomes]
+    return "\n".join([_HEAD, "|---" * _HEAD.count(" | ") + "|---|", *lines]) + "\n"
+
+
+def write_readme(faults: Mapping[str, str]) -> None:
+    """Put the table into the README."""
+    before, rest = README.read_text(encoding="utf-8").split(_BEGIN)
+    _, after = rest.split(_END)
+    README.write_text(f"{before}{_BEGIN}\n{render(faults)}\n{_END}{after}", encoding="utf-8")
+
+
+def _line(fault: str, one: Outcome) -> str:
+    hits = f"{statistics.median(one.hits):.0f}, {min(one.hits)}" if one.hits else "-"
+    resumes = f"{statistics.median(one.resumes):.1f}, {max(one.resumes):.1f}" if one.resumes else "-"
+    notes = "; ".join(f"{name}: {value}" for name, value in one.notes.items()) or "-"
+    counts = (one.rounds, one.records, one.outputs, one.repeats, one.missing, one.differing, one.audited)
+    return f"| {' | '.join([fault, *map(str, counts), hits, resumes, notes])} |"

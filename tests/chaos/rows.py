@@ -1,0 +1,347 @@
+"""The faults, a row each: what is done to workers and brokers while records flow.
+
+A row is done in doses. What a dose says differs: nothing, how many seconds, or which of its faults.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+
+from chaos.embedder import Order
+from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT
+from chaos.trial import IN_FLIGHT, PARTITIONS, RING, WINDOW, Trial
+from chaos.witness import Identity
+
+_ONCE_MORE = 2 * (RING + WINDOW)
+"""Records of a partition after which its ring has wrapped twice."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A fault.
+
+    Attributes:
+        fault: what is done, for people.
+        run: does it, dose by dose.
+        full: the doses of `make chaos`.
+        short: those of `make test`.
+        nodes: of the Kafka cluster.
+        sections: settings that differ from the trials' usual ones.
+        malformed_every: each so manieth record is no trace.
+        transactional: records come in transactions, half of them aborted.
+        proxied: workers reach the broker through a proxy.
+        without: the mechanism that is switched off; the row must then fail.
+        may_differ: records that a worker may publish otherwise than its successor, in all.
+        may_repeat: repeats that are allowed in all; None for any number.
+    """
+
+    fault: str
+    run: Callable[[Trial, Sequence[Any]], Awaitable[None]]
+    full: Sequence[Any]
+    short: Sequence[Any]
+    nodes: int = 1
+    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    malformed_every: int = 0
+    transactional: bool = False
+    proxied: bool = False
+    without: str = ""
+    may_differ: int = 0
+    may_repeat: int | None = None
+
+
+async def kill(trial: Trial, doses: Sequence[Any]) -> None:
+    """End one of two workers without a warning, and start another one in its place."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    for _ in doses:
+        await trial.a_while()
+        victim = random.choice(trial.fleet.workers)
+        async with trial.fault(victim):
+            await trial.fleet.kill(victim)
+            await trial.fleet.start()
+
+
+async def move(trial: Trial, doses: Sequence[Any]) -> None:
+    """From one worker to four, and back to one, which need not be the first."""
+    await trial.fleet.start()
+    await trial.shared()
+    for _ in doses:
+        async with trial.fault():
+            await trial.fleet.start(3)
+            await trial.shared()
+        async with trial.fault():
+            for worker in random.sample(trial.fleet.workers, 3):
+                await trial.fleet.stop(worker)
+
+
+async def broker(trial: Trial, doses: Sequence[float]) -> None:
+    """Kill the only broker, and start it again after so many seconds."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    (node,) = trial.brokers.nodes
+    for seconds in doses:
+        await trial.a_while()
+        async with trial.fault():
+            await node.kill()
+            await asyncio.sleep(seconds)
+            await node.start_again()
+
+
+async def rolling(trial: Trial, doses: Sequence[Any]) -> None:
+    """Kill each broker of three in turn; the next one once all copies are in sync again."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    for _ in doses:
+        for node in trial.brokers.nodes:
+            async with trial.fault():
+                await node.kill()
+                await trial.a_while(2.0, 6.0)
+                await node.start_again()
+            await _in_sync(trial)
+
+
+async def _in_sync(trial: Trial) -> None:
+    names = [trial.stream.settings.topics.raw, "__consumer_offsets"]
+    async with _admin(trial) as admin:
+
+        async def all_copies() -> bool:
+            return all(
+                len(partition["isr"]) == len(trial.brokers.nodes)
+                for topic in await admin.describe_topics(names)
+                for partition in topic["partitions"]
+            )
+
+        await trial.until(all_copies, "a copy is not in sync")
+
+
+async def network(trial: Trial, doses: Sequence[tuple[str, float]]) -> None:
+    """Disturb the line between workers and broker for so many seconds."""
+    assert trial.proxy is not None
+    faults = {
+        "cut": trial.proxy.cut,
+        "reset": trial.proxy.reset,
+        "slow": trial.proxy.slow,
+        "swallow": trial.proxy.swallow,
+    }
+    await trial.fleet.start(2)
+    await trial.shared()
+    for fault, seconds in doses:
+        await trial.a_while()
+        async with trial.fault():
+            assert trial.proxy.connections, "nobody is connected through the proxy"
+            await faults[fault]()
+            await asyncio.sleep(seconds)
+            await trial.proxy.mend()
+
+
+async def suspend(trial: Trial, doses: Sequence[Any]) -> None:
+    """Stop one of two workers until its successor has wrapped the ring twice; then let it go on."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    for _ in doses:
+        await trial.a_while()
+        victim = random.choice(trial.fleet.workers)
+        async with trial.fault(victim):
+            trial.fleet.suspend(victim)
+            trial.orders.as_usual()
+            wrapped = {p: end + _ONCE_MORE for p, end in trial.witness.published().items()}
+            await trial.until(
+                lambda goal=wrapped: all(trial.witness.published()[p] >= goal[p] for p in goal),
+                "the successor has not wrapped the ring",
+            )
+            trial.fleet.wake(victim)
+
+
+async def child(trial: Trial, doses: Sequence[str]) -> None:
+    """Kill the child, block its event loop, or cut its heartbeat; its parent must see to it."""
+    signals = {"kill": signal.SIGKILL, "block": BLOCK_LOOP, "silence": CUT_HEARTBEAT}
+    await trial.fleet.start()
+    await trial.shared()
+    (worker,) = trial.fleet.workers
+    for dose in doses:
+        async with trial.fault():
+            before = trial.fleet.children(worker)
+            trial.fleet.signal_child(worker, signals[dose])
+            await trial.until(
+                lambda gone=before: not set(gone) & set(trial.fleet.children(worker)),
+                "the child is still there",
+            )
+        await trial.shared()
+
+
+async def embedder(trial: Trial, doses: Sequence[str]) -> None:
+    """Let the embedder fail, be slow, or hang; nothing of it may become a dead letter."""
+    orders = {"fail": Order(mode="fail"), "slow": Order(seconds=0.2), "hang": Order(mode="hang")}
+    await trial.fleet.start()
+    await trial.shared()
+    for dose in doses:
+        async with trial.fault():
+            trial.orders.give(orders[dose])
+            await asyncio.sleep(3)
+            trial.orders.as_usual()
+        await trial.shared()
+    assert not trial.witness.dead_letters, f"{len(trial.witness.dead_letters)} records became dead letters"
+
+
+async def disk(trial: Trial, doses: Sequence[str]) -> None:
+    """Fill the broker's disk, which ends it; or the worker's, which goes on, and end its child on top."""
+    await trial.fleet.start()
+    await trial.shared()
+    (worker,) = trial.fleet.workers
+    for dose in doses:
+        async with trial.fault():
+            if dose == "broker":
+                await trial.brokers.nodes[0].fill_disk()
+                await trial.brokers.nodes[0].start_again()
+            else:
+                trial.fleet.fill_disk(worker)
+                await trial.shared()
+                trial.fleet.signal_child(worker, signal.SIGKILL)
+                await asyncio.sleep(5)
+                trial.fleet.free_disk(worker)
+
+
+async def truncate(trial: Trial, doses: Sequence[str]) -> None:
+    """Delete all records of the raw topic, under a running worker, or while none runs."""
+    await trial.fleet.start()
+    await trial.shared()
+    raw = trial.stream.settings.topics.raw
+    async with _admin(trial) as admin:
+        for dose in doses:
+            async with trial.fault():
+                trial.orders.block(seconds=2.0)
+                if dose == "stopped":
+                    await trial.fleet.kill(trial.fleet.workers[0])
+                await asyncio.sleep(1.0)
+                await trial.paused()
+                deleted = set(trial.witness.raw)
+                ends = {p: 1 + max(r.offset for r in deleted if r.partition == p) for p in range(PARTITIONS)}
+                await admin.delete_records(
+                    {TopicPartition(raw, p): RecordsToDelete(end) for p, end in ends.items()}
+                )
+                if dose == "stopped":
+                    await trial.fleet.start()
+                trial.load.go_on()
+            await _give_up(trial, deleted)
+
+
+async def recreate(trial: Trial, doses: Sequence[str]) -> None:
+    """Delete the raw topic and make it anew, under a running worker, or while none runs."""
+    await trial.fleet.start()
+    await trial.shared()
+    for dose in doses:
+        async with trial.fault():
+            trial.orders.block(seconds=2.0)
+            if dose == "stopped":
+                await trial.fleet.kill(trial.fleet.workers[0])
+            await trial.paused()
+            deleted = set(trial.witness.raw)
+            await trial.stream.remake_topic(trial.stream.settings.topics.raw, PARTITIONS)
+            await trial.witness.read_raw_anew()
+            if dose == "stopped":
+                await trial.fleet.start()
+            trial.load.go_on()
+        await _give_up(trial, deleted)
+
+
+async def _give_up(trial: Trial, deleted: set[Identity]) -> None:
+    """Once later records come out of each partition, expect no more of those that were deleted."""
+    await trial.until(
+        lambda: len({one.partition for one in trial.witness.outputs.keys() - deleted}) == PARTITIONS,
+        "nothing comes out of what was published after the deletion",
+    )
+    name = "deleted before they were read"
+    trial.notes[name] = trial.notes.get(name, 0) + trial.witness.give_up(deleted)
+
+
+@asynccontextmanager
+async def _admin(trial: Trial) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=trial.brokers.direct)
+    await admin.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+ROWS: dict[str, Row] = {
+    "kill": Row("kill -9 of one of two workers", kill, range(30), range(2)),
+    "move": Row(
+        "workers join and leave, 1 → 4 → 1",
+        move,
+        range(20),
+        range(1),
+        sections={"kafka": {"session_timeout": 10.0}},
+        may_repeat=0,
+    ),
+    "broker": Row("kill -9 of the only broker", broker, [5] * 5 + [60] * 5 + [600], [2]),
+    "rolling": Row("kill -9 of each of three brokers in turn", rolling, range(3), range(1), nodes=3),
+    "network": Row(
+        "connections cut, reset, slowed, black-holed",
+        network,
+        [(fault, s) for s in (1, 3, 6, 12, 45) for fault in ("cut", "reset", "slow", "swallow")],
+        [(fault, 1) for fault in ("cut", "reset", "slow", "swallow")],
+        proxied=True,
+    ),
+    "suspend": Row(
+        "SIGSTOP of a worker past its session timeout, the ring wrapped twice, SIGCONT",
+        suspend,
+        range(5),
+        range(1),
+        may_differ=5 * IN_FLIGHT * PARTITIONS,
+    ),
+    "child": Row(
+        "the child killed, its event loop blocked, its heartbeat cut",
+        child,
+        ["kill", "block", "silence"] * 5,
+        ["kill", "block", "silence"],
+        sections={"limits": {"heartbeat": 3.0}},
+    ),
+    "embedder": Row(
+        "the embedder fails, is slow, hangs",
+        embedder,
+        ["fail", "slow", "hang"] * 3,
+        ["fail", "slow", "hang"],
+        sections={"limits": {"stall": 10.0, "heartbeat": 5.0}},
+    ),
+    "transactions": Row(
+        "a transactional producer, half aborted, and kill -9 of a worker",
+        kill,
+        range(10),
+        range(1),
+        transactional=True,
+    ),
+    "malformed": Row(
+        "one record in ten malformed, and kill -9 of a worker", kill, range(10), range(1), malformed_every=10
+    ),
+    "disk": Row(
+        "the broker's disk full, the worker's disk full", disk, ["broker", "worker"] * 3, ["broker", "worker"]
+    ),
+    "truncate": Row(
+        "the raw topic truncated, the worker running and stopped",
+        truncate,
+        ["running", "stopped"] * 3,
+        ["running", "stopped"],
+    ),
+    "recreate": Row(
+        "the raw topic recreated, the worker running and stopped",
+        recreate,
+        ["running", "stopped"] * 3,
+        ["running", "stopped"],
+    ),
+    "without-ledger": Row(
+        "kill -9, the ledger not asked: must differ", kill, range(5), range(1), without="ledger"
+    ),
+    "without-watermark": Row(
+        "kill -9, what was taken is committed: must miss", kill, range(5), range(1), without="watermark"
+    ),
+}

@@ -1,0 +1,39 @@
+"""Every row in its short form: nothing is lost and nothing differs, whatever is done to the worker.
+
+Where a mechanism is switched off, something is or does: the rows can fail.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.brokers import running_brokers
+from chaos.fuzz import INPUTS_SHORT, fuzz
+from chaos.play import judge, play, real_traces
+from chaos.rows import ROWS
+
+
+@pytest.fixture(scope="module")
+def brokers():
+    """One broker for all rows that need no more; each that it is killed in starts it again."""
+    with running_brokers(1) as brokers:
+        yield brokers
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.nodes == 1])
+async def test_nothing_is_lost_and_nothing_differs(name, brokers, tmp_path):
+    row = ROWS[name]
+    judge(row, await play(row, row.short, brokers, tmp_path, print))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.nodes > 1])
+async def test_nothing_is_lost_and_nothing_differs_on_a_cluster(name, tmp_path):
+    row = ROWS[name]
+    with running_brokers(row.nodes) as brokers:
+        judge(row, await play(row, row.short, brokers, tmp_path, print))
+
+
+def test_whatever_comes_is_a_trace_or_a_dead_letter():
+    assert fuzz(real_traces(), INPUTS_SHORT).wrong == []

@@ -1,0 +1,221 @@
+"""One row at work: topics, workers under load, faults that are sure to hit, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from chaos.brokers import SESSION_TIMEOUT, Brokers
+from chaos.embedder import Order, Orders
+from chaos.fleet import Fleet
+from chaos.load import Load, Make, TransactionalLoad
+from chaos.proxy import Proxy, running_proxy
+from chaos.witness import Witness
+from support.streams import Stream, Worker
+from worker.settings import Settings
+from worker.stream.topics import TopicAdmin
+
+PARTITIONS = 4
+RING = 50
+"""`max_elements`: small, so that the ring wraps within a run."""
+WINDOW = 32
+"""`uncommitted_records`: the ring holds so many offsets more."""
+WRAPS = 3
+IN_FLIGHT = 24
+RATE = 200.0
+"""Records a second that agents publish."""
+EMBEDDING = 0.002
+"""Seconds that a text takes: one worker has capacity for twice the load."""
+
+LIMIT = 180.0
+"""Seconds for anything that is waited for, unless it is told."""
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Trial:
+    """What a row works with.
+
+    Attributes:
+        hits: records in flight at each fault.
+        resumes: seconds from each fault's end until each partition had an output again.
+        notes: what else there is to tell of the run.
+        tasks: load and witness.
+    """
+
+    stream: Stream
+    fleet: Fleet
+    load: Load
+    witness: Witness
+    orders: Orders
+    brokers: Brokers
+    proxy: Proxy | None
+    say: Say
+    hits: list[int] = field(default_factory=list)
+    resumes: list[float] = field(default_factory=list)
+    notes: dict[str, Any] = field(default_factory=dict)
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    async def shared(self) -> None:
+        """Wait until each worker owns its share of the partitions, and something comes out."""
+        await self.until(self._all_owned, "the partitions are not shared out")
+        await self.witness.expect()
+        await self.until(lambda: self.witness.resumed is not None, "nothing comes out")
+
+    async def _all_owned(self) -> bool:
+        owned = await self.fleet.owned()
+        return sum(owned) == PARTITIONS and min(owned) > 0
+
+    async def a_while(self, shortest: float = 0.2, longest: float = 2.0) -> None:
+        """Let a random time pass."""
+        await asyncio.sleep(random.uniform(shortest, longest))
+
+    @asynccontextmanager
+    async def fault(self, victim: Worker | None = None) -> AsyncIterator[None]:
+        """Wait for records in flight, half the time blocked in embedding; then measure the way back.
+
+        Args:
+            victim: whose records these must be; any worker's when left out.
+        """
+        if random.random() < 0.5:
+            self.orders.block(seconds=1.0)
+        hits: list[int] = []
+
+        async def hit() -> bool:
+            hits[:] = [await self.fleet.in_flight(victim)]
+            return hits[0] > 0
+
+        await self.until(hit, "no record is in flight")
+        self.hits += hits
+        yield
+        await self.resumed()
+
+    async def resumed(self) -> None:
+        """Wait until each partition has an output again; note how long that takes from now."""
+        ended = time.monotonic()
+        await self.witness.expect()
+        await self.until(lambda: self.witness.resumed is not None, "no output follows")
+        assert self.witness.resumed is not None
+        self.resumes.append(self.witness.resumed - ended)
+        self.say(f"{len(self.resumes)}: resumed in {self.resumes[-1]:.1f} s, {self.hits[-1]} in flight")
+
+    async def wrapped(self) -> None:
+        """Wait until the ring has wrapped often enough."""
+        least = WRAPS * (RING + WINDOW) * PARTITIONS
+        await self.until(lambda: self.load.sent >= least, "the ring has not wrapped")
+
+    async def settled(self, patience: float) -> None:
+        """End the load, and wait until all that went in has come out, or nothing more comes.
+
+        Args:
+            patience: seconds without a single record after which what is missing is missing.
+        """
+        await self.paused()
+        await self.until(
+            lambda: not self.witness.missing or time.monotonic() - self.witness.last_seen > patience,
+            "records come out, but not all",
+        )
+
+    async def paused(self) -> None:
+        """Publish no more, and wait until the witness has seen all that was published."""
+        self.load.pause()
+        await self.until(
+            lambda: self.load.idle and len(self.witness.raw) + self.witness.given_up >= self.load.sent,
+            "the raw topic was not read to its end",
+        )
+
+    async def until(
+        self, condition: Callable[[], bool | Awaitable[bool]], otherwise: str, limit: float = LIMIT
+    ) -> None:
+        """Wait for a condition, as long as workers, load and witness are there."""
+        deadline = time.monotonic() + limit
+        while True:
+            held = condition()
+            if held if isinstance(held, bool) else await held:
+                return
+            self.fleet.check()
+            for task in self.tasks:
+                if task.done():
+                    task.result()
+            assert time.monotonic() < deadline, f"after {limit:g} s {otherwise}\n{self.fleet.logs()}"
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def running_trial(
+    brokers: Brokers,
+    folder: Path,
+    say: Say,
+    make: Make,
+    *,
+    sections: Mapping[str, Mapping[str, Any]],
+    transactional: bool = False,
+    proxied: bool = False,
+    without: str = "",
+) -> AsyncIterator[Trial]:
+    """Yield a trial with topics of its own, under load; no worker runs yet.
+
+    Args:
+        brokers: that answer.
+        folder: for what the workers need.
+        say: told of each step.
+        make: makes the raw records.
+        sections: settings that differ from the trials' usual ones.
+        transactional: publish in transactions, half of them aborted.
+        proxied: let the workers reach the broker through a proxy.
+        without: the mechanism that is switched off in the workers.
+    """
+    settings = _settings(brokers.direct, sections)
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        await admin.create_missing(PARTITIONS, replication_factor=-1)
+    async with AsyncExitStack() as stack:
+        orders = Orders(folder / "orders.json", Order(seconds=EMBEDDING))
+        stream = Stream(settings, folder)
+        proxy = None
+        effective = settings
+        if proxied:
+            node = brokers.nodes[0]
+            proxy = await stack.enter_async_context(running_proxy(node.proxied, node.behind_proxy))
+            effective = stream.configured(kafka={"bootstrap_servers": node.proxied})
+        fleet = Fleet(stream, effective, stack, orders.path, without)
+        load = (TransactionalLoad if transactional else Load)(
+            brokers.direct, settings.topics.raw, PARTITIONS, RATE, make
+        )
+        witness = Witness(brokers.direct, settings.topics, PARTITIONS)
+        trial = Trial(stream, fleet, load, witness, orders, brokers, proxy, say)
+        async with _tasks([load.run(), witness.run()]) as trial.tasks:
+            yield trial
+
+
+@asynccontextmanager
+async def _tasks(coroutines: Iterable[Any]) -> AsyncIterator[list[asyncio.Task[None]]]:
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _settings(bootstrap_servers: str, sections: Mapping[str, Mapping[str, Any]]) -> Settings:
+    name = f"chaos-{uuid4().hex[:8]}"
+    values: dict[str, dict[str, Any]] = {
+        "kafka": {"bootstrap_servers": bootstrap_servers, "group": name, "session_timeout": SESSION_TIMEOUT},
+        "topics": {topic: f"{name}-{topic}" for topic in ("raw", "contribute", "rejected", "dead_letter")},
+        "embedding": {"backend": "hashing"},
+        "cache": {"max_elements": RING},
+        "limits": {"in_flight_records": IN_FLIGHT, "uncommitted_records": WINDOW},
+        "policy": {"threshold": 0.4},
+    }
+    for section, changes in sections.items():
+        values[section] = values.get(section, {}) | dict(changes)
+    return Settings(**values)
