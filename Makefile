@@ -25,6 +25,10 @@ test-fast: $(VENV)/.test tools ## run the tests that need neither broker nor mod
 tools: ## install what the tests start and pip does not bring: Prometheus, Chromium
 	@tests/tools.sh
 
+.PHONY: bench
+bench: $(VENV)/.test ## measure what costs how much
+	PYTHONPATH=tests $(BIN)/python -m bench
+
 .PHONY: chaos
 chaos: $(VENV)/.test ## break workers and brokers while traces flow, for hours; ROWS="kill network" for some of it
 	PYTHONPATH=tests $(BIN)/python -m chaos $(ROWS)

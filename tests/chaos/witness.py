@@ -27,6 +27,7 @@ class Witness:
 
     Attributes:
         raw: what went in.
+        current: that of it which is of the topic as it is now.
         outputs: what came out of each raw record: a digest of every output's topic, partition, timestamp,
             key, value and headers.
         dead_letters: the raw records whose output is one.
@@ -36,6 +37,7 @@ class Witness:
 
     def __init__(self, bootstrap_servers: str, topics: TopicSettings, partitions: int) -> None:
         self.raw: set[Identity] = set()
+        self.current: set[Identity] = set()
         self.outputs: dict[Identity, list[bytes]] = defaultdict(list)
         self.dead_letters: set[Identity] = set()
         self.given_up = 0
@@ -73,7 +75,7 @@ class Witness:
 
     async def read_raw_anew(self) -> None:
         """Read the raw topic from its start: it is another one now."""
-        self._published = dict.fromkeys(self._published, -1)
+        self.current = set()
         await self._consumer.seek_to_beginning(*self._raw)
 
     async def expect(self) -> None:
@@ -116,6 +118,9 @@ class Witness:
         A partition's records are read in order, so these are its last ones; a record that is missing before
         one with an output was read and lost, and stays missing.
 
+        Args:
+            deleted: of one topic.
+
         Returns:
             how many that are.
         """
@@ -130,7 +135,9 @@ class Witness:
     def _see(self, record: ConsumerRecord) -> None:
         self.last_seen = time.monotonic()
         if record.topic == self._topics.raw:
-            self.raw.add(Identity(record.key, record.partition, record.offset))
+            identity = Identity(record.key, record.partition, record.offset)
+            self.raw.add(identity)
+            self.current.add(identity)
             return
         partition, offset = source_of(record)
         identity = Identity(record.key, partition, offset)
