@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
-import pytest
+import pytest_asyncio
 from aiohttp import web
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright
 from prometheus_client import CollectorRegistry
@@ -28,7 +29,7 @@ ARGUMENTS = [
 ]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     """Debian's Chromium; where it is missing, the test fails and says how to get it."""
     path = tool("chromium")
@@ -57,17 +58,20 @@ class Visit:
             self.asked.add(URL(request.url).authority)
 
 
-@pytest.fixture
-async def visit(browser: Browser) -> Callable[..., Awaitable[Visit]]:
+@pytest_asyncio.fixture(loop_scope="module")
+async def visit(browser: Browser) -> AsyncIterator[Callable[..., Awaitable[Visit]]]:
     """Open an address and wait until the page shows data: `await visit(url, color_scheme="dark")`."""
+    async with AsyncExitStack() as stack:
 
-    async def open_page(url: str, **context: Any) -> Visit:
-        visit = Visit(await (await browser.new_context(**context)).new_page())
-        await visit.page.goto(url)
-        await visit.page.locator("main").wait_for()
-        return visit
+        async def open_page(url: str, **context: Any) -> Visit:
+            opened = await browser.new_context(**context)
+            stack.push_async_callback(opened.close)
+            visit = Visit(await opened.new_page())
+            await visit.page.goto(url)
+            await visit.page.locator("main").wait_for()
+            return visit
 
-    return open_page
+        yield open_page
 
 
 class Stage:
@@ -132,7 +136,7 @@ class Stage:
         return web.Response(body=body, headers=DATA_HEADERS, status=self.status)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def stage() -> AsyncIterator[Stage]:
     """The page with data that a test makes up."""
     stage = Stage()

@@ -45,6 +45,8 @@ FOCUSED = """() => {
   return node.id || node.textContent.trim().split("\\n")[0];
 }"""
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")  # one browser for all
+
 
 def passing(scores, threshold):
     return sum(score >= threshold for score in scores)

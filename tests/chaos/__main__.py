@@ -17,11 +17,16 @@ from rich.console import Console
 from chaos import results
 from chaos.brokers import running_brokers
 from chaos.fuzz import FUZZ, INPUTS, INPUTS_SHORT, fuzz
+from chaos.overload import OVERLOADS
 from chaos.play import judge, play, real_traces
 from chaos.results import Outcome
 from chaos.rows import ROWS
 
-FAULTS = {**{name: row.fault for name, row in ROWS.items()}, "fuzz": FUZZ}
+FAULTS = {
+    **{name: row.fault for name, row in ROWS.items()},
+    **{name: overload for name, (overload, _) in OVERLOADS.items()},
+    "fuzz": FUZZ,
+}
 
 
 @click.command()
@@ -51,7 +56,7 @@ def main(names: tuple[str, ...], short: bool, logs: Path | None) -> None:
                 results.write_readme(FAULTS)
             if name in ROWS:
                 judge(ROWS[name], outcome)
-            assert name != "fuzz" or not outcome.wrong, outcome
+            assert name in ROWS or not outcome.wrong, outcome
         except Exception:  # the rows that follow may still tell something
             console.print_exception(max_frames=5)
             failed.append(name)
@@ -63,6 +68,10 @@ def main(names: tuple[str, ...], short: bool, logs: Path | None) -> None:
 def _run(name: str, short: bool, folder: Path, say: Callable[[str], None]) -> Outcome:
     if name == "fuzz":
         return fuzz(real_traces(), INPUTS_SHORT if short else INPUTS)
+    if name in OVERLOADS:
+        _, measure = OVERLOADS[name]
+        with running_brokers(1) as brokers:
+            return asyncio.run(measure(brokers.direct, folder, short, say))
     row = ROWS[name]
     with running_brokers(row.nodes) as brokers:
         return asyncio.run(play(row, row.short if short else row.full, brokers, folder, say))
