@@ -1,0 +1,336 @@
+"""More than a worker can take at once: what memory that costs, and whom it delays.
+
+Not faults, so no rows: nothing is done to workers or brokers but to give them too much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import quantiles
+from uuid import uuid4
+
+import psutil
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from chaos.load import Make
+from chaos.play import real_traces
+from chaos.results import Outcome
+from support.streams import ARRIVAL_LIMIT, Stream, Worker, source_of
+from worker.audit import audit
+from worker.observe import page
+from worker.settings import Settings
+from worker.stream.topics import MAX_MESSAGE_BYTES, OUTPUT_HEADROOM, TopicAdmin
+
+SMALL, MEDIUM, LARGE = 6_000, 10_000, 1_000_000
+"""Bytes of a trace."""
+
+KAFKA_MAX_MESSAGE_BYTES = 1_048_588
+"""A broker's own default; what a worker fetches of a partition at once goes by it."""
+
+WARM = 0.2
+"""The share of a backlog after which a worker is warm."""
+MAX_GROWTH = 0.05
+MAX_RATIO = 2.0
+
+PARTITIONS = 16
+"""Where small records flow beside large ones."""
+RATE = 75.0
+"""Small records a second, in all; far from what a worker can take."""
+_WARM_UP = 5.0
+
+_BY_BROKER = {"message.timestamp.type": "LogAppendTime"}
+_INTERVAL = 0.1
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A worker at one moment.
+
+    Attributes:
+        finished: records that have an output.
+        resident: bytes of the child's memory.
+        records: in flight.
+        bytes: in flight.
+    """
+
+    finished: int
+    resident: int
+    records: int
+    bytes: int
+
+
+class Watch:
+    """Looks at a worker's memory, and at what it has in flight.
+
+    Args:
+        worker: it runs.
+
+    Attributes:
+        samples: in order.
+        most_records: that may be in flight.
+        most_bytes: likewise.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self.samples: list[Sample] = []
+        self.most_records = self.most_bytes = 0
+        self._worker = worker
+        (self._child,) = psutil.Process(worker.process.pid).children()
+
+    async def until(self, reached: Callable[[Sample], bool]) -> None:
+        """Look, until a sample is as wanted."""
+        while True:
+            text = await self._worker.metrics()
+            self.most_records = int(page.value(text, "kp_in_flight_records_limit"))
+            self.most_bytes = int(page.value(text, "kp_in_flight_bytes_limit"))
+            sample = Sample(
+                finished=int(page.value(text, "kp_traces_total")),
+                resident=self._child.memory_info().rss,
+                records=int(page.value(text, "kp_in_flight_records")),
+                bytes=int(page.value(text, "kp_in_flight_bytes")),
+            )
+            self.samples.append(sample)
+            if reached(sample):
+                return
+            await asyncio.sleep(_INTERVAL)
+
+    def growth(self, warm: int) -> tuple[int, int]:
+        """Return the most memory until so many records were finished, and the most from then on (bytes)."""
+        before = max(sample.resident for sample in self.samples if sample.finished <= warm)
+        return before, max(sample.resident for sample in self.samples if sample.finished > warm)
+
+
+def traces_of(size: int) -> Make:
+    """Return what makes records: traces of so many bytes, in the words of the real ones."""
+    documents = [json.loads(line) for line in real_traces()]
+    contents = [step["content"] for one in documents for step in one["steps"] if step.get("content")]
+    head = json.dumps(documents[0] | {"steps": []})
+
+    def make(number: int) -> tuple[bytes, bytes]:
+        rng = random.Random(number)
+        trace = json.loads(head)
+        trace["id"] = f"kp:trace:overload-{size}-{number}"
+        left = size - len(head)
+        while left > 0:
+            step = {
+                "step_id": len(trace["steps"]),
+                "type": "observation",
+                "content": rng.choice(contents)[:left],
+            }
+            trace["steps"].append(step)
+            left -= len(json.dumps(step)) + 2
+        return trace["id"].encode(), json.dumps(trace).encode()
+
+    return make
+
+
+async def publish(stream: Stream, records: Iterable[tuple[int, tuple[bytes, bytes]]]) -> None:
+    """Publish records, each with its partition."""
+    async with AIOKafkaProducer(
+        bootstrap_servers=stream.settings.kafka.bootstrap_servers,
+        max_request_size=2 * LARGE,
+        max_batch_size=262_144,
+    ) as producer:
+        for partition, (key, value) in records:
+            await producer.send(stream.settings.topics.raw, value, key=key, partition=partition)
+
+
+async def _create_topics(settings: Settings, partitions: int, **config: str) -> None:
+    """Make a stream's topics with Kafka's own limit on a record, whatever the broker's is."""
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        limits = dict.fromkeys(admin.outputs, KAFKA_MAX_MESSAGE_BYTES + OUTPUT_HEADROOM)
+        for name, limit in {settings.topics.raw: KAFKA_MAX_MESSAGE_BYTES, **limits}.items():
+            await admin._create(name, partitions, -1, {MAX_MESSAGE_BYTES: str(limit), **config})
+        await admin.create_missing(partitions, replication_factor=-1)
+
+
+@asynccontextmanager
+async def _stream(
+    bootstrap_servers: str, folder: Path, partitions: int, **config: str
+) -> AsyncIterator[Stream]:
+    """A stream whose topics are gone afterwards: they are large."""
+    name = f"overload-{uuid4().hex[:8]}"
+    settings = Settings.model_validate(
+        {
+            "kafka": {"bootstrap_servers": bootstrap_servers, "group": name},
+            "topics": {
+                topic: f"{name}-{topic}" for topic in ("raw", "contribute", "rejected", "dead_letter")
+            },
+            "embedding": {"backend": "hashing"},
+            "policy": {"threshold": 0.4},
+        }
+    )
+    await _create_topics(settings, partitions, **config)
+    (folder / name).mkdir()
+    try:
+        yield Stream(settings, folder / name)
+    finally:
+        async with TopicAdmin(settings.kafka, settings.topics) as admin:
+            await admin.delete(list(await admin.existing()))
+
+
+async def backlog(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Outcome:
+    """Start a worker when records of 10 kB wait in all of 4 partitions, and watch its memory."""
+    started = time.monotonic()
+    partitions, count = 4, 10_000 if short else 100_000
+    async with _stream(bootstrap_servers, folder, partitions) as stream:
+        make = traces_of(MEDIUM)
+        await publish(stream, ((number % partitions, make(number)) for number in range(count)))
+        say(f"published {count} records")
+        async with stream.worker() as worker:
+            await worker.owns(partitions)
+            watch, scoring = Watch(worker), time.monotonic()
+            for tenth in range(1, 11):
+                await watch.until(lambda sample, tenth=tenth: sample.finished * 10 >= count * tenth)
+                say(f"{tenth}0 %: {_mib(watch.samples[-1].resident)} MiB")
+            rate = count / (time.monotonic() - scoring)
+            assert await worker.stop() == 0, worker.log()
+        report = await audit(stream.settings)
+    before, after = watch.growth(int(count * WARM))
+    growth = after / before - 1
+    return Outcome(
+        rounds=1,
+        records=sum(part.records for part in report.partitions),
+        outputs=sum(part.outputs for part in report.partitions),
+        repeats=report.repeated,
+        missing=report.missing + report.waiting,
+        differing=report.differing,
+        audited=sum(part.novelty_exact for part in report.partitions),
+        wrong=[
+            *([] if report.ok and not report.waiting else ["something is missing or differs"]),
+            *([] if growth <= MAX_GROWTH else [f"memory grew by {growth:.1%}"]),
+        ],
+        notes={
+            "most memory, MiB": f"{_mib(before)} in the first fifth, {_mib(after)} after ({growth:+.1%})",
+            "most in flight": f"{max(s.records for s in watch.samples)} of {watch.most_records}",
+            "records a second": f"{rate:.0f}",
+        },
+        seconds=time.monotonic() - started,
+    )
+
+
+async def large(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Outcome:
+    """Let small records flow through 15 of 16 partitions, without and with large ones that wait in the last.
+
+    Latencies are by the broker's clock, from its log of the raw topic to its log of the outputs. So the
+    outputs have its timestamps, not their records', and are not audited.
+    """
+    started = time.monotonic()
+    rounds, seconds, waiting = (1, 10.0, 300) if short else (3, 30.0, 2_500)
+    without: list[int] = []
+    beside: list[int] = []
+    for _ in range(rounds):
+        for count, latencies in ((0, without), (waiting, beside)):
+            found = await _small_ones(bootstrap_servers, folder, count, seconds)
+            say(f"{len(found)} small ones beside {count} large ones: p50, p99 {_percentiles(found)} ms")
+            latencies.extend(found)
+    ratio = _percentiles(beside)[1] / _percentiles(without)[1]
+    return Outcome(
+        rounds=rounds,
+        records=len(without + beside),
+        outputs=len(without + beside),
+        repeats=0,
+        missing=0,
+        differing=0,
+        audited=0,
+        wrong=[] if ratio <= MAX_RATIO else [f"p99 beside large ones is {ratio:.2f} times what it is alone"],
+        notes={
+            "p50, p99 of small ones alone": f"{_percentiles(without)} ms",
+            "beside large ones": f"{_percentiles(beside)} ms",
+            "p99's ratio": f"{ratio:.2f}",
+        },
+        seconds=time.monotonic() - started,
+    )
+
+
+async def _small_ones(bootstrap_servers: str, folder: Path, waiting: int, seconds: float) -> list[int]:
+    """Let small records flow for so long, and return how many milliseconds each took.
+
+    Raises:
+        AssertionError: the large ones did not wait to the end.
+        TimeoutError: a small one has no output.
+    """
+    small = range(PARTITIONS - 1)
+    async with _stream(bootstrap_servers, folder, PARTITIONS, **_BY_BROKER) as stream:
+        topics = stream.settings.topics
+        make = traces_of(LARGE)
+        await publish(stream, ((PARTITIONS - 1, make(number)) for number in range(waiting)))
+        async with stream.worker() as worker:
+            await worker.owns(PARTITIONS)
+            await _flow(stream, small, _WARM_UP)
+            warm = (await _logged(stream, [topics.raw], small)).keys()
+            await _flow(stream, small, seconds)
+            lag = page.value(await worker.metrics(), "kp_consumer_lag_records", partition=str(small.stop))
+            assert bool(lag) == bool(waiting), f"{lag:g} of {waiting} large records still wait"
+            raw = await _logged(stream, [topics.raw], small)
+            outputs: dict[tuple[int, int], int] = {}
+            async with asyncio.timeout(ARRIVAL_LIMIT):
+                while len(outputs) < len(raw):
+                    names = [topics.contribute, topics.rejected, topics.dead_letter]
+                    outputs = await _logged(stream, names, small)
+        return [outputs[source] - raw[source] for source in raw.keys() - warm]
+
+
+async def _flow(stream: Stream, partitions: Collection[int], seconds: float) -> None:
+    """Publish small records at random moments, over these partitions in turn."""
+    make = traces_of(SMALL)
+    ends = time.monotonic() + seconds
+    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
+        for number in itertools.count():
+            key, value = make(number)
+            topic, partition = stream.settings.topics.raw, number % len(partitions)
+            await producer.send(topic, value, key=key, partition=partition)
+            await asyncio.sleep(random.expovariate(RATE))
+            if time.monotonic() > ends:
+                return
+
+
+async def _logged(
+    stream: Stream, names: Collection[str], partitions: Collection[int]
+) -> dict[tuple[int, int], int]:
+    """Return when the broker logged what some partitions of these topics hold now.
+
+    Returns:
+        milliseconds since the epoch, by the raw record's partition and offset.
+    """
+    found: dict[tuple[int, int], int] = {}
+    wanted = [TopicPartition(name, number) for name in names for number in partitions]
+    async with AIOKafkaConsumer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as consumer:
+        consumer.assign(wanted)
+        await consumer.seek_to_beginning(*wanted)
+        ends = await consumer.end_offsets(wanted)
+        while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+            for batch in (await consumer.getmany(timeout_ms=200)).values():
+                for record in batch:
+                    is_raw = record.topic == stream.settings.topics.raw
+                    source = (record.partition, record.offset) if is_raw else source_of(record)
+                    found[source] = record.timestamp
+    return found
+
+
+def _percentiles(values: list[int]) -> tuple[int, int]:
+    """The median and the 99th percentile."""
+    cuts = quantiles(values, n=100)
+    return round(cuts[49]), round(cuts[98])
+
+
+def _mib(size: int) -> int:
+    return round(size / 2**20)
+
+
+Measure = Callable[[str, Path, bool, Say], Awaitable[Outcome]]
+
+OVERLOADS: dict[str, tuple[str, Measure]] = {
+    "backlog": ("100 000 records of 10 kB wait when a worker starts", backlog),
+    "large": ("1 MB records wait in one of 16 partitions", large),
+}
