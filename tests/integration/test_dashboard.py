@@ -144,7 +144,11 @@ async def has_data(prometheus, expr, instant, at):
 async def test_every_query_of_the_dashboard_tells_what_the_output_topics_hold(
     make_stream, real_traces, tmp_path
 ):
-    stream = await make_stream(4, policy={"threshold": 0.4, "domains": {"code": {"threshold": 0.5}}})
+    stream = await make_stream(
+        4,
+        policy={"threshold": 0.4, "domains": {"code": {"threshold": 0.5}}},
+        limits={"budget": 60.0},  # no alert is to fire, however slow the machine
+    )
     values = [*real_traces, *UNSCORABLE.values()]
     async with stream.worker() as worker, scraping(worker, tmp_path) as prometheus:
         await worker.owns(4)
