@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from schemas import ReasoningTrace
 from worker.embedding.batcher import Embedded
 from worker.observe.metrics import Metrics
-from worker.policy import Policy
+from worker.policy import Policy, PolicyInForce
 from worker.scoring import Nearest, score_trace
 from worker.settings import CacheSettings, LimitSettings, TopicSettings
 from worker.stream.lane import Lane, LaneServices
@@ -158,7 +158,7 @@ class Partition:
         self.policies[policy.digest] = policy
         setting = self.setting
         return LaneServices(
-            policy=policy,
+            policy=PolicyInForce(policy),
             cache=CacheSettings(max_elements=setting.max_elements, dimensions=4, ttl=setting.ttl),
             limits=LimitSettings(uncommitted_records=setting.window, in_flight_records=3),
             batcher=batcher,
