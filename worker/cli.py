@@ -24,6 +24,7 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
@@ -160,8 +161,9 @@ def publish(files: tuple[BinaryIO, ...], config: Path | None, key: Any) -> None:
     settings = load_settings(config)
     from worker.produce import publish_lines  # noqa: PLC0415 - the other commands need not wait for Kafka
 
-    with _reading(files) as lines:
-        published = asyncio.run(publish_lines((line.text for line in lines), settings, key))
+    with _progress(DownloadColumn()) as progress:
+        lines = (line.text for line in _lines(files, progress))
+        published = asyncio.run(publish_lines(lines, settings, key))
     errors.print(f"{published.records} records published to {settings.topics.raw}")
     if published.without_key:
         errors.print(f"{published.without_key} of them have no {key}, and went without a key")
@@ -200,10 +202,10 @@ def score(
 
     scorer = make_scorer(settings, load_embedder(settings.embedding, settings.cache))
     scored = bad = 0
-    with _reading(files) as lines:
-        for line in lines:
+    with _progress(DownloadColumn()) as progress:
+        for line in _lines(files, progress):
             try:
-                click.echo(score_line(line.text, scorer, settings.limits.trace_bytes).to_json())
+                _echo(score_line(line.text, scorer, settings.limits.trace_bytes).to_json(), progress)
                 scored += 1
             except RejectedRecord as error:
                 bad += 1
@@ -382,18 +384,11 @@ async def _replay_dead_letters(
 
     stay: Counter[str] = Counter()
     replayed = 0
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+    with _progress(MofNCompleteColumn()) as progress:
         task = progress.add_task(settings.topics.dead_letter, total=None)
 
         def told(read: int, of: int) -> None:
             progress.update(task, completed=read, total=of)
-
-        def tell(line: str) -> None:
-            if errors.is_terminal and sys.stdout.isatty():
-                progress.print(line, markup=False)  # above the bar, which it would else run into
-            else:
-                click.echo(line)
 
         async for outcome in replay(
             settings, Selection(**selection), max_attempts, dry_run=dry_run, told=told
@@ -403,10 +398,26 @@ async def _replay_dead_letters(
             else:
                 replayed += 1
             if outcome.stays != "replayed before":
-                tell(text.outcome(outcome, dry_run=dry_run))
+                _echo(text.outcome(outcome, dry_run=dry_run), progress)
     errors.print(f"{replayed} {'would be ' if dry_run else ''}replayed to {settings.topics.raw}")
     if stay:
         errors.print(_counted(stay.total(), "stay", stay))
+
+
+@contextmanager
+def _progress(done: ProgressColumn) -> Iterator[Progress]:
+    """Yield bars that tell how much is done, on standard error when that is a terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn())
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+        yield progress
+
+
+def _echo(line: str, progress: Progress) -> None:
+    """Print a line to standard output; above the bar, which it would else run into, on a terminal."""
+    if errors.is_terminal and sys.stdout.isatty():
+        progress.print(line, markup=False, emoji=False)
+    else:
+        click.echo(line)
 
 
 def _counted(total: int, what: str, parts: Counter[str]) -> str:
@@ -417,8 +428,7 @@ def _counted(total: int, what: str, parts: Counter[str]) -> str:
 @contextmanager
 def _counting() -> Iterator[Callable[[str, int, int], None]]:
     """Yield what is told how much of a topic was read; shown on standard error when that is a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
+    with _progress(MofNCompleteColumn()) as progress:
         tasks: dict[str, TaskID] = {}
 
         def tell(topic: str, done: int, total: int) -> None:
@@ -436,15 +446,8 @@ class _Line:
     text: bytes
 
 
-@contextmanager
-def _reading(files: Iterable[BinaryIO]) -> Iterator[Iterator[_Line]]:
-    """Yield the files' lines but empty ones, with progress on standard error when that is a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        yield _lines(files, progress)
-
-
 def _lines(files: Iterable[BinaryIO], progress: Progress) -> Iterator[_Line]:
+    """Yield the files' lines but empty ones."""
     for file in files:
         name = getattr(file, "name", "-")  # what stands in for standard input may have none
         task = progress.add_task(name, total=Path(name).stat().st_size if Path(name).is_file() else None)
