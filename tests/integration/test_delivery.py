@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -99,6 +100,7 @@ async def test_bad_records_are_dead_letters_and_their_neighbours_are_scored(make
 
 async def test_outputs_carry_everything_through_but_the_score(make_stream, real_traces):
     stream = await make_stream(4)
+    second = time.time_ns() // 10**9 * 1000  # of today: what is older than its topic's retention is deleted
     texts = [with_text(line, odd) for odd, line in zip(ODD.values(), real_traces, strict=False)]
     texts += [
         json.dumps(json.loads(line), indent=2, ensure_ascii=False).encode() for line in real_traces[20:25]
@@ -111,7 +113,7 @@ async def test_outputs_carry_everything_through_but_the_score(make_stream, real_
             text,
             key=f"key-{number}".encode() if number % 4 else None,
             partition=number % 4,
-            timestamp_ms=1_700_000_000_001 + number,  # milliseconds that seconds as a double would lose
+            timestamp_ms=second + 1 + number,  # milliseconds that seconds as a double would lose
             headers=[("traceparent", b"00-4bf92f-00f067-01"), ("a", None), ("a", b""), ("a", b"\x00\xff")],
         )
         for number, text in enumerate(texts)

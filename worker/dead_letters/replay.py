@@ -128,7 +128,6 @@ class RawTopic:
             value=record.value,
             key=record.key,
             partition=_partition(letter, self._raw),
-            timestamp_ms=record.timestamp_ms if record.timestamp_ms >= 0 else None,
             headers=letter.replay_headers(),
         )
         delivery.add_done_callback(_look)
@@ -162,9 +161,10 @@ async def replay(
 ) -> AsyncIterator[Outcome]:
     """Replay what is meant, and yield what became of each once it is certain.
 
-    A record goes back with its own key, value, timestamp and headers, and ``kp-attempt`` counted one up. It
-    goes to the partition that it came from, since novelty is partition-local; where the raw topic does not
-    have that, its key decides.
+    A record goes back with its own key, value and headers, and ``kp-attempt`` counted one up. Its time is
+    that of the replay: one older than the raw topic's retention could be deleted before it is scored. It goes
+    to the partition that it came from, since novelty is partition-local; where the raw topic does not have
+    that, its key decides.
 
     Args:
         settings: the brokers, the group and the topics.
