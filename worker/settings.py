@@ -103,6 +103,11 @@ class EmbeddingSettings(_Section):
         "standard",
         description="`standard` keeps the closing [SEP] of a cut text, `sdk` drops it as the SDK does",
     )
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto",
+        description="`auto` measures both at start: bfloat16 where it is 1.3 times as fast, and as good",
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="`auto`: CUDA where there is one")
 
 
 class CacheSettings(_Section):

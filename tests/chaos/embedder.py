@@ -65,6 +65,8 @@ class NoisyEmbedder:
         self.dimensions = embedder.dimensions
         self.identity = embedder.identity
         self.precision = embedder.precision
+        self.device = embedder.device
+        self.parallel = embedder.parallel
         self.description = f"{embedder.description} with noise"
         self._embedder = embedder
         self._orders = orders

@@ -58,8 +58,8 @@ class _Supervisor(worker.supervise.Supervisor):
         super().__init__(settings, ["chaos.process" if part == "worker.cli" else part for part in command])
 
 
-def _load_noisy(settings: EmbeddingSettings, cache: CacheSettings) -> Embedder | None:
-    embedder = _load_embedder(settings, cache)
+def _load_noisy(settings: EmbeddingSettings, cache: CacheSettings, parallel: int) -> Embedder | None:
+    embedder = _load_embedder(settings, cache, parallel)
     return None if embedder is None else NoisyEmbedder(embedder, Path(os.environ[ORDERS]))
 
 

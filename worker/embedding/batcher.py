@@ -1,14 +1,16 @@
-"""One embedder for all lanes: whatever waits goes into the next batch, off the event loop."""
+"""One embedder for all lanes: what waits goes into the next batches, off the event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import math
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +19,10 @@ from worker.embedding.base import Embedder, Embeddings
 from worker.errors import EmbeddingError
 
 MAX_ADMITTED = 64
-"""However fast the embedder: more than this in one batch gains nothing."""
+"""However fast the embedder: more than this at a time gains nothing."""
 
 _SAMPLE = "the agent calls a tool, reads what it says and decides what to do next " * 40
+_REPEATS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,12 @@ class Batcher:
     """Embeds texts of many lanes in batches, first come first served.
 
     At most ``limit`` texts are admitted at a time; the rest waits in the lanes, and behind them in Kafka.
-    A lone text is never held back to fill a batch. When the embedder fails, every text of that batch gets
-    the error.
+    The embedder's threads take from one queue, each its share of what waits, so that none of them waits for
+    the event loop, and a lone text is never held back to fill a batch. When the embedder fails, every text of
+    that batch gets the error.
 
     Args:
-        embedder: runs in a thread of its own.
+        embedder: is called from as many threads as it says.
         limit: how many texts may be admitted.
         on_batch: told of every batch: its size and how many texts were truncated.
         on_error: told of every batch that failed.
@@ -72,10 +76,13 @@ class Batcher:
         self._on_batch = on_batch
         self._on_error = on_error
         self._admission = asyncio.Semaphore(limit)
+        # While one half is embedded, the other one is at hand.
+        self._largest_batch = math.ceil(limit / embedder.parallel / 2)
         self._waiting: deque[_Waiting] = deque()
-        self._wake = asyncio.Event()
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedder")
-        self._task: asyncio.Task[None] | None = None
+        self._results: set[asyncio.Future[Embedded]] = set()
+        self._changed = threading.Condition()
+        self._idle = 0
+        self._threads: list[threading.Thread] = []
         self._closed = False
 
     async def embed(self, text: str) -> Embedded:
@@ -84,46 +91,61 @@ class Batcher:
         Raises:
             EmbeddingError: the embedder failed.
         """
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="batcher")
+        loop = asyncio.get_running_loop()
+        if not self._threads:
+            self._start(loop)
         async with self._admission:
             if self._closed:  # nobody would take it
                 raise asyncio.CancelledError
-            waiting = _Waiting(text, time.monotonic(), asyncio.get_running_loop().create_future())
-            self._waiting.append(waiting)
-            self._wake.set()
+            waiting = _Waiting(text, time.monotonic(), loop.create_future())
+            self._results.add(waiting.result)
+            waiting.result.add_done_callback(self._results.discard)
+            with self._changed:
+                self._waiting.append(waiting)
+                self._changed.notify()
             return await waiting.result
 
     async def close(self) -> None:
-        """Stop; texts that still wait are cancelled. A batch that runs is not waited for."""
-        self._closed = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        for waiting in self._waiting:
-            waiting.result.cancel()
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        """Stop; whoever still waits is cancelled. Batches that run are not waited for."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for result in list(self._results):
+            result.cancel()
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while batch := self._take():
-                started = time.monotonic()
-                try:
-                    texts = [waiting.text for waiting in batch]
-                    embeddings = await loop.run_in_executor(self._executor, self._embed, texts)
-                    self._resolve(batch, embeddings, started)
-                except asyncio.CancelledError:
-                    for waiting in batch:
-                        waiting.result.cancel()
-                    raise
-                except Exception as error:  # noqa: BLE001 - whatever it is, every waiter must hear of it
-                    self._on_error()
-                    for waiting in batch:
-                        if not waiting.result.done():
-                            waiting.result.set_exception(error)
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Daemons: an embedder that hangs must not keep the process.
+        self._threads = [
+            threading.Thread(target=self._work, args=(loop,), name=f"embedder {number}", daemon=True)
+            for number in range(self.embedder.parallel)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        while batch := self._take():
+            started = time.monotonic()
+            try:
+                outcome: Embeddings | EmbeddingError = self._embed([waiting.text for waiting in batch])
+            except EmbeddingError as error:
+                outcome = error
+            except BaseException as error:  # noqa: BLE001 - whatever it is, every waiter must hear of it
+                outcome = EmbeddingError(f"{self.embedder.description} failed: {error!r}")
+            with suppress(RuntimeError):  # the event loop is closed, and nobody waits any more
+                loop.call_soon_threadsafe(self._resolve, batch, outcome, started, time.monotonic())
+
+    def _take(self) -> list[_Waiting]:
+        """Wait for texts; returns the calling thread's share of them, and nothing at the end."""
+        with self._changed:
+            while not self._closed:
+                self._waiting = deque(one for one in self._waiting if not one.result.done())
+                if self._waiting:
+                    share = math.ceil(len(self._waiting) / (1 + self._idle))
+                    return [self._waiting.popleft() for _ in range(min(share, self._largest_batch))]
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
+            return []
 
     def _embed(self, texts: Sequence[str]) -> Embeddings:
         embeddings = self.embedder.embed(texts)
@@ -134,35 +156,48 @@ class Batcher:
             )
         return embeddings
 
-    def _take(self) -> list[_Waiting]:
-        batch = [waiting for waiting in self._waiting if not waiting.result.done()]
-        self._waiting.clear()
-        return batch
+    def _resolve(
+        self,
+        batch: Sequence[_Waiting],
+        outcome: Embeddings | EmbeddingError,
+        started: float,
+        finished: float,
+    ) -> None:
+        waiting = [one for one in batch if not one.result.done()]
+        if isinstance(outcome, EmbeddingError):
+            self._on_error()
+            for one in waiting:
+                one.result.set_exception(outcome)
+            return
+        self._on_batch(len(batch), outcome.truncated)
+        vectors = dict(zip(map(id, batch), outcome.vectors, strict=True))
+        for one in waiting:
+            one.result.set_result(Embedded(vectors[id(one)], one.admitted, started, finished))
 
-    def _resolve(self, batch: Sequence[_Waiting], embeddings: Embeddings, started: float) -> None:
-        finished = time.monotonic()
-        for waiting, vector in zip(batch, embeddings.vectors, strict=True):
-            if not waiting.result.done():
-                waiting.result.set_result(Embedded(vector, waiting.admitted, started, finished))
-        self._on_batch(len(batch), embeddings.truncated)
 
-
-def admission_limit(embedder: Embedder, budget: float, repeats: int = 3) -> int:
+def admission_limit(embedder: Embedder, budget: float) -> int:
     """Measure the embedder and say how many texts it can take so that the last stays within the budget.
 
-    Half the budget times the rate: with more admitted, a text would use up its budget waiting.
+    Half the budget times the rate: with more admitted, a text would use up its budget waiting. It is measured
+    as the batcher calls it, in batches as large as a quarter of the budget allows.
 
     Args:
         embedder: is warmed up by it.
         budget: seconds.
-        repeats: how often a long text is embedded; the fastest counts.
     """
-    embedder.embed([_SAMPLE])
-    fastest = min(_timed(embedder.embed, [_SAMPLE]) for _ in range(repeats))
-    return max(1, min(MAX_ADMITTED, int(budget / 2 / fastest)))
+    rate, size = 0.0, 1
+    with ThreadPoolExecutor(embedder.parallel) as threads:
 
+        def seconds(texts: list[str]) -> float:
+            started = time.perf_counter()
+            list(threads.map(embedder.embed, [texts] * embedder.parallel))
+            return time.perf_counter() - started
 
-def _timed(function: Callable[..., Any], *arguments: Any) -> float:
-    started = time.perf_counter()
-    function(*arguments)
-    return time.perf_counter() - started
+        seconds([_SAMPLE])
+        while size <= MAX_ADMITTED:
+            fastest = min(seconds([_SAMPLE] * size) for _ in range(_REPEATS))
+            rate = max(rate, embedder.parallel * size / fastest)
+            if fastest > budget / 4:
+                break
+            size *= 2
+    return max(embedder.parallel, min(MAX_ADMITTED, int(budget / 2 * rate)))

@@ -23,6 +23,8 @@ class HashingEmbedder:
     """
 
     precision = "float32"
+    device = "cpu"
+    parallel = 1
 
     def __init__(self, dimensions: int = 384, max_tokens: int = 256) -> None:
         self.dimensions = dimensions

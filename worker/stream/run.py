@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+import joblib
+
 from worker import __version__
 from worker.embedding import Batcher, Embedder, load_embedder
 from worker.embedding.batcher import admission_limit
@@ -66,7 +68,7 @@ def run_worker(settings: Settings, config: Path | None, heartbeat: int) -> None:
     try:
         topics = asyncio.run(_require_topics(settings))
         # Before there is an event loop, so that a signal ends the seconds that a model takes to load.
-        embedder = load_embedder(settings.embedding, settings.cache)
+        embedder = load_embedder(settings.embedding, settings.cache, joblib.cpu_count())
         limit = 0 if embedder is None else admission_limit(embedder, settings.limits.budget)
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
@@ -150,8 +152,15 @@ def _make_batcher(embedder: Embedder | None, limit: int, metrics: Metrics) -> Ba
     if embedder is None:
         metrics.built(__version__, "none", "none", "none")
         return None
-    metrics.built(__version__, embedder.description, embedder.precision, "cpu")
-    logger.info("embedding with %s in %s, %d at a time", embedder.description, embedder.precision, limit)
+    metrics.built(__version__, embedder.description, embedder.precision, embedder.device)
+    logger.info(
+        "embedding with %s in %s on %s, %d at a time in %d threads",
+        embedder.description,
+        embedder.precision,
+        embedder.device,
+        limit,
+        embedder.parallel,
+    )
     return Batcher(embedder, limit, metrics.embedded, metrics.embedding_failed)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import chain, count, cycle
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,6 +23,8 @@ class GatedEmbedder:
     dimensions = 3
     identity = "gated"
     precision = "float32"
+    device = "cpu"
+    parallel = 1
     description = "gated"
 
     def __init__(self) -> None:
@@ -84,6 +87,27 @@ async def test_a_lone_text_is_embedded_without_company(make_batcher, embedder):
     assert embedder.batches == [["1"]]
 
 
+@pytest.mark.parametrize("burst", [1, 2, 3, 7, 12])
+async def test_parallel_threads_share_what_waits_and_each_takes_at_most_half_of_its_part(
+    make_batcher, embedder, burst
+):
+    """So both are at work at once, and while they are, what comes next is at hand."""
+    embedder.parallel = 2
+    batcher = make_batcher(limit=12)
+    embedder.gate.clear()
+    tasks = await submit(batcher, "1", "2")
+    await embedder.busy()
+    await embedder.busy()
+    assert sorted(embedder.batches) == [["1"], ["2"]]
+
+    tasks += await submit(batcher, *(str(3 + number) for number in range(burst)))
+    embedder.gate.set()
+
+    assert await numbers(tasks) == [1 + number for number in range(2 + burst)]
+    assert len(embedder.threads) == 2
+    assert max(map(len, embedder.batches)) <= 3  # 12 admitted, 2 threads, one half of each at work
+
+
 async def test_what_waits_while_a_batch_runs_goes_into_the_next_in_order(make_batcher, embedder):
     batcher = make_batcher(limit=64)
     embedder.gate.clear()
@@ -118,28 +142,40 @@ async def test_the_times_of_a_text_are_told_in_order(make_batcher):
     assert embedded.admitted <= embedded.started <= embedded.finished
 
 
-async def test_the_embedder_never_runs_on_the_event_loop_and_always_on_the_same_thread(
+async def test_the_embedder_runs_on_as_many_threads_as_it_says_and_never_on_the_event_loops(
     make_batcher, embedder
 ):
     batcher = make_batcher()
     for text in "12":
         await batcher.embed(text)
 
-    assert len(embedder.threads) == 1
+    assert len(embedder.threads) == embedder.parallel == 1
     assert threading.get_ident() not in embedder.threads
 
 
-async def test_an_error_reaches_every_text_of_its_batch_and_none_of_the_next(make_batcher, embedder):
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (EmbeddingError("out of order"), "out of order"),
+        (ZeroDivisionError("by nothing"), "gated failed: ZeroDivisionError('by nothing')"),
+        (StopIteration(), "gated failed: StopIteration()"),  # which no future takes
+        (SystemExit(1), "gated failed: SystemExit(1)"),  # which would end the thread
+    ],
+    ids=["its own", "any", "StopIteration", "SystemExit"],
+)
+async def test_an_error_reaches_every_text_of_its_batch_and_none_of_the_next(
+    make_batcher, embedder, error, told
+):
     failures: list[str] = []
     batcher = make_batcher(on_error=lambda: failures.append("failed"))
 
     def fail(_):
-        raise ZeroDivisionError
+        raise error
 
     embedder.make = fail
     results = await asyncio.gather(*await submit(batcher, "1", "2"), return_exceptions=True)
 
-    assert [type(result) for result in results] == [ZeroDivisionError] * 2
+    assert [(type(result), str(result)) for result in results] == [(EmbeddingError, told)] * 2
     assert failures == ["failed"]
     embedder.make = embedder.numbers
     assert await numbers(await submit(batcher, "3")) == [3]
@@ -233,25 +269,42 @@ async def test_closing_before_anything_was_embedded_is_fine(make_batcher):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "budget", "expected"),
+    ("call", "text", "budget", "expected"),
     [
-        (1 / 64, 1 / 4, 8),
-        (1 / 64, 1 / 4.1, 7),
-        (1 / 64, 1 / 64, 1),
-        (8, 1 / 4, 1),
-        (1 / 4096, 1, MAX_ADMITTED),
+        (0, 1 / 64, 1 / 4, 8),
+        (0, 1 / 64, 1 / 4.1, 7),
+        (0, 1 / 64, 1 / 64, 1),
+        (0, 8, 1 / 4, 1),
+        (0, 1 / 4096, 1, MAX_ADMITTED),
+        (1 / 64, 1 / 1024, 1 / 4, 64),
+        (1 / 64, 1 / 64, 1 / 4, 6),
     ],
 )
-def test_so_many_are_admitted_as_the_embedder_does_in_half_the_budget(monkeypatch, seconds, budget, expected):
-    """From one, since a text must get through, to a bound beyond which batches gain nothing."""
+def test_so_many_are_admitted_as_the_embedder_does_in_half_the_budget(
+    monkeypatch, call, text, budget, expected
+):
+    """From one, since a text must get through, to a bound beyond which batches gain nothing.
+
+    The rate is that of batches which take a quarter of the budget: what a call costs by itself counts less
+    in larger ones.
+    """
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
-    # The first call warms up; of the others the fastest counts.
-    durations = iter([seconds * 50, seconds * 3, seconds, seconds * 2])
+    # The first call warms up; of three others the fastest counts.
+    slower = chain([50], cycle([3, 1, 2]))
 
     class Timed(GatedEmbedder):
         def embed(self, texts):
-            clock.now += next(durations)
+            clock.now += (call + text * len(texts)) * next(slower)
             return super().embed(["0" for _ in texts])
 
     assert admission_limit(Timed(), budget) == expected
+
+
+def test_no_fewer_are_admitted_than_threads_embed_at_once(monkeypatch):
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=count(step=100).__next__))
+    embedder = GatedEmbedder()
+    embedder.make = lambda texts: np.zeros((len(texts), 3), np.float32)
+    embedder.parallel = 3
+
+    assert admission_limit(embedder, budget=0.1) == 3

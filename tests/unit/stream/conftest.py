@@ -70,6 +70,8 @@ class FakeEmbedder:
     dimensions = DIMENSIONS
     identity = "fake"
     precision = "float32"
+    device = "cpu"
+    parallel = 1
     description = "fake"
 
     def __init__(self):

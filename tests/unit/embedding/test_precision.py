@@ -1,0 +1,77 @@
+"""bfloat16 is taken where it is measured to be faster, and as good; else float32."""
+
+import logging
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from worker.embedding import Embeddings, HashingEmbedder
+from worker.embedding import precision as module
+from worker.embedding.precision import choose_precision, fixed_texts
+
+
+class Timed:
+    """Hashing that takes its time by a clock of the test's, and whose vectors are a little off."""
+
+    dimensions = 384
+    device = "cpu"
+    parallel = 1
+    identity = description = "timed"
+
+    def __init__(self, precision, clock, seconds, error=0.0):
+        self.precision = precision
+        self._clock = clock
+        self._seconds = seconds
+        self._error = error
+        self._hashing = HashingEmbedder()
+
+    def embed(self, texts):
+        self._clock.now += self._seconds
+        vectors = self._hashing.embed(texts).vectors
+        # Towards one direction, so that all vectors become more alike.
+        vectors = vectors + np.float32(self._error) * np.eye(1, 384, dtype=np.float32)
+        return Embeddings(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 0)
+
+
+@pytest.fixture
+def choose(monkeypatch):
+    def choose(seconds, error):
+        clock = SimpleNamespace(now=0.0)
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+        return choose_precision(
+            Timed("float32", clock, seconds=1.0), Timed("bfloat16", clock, seconds, error)
+        ).precision
+
+    return choose
+
+
+@pytest.mark.parametrize(
+    ("seconds", "error", "chosen"),
+    [
+        (0.5, 0.0, "bfloat16"),
+        (1 / 1.31, 0.0, "bfloat16"),
+        (1 / 1.29, 0.0, "float32"),
+        (3.0, 0.0, "float32"),
+        (0.5, 0.02, "bfloat16"),
+        (0.5, 0.2, "float32"),
+    ],
+)
+def test_bfloat16_is_taken_where_it_is_faster_and_novelty_stays(choose, seconds, error, chosen):
+    assert choose(seconds, error) == chosen
+
+
+def test_the_log_tells_both_figures(choose, caplog):
+    with caplog.at_level(logging.INFO):
+        choose(0.4, 0.0)
+
+    assert "bfloat16 is 2.50 times as fast as float32 here" in caplog.text
+    assert "changes novelty by 0.0000 at most" in caplog.text
+
+
+def test_it_is_measured_on_real_texts_that_fill_the_window():
+    """Short or made-up ones would say little about the traces to come."""
+    texts = fixed_texts()
+
+    assert len(set(texts)) == len(texts) >= 10
+    assert sum(len(text.split()) > 256 for text in texts) > len(texts) / 2
