@@ -1,132 +1,83 @@
-"""`make bench`: what costs how much, as ratios within one run.
-
-Each comparison alternates its sides, so that what else the machine does falls on both alike.
-"""
+"""`make bench`: what it does a second, how long it takes and what it costs, as ratios within one run."""
 
 from __future__ import annotations
 
 import asyncio
-import platform
-import statistics
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
 import click
 from rich.console import Console
-from rich.table import Table
 
-import worker.demo
-from worker.observe.metrics import Metrics
-from worker.policy import Policy, PolicyInForce
-from worker.settings import CacheSettings, LimitSettings, TopicSettings
-from worker.stream.lane import LaneServices
-from worker.stream.lanes import Lanes
-from worker.stream.ledger import Changelog
-from worker.stream.memory_publisher import MemoryPublisher
-from worker.stream.outputs import Outputs
-from worker.stream.records import RawRecord
-
-ROUNDS = 8
+from bench import embedder, machine, metrics_cost, novelty, report, worker_runs
+from bench.context import Context
+from bench.measure import Budget, Section
+from worker.demo.brokers import Broker, running_broker
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Two ways to do the same number of records; the ratio is the first's time over the second's."""
+class Part:
+    """A section, and the seconds that it may take."""
 
-    name: str
-    records: int
-    seconds: list[tuple[float, float]]
-
-    @property
-    def ratios(self) -> list[float]:
-        return [first / second for first, second in self.seconds]
-
-    @property
-    def microseconds(self) -> float:
-        """What the first takes longer for a record, in the median round."""
-        return statistics.median(first - second for first, second in self.seconds) / self.records * 1e6
+    run: Callable[[Context, Budget], Awaitable[Section]]
+    seconds: float
+    seconds_short: float
+    needs_broker: bool = True
 
 
-class Nothing:
-    """Stands in for the metrics: takes every call and does nothing."""
-
-    def __getattr__(self, name: str) -> Nothing:
-        return self
-
-    def __call__(self, *arguments: Any, **named: Any) -> Nothing:
-        return self
-
-
-async def through_a_lane(records: list[RawRecord], metrics: Any) -> None:
-    """Decode, score without an embedder, remember and publish, with a broker that confirms at once."""
-    topics = TopicSettings()
-    services = LaneServices(
-        policy=PolicyInForce(Policy()),
-        cache=CacheSettings(),
-        limits=LimitSettings(),
-        batcher=None,
-        outputs=Outputs(topics, dict.fromkeys(topics.model_dump().values(), 1)),
-        publisher=MemoryPublisher(),
-        changelog_topic="ledger",
-        metrics=metrics,
-    )
-    changelog = Changelog()
-    failures: list[BaseException] = []
-    lanes = Lanes(services, lambda _: changelog, failures.append)
-    lanes.reopen()
-    for record in records:
-        await lanes.take(record)
-        if lanes.commit_wanted.is_set() or record.offset % 256 == 255:
-            lanes.committed(lanes.watermarks())
-            lanes.commit_wanted.clear()
-    while lanes.watermarks()[0] < len(records):
-        await asyncio.sleep(0)
-    await lanes.drain()
-    assert not failures, failures
-
-
-async def timed(way: Callable[[], Awaitable[None]]) -> float:
-    started = time.perf_counter()
-    await way()
-    return time.perf_counter() - started
-
-
-async def cost_of_metrics(count: int) -> Comparison:
-    """A record's way through a lane with its metrics, against the same without any."""
-    traces = Path(worker.demo.__file__).with_name("real_traces.jsonl").read_bytes().splitlines()
-    records = [
-        RawRecord("raw-traces", 0, offset, 1_700_000_000_000, b"key", value, ())
-        for offset, value in enumerate(islice(cycle(traces), count))
-    ]
-    seconds = [
-        (
-            await timed(lambda: through_a_lane(records, Metrics(Policy(), 0.1))),
-            await timed(lambda: through_a_lane(records, Nothing())),
-        )
-        for _ in range(ROUNDS)
-    ]
-    return Comparison("a record's metrics, of its way without embedder and broker", count, seconds)
+PARTS = {
+    "embedder": Part(embedder.run, 260, 60, needs_broker=False),
+    "worker": Part(worker_runs.run, 900, 80),
+    "processes": Part(worker_runs.processes, 260, 60),
+    "novelty": Part(novelty.run, 40, 8, needs_broker=False),
+    "metrics": Part(metrics_cost.run, 60, 15, needs_broker=False),
+}
 
 
 @click.command()
-@click.option("--records", default=1500, show_default=True, help="Of each side of each round.")
-def main(records: int) -> None:
-    """Print what costs how much."""
-    console = Console()
-    table = Table(
-        title=f"{ROUNDS} alternating rounds; Python {platform.python_version()}, {platform.machine()}"
-    )
-    for column in ("what", "ratio: median", "least", "most", "µs a record"):
-        table.add_column(column)
-    for one in (asyncio.run(cost_of_metrics(records)),):
-        ratios = sorted(one.ratios)
-        told = (statistics.median(ratios), ratios[0], ratios[-1])
-        table.add_row(one.name, *(f"{ratio:.2f}" for ratio in told), f"{one.microseconds:.0f}")
-    console.print(table)
+@click.argument("names", nargs=-1, type=click.Choice([*PARTS]))
+@click.option("--short", is_flag=True, help="In minutes: fewer rounds, fewer partitions, mostly no p99.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("bench-results"),
+    show_default=True,
+    help="Where results.json and the plots go.",
+)
+def main(names: tuple[str, ...], short: bool, out: Path) -> None:
+    """Measure the sections NAMES, all of them when none is named."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 150  # a file has no width to keep to
+    chosen = {name: PARTS[name] for name in PARTS if name in names or not names}
+    started = time.monotonic()
+
+    def say(line: str) -> None:
+        console.print(f"{time.monotonic() - started:6.0f} s  {line}", markup=False, style="dim")
+
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="kp-bench-")))
+        broker: Broker | None = None
+        if any(part.needs_broker for part in chosen.values()):
+            broker = stack.enter_context(running_broker(allow_embedded=False, say=say))
+        header = machine.describe(broker) | {"form": "short" if short else "full"}
+        servers = "" if broker is None else broker.bootstrap_servers
+        context = Context(short, folder, servers, machine.has_bfloat16(), say)
+        sections: list[Section] = []
+        for name, part in chosen.items():
+            say(name)
+            budget = Budget(part.seconds_short if short else part.seconds)
+            section = asyncio.run(part.run(context, budget))
+            section.seconds = budget.spent
+            sections.append(section)
+            report.write(out, header, sections)
+            report.plot(out, section)
+    report.show(console, header, sections)
+    console.print(f"{out / report.RESULTS} and plots written", style="dim")
 
 
 if __name__ == "__main__":

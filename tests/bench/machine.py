@@ -1,0 +1,87 @@
+"""Where a run took place."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import joblib
+
+from worker.demo.brokers import Broker
+
+_DISTRIBUTIONS = (
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "numpy",
+    "aiokafka",
+    "faust-streaming",
+    "confluent-kafka",
+    "pydantic",
+)
+
+_BFLOAT16 = ("amx_bf16", "avx512_bf16")
+
+
+def cores() -> list[int]:
+    """The numbers of the cores that we may use, as many as limits of a container leave."""
+    return sorted(os.sched_getaffinity(0))[: joblib.cpu_count()]
+
+
+def has_bfloat16() -> bool:
+    """Whether the CPU says that it multiplies bfloat16."""
+    return any(flag in _flags() for flag in _BFLOAT16)
+
+
+def describe(broker: Broker | None) -> dict[str, str]:
+    """What one must know of the machine to read the figures, for people.
+
+    Args:
+        broker: that the run uses; None where it needs none.
+    """
+    info = _cpu_info()
+    instructions = [flag for flag in _BFLOAT16 if flag in _flags()]
+    versions = {name: _version(name) for name in _DISTRIBUTIONS}
+    return {
+        "CPU": info.get("model name", platform.processor() or "unknown"),
+        "cores": f"{len(cores())} usable of {os.cpu_count()}",
+        "bfloat16 instructions": ", ".join(instructions) or "neither AMX nor AVX512-BF16",
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
+        "load before the start": f"{os.getloadavg()[0]:.2f}",
+        "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "broker": _place(broker),
+    }
+
+
+def _place(broker: Broker | None) -> str:
+    if broker is None:
+        return "none needed"
+    here = "was there already" not in broker.description or broker.bootstrap_servers.startswith(
+        ("127.", "localhost")
+    )
+    where = "on this machine, not pinned: it shares the cores" if here else "elsewhere"
+    return f"{broker.description}, {where}; the publisher ran on this machine, not pinned"
+
+
+def _flags() -> list[str]:
+    return _cpu_info().get("flags", "").split()
+
+
+def _cpu_info() -> dict[str, str]:
+    """The first processor of /proc/cpuinfo; empty where there is none."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return {}
+    lines = (line.partition(":") for line in text.split("\n\n", 1)[0].splitlines())
+    return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,87 @@
+"""Section `metrics`: what a record's metrics cost, of its way without embedder and broker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from itertools import cycle, islice
+from typing import Any
+
+from bench.context import Context
+from bench.measure import Budget, Figure, Section, alternate, ratio
+from bench.traces import real_traces
+from worker.observe.metrics import Metrics
+from worker.policy import Policy, PolicyInForce
+from worker.settings import CacheSettings, LimitSettings, TopicSettings
+from worker.stream.lane import LaneServices
+from worker.stream.lanes import Lanes
+from worker.stream.ledger import Changelog
+from worker.stream.memory_publisher import MemoryPublisher
+from worker.stream.outputs import Outputs
+from worker.stream.records import RawRecord
+
+RECORDS = 1500
+"""Of each side of each round."""
+
+
+async def run(context: Context, budget: Budget) -> Section:
+    """A record's way through a lane with its metrics, against the same without any."""
+    section = Section("metrics", "A record's metrics, of its way without embedder and broker")
+    records = [
+        RawRecord("raw-traces", 0, offset, 1_700_000_000_000, b"key", value, ())
+        for offset, value in enumerate(islice(cycle(real_traces()), RECORDS))
+    ]
+
+    async def with_metrics() -> float:
+        return await _through_a_lane(records, Metrics(Policy(), 0.1))
+
+    async def without() -> float:
+        return await _through_a_lane(records, Nothing())
+
+    seconds = await alternate({"with": with_metrics, "without": without}, budget.rounds(context.rounds))
+    more = zip(seconds["with"], seconds["without"], strict=True)
+    section.figures += [
+        ratio("time with metrics / without", seconds["with"], seconds["without"]),
+        Figure("the metrics", "µs/record", [(one - other) / RECORDS * 1e6 for one, other in more]),
+    ]
+    return section
+
+
+class Nothing:
+    """Stands in for the metrics: takes every call and does nothing."""
+
+    def __getattr__(self, name: str) -> Nothing:
+        return self
+
+    def __call__(self, *arguments: Any, **named: Any) -> Nothing:
+        return self
+
+
+async def _through_a_lane(records: list[RawRecord], metrics: Any) -> float:
+    """Decode, score, remember and publish, with a broker that confirms at once; returns the seconds."""
+    topics = TopicSettings()
+    services = LaneServices(
+        policy=PolicyInForce(Policy()),
+        cache=CacheSettings(),
+        limits=LimitSettings(),
+        batcher=None,
+        outputs=Outputs(topics, dict.fromkeys(topics.model_dump().values(), 1)),
+        publisher=MemoryPublisher(),
+        changelog_topic="ledger",
+        metrics=metrics,
+    )
+    changelog = Changelog()
+    failures: list[BaseException] = []
+    started = time.perf_counter()
+    lanes = Lanes(services, lambda _: changelog, failures.append)
+    lanes.reopen()
+    for record in records:
+        await lanes.take(record)
+        if lanes.commit_wanted.is_set() or record.offset % 256 == 255:
+            lanes.committed(lanes.watermarks())
+            lanes.commit_wanted.clear()
+    while lanes.watermarks()[0] < len(records):
+        await asyncio.sleep(0)
+    await lanes.drain()
+    assert not failures, failures
+    return time.perf_counter() - started

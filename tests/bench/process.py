@@ -1,0 +1,84 @@
+"""`kp-worker` as it is measured: pinned where that is wanted, and its durations written down one by one.
+
+python -m bench.process run --config worker.toml
+
+What is handed to the metrics goes to a file too, so that quantiles need no buckets.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bench.processes import pin
+
+SAMPLES = "BENCH_SAMPLES"
+"""The environment variable that names the file that samples are appended to."""
+
+KINDS = ("scoring", "admission", "end_to_end")
+
+SAMPLE = struct.Struct("<Bdd")
+"""The kind's place in KINDS, when it was told (seconds since the epoch), and the duration in seconds."""
+
+
+def _write_down(file: int, kind: str, seconds: float) -> None:
+    # One short write each: nothing is left in a buffer when somebody looks.
+    os.write(file, SAMPLE.pack(KINDS.index(kind), time.time(), seconds))
+
+
+def _record_metrics(file: int) -> None:
+    """Write down what is handed to the worker's metrics."""
+    from worker.observe.metrics import Metrics
+
+    scored, admitted, published = Metrics.scored, Metrics.admitted, Metrics.published
+
+    def record_scored(self: Metrics, score: Any, trace_id: str, seconds: float) -> None:
+        _write_down(file, "scoring", seconds)
+        scored(self, score, trace_id, seconds)
+
+    def record_admitted(self: Metrics, waited: float) -> None:
+        _write_down(file, "admission", waited)
+        admitted(self, waited)
+
+    def record_published(
+        self: Metrics, domain: str, outcome: str, quality_score: float, end_to_end: float | None
+    ) -> None:
+        _write_down(file, "end_to_end", -1.0 if end_to_end is None else end_to_end)
+        published(self, domain, outcome, quality_score, end_to_end)
+
+    for name, method in (
+        ("scored", record_scored),
+        ("admitted", record_admitted),
+        ("published", record_published),
+    ):
+        setattr(Metrics, name, method)
+
+
+def _start_this_module() -> None:
+    """Have the parent start this module's child instead of the real one's."""
+    import worker.supervise
+
+    class Supervisor(worker.supervise.Supervisor):
+        def __init__(self, settings: Any, command: Sequence[str]) -> None:
+            super().__init__(
+                settings, ["bench.process" if part == "worker.cli" else part for part in command]
+            )
+
+    worker.supervise.Supervisor = Supervisor  # type: ignore[misc]
+
+
+def main() -> None:
+    pin()  # before anything counts the cores
+    _start_this_module()
+    _record_metrics(os.open(os.environ[SAMPLES], os.O_WRONLY | os.O_APPEND | os.O_CREAT))
+    from worker.cli import main as kp_worker
+
+    run: Callable[[], Any] = kp_worker
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""The results as a table, as JSON and as plots."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bench.measure import ENOUGH, Figure, Section
+
+RESULTS = "results.json"
+
+
+def as_json(header: Mapping[str, str], sections: Sequence[Section]) -> dict[str, Any]:
+    """The header, and of each section its figures' summaries; of ratios and rates every round."""
+    return {
+        "header": dict(header),
+        "sections": [
+            {
+                "name": section.name,
+                "title": section.title,
+                "seconds": round(section.seconds, 1),
+                "notes": section.notes,
+                "figures": [figure.summary() for figure in section.figures],
+            }
+            for section in sections
+        ],
+    }
+
+
+def write(folder: Path, header: Mapping[str, str], sections: Sequence[Section]) -> None:
+    """Write the results so far, and the newest section's plots."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / RESULTS).write_text(json.dumps(as_json(header, sections), indent=1) + "\n")
+
+
+def show(console: Console, header: Mapping[str, str], sections: Sequence[Section]) -> None:
+    """Print the header, and one table."""
+    top = Table.grid(padding=(0, 2))
+    for name, value in header.items():
+        top.add_row(escape(name), escape(value))
+    console.print(top)
+    table = Table()
+    for column in ("what", "median", "least", "most", "p99", "n", "unit", "to reach"):
+        table.add_column(column, justify="left" if column in ("what", "unit", "to reach") else "right")
+    for section in sections:
+        table.add_section()
+        table.add_row(f"[bold]{escape(section.title)}[/] ({section.name}, {section.seconds:.0f} s)")
+        for figure in section.figures:
+            table.add_row(*map(escape, row(figure)))
+    console.print(table)
+    for section in sections:
+        for note in section.notes:
+            console.print(f"{section.name}: {note}", markup=False)
+    console.print(
+        f"n: rounds, of ratios and rates; samples, of durations, whose median is p50. "
+        f"A p99 is told from {ENOUGH} samples on.",
+        style="dim",
+    )
+
+
+def row(figure: Figure) -> list[str]:
+    """A figure's cells."""
+    told = figure.summary()
+    return [
+        f"  {figure.what}",
+        *(number(told[name]) for name in ("median", "least", "most")),
+        number(told.get("p99")),
+        str(told["count"]),
+        figure.unit,
+        figure.reach,
+    ]
+
+
+def number(value: float | None) -> str:
+    """A value in three or four digits; a dash where there is none."""
+    if value is None:
+        return "-"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def plot(folder: Path, section: Section) -> list[Path]:
+    """Draw a section: the rounds as dots, a durations' samples as a cumulated share; returns the files."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for kind, unit in dict.fromkeys((one.kind, one.unit) for one in section.figures):
+        figures = [one for one in section.figures if (one.kind, one.unit) == (kind, unit) and len(one.values)]
+        if not figures:
+            continue
+        drawing, axes = pyplot.subplots(
+            figsize=(9, 1.2 + 0.35 * len(figures) if kind == "rounds" else 5), layout="constrained"
+        )
+        (_dots if kind == "rounds" else _shares)(axes, figures)
+        axes.set_xlabel(unit)
+        axes.set_title(section.title)
+        axes.grid(visible=True, alpha=0.3)
+        name = f"{section.name}-{len(files) + 1}.png"
+        drawing.savefig(folder / name, dpi=110)
+        pyplot.close(drawing)
+        files.append(folder / name)
+    return files
+
+
+def _dots(axes: Any, figures: Sequence[Figure]) -> None:
+    for height, figure in enumerate(reversed(figures)):
+        axes.plot(figure.values, [height] * len(figure.values), "o", alpha=0.5)
+        axes.plot([np.median(figure.values)], [height], "k|", markersize=14)
+    axes.set_yticks(range(len(figures)), [figure.what for figure in reversed(figures)])
+    axes.set_xlim(left=0)
+
+
+def _shares(axes: Any, figures: Sequence[Figure]) -> None:
+    for figure in figures:
+        values = np.sort(np.asarray(figure.values))
+        axes.plot(values, np.arange(1, len(values) + 1) / len(values), label=figure.what)
+    axes.axhline(0.99, color="grey", linestyle=":", linewidth=1)
+    axes.set_xscale("log")
+    axes.set_ylabel("share of the samples")
+    axes.legend(fontsize="small")

@@ -1,0 +1,196 @@
+"""Workers on topics of their own: woken to be measured, suspended while another side is."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from aiokafka import AIOKafkaProducer
+from numpy.typing import NDArray
+
+from bench.context import Context
+from bench.measure import rate_between
+from bench.process import KINDS, SAMPLES
+from bench.processes import on_cores, suspend, wake
+from support.streams import Stream, Worker
+from worker.observe import page
+from worker.settings import Settings
+from worker.stream.topics import TopicAdmin
+
+ARRIVAL_LIMIT = 120.0
+"""Seconds without a single output after which it is over."""
+
+_SAMPLES = np.dtype([("kind", "u1"), ("at", "<f8"), ("seconds", "<f8")])
+
+SUSPENDABLE: dict[str, dict[str, float]] = {
+    # While a worker is suspended, nobody shall take it for dead; none of this has to do with its speed.
+    "kafka": {"session_timeout": 80},
+    "limits": {"heartbeat": 600, "stall": 600},
+}
+
+
+class Publisher:
+    """Publishes traces in rotation."""
+
+    def __init__(self, servers: str, traces: Sequence[bytes]) -> None:
+        self._producer = AIOKafkaProducer(
+            bootstrap_servers=servers, acks="all", max_request_size=2**24, max_batch_size=2**20
+        )
+        self._traces = itertools.cycle(enumerate(traces))
+
+    async def start(self, stack: AsyncExitStack) -> Publisher:
+        await self._producer.start()
+        stack.push_async_callback(self._producer.stop)
+        return self
+
+    async def backlog(self, topic: str, partitions: int, count: int) -> None:
+        """Publish so many, evenly over the partitions, and wait for the broker to confirm them."""
+        deliveries = [await self._send(topic, number % partitions) for number in range(count)]
+        await asyncio.gather(*deliveries)
+
+    async def open_loop(self, topic: str, partitions: int, schedule: Sequence[float]) -> list[float]:
+        """Publish each at its time, whatever became of those before; its timestamp is that time.
+
+        Returns:
+            the seconds that each was late.
+        """
+        source = random.Random(0)
+        started = time.time() + 0.2
+        deliveries, late = [], []
+        for arrival in schedule:
+            due = started + arrival
+            await asyncio.sleep(max(0.0, due - time.time()))
+            late.append(time.time() - due)
+            deliveries.append(await self._send(topic, source.randrange(partitions), round(due * 1000)))
+        await asyncio.gather(*deliveries)
+        return late
+
+    async def _send(self, topic: str, partition: int, timestamp_ms: int | None = None) -> asyncio.Future[Any]:
+        number, trace = next(self._traces)
+        return await self._producer.send(
+            topic, trace, key=str(number).encode(), partition=partition, timestamp_ms=timestamp_ms
+        )
+
+
+class Fleet:
+    """Workers of one group, which are woken and suspended together.
+
+    Attributes:
+        partitions: of their topics.
+        workers: in the order of their start.
+        settings: theirs.
+        folder: for their samples.
+    """
+
+    def __init__(self, stream: Stream, partitions: int, folder: Path) -> None:
+        self.partitions = partitions
+        self.folder = folder
+        self.settings = stream.settings
+        self.workers: list[Worker] = []
+        self.stream = stream
+        self._samples: list[Path] = []
+        self._marks: list[int] = []
+
+    @classmethod
+    async def on_new_topics(
+        cls, stack: AsyncExitStack, context: Context, partitions: int, **sections: Mapping[str, Any]
+    ) -> Fleet:
+        """Make topics, which are deleted with the stack; no worker runs yet."""
+        name = f"bench-{uuid4().hex[:8]}"
+        values: dict[str, dict[str, Any]] = {
+            "kafka": {"bootstrap_servers": context.servers, "group": name},
+            "topics": {
+                topic: f"{name}-{topic}" for topic in ("raw", "contribute", "rejected", "dead_letter")
+            },
+            "log": {"format": "json"},
+        }
+        for section, changes in sections.items():
+            values[section] = values.get(section, {}) | dict(changes)
+        folder = context.folder / name
+        folder.mkdir()
+        fleet = cls(Stream(Settings(**values), folder), partitions, folder)
+        await fleet.stream.create_topics(partitions)
+        stack.push_async_callback(fleet._delete_topics)
+        return fleet
+
+    async def start(self, stack: AsyncExitStack, *cores: Iterable[int] | None) -> None:
+        """Start a worker on each of these sets of cores, None for all; returns once they share the topics."""
+        for own in cores:
+            samples = self.folder / f"{len(self._samples)}.samples"
+            environment = {SAMPLES: str(samples)} | ({} if own is None else on_cores(own))
+            worker = self.stream.worker(module="bench.process", environment=environment)
+            self.workers.append(await stack.enter_async_context(worker))
+            self._samples.append(samples)
+            await self.workers[-1].owns(self.partitions // len(self.workers))
+        for worker in self.workers:
+            await worker.owns(self.partitions // len(self.workers))
+        self.mark()
+
+    async def precision(self) -> str:
+        """What they embed in."""
+        text = await self.workers[0].metrics()
+        [info] = page._samples(text, "kp_build_info")
+        return info.labels["precision"]
+
+    def suspend(self) -> None:
+        for worker in self.workers:
+            suspend(worker.process.pid)
+
+    def wake(self) -> None:
+        for worker in self.workers:
+            wake(worker.process.pid)
+
+    def mark(self) -> None:
+        """Look at samples from here on only."""
+        self._marks = [path.stat().st_size if path.exists() else 0 for path in self._samples]
+
+    def samples(self, kind: str) -> NDArray[Any]:
+        """The samples of a kind since the mark: when they were told (``at``), and ``seconds``."""
+        parts = [np.empty(0, dtype=_SAMPLES)]
+        for path, mark in zip(self._samples, self._marks, strict=True):
+            with suppress(FileNotFoundError), path.open("rb") as file:
+                file.seek(mark)
+                content = file.read()
+                parts.append(np.frombuffer(content[: len(content) // 17 * 17], dtype=_SAMPLES))
+        samples = np.concatenate(parts)
+        return samples[samples["kind"] == KINDS.index(kind)]
+
+    async def published(self, count: int) -> None:
+        """Wait until so many outputs were confirmed since the mark."""
+        seen, last = 0, time.monotonic()
+        while seen < count:
+            await asyncio.sleep(0.05)
+            now = len(self.samples("end_to_end"))
+            if now > seen:
+                seen, last = now, time.monotonic()
+            for worker in self.workers:
+                assert worker.process.returncode is None, f"a worker ended:\n{worker.log()[-6000:]}"
+            assert time.monotonic() - last < ARRIVAL_LIMIT, (
+                f"{seen} of {count} outputs:\n{self.workers[0].log()[-6000:]}"
+            )
+
+    async def drained(self, publisher: Publisher, count: int) -> float:
+        """Let a backlog be published while they are suspended, then wake them until it is done.
+
+        Returns:
+            outputs confirmed a second, from the first to the last.
+        """
+        await publisher.backlog(self.settings.topics.raw, self.partitions, count)
+        self.mark()
+        self.wake()
+        await self.published(count)
+        self.suspend()
+        return rate_between(self.samples("end_to_end")["at"].tolist())
+
+    async def _delete_topics(self) -> None:
+        topics = self.settings.topics
+        async with TopicAdmin(self.settings.kafka, topics) as admin:
+            await admin.delete([*topics.model_dump().values(), admin.changelog])
