@@ -11,9 +11,9 @@ from typing import Literal
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from worker.errors import DeliveryError, TopicError
+from worker.errors import DeliveryError
 from worker.settings import Settings
-from worker.stream.publisher import client_arguments
+from worker.stream.publisher import client_arguments, unreachable
 
 KeyBy = Literal["id", "agent_id", "task_domain"]
 _UNCONFIRMED = 1000
@@ -37,7 +37,7 @@ async def publish_lines(lines: Iterable[bytes], settings: Settings, key_by: KeyB
             the same key share a partition, and are compared with each other.
 
     Raises:
-        TopicError: the broker cannot be reached, or the raw topic is missing.
+        NoBrokerError: no broker can be reached.
         DeliveryError: the broker did not take a record.
     """
     published = Published()
@@ -46,7 +46,7 @@ async def publish_lines(lines: Iterable[bytes], settings: Settings, key_by: KeyB
         await producer.start()
     except KafkaError as error:
         await producer.stop()
-        raise TopicError(f"kafka.bootstrap_servers: {settings.kafka.bootstrap_servers}: {error}") from error
+        raise unreachable(settings.kafka, error) from error
     try:
         deliveries: list[asyncio.Future[object]] = []
         for line in lines:

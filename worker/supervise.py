@@ -31,7 +31,7 @@ PROBE_LIMIT = 15.0
 """Seconds for the broker to answer."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between two attempts; each pause is twice as long as the one before."""
-SETTLED = 60.0
+SETTLED = 10.0
 """Seconds after which a process that ends is started again without much of a pause."""
 _STOP_MARGIN = 30.0
 

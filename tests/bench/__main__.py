@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ from tempfile import TemporaryDirectory
 import click
 from rich.console import Console
 
-from bench import embedder, machine, metrics_cost, novelty, report, worker_runs
+from bench import embedder, machine, memory, metrics_cost, novelty, recovery, report, stream, worker_runs
 from bench.context import Context
 from bench.measure import Budget, Section
 from worker.demo.brokers import Broker, running_broker
@@ -30,11 +31,14 @@ class Part:
 
 
 PARTS = {
-    "embedder": Part(embedder.run, 260, 60, needs_broker=False),
-    "worker": Part(worker_runs.run, 900, 80),
-    "processes": Part(worker_runs.processes, 260, 60),
+    "embedder": Part(embedder.run, 260, 50, needs_broker=False),
+    "worker": Part(worker_runs.run, 900, 75),
+    "stream": Part(stream.run, 300, 35),
+    "processes": Part(worker_runs.processes, 260, 45),
+    "recovery": Part(recovery.run, 200, 30),
+    "memory": Part(memory.run, 200, 20),
     "novelty": Part(novelty.run, 40, 8, needs_broker=False),
-    "metrics": Part(metrics_cost.run, 60, 15, needs_broker=False),
+    "metrics": Part(metrics_cost.run, 60, 10, needs_broker=False),
 }
 
 
@@ -50,6 +54,8 @@ PARTS = {
 )
 def main(names: tuple[str, ...], short: bool, out: Path) -> None:
     """Measure the sections NAMES, all of them when none is named."""
+    # It warns of each topic that was made a moment ago; what goes wrong for good is raised.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 150  # a file has no width to keep to
@@ -75,7 +81,10 @@ def main(names: tuple[str, ...], short: bool, out: Path) -> None:
             section.seconds = budget.spent
             sections.append(section)
             report.write(out, header, sections)
-            report.plot(out, section)
+            try:
+                report.plot(out, section)
+            except ImportError as error:
+                say(f"no plots: {error}; `make bench` installs it")
     report.show(console, header, sections)
     console.print(f"{out / report.RESULTS} and plots written", style="dim")
 

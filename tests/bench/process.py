@@ -29,7 +29,7 @@ def _write_down(file: int, kind: str, seconds: float) -> None:
     os.write(file, SAMPLE.pack(KINDS.index(kind), time.time(), seconds))
 
 
-def _record_metrics(file: int) -> None:
+def record_metrics(file: int) -> None:
     """Write down what is handed to the worker's metrics."""
     from worker.observe.metrics import Metrics
 
@@ -73,7 +73,7 @@ def _start_this_module() -> None:
 def main() -> None:
     pin()  # before anything counts the cores
     _start_this_module()
-    _record_metrics(os.open(os.environ[SAMPLES], os.O_WRONLY | os.O_APPEND | os.O_CREAT))
+    record_metrics(os.open(os.environ[SAMPLES], os.O_WRONLY | os.O_APPEND | os.O_CREAT))
     from worker.cli import main as kp_worker
 
     run: Callable[[], Any] = kp_worker

@@ -98,7 +98,7 @@ async def _saturation(fleet: Fleet, publisher: Publisher, seconds: float):
 
 async def _saturated(context, budget, section, fleets, publisher, forward, precision) -> dict[int, float]:
     """Compare the saturated rates; returns each fleet's."""
-    seconds = 2.5 if context.short else 6.0
+    seconds = 2.5 if context.short else 7.0
     durations = {count: {"scoring": [], "admission": []} for count in fleets}
     sides = {"forward only": lambda: forward.rate(seconds / 2)}
     for count, fleet in fleets.items():

@@ -37,6 +37,14 @@ SUSPENDABLE: dict[str, dict[str, float]] = {
 }
 
 
+def read_samples(path: Path, mark: int, kind: str) -> NDArray[Any]:
+    """The samples of a kind in a file from a byte on: when they were told (``at``), and ``seconds``."""
+    samples = np.empty(0, dtype=_SAMPLES)
+    with suppress(FileNotFoundError):  # the worker has not begun to write
+        samples = np.fromfile(path, dtype=_SAMPLES, offset=mark)
+    return samples[samples["kind"] == KINDS.index(kind)]
+
+
 class Publisher:
     """Publishes traces in rotation."""
 
@@ -124,15 +132,22 @@ class Fleet:
     async def start(self, stack: AsyncExitStack, *cores: Iterable[int] | None) -> None:
         """Start a worker on each of these sets of cores, None for all; returns once they share the topics."""
         for own in cores:
-            samples = self.folder / f"{len(self._samples)}.samples"
+            samples = self.folder / f"{uuid4().hex}.samples"
             environment = {SAMPLES: str(samples)} | ({} if own is None else on_cores(own))
             worker = self.stream.worker(module="bench.process", environment=environment)
             self.workers.append(await stack.enter_async_context(worker))
             self._samples.append(samples)
+            self._marks.append(0)
             await self.workers[-1].owns(self.partitions // len(self.workers))
         for worker in self.workers:
             await worker.owns(self.partitions // len(self.workers))
-        self.mark()
+
+    async def stop(self) -> None:
+        """End them in good order; others can be started then."""
+        for worker in self.workers:
+            status = await worker.stop()
+            assert status == 0, f"a worker ended with status {status}:\n{worker.log()[-6000:]}"
+        self.workers, self._samples, self._marks = [], [], []
 
     async def precision(self) -> str:
         """What they embed in."""
@@ -154,14 +169,8 @@ class Fleet:
 
     def samples(self, kind: str) -> NDArray[Any]:
         """The samples of a kind since the mark: when they were told (``at``), and ``seconds``."""
-        parts = [np.empty(0, dtype=_SAMPLES)]
-        for path, mark in zip(self._samples, self._marks, strict=True):
-            with suppress(FileNotFoundError), path.open("rb") as file:
-                file.seek(mark)
-                content = file.read()
-                parts.append(np.frombuffer(content[: len(content) // 17 * 17], dtype=_SAMPLES))
-        samples = np.concatenate(parts)
-        return samples[samples["kind"] == KINDS.index(kind)]
+        files = zip(self._samples, self._marks, strict=True)
+        return np.concatenate([read_samples(path, mark, kind) for path, mark in files])
 
     async def published(self, count: int) -> None:
         """Wait until so many outputs were confirmed since the mark."""

@@ -42,7 +42,9 @@ def assert_equal_to_offline(settings, raw, outputs):
 @pytest.mark.model
 @pytest.mark.parametrize("partitions", [1, 4])
 async def test_the_real_traces_score_as_offline_for_each_partition(make_stream, real_traces, partitions):
-    stream = await make_stream(partitions, embedding={"backend": "sentence-transformers"})
+    stream = await make_stream(
+        partitions, embedding={"backend": "sentence-transformers", "precision": "float32"}
+    )
     raw = await stream.publish(Message(line, json.loads(line)["id"].encode()) for line in real_traces)
     assert len({record.partition for record in raw}) == partitions
 
@@ -55,7 +57,7 @@ async def test_the_real_traces_score_as_offline_for_each_partition(make_stream, 
 
 @pytest.mark.model
 async def test_a_worker_that_is_killed_in_the_middle_changes_no_score(make_stream, real_traces):
-    stream = await make_stream(2, embedding={"backend": "sentence-transformers"})
+    stream = await make_stream(2, embedding={"backend": "sentence-transformers", "precision": "float32"})
     raw = await stream.publish(Message(line, json.loads(line)["id"].encode()) for line in real_traces)
 
     async with stream.worker() as worker:

@@ -49,8 +49,10 @@ def test_score_without_an_embedder_gives_the_references_scores(kp_worker, traces
 @pytest.mark.model
 @pytest.mark.parametrize("max_tokens", [256, 512])
 def test_score_cut_as_the_sdk_does_gives_the_references_scores(
-    kp_worker, traces, reference_scores, max_tokens
+    kp_worker, traces, reference_scores, max_tokens, monkeypatch
 ):
+    monkeypatch.setenv("KP_EMBEDDING__PRECISION", "float32")
+
     result = kp_worker("score", traces, "--truncation", "sdk", "--max-tokens", max_tokens)
 
     assert result.exit_code == 0

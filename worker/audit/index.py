@@ -18,12 +18,10 @@ import msgspec
 from schemas import DeadLetterHeaders
 from worker.errors import LedgerError
 from worker.settings import TopicSettings
-from worker.stream.ledger import Entry, Failure
+from worker.stream.ledger import Entry, Failure, decode_entry
 from worker.stream.records import OutputRecord
 
 _SOURCE = re.compile(r"(.+)/(\d{1,10})/(\d{1,19})", re.ASCII)
-
-_decode_entry = msgspec.msgpack.Decoder(Entry).decode
 
 
 class Output(msgspec.Struct, array_like=True, frozen=True):
@@ -252,7 +250,7 @@ def _source_offset(key: bytes | None, partition: int) -> int:
 
 def _entry(value: bytes, partition: int, offset: int) -> Entry:
     try:
-        return _decode_entry(value)
+        return decode_entry(value)
     except msgspec.MsgspecError as error:
         raise LedgerError(f"the changelog's entry of {partition}/{offset} cannot be read: {error}") from None
 

@@ -32,7 +32,7 @@ from worker.scoring import VectorCache, embedding_text
 from worker.settings import CacheSettings, LimitSettings
 from worker.stream.decode import decode_trace
 from worker.stream.judge import MAX_MESSAGE, Judge, failed
-from worker.stream.ledger import Changelog, Entry, Failure, Ledger, ScoreHeader, remember
+from worker.stream.ledger import Changelog, Entry, Failure, Ledger, remember
 from worker.stream.outputs import Outputs
 from worker.stream.publisher import Publisher
 from worker.stream.records import OutputRecord, RawRecord
@@ -363,7 +363,7 @@ class Lane:
         entry = work.entry
         if entry is None:
             return
-        header = None if entry.score is None else ScoreHeader.decode(entry.score)
+        header = entry.header
         if entry.failure is not None:
             self._metrics.buried(entry.failure.reason, end_to_end)
         elif header is not None:
@@ -382,7 +382,7 @@ class Lane:
         record, entry = work.record, work.entry
         if entry is None or work.output is None:
             return
-        score = None if entry.score is None else ScoreHeader.decode(entry.score)
+        score = entry.header
         embedded = None if work.embedding is None else work.embedding.result()
         tracing.finished(
             topic=record.topic,

@@ -63,6 +63,11 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
         """Where the record goes."""
         return self.decision or "dead_letter"
 
+    @property
+    def header(self) -> ScoreHeader | None:
+        """The score and how it came about; None for a record that was not scored."""
+        return None if self.score is None else ScoreHeader.decode(self.score)
+
 
 class ScoreHeader(msgspec.Struct, frozen=True):
     """The ``kp-score`` header: the score and how it came about."""
@@ -86,15 +91,17 @@ class ScoreHeader(msgspec.Struct, frozen=True):
     @classmethod
     def decode(cls, value: bytes) -> ScoreHeader:
         """Read the header's value."""
-        return _decode_score(value)
+        return _decode_header(value)
 
 
 # Once somebody else wrote in between, confirmations pile up until the next recovery.
 _MAX_AHEAD = 10_000
 
+decode_entry = msgspec.msgpack.Decoder(Entry).decode
+"""Reads an entry's bytes; raises msgspec.MsgspecError."""
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode_score = msgspec.json.Decoder(ScoreHeader).decode
-_decode = msgspec.msgpack.Decoder(Entry).decode
+_decode_header = msgspec.json.Decoder(ScoreHeader).decode
 
 
 def encode_vector(vector: np.typing.NDArray[np.float32]) -> bytes:
@@ -136,7 +143,7 @@ class Changelog:
     def newest_before(self, offset: int) -> Entry | None:
         """Return the entry of the last record before a source offset that there is an entry of."""
         known = max((known for known in self.entries if known < offset), default=None)
-        return None if known is None else _decode(self.entries[known])
+        return None if known is None else decode_entry(self.entries[known])
 
     def confirmed(self, changelog_offset: int) -> None:
         """Note that the broker has a record of ours.
@@ -185,7 +192,7 @@ class Ledger:
             the offsets of the entries that fell out, to be tombstoned, and why some were no longer valid:
             ``rewind`` (the raw topic was read far beyond here before), ``model``, or None.
         """
-        entries = {offset: _decode(value) for offset, value in sorted(self._changelog.entries.items())}
+        entries = {offset: decode_entry(value) for offset, value in sorted(self._changelog.entries.items())}
         reason = None
         # What can be delivered again now is what could be when it was written, by another setting perhaps.
         window_then = entries[max(entries)].window if entries else 0
@@ -210,7 +217,7 @@ class Ledger:
     def get(self, offset: int) -> Entry | None:
         """Return the entry of a source offset, if there is one."""
         value = self._changelog.entries.get(offset)
-        return None if value is None else _decode(value)
+        return None if value is None else decode_entry(value)
 
     def put(self, entry: Entry) -> tuple[bytes, list[int]]:
         """Add an entry, or replace the one of its offset.

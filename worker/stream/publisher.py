@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
-from worker.errors import DeliveryError, TooLargeError
+from worker.errors import DeliveryError, NoBrokerError, TooLargeError
 from worker.settings import KafkaSettings
 from worker.stream.records import OutputRecord
 
@@ -125,6 +125,11 @@ def client_arguments(kafka: KafkaSettings) -> dict[str, Any]:
             kafka.sasl_password.get_secret_value() if kafka.sasl_password else None
         )
     return arguments
+
+
+def unreachable(kafka: KafkaSettings, error: KafkaError) -> NoBrokerError:
+    """Return the error of a client that reaches none of the brokers, with the setting that names them."""
+    return NoBrokerError(f"kafka.bootstrap_servers: {kafka.bootstrap_servers}: {error}")
 
 
 def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:

@@ -11,9 +11,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
-from worker.errors import NoBrokerError, TopicError
+from worker.errors import TopicError
 from worker.settings import KafkaSettings
-from worker.stream.publisher import client_arguments
+from worker.stream.publisher import client_arguments, unreachable
 
 _POLL_MS = 20
 
@@ -40,9 +40,7 @@ class TopicReader:
             await self._consumer.start()
         except KafkaError as error:
             await self._consumer.stop()
-            raise NoBrokerError(
-                f"kafka.bootstrap_servers: {self._kafka.bootstrap_servers}: {error}"
-            ) from error
+            raise unreachable(self._kafka, error) from error
         await asyncio.sleep(0)  # the client cannot be stopped before its own tasks have begun
         return self
 

@@ -12,9 +12,9 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
-from worker.errors import NoBrokerError, TopicError
+from worker.errors import TopicError
 from worker.settings import KafkaSettings, TopicSettings
-from worker.stream.publisher import client_arguments
+from worker.stream.publisher import client_arguments, unreachable
 
 OUTPUT_HEADROOM = 1_048_576
 """How much larger than raw's the outputs' size limit is: room for headers and the score."""
@@ -64,9 +64,7 @@ class TopicAdmin:
             await self._client.start()
         except KafkaError as error:
             await self._client.close()
-            raise NoBrokerError(
-                f"kafka.bootstrap_servers: {self._kafka.bootstrap_servers}: {error}"
-            ) from error
+            raise unreachable(self._kafka, error) from error
         return self
 
     async def __aexit__(

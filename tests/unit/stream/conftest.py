@@ -75,6 +75,7 @@ class FakeEmbedder:
     description = "fake"
 
     def __init__(self):
+        self.asked = 0
         self.texts = []
         self.error = None
         self.free = threading.Event()
@@ -82,6 +83,7 @@ class FakeEmbedder:
         self._random = np.random.default_rng(0)
 
     def embed(self, texts):
+        self.asked += len(texts)
         self.free.wait()
         if self.error is not None:
             raise self.error

@@ -480,7 +480,7 @@ async def test_draining_scores_nothing_more_while_it_waits(world, raw):
     await here.until(lambda: here.publisher.waiting(*here.scored))
     here.embedder.free.clear()
     await feed(lane, raw(1))
-    await here.settle()
+    await here.until(lambda: here.embedder.asked == 2)
 
     draining = asyncio.create_task(lane.drain(20))
     await here.settle()
