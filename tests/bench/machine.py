@@ -59,9 +59,7 @@ def describe(broker: Broker | None) -> dict[str, str]:
 def _place(broker: Broker | None) -> str:
     if broker is None:
         return "none needed"
-    here = "was there already" not in broker.description or broker.bootstrap_servers.startswith(
-        ("127.", "localhost")
-    )
+    here = broker.kind != "configured" or broker.bootstrap_servers.startswith(("127.", "localhost"))
     where = "on this machine, not pinned: it shares the cores" if here else "elsewhere"
     return f"{broker.description}, {where}; the publisher ran on this machine, not pinned"
 

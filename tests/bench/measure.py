@@ -7,7 +7,6 @@ told as p50 and p99. A p99 is told from :data:`ENOUGH` samples on, and never tak
 from __future__ import annotations
 
 import random
-import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -152,7 +151,3 @@ def rate_between(times: Sequence[float]) -> float:
     if last <= first:
         raise ValueError(f"{len(times)} events span no time")
     return (len(times) - 1) / (last - first)
-
-
-def median(values: Sequence[float]) -> float:
-    return statistics.median(values)

@@ -35,7 +35,7 @@ def as_json(header: Mapping[str, str], sections: Sequence[Section]) -> dict[str,
 
 
 def write(folder: Path, header: Mapping[str, str], sections: Sequence[Section]) -> None:
-    """Write the results so far, and the newest section's plots."""
+    """Write the results so far."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / RESULTS).write_text(json.dumps(as_json(header, sections), indent=1) + "\n")
 
@@ -88,7 +88,7 @@ def number(value: float | None) -> str:
 
 
 def plot(folder: Path, section: Section) -> list[Path]:
-    """Draw a section: the rounds as dots, a durations' samples as a cumulated share; returns the files."""
+    """Draw a section: the rounds as dots, durations' samples as their cumulated share; returns the files."""
     import matplotlib
 
     matplotlib.use("Agg")

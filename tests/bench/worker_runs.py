@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 from bench import machine
 from bench.context import Context
 from bench.embedder import EmbeddingSide
-from bench.measure import ENOUGH, Budget, Figure, Section, alternate, median, poisson_schedule, ratio
+from bench.measure import ENOUGH, Budget, Figure, Section, Side, alternate, poisson_schedule, ratio
 from bench.processes import on_cores
 from bench.traces import real_traces
 from bench.workers import SUSPENDABLE, Fleet, Publisher
@@ -21,21 +24,116 @@ LEAD = 1.0
 """Seconds between a worker's waking and the first arrival."""
 WARM_UP = 96
 
+FORWARD = "forward only"
+END_TO_END = "scheduled arrival to confirmed output"
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """One worker for each partition count, and what is done with them.
+
+    Attributes:
+        fleets: by partition count; suspended, unless it is their turn.
+        precision: that all embed in.
+    """
+
+    context: Context
+    budget: Budget
+    section: Section
+    publisher: Publisher
+    fleets: dict[int, Fleet]
+    precision: str
+
+    async def saturated(self, forward: EmbeddingSide) -> dict[int, float]:
+        """Drain backlogs in turns with the forward pass; returns each count's traces a second."""
+        seconds = 2.5 if self.context.short else 7.0
+        durations = self._durations("scoring", "admission")
+        sides: dict[str, Side] = {FORWARD: lambda: forward.rate(seconds / 2)}
+        for count, fleet in self.fleets.items():
+            sides[_partitions(count)] = await self._noted(fleet, seconds, durations[count])
+        rates = await alternate(sides, self.budget.rounds(self.context.rounds, share=0.45))
+        for name, values in rates.items():
+            self.section.figures.append(Figure(f"saturated, {name}", "traces/s", values))
+        for count in self.fleets:
+            name = _partitions(count)
+            self.section.figures.append(
+                ratio(f"{name} / {FORWARD}", rates[name], rates[FORWARD], "0.75 at least, aim 0.9")
+            )
+        many, few = rates[_partitions(64)], rates[_partitions(4)]
+        self.section.figures.append(ratio("64 partitions / 4 partitions", many, few, "0.95 at least"))
+        self._tell("saturated", durations)
+        return {count: statistics.median(rates[_partitions(count)]) for count in self.fleets}
+
+    async def open_loop(self, rates: dict[int, float]) -> None:
+        """Let Poisson arrivals come, in turns, until there are samples enough or the time is up.
+
+        Args:
+            rates: each count's saturated one.
+        """
+        seconds = 5.0 if self.context.short else 12.0
+        durations = self._durations("scoring", "admission", "end_to_end")
+        late: list[float] = []
+        for number in self.budget.rounds(2 if self.context.short else 16):
+            for count, fleet in self.fleets.items():
+                schedule = poisson_schedule(LOAD * rates[count], seconds, seed=number)
+                fleet.wake()
+                await asyncio.sleep(LEAD)
+                fleet.mark()
+                late += await self.publisher.open_loop(
+                    fleet.settings.topics.raw, count, schedule, seed=number
+                )
+                await fleet.published(len(schedule))
+                fleet.suspend()
+                _note(fleet, durations[count])
+            if all(len(told["end_to_end"]) >= ENOUGH for told in durations.values()):
+                break
+        self._tell(f"{LOAD:.0%} load", durations)
+        self.section.figures.append(_milliseconds("the publisher's own delay", late, ""))
+
+    async def _noted(self, fleet: Fleet, seconds: float, durations: dict[str, list[float]]) -> Side:
+        drain = await _saturation(fleet, self.publisher, seconds)
+
+        async def noted() -> float:
+            rate = await drain()
+            _note(fleet, durations)
+            return rate
+
+        return noted
+
+    def _durations(self, *kinds: str) -> dict[int, dict[str, list[float]]]:
+        return {count: {kind: [] for kind in kinds} for count in self.fleets}
+
+    def _tell(self, load: str, durations: dict[int, dict[str, list[float]]]) -> None:
+        for count, told in durations.items():
+            for kind, samples in told.items():
+                what = END_TO_END if kind == "end_to_end" else kind
+                figure = _milliseconds(
+                    f"{load}, {_partitions(count)}: {what}", samples, self._reach(load, kind)
+                )
+                self.section.figures.append(figure)
+
+    def _reach(self, load: str, kind: str) -> str:
+        if self.precision == "bfloat16" and (load, kind) == ("saturated", "scoring"):
+            return "p99 below 100, aim 60"
+        return "p99 below 150, aim 100" if kind == "end_to_end" else ""
+
 
 async def run(context: Context, budget: Budget) -> Section:
     """Drain backlogs, then take arrivals at half that rate; one worker for each partition count."""
     section = Section("worker", "One worker, end to end on Kafka")
     async with AsyncExitStack() as stack:
         publisher = await Publisher(context.servers, real_traces()).start(stack)
-        fleets = {
-            count: await _warm_fleet(stack, context, publisher, count, None)
-            for count in (PARTITIONS_SHORT if context.short else PARTITIONS)
-        }
-        precision = await _precision(fleets[4])
+        fleets: dict[int, Fleet] = {}
+        precision = "auto"
+        for count in PARTITIONS_SHORT if context.short else PARTITIONS:
+            fleets[count] = await _warm_fleet(stack, context, publisher, precision, count, [None])
+            precision = fleets[count].precision  # the first one's choice is everybody's
         forward = await EmbeddingSide.start(stack, context.folder, "forward", precision)
-        section.notes += [f"precision: {precision}", f"forward only: {forward.description}"]
-        rates = await _saturated(context, budget, section, fleets, publisher, forward, precision)
-        await _open_loop(context, budget, section, fleets, publisher, rates)
+        section.notes += [f"precision: {precision}", f"{FORWARD}: {forward.description}"]
+        runs = _Runs(context, budget, section, publisher, fleets, precision)
+        rates = await runs.saturated(forward)
+        context.say("backlogs drained")
+        await runs.open_loop(rates)
     return section
 
 
@@ -46,119 +144,61 @@ async def processes(context: Context, budget: Budget) -> Section:
     if len(cores) < 2:
         section.notes.append("not measured: there is but one core")
         return section
+    seconds = 2.0 if context.short else 6.0
     async with AsyncExitStack() as stack:
         publisher = await Publisher(context.servers, real_traces()).start(stack)
-        one = await _warm_fleet(stack, context, publisher, 4, cores)
-        two = await _warm_fleet(stack, context, publisher, 4, cores[:1], cores[1:])
-        precision = await _precision(one)
+        one = await _warm_fleet(stack, context, publisher, "auto", 4, [cores])
+        two = await _warm_fleet(stack, context, publisher, one.precision, 4, [cores[:1], cores[1:]])
         forward = await EmbeddingSide.start(
-            stack, context.folder, "forward", precision, environment=on_cores(cores)
+            stack, context.folder, "forward", one.precision, environment=on_cores(cores)
         )
-        section.notes += [f"precision: {precision}", f"forward only: {forward.description}"]
-        seconds = 2.0 if context.short else 6.0
-        sides = {
+        section.notes += [f"precision: {one.precision}", f"{FORWARD}: {forward.description}"]
+        sides: dict[str, Side] = {
             "one worker, two cores": await _saturation(one, publisher, seconds),
             "two workers, a core each": await _saturation(two, publisher, seconds),
-            "forward only": lambda: forward.rate(seconds / 2),
+            FORWARD: lambda: forward.rate(seconds / 2),
         }
         rates = await alternate(sides, budget.rounds(context.rounds))
     section.figures += [Figure(name, "traces/s", values) for name, values in rates.items()]
     single, double, ceiling = rates.values()
     section.figures += [
-        ratio("one worker, two cores / forward only", single, ceiling, "0.75 at least, aim 0.9"),
-        ratio("two workers, a core each / forward only", double, ceiling, "0.85 at least, aim 0.95"),
+        ratio(f"one worker, two cores / {FORWARD}", single, ceiling, "0.75 at least, aim 0.9"),
+        ratio(f"two workers, a core each / {FORWARD}", double, ceiling, "0.85 at least, aim 0.95"),
         ratio("two workers / one worker", double, single),
     ]
     return section
 
 
 async def _warm_fleet(
-    stack: AsyncExitStack, context: Context, publisher: Publisher, partitions: int, *cores: list[int] | None
+    stack: AsyncExitStack,
+    context: Context,
+    publisher: Publisher,
+    precision: str,
+    partitions: int,
+    cores: Sequence[list[int] | None],
 ) -> Fleet:
-    """Start workers alone on the machine, since they measure it at their start; suspended, once warm."""
-    fleet = await Fleet.on_new_topics(stack, context, partitions, **SUSPENDABLE)
+    """Start workers while no other works, since they measure the machine; suspended, once warm."""
+    embedding = {"precision": precision, "device": "cpu"}
+    fleet = await Fleet.on_new_topics(stack, context, partitions, embedding=embedding, **SUSPENDABLE)
     await fleet.start(stack, *cores)
     await fleet.drained(publisher, WARM_UP)
     context.say(f"{len(cores)} worker(s) for {partitions} partitions ready")
     return fleet
 
 
-async def _precision(fleet: Fleet) -> str:
-    fleet.wake()
-    precision = await fleet.precision()
-    fleet.suspend()
-    return precision
-
-
-async def _saturation(fleet: Fleet, publisher: Publisher, seconds: float):
+async def _saturation(fleet: Fleet, publisher: Publisher, seconds: float) -> Side:
     """A side that drains a backlog for about so many seconds."""
     count = max(WARM_UP, round(seconds * await fleet.drained(publisher, 2 * WARM_UP)))
     return lambda: fleet.drained(publisher, count)
 
 
-async def _saturated(context, budget, section, fleets, publisher, forward, precision) -> dict[int, float]:
-    """Compare the saturated rates; returns each fleet's."""
-    seconds = 2.5 if context.short else 7.0
-    durations = {count: {"scoring": [], "admission": []} for count in fleets}
-    sides = {"forward only": lambda: forward.rate(seconds / 2)}
-    for count, fleet in fleets.items():
-        drain = await _saturation(fleet, publisher, seconds)
-
-        async def saturated(drain=drain, fleet=fleet, told=durations[count]) -> float:
-            rate = await drain()
-            for kind, seconds in told.items():
-                seconds.extend(fleet.samples(kind)["seconds"])
-            return rate
-
-        sides[str(count)] = saturated
-    rates = await alternate(sides, budget.rounds(context.rounds, share=0.45))
-    context.say("backlogs drained")
-    for name, values in rates.items():
-        what = name if name == "forward only" else f"saturated, {name} partitions"
-        section.figures.append(Figure(what, "traces/s", values))
-    for count in fleets:
-        section.figures.append(
-            ratio(
-                f"saturated, {count} partitions / forward only",
-                rates[str(count)],
-                rates["forward only"],
-                "0.75 at least, aim 0.9",
-            )
-        )
-    section.figures.append(ratio("64 partitions / 4, saturated", rates["64"], rates["4"], "0.95 at least"))
-    for count, told in durations.items():
-        for kind, samples in told.items():
-            reach = "p99 below 100, aim 60" if (kind, precision) == ("scoring", "bfloat16") else ""
-            section.figures.append(_milliseconds(f"saturated, {count} partitions: {kind}", samples, reach))
-    return {count: median(rates[str(count)]) for count in fleets}
+def _note(fleet: Fleet, durations: dict[str, list[float]]) -> None:
+    for kind, told in durations.items():
+        told.extend(fleet.samples(kind)["seconds"])
 
 
-async def _open_loop(context, budget, section, fleets, publisher, rates) -> None:
-    """Take Poisson arrivals, in turns, until there are samples enough or the time is up."""
-    seconds = 5.0 if context.short else 12.0
-    durations = {count: {"scoring": [], "admission": [], "end_to_end": []} for count in fleets}
-    late: list[float] = []
-    for number in budget.rounds(1 if context.short else 12):
-        for count, fleet in fleets.items():
-            schedule = poisson_schedule(LOAD * rates[count], seconds, seed=number)
-            fleet.wake()
-            await asyncio.sleep(LEAD)
-            fleet.mark()
-            late += await publisher.open_loop(fleet.settings.topics.raw, fleet.partitions, schedule)
-            await fleet.published(len(schedule))
-            fleet.suspend()
-            for kind, told in durations[count].items():
-                told.extend(fleet.samples(kind)["seconds"])
-        if all(len(told["end_to_end"]) >= ENOUGH for told in durations.values()):
-            break
-    for count, told in durations.items():
-        for kind, samples in told.items():
-            reach = "p99 below 150, aim 100" if kind == "end_to_end" else ""
-            what = "scheduled arrival to confirmed output" if kind == "end_to_end" else kind
-            section.figures.append(
-                _milliseconds(f"{LOAD:.0%} load, {count} partitions: {what}", samples, reach)
-            )
-    section.figures.append(_milliseconds("the publisher's own delay", late, ""))
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"
 
 
 def _milliseconds(what: str, seconds: list[float], reach: str) -> Figure:

@@ -64,13 +64,17 @@ class Publisher:
         deliveries = [await self._send(topic, number % partitions) for number in range(count)]
         await asyncio.gather(*deliveries)
 
-    async def open_loop(self, topic: str, partitions: int, schedule: Sequence[float]) -> list[float]:
+    async def open_loop(
+        self, topic: str, partitions: int, schedule: Sequence[float], seed: int
+    ) -> list[float]:
         """Publish each at its time, whatever became of those before; its timestamp is that time.
+
+        Each goes to a random partition, so that the arrivals at each are independent too.
 
         Returns:
             the seconds that each was late.
         """
-        source = random.Random(0)
+        source = random.Random(seed)
         started = time.time() + 0.2
         deliveries, late = [], []
         for arrival in schedule:
@@ -96,12 +100,14 @@ class Fleet:
         workers: in the order of their start.
         settings: theirs.
         folder: for their samples.
+        precision: that the first one embeds in, once it runs.
     """
 
     def __init__(self, stream: Stream, partitions: int, folder: Path) -> None:
         self.partitions = partitions
         self.folder = folder
         self.settings = stream.settings
+        self.precision = ""
         self.workers: list[Worker] = []
         self.stream = stream
         self._samples: list[Path] = []
@@ -141,6 +147,8 @@ class Fleet:
             await self.workers[-1].owns(self.partitions // len(self.workers))
         for worker in self.workers:
             await worker.owns(self.partitions // len(self.workers))
+        [info] = page._samples(await self.workers[0].metrics(), "kp_build_info")
+        self.precision = info.labels["precision"]
 
     async def stop(self) -> None:
         """End them in good order; others can be started then."""
@@ -148,12 +156,6 @@ class Fleet:
             status = await worker.stop()
             assert status == 0, f"a worker ended with status {status}:\n{worker.log()[-6000:]}"
         self.workers, self._samples, self._marks = [], [], []
-
-    async def precision(self) -> str:
-        """What they embed in."""
-        text = await self.workers[0].metrics()
-        [info] = page._samples(text, "kp_build_info")
-        return info.labels["precision"]
 
     def suspend(self) -> None:
         for worker in self.workers:
@@ -169,8 +171,11 @@ class Fleet:
 
     def samples(self, kind: str) -> NDArray[Any]:
         """The samples of a kind since the mark: when they were told (``at``), and ``seconds``."""
+        return np.concatenate(self._by_worker(kind))
+
+    def _by_worker(self, kind: str) -> list[NDArray[Any]]:
         files = zip(self._samples, self._marks, strict=True)
-        return np.concatenate([read_samples(path, mark, kind) for path, mark in files])
+        return [read_samples(path, mark, kind) for path, mark in files]
 
     async def published(self, count: int) -> None:
         """Wait until so many outputs were confirmed since the mark."""
@@ -190,14 +195,16 @@ class Fleet:
         """Let a backlog be published while they are suspended, then wake them until it is done.
 
         Returns:
-            outputs confirmed a second, from the first to the last.
+            outputs confirmed a second, while all of them had work.
         """
         await publisher.backlog(self.settings.topics.raw, self.partitions, count)
         self.mark()
         self.wake()
         await self.published(count)
         self.suspend()
-        return rate_between(self.samples("end_to_end")["at"].tolist())
+        times = [samples["at"] for samples in self._by_worker("end_to_end")]
+        end = min(own.max() for own in times)
+        return rate_between([at for at in np.concatenate(times) if at <= end])
 
     async def _delete_topics(self) -> None:
         topics = self.settings.topics

@@ -1,0 +1,79 @@
+"""Section `memory`: what a worker's process takes once all rings are full, and what is added to it then."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from contextlib import AsyncExitStack
+
+from bench.context import Context
+from bench.measure import TIMES, Budget, Figure, Section
+from bench.processes import resident
+from bench.traces import small_traces
+from bench.workers import Fleet, Publisher
+
+PARTITIONS = 4
+ELEMENTS = 200
+"""`cache.max_elements`: small, so that the rings are full soon."""
+WRAPS = 3
+"""How often the rings are filled before it counts."""
+MARKS, MARKS_SHORT = (1_000, 10_000, 100_000), (1_000, 10_000)
+CHUNK = 4_000
+"""Records that are published ahead of the worker."""
+LOOKS = 7
+
+
+async def run(context: Context, budget: Budget) -> Section:
+    """Let records through, and look at the resident memory after some of them."""
+    section = Section("memory", "Resident memory of one worker, all rings full")
+    async with AsyncExitStack() as stack:
+        publisher = await Publisher(context.servers, small_traces()).start(stack)
+        fleet = await Fleet.on_new_topics(
+            stack,
+            context,
+            PARTITIONS,
+            embedding={"backend": "hashing"},
+            cache={"max_elements": ELEMENTS},
+        )
+        ring = ELEMENTS + fleet.settings.limits.uncommitted_records
+        await fleet.start(stack, None)
+        begin = await _through(fleet, publisher, 0, WRAPS * ring * PARTITIONS, budget)
+        full = await _resident(fleet)
+        section.figures.append(Figure("rings just full", "MiB", full))
+        done = begin
+        for mark in MARKS_SHORT if context.short else MARKS:
+            done = await _through(fleet, publisher, done, begin + mark, budget)
+            now = await _resident(fleet)
+            growth = statistics.median(now) / statistics.median(full)
+            section.figures += [
+                Figure(f"{done - begin:,} records later", "MiB", now),
+                Figure(
+                    f"{done - begin:,} records later / rings just full", TIMES, [growth], reach="1.05 at most"
+                ),
+            ]
+            if done < begin + mark:
+                section.notes.append(f"the time was up before {mark:,} records")
+                break
+    section.notes.append(
+        f"{PARTITIONS} partitions, hashing embedder, rings of {ring} entries, the shortest real traces; "
+        "n: looks within a second"
+    )
+    return section
+
+
+async def _through(fleet: Fleet, publisher: Publisher, done: int, goal: int, budget: Budget) -> int:
+    """Let records through up to a number of them in all, or until the time is up; returns how many it was."""
+    while done < goal and budget.spent < budget.seconds:
+        chunk = min(CHUNK, goal - done)
+        await publisher.backlog(fleet.settings.topics.raw, PARTITIONS, chunk)
+        done += chunk
+        await fleet.published(done)
+    return done
+
+
+async def _resident(fleet: Fleet) -> list[float]:
+    looks = []
+    for _ in range(LOOKS):
+        await asyncio.sleep(0.15)
+        looks.append(resident(fleet.workers[0].process.pid))
+    return looks

@@ -1,0 +1,75 @@
+"""Section `recovery`: how long a worker takes to bring back the ledgers of 64 partitions."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AsyncExitStack
+from datetime import datetime
+
+from bench.context import Context
+from bench.measure import Budget, Figure, Section
+from bench.traces import small_traces
+from bench.workers import Fleet, Publisher
+
+PARTITIONS = 64
+ENTRIES, ENTRIES_SHORT = 1000, 50
+"""Of each partition."""
+CHUNK = 16_000
+"""Records that are published ahead of the worker that fills the ledgers."""
+
+
+async def run(context: Context, budget: Budget) -> Section:
+    """Fill the ledgers, then start workers anew, each with one trace waiting in every partition."""
+    entries = ENTRIES_SHORT if context.short else ENTRIES
+    section = Section("recovery", f"Recovery of {PARTITIONS} partitions with {entries:,} ledger entries each")
+    recovered, first_out, rates = [], [], []
+    async with AsyncExitStack() as stack:
+        publisher = await Publisher(context.servers, small_traces()).start(stack)
+        fleet = await Fleet.on_new_topics(
+            stack,
+            context,
+            PARTITIONS,
+            embedding={"backend": "hashing"},
+            cache={"max_elements": entries},
+        )
+        await _fill(fleet, publisher, PARTITIONS * entries)
+        context.say("ledgers filled")
+        for _ in budget.rounds(context.rounds):
+            await publisher.backlog(fleet.settings.topics.raw, PARTITIONS, PARTITIONS)
+            async with AsyncExitStack() as running:
+                await fleet.start(running, None)
+                await fleet.published(PARTITIONS)
+                [worker] = fleet.workers
+                times = _log_times(worker.log())
+                seconds = times["recovered"] - times["owns"]
+                recovered.append(seconds)
+                rates.append(PARTITIONS * entries / seconds)
+                first_out.append(float(fleet.samples("end_to_end")["at"].max()) - times["owns"])
+                await fleet.stop()
+    section.figures += [
+        Figure("ledgers read, from the assignment on", "s", recovered),
+        Figure("entries", "entries/s", rates),
+        Figure("an output from every partition, from the assignment on", "s", first_out),
+    ]
+    section.notes.append("hashing vectors of 384 dimensions, which are as large as the model's")
+    return section
+
+
+async def _fill(fleet: Fleet, publisher: Publisher, count: int) -> None:
+    async with AsyncExitStack() as running:
+        await fleet.start(running, None)
+        for begin in range(0, count, CHUNK):
+            await publisher.backlog(fleet.settings.topics.raw, PARTITIONS, min(CHUNK, count - begin))
+            await fleet.published(min(count, begin + CHUNK))
+        await fleet.stop()
+
+
+def _log_times(log: str) -> dict[str, float]:
+    """When a worker's log first says each of what begins with these words, in seconds since the epoch."""
+    times: dict[str, float] = {}
+    for line in log.splitlines():
+        told = json.loads(line)
+        words = told["message"].split(" ", 1)[0]
+        if words in ("owns", "recovered"):
+            times.setdefault(words, datetime.fromisoformat(told["ts"]).timestamp())
+    return times

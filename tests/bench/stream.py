@@ -1,0 +1,182 @@
+"""Section `stream`: without an embedder, against the plain loops that one writes with other clients.
+
+A backlog is published once a round, and each side drains it in turn, as one process and a group of its own,
+while the others are suspended. How fast is read off the outputs' append times, which the broker sets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from asyncio.subprocess import Process
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from uuid import uuid4
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from bench.context import Context
+from bench.measure import Budget, Figure, Section, alternate, ratio
+from bench.processes import suspend, wake
+from bench.traces import STREAM_BYTES, of_size, real_traces
+from bench.workers import ARRIVAL_LIMIT, SUSPENDABLE, Publisher
+from support.streams import Stream
+from worker.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+QUIX = ROOT / ".venv" / "quix" / "bin" / "python"
+"""Where `make bench` has put Quix Streams, which does not take the versions that we test with."""
+
+PARTITIONS = 4
+RECORDS, RECORDS_SHORT = 12_000, 4_000
+WARM_UP = 500
+LOOPS = {
+    "aiokafka loop": (sys.executable, "bench.peers.aiokafka_loop"),
+    "confluent-kafka loop": (sys.executable, "bench.peers.confluent_loop"),
+    "Quix Streams": (str(QUIX), "bench.peers.quix_loop"),
+}
+OURS = "our worker, backend none"
+
+
+class Outputs:
+    """What the broker has of a side's outputs, of which each was stamped as it was appended."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, topics: Sequence[str]) -> None:
+        self._consumer = consumer
+        self._partitions = [TopicPartition(topic, number) for topic in topics for number in range(PARTITIONS)]
+
+    async def ends(self) -> dict[TopicPartition, int]:
+        return await self._consumer.end_offsets(self._partitions)
+
+    async def rate(self, before: dict[TopicPartition, int], count: int) -> float:
+        """Wait for so many more outputs than before; returns how many a second were appended."""
+        deadline = time.monotonic() + ARRIVAL_LIMIT
+        while (now := sum((await self.ends()).values()) - sum(before.values())) < count:
+            assert time.monotonic() < deadline, f"{now} of {count} outputs after {ARRIVAL_LIMIT:g} s"
+            await asyncio.sleep(0.1)
+        after = await self.ends()
+        grown = [tp for tp in self._partitions if after[tp] > before[tp]]
+        first = min([await self._appended(tp, before[tp]) for tp in grown])
+        last = max([await self._appended(tp, after[tp] - 1) for tp in grown])
+        # What came in the first moment took no time of it.
+        later = await self._consumer.offsets_for_times(dict.fromkeys(grown, first + 1))
+        at_first = sum((found.offset if found else after[tp]) - before[tp] for tp, found in later.items())
+        return (now - at_first) / (last - first) * 1000
+
+    async def _appended(self, tp: TopicPartition, offset: int) -> int:
+        self._consumer.assign([tp])
+        self._consumer.seek(tp, offset)
+        return (await self._consumer.getone()).timestamp
+
+
+class Side:
+    """A process that drains the raw topic whenever it is awake."""
+
+    def __init__(self, process: Process, outputs: Outputs, log: Path) -> None:
+        self._process = process
+        self._outputs = outputs
+        self._log = log
+
+    async def drain(self, count: int) -> float:
+        """Drain so many records; returns how many a second."""
+        before = await self._outputs.ends()
+        wake(self._process.pid)
+        try:
+            return await self._outputs.rate(before, count)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self._log.read_text()[-4000:]}") from None
+        finally:
+            suspend(self._process.pid)
+
+
+async def run(context: Context, budget: Budget) -> Section:
+    """Drain the same backlogs with all of them."""
+    section = Section("stream", f"No embedder, records of {STREAM_BYTES / 1000:g} kB, one process each")
+    name = f"bench-{uuid4().hex[:8]}"
+    topics = {topic: f"{name}-{topic}" for topic in ("raw", "contribute", "rejected", "dead_letter")}
+    loops = {side: how for side, how in LOOPS.items() if shutil.which(how[0])}
+    targets = {side: f"{name}-{number}" for number, side in enumerate(loops)}
+    count = RECORDS_SHORT if context.short else RECORDS
+    records = [of_size(trace, STREAM_BYTES) for trace in real_traces()]
+    async with AsyncExitStack() as stack:
+        await _create(
+            stack, context.servers, [*topics.values(), *targets.values()], f"{name}-ledger-changelog"
+        )
+        publisher = await Publisher(context.servers, records).start(stack)
+        await publisher.backlog(topics["raw"], PARTITIONS, WARM_UP)
+        reader = await stack.enter_async_context(AIOKafkaConsumer(bootstrap_servers=context.servers))
+        ours = (topics["contribute"], topics["rejected"], topics["dead_letter"])
+        sides = {OURS: await _worker(stack, context, name, topics, Outputs(reader, ours))}
+        for side, (python, module) in loops.items():
+            arguments = (python, "-m", module, context.servers, topics["raw"], targets[side])
+            sides[side] = await _loop(stack, context, arguments, Outputs(reader, [targets[side]]))
+        for side in sides.values():
+            await side.drain(WARM_UP)
+        rates: dict[str, list[float]] = {side: [] for side in sides}
+        for number in budget.rounds(context.rounds):
+            await publisher.backlog(topics["raw"], PARTITIONS, count)
+            drains = {name: lambda side=side: side.drain(count) for name, side in sides.items()}
+            for name_, values in (await alternate(drains, iter([number]))).items():
+                rates[name_] += values
+    section.figures += [Figure(side, "records/s", values) for side, values in rates.items()]
+    reach = {"aiokafka loop": "0.5 at least, aim 0.7"}
+    section.figures += [
+        ratio(f"{OURS} / {side}", rates[OURS], rates[side], reach.get(side, "")) for side in loops
+    ]
+    section.notes.append(
+        f"{count} records a round over {PARTITIONS} partitions; all validate alike, publish by key and "
+        "commit once a second; ours also keeps its ledger in a changelog, routes and adds headers and metrics"
+    )
+    section.notes += [
+        f"{side} was not measured: it is not installed; `make bench` does that"
+        for side in LOOPS.keys() - loops
+    ]
+    return section
+
+
+async def _create(stack: AsyncExitStack, servers: str, names: list[str], changelog: str) -> None:
+    """Make topics whose records are stamped as they are appended; they are deleted with the stack."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+    await admin.start()
+    stack.push_async_callback(admin.close)
+    config = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(2**24)}
+    made = await admin.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs=config) for name in names])
+    assert all(code == 0 for _, code, *_ in made.topic_errors), made
+    stack.push_async_callback(admin.delete_topics, [*names, changelog])
+
+
+async def _worker(
+    stack: AsyncExitStack, context: Context, group: str, topics: dict[str, str], outputs: Outputs
+) -> Side:
+    kafka = {"bootstrap_servers": context.servers, "group": group} | SUSPENDABLE["kafka"]
+    settings = Settings(
+        kafka=kafka, topics=topics, limits=SUSPENDABLE["limits"], embedding={"backend": "none"}
+    )
+    folder = context.folder / group
+    folder.mkdir()
+    worker = await stack.enter_async_context(Stream(settings, folder).worker())
+    await worker.owns(PARTITIONS)
+    suspend(worker.process.pid)
+    return Side(worker.process, outputs, worker._log)
+
+
+async def _loop(stack: AsyncExitStack, context: Context, command: Sequence[str], outputs: Outputs) -> Side:
+    log = context.folder / f"{command[2]}.log"
+    with log.open("wb") as file:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=file, stderr=file, env=os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+        )
+    stack.push_async_callback(_kill, process)
+    suspend(process.pid)
+    return Side(process, outputs, log)
+
+
+async def _kill(process: Process) -> None:
+    if process.returncode is None:
+        process.kill()
+    await process.wait()

@@ -1,0 +1,27 @@
+"""`python -m bench` measures the sections that it is asked for, and writes down what it found."""
+
+import json
+import sys
+
+from click.testing import CliRunner
+
+from bench import novelty
+from bench.__main__ import main
+
+
+def test_a_section_in_its_short_form_is_written_as_json_also_without_matplotlib(tmp_path, monkeypatch):
+    monkeypatch.setattr(novelty, "ENTRIES", (50,))
+    monkeypatch.setattr(novelty, "SECONDS", 0.01)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+    done = CliRunner().invoke(main, ["novelty", "--short", "--out", str(tmp_path)], catch_exceptions=False)
+
+    assert done.exit_code == 0
+    assert "50 entries: look-up" in done.output
+    told = json.loads((tmp_path / "results.json").read_text())
+    [section] = told["sections"]
+    assert section["name"] == "novelty"
+    assert {figure["count"] for figure in section["figures"]} == {3}
+    assert all(figure["median"] > 0 for figure in section["figures"])
+    assert told["header"]["form"] == "short"
+    assert told["header"]["cores"]
