@@ -1,6 +1,7 @@
 """What every publisher does, in memory and on a real broker alike."""
 
 import asyncio
+import time
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -16,7 +17,7 @@ from worker.stream.records import Headers, OutputRecord
 
 PARTITIONS = 3
 LARGE = b"x" * 15_000
-NOW = 1_700_000_000_123
+NOW = time.time_ns() // 1_000_000  # a record that is older than its topic's retention is deleted
 
 
 class Read(NamedTuple):

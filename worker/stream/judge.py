@@ -6,7 +6,6 @@ import logging
 import time
 
 import msgspec
-from msgspec.structs import replace
 
 from schemas import ReasoningTrace
 from worker.embedding.base import Embedder
@@ -61,20 +60,17 @@ class Judge:
             logger.exception("%s: scoring failed", record.source)
             return failed(record, Failure("scoring_failed", type(error).__name__, str(error)[:MAX_MESSAGE]))
         self._observe(score, trace.id, embedded, started, taken)
-        entry = replace(
-            _entry(record),
+        return Entry(
+            record.offset,
+            record.timestamp_ms,
+            record.fingerprint,
             trace_id=trace.id,
             decision=score.decision,
             score=msgspec.json.encode(ScoreHeader.of(score)),
             policy=policy.digest,
-        )
-        if vector is None or self._embedder is None:
-            return entry
-        return replace(
-            entry,
-            vector=encode_vector(vector),
-            model=self._embedder.identity,
-            precision=self._embedder.precision,
+            vector=None if vector is None else encode_vector(vector),
+            model="" if self._embedder is None else self._embedder.identity,
+            precision="" if self._embedder is None else self._embedder.precision,
         )
 
     def _observe(
@@ -93,8 +89,4 @@ class Judge:
 
 def failed(record: RawRecord, failure: Failure) -> Entry:
     """Return the entry of a record that could not be scored."""
-    return replace(_entry(record), failure=failure)
-
-
-def _entry(record: RawRecord) -> Entry:
-    return Entry(record.offset, record.timestamp_ms, record.fingerprint)
+    return Entry(record.offset, record.timestamp_ms, record.fingerprint, failure=failure)

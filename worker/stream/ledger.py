@@ -85,8 +85,17 @@ class ScoreHeader(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, score: Score) -> ScoreHeader:
         """Take the parts of a score."""
-        parts = score.as_dict()
-        return cls(score=parts.pop("quality_score"), **parts)
+        return cls(
+            score=score.quality_score,
+            complexity=score.complexity,
+            novelty=score.novelty,
+            tool_diversity=score.tool_diversity,
+            outcome_confidence=score.outcome_confidence,
+            overrides=score.overrides,
+            domain=score.domain,
+            threshold=score.threshold,
+            nearest=score.nearest,
+        )
 
     @classmethod
     def decode(cls, value: bytes) -> ScoreHeader:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+from aiokafka.structs import RecordMetadata
 
 from worker.errors import DeliveryError, NoBrokerError, TooLargeError
 from worker.settings import KafkaSettings
@@ -85,7 +86,7 @@ class KafkaPublisher:
             refused: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             refused.set_exception(_translate(record, error))
             return refused
-        return asyncio.ensure_future(_offset_of(record, delivery))
+        return _offset_of(record, delivery)
 
     async def send_alone(self, record: OutputRecord) -> int:
         """See :meth:`Publisher.send_alone`."""
@@ -137,12 +138,22 @@ def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(kafka.ssl_cafile) if kafka.ssl_cafile else None)
 
 
-async def _offset_of(record: OutputRecord, delivery: Any) -> int:
-    try:
-        metadata = await delivery
-    except KafkaError as error:
-        raise _translate(record, error) from error
-    return int(metadata.offset)
+def _offset_of(record: OutputRecord, delivery: asyncio.Future[RecordMetadata]) -> asyncio.Future[int]:
+    """Return the offset that the client's future brings, or our error; no task is needed for that."""
+    offset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def settle(delivery: asyncio.Future[RecordMetadata]) -> None:
+        if offset.done():
+            return
+        if delivery.cancelled():
+            offset.cancel()
+        elif error := delivery.exception():
+            offset.set_exception(_translate(record, error) if isinstance(error, KafkaError) else error)
+        else:
+            offset.set_result(delivery.result().offset)
+
+    delivery.add_done_callback(settle)
+    return offset
 
 
 def _timestamp(record: OutputRecord) -> int:

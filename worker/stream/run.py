@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import joblib
+import uvloop
 
 from worker import __version__
 from worker.embedding import Batcher, Embedder, load_embedder
@@ -72,6 +73,7 @@ def run_worker(settings: Settings, config: Path | None, heartbeat: int) -> None:
         limit = 0 if embedder is None else admission_limit(embedder, settings.limits.budget)
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
+    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())  # also for the thread in which Faust fetches
     with _tracing(settings) as tracing:
         asyncio.run(_work(_Setup(settings, config, heartbeat, topics, embedder, limit, tracing)))
 
