@@ -31,14 +31,14 @@ class Part:
 
 
 PARTS = {
-    "embedder": Part(embedder.run, 260, 50, needs_broker=False),
-    "worker": Part(worker_runs.run, 900, 75),
+    "embedder": Part(embedder.run, 260, 60, needs_broker=False),
+    "worker": Part(worker_runs.run, 900, 85),
     "stream": Part(stream.run, 300, 35),
-    "processes": Part(worker_runs.processes, 260, 45),
-    "recovery": Part(recovery.run, 200, 30),
-    "memory": Part(memory.run, 200, 20),
+    "processes": Part(worker_runs.processes, 260, 50),
+    "recovery": Part(recovery.run, 200, 25),
+    "memory": Part(memory.run, 200, 15),
     "novelty": Part(novelty.run, 40, 8, needs_broker=False),
-    "metrics": Part(metrics_cost.run, 60, 10, needs_broker=False),
+    "metrics": Part(metrics_cost.run, 60, 8, needs_broker=False),
 }
 
 

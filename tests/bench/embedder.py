@@ -10,6 +10,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 from bench.context import Context
 from bench.measure import Budget, Figure, Section, alternate, ratio
@@ -21,11 +22,11 @@ class EmbeddingSide:
     """A process of :mod:`bench.embedding_side`, which uses no core while it is not asked.
 
     Attributes:
-        description: what it says it is.
+        description: what it says it is, once it is prepared.
     """
 
-    def __init__(self, process: Process, description: str, log: Path) -> None:
-        self.description = description
+    def __init__(self, process: Process, log: Path) -> None:
+        self.description = ""
         self._process = process
         self._log = log
 
@@ -37,7 +38,7 @@ class EmbeddingSide:
         *arguments: str,
         environment: Mapping[str, str] | None = None,
     ) -> EmbeddingSide:
-        """Start one; it ends with the stack."""
+        """Start one, which imports what it needs; it ends with the stack."""
         log = folder / f"{'-'.join(arguments)}.log"
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
@@ -50,24 +51,34 @@ class EmbeddingSide:
                 stderr=errors,
                 env=os.environ | {"PYTHONPATH": str(TESTS)} | dict(environment or {}),
             )
-        side = cls(process, "", log)
+        side = cls(process, log)
         stack.push_async_callback(side.stop)
-        side.description = await side._answer()
         return side
+
+    async def imported(self) -> None:
+        """Wait until it has; several can do that at the same time."""
+        assert await self._answer() is None
+
+    async def prepare(self) -> None:
+        """Load the model, and choose the fastest way; nothing else should work then."""
+        self.description = await self._ask("")
 
     async def rate(self, seconds: float) -> float:
         """Embed for so long; returns the texts a second."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{seconds}\n".encode())
-        await self._process.stdin.drain()
-        return float(await self._answer())
+        return float(await self._ask(str(seconds)))
 
     async def stop(self) -> None:
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
 
-    async def _answer(self) -> str:
+    async def _ask(self, line: str) -> Any:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        await self._process.stdin.drain()
+        return await self._answer()
+
+    async def _answer(self) -> Any:
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         assert line, f"{self._log.stem} ended:\n{self._log.read_text()[-4000:]}"
@@ -86,11 +97,14 @@ async def run(context: Context, budget: Budget) -> Section:
     }
     seconds = 1.5 if context.short else 4.0
     async with AsyncExitStack() as stack:
-        # One after the other: some choose by what they measure as they start.
         sides = {
             name: await EmbeddingSide.start(stack, context.folder, *arguments)
             for name, arguments in ways.items()
         }
+        for side in sides.values():
+            await side.imported()
+        for side in sides.values():
+            await side.prepare()
         section.notes += [f"{name}: {side.description}" for name, side in sides.items()]
         rates = await alternate(
             {name: lambda side=side: side.rate(seconds) for name, side in sides.items()},

@@ -2,7 +2,8 @@
 
 python -m bench.embedding_side forward bfloat16
 
-It says in one line of JSON what it is; then, for each line with a number of seconds, its texts a second.
+It speaks lines of JSON: null once it has imported what it needs; after a first line on its standard input,
+what it is; after each further one, a number of seconds, its texts a second.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from worker.embedding.batcher import admission_limit
 from worker.settings import CacheSettings, EmbeddingSettings, LimitSettings
 
 MAX_TOKENS = EmbeddingSettings().max_tokens
-TRIED = 1.0
+TRIED = 0.5
 """Seconds that each way to do the forward pass is tried."""
 
 Rate = Callable[[float], float]
@@ -169,6 +170,8 @@ def main() -> None:
     pin()
     transformers_logging.disable_progress_bar()
     way, argument = sys.argv[1:]
+    print(json.dumps(None), flush=True)
+    sys.stdin.readline()
     description, rate = {"forward": forward, "ours": ours, "encode": encode}[way](argument)
     rate(TRIED)
     print(json.dumps(description), flush=True)

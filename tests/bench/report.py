@@ -101,7 +101,7 @@ def plot(folder: Path, section: Section) -> list[Path]:
         if not figures:
             continue
         drawing, axes = pyplot.subplots(
-            figsize=(9, 1.2 + 0.35 * len(figures) if kind == "rounds" else 5), layout="constrained"
+            figsize=(10, 1.4 + 0.35 * len(figures)) if kind == "rounds" else (14, 6), layout="constrained"
         )
         (_dots if kind == "rounds" else _shares)(axes, figures)
         axes.set_xlabel(unit)
@@ -119,14 +119,17 @@ def _dots(axes: Any, figures: Sequence[Figure]) -> None:
         axes.plot(figure.values, [height] * len(figure.values), "o", alpha=0.5)
         axes.plot([np.median(figure.values)], [height], "k|", markersize=14)
     axes.set_yticks(range(len(figures)), [figure.what for figure in reversed(figures)])
-    axes.set_xlim(left=0)
+    axes.set_ylim(-0.6, len(figures) - 0.4)
+    axes.set_xlim(left=min([0.0, *(min(figure.values) for figure in figures)]))
 
 
 def _shares(axes: Any, figures: Sequence[Figure]) -> None:
-    for figure in figures:
+    for number, figure in enumerate(figures):
         values = np.sort(np.asarray(figure.values))
-        axes.plot(values, np.arange(1, len(values) + 1) / len(values), label=figure.what)
+        shares = np.arange(1, len(values) + 1) / len(values)
+        style = ("-", "--", ":")[number // 10 % 3]  # there are ten colours
+        axes.plot(values, shares, style, label=figure.what)
     axes.axhline(0.99, color="grey", linestyle=":", linewidth=1)
     axes.set_xscale("log")
     axes.set_ylabel("share of the samples")
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -73,7 +73,7 @@ class _Runs:
         seconds = 5.0 if self.context.short else 12.0
         durations = self._durations("scoring", "admission", "end_to_end")
         late: list[float] = []
-        for number in self.budget.rounds(2 if self.context.short else 16):
+        for number in self.budget.rounds(1 if self.context.short else 16):
             for count, fleet in self.fleets.items():
                 schedule = poisson_schedule(LOAD * rates[count], seconds, seed=number)
                 fleet.wake()
@@ -128,7 +128,7 @@ async def run(context: Context, budget: Budget) -> Section:
         for count in PARTITIONS_SHORT if context.short else PARTITIONS:
             fleets[count] = await _warm_fleet(stack, context, publisher, precision, count, [None])
             precision = fleets[count].precision  # the first one's choice is everybody's
-        forward = await EmbeddingSide.start(stack, context.folder, "forward", precision)
+        forward = await _forward(stack, context, precision, {})
         section.notes += [f"precision: {precision}", f"{FORWARD}: {forward.description}"]
         runs = _Runs(context, budget, section, publisher, fleets, precision)
         rates = await runs.saturated(forward)
@@ -149,9 +149,7 @@ async def processes(context: Context, budget: Budget) -> Section:
         publisher = await Publisher(context.servers, real_traces()).start(stack)
         one = await _warm_fleet(stack, context, publisher, "auto", 4, [cores])
         two = await _warm_fleet(stack, context, publisher, one.precision, 4, [cores[:1], cores[1:]])
-        forward = await EmbeddingSide.start(
-            stack, context.folder, "forward", one.precision, environment=on_cores(cores)
-        )
+        forward = await _forward(stack, context, one.precision, on_cores(cores))
         section.notes += [f"precision: {one.precision}", f"{FORWARD}: {forward.description}"]
         sides: dict[str, Side] = {
             "one worker, two cores": await _saturation(one, publisher, seconds),
@@ -167,6 +165,15 @@ async def processes(context: Context, budget: Budget) -> Section:
         ratio("two workers / one worker", double, single),
     ]
     return section
+
+
+async def _forward(
+    stack: AsyncExitStack, context: Context, precision: str, environment: dict[str, str]
+) -> EmbeddingSide:
+    side = await EmbeddingSide.start(stack, context.folder, "forward", precision, environment=environment)
+    await side.imported()
+    await side.prepare()
+    return side
 
 
 async def _warm_fleet(
