@@ -11,7 +11,7 @@ import pytest
 import worker.demo
 from support.streams import Stream
 from worker.demo.brokers import Broker, running_broker
-from worker.settings import Settings
+from worker.settings import Settings, render
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +32,18 @@ def reference_scores() -> list[dict[str, Any]]:
     """What the KnowledgePulse SDK 0.1.1 gave the real traces, on one pass in order from an empty cache."""
     expected = Path(__file__).parent / "data" / "real_traces.expected.jsonl"
     return [json.loads(line) for line in expected.read_bytes().splitlines()]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Callable[[Settings], str]:
+    """Write settings to a file that a command takes as `--config`; returns its path."""
+
+    def write(settings: Settings) -> str:
+        path = tmp_path / "settings.toml"
+        path.write_text(render(settings))
+        return str(path)
+
+    return write
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
@@ -17,8 +16,6 @@ from chaos.process import ORDERS, WITHOUT
 from support.streams import Stream, Worker
 from worker.observe import page
 from worker.settings import Settings
-
-_TESTS = Path(__file__).parents[1]
 
 
 class Fleet:
@@ -39,8 +36,7 @@ class Fleet:
         self._stream = stream
         self._settings = settings
         self._stack = stack
-        path = os.pathsep.join([str(_TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
-        self._environment = {ORDERS: str(orders), WITHOUT: without, "PYTHONPATH": path}
+        self._environment = {ORDERS: str(orders), WITHOUT: without}
 
     async def start(self, count: int = 1) -> None:
         for _ in range(count):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import sys
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
+from support.commands import kp_worker
 from support.streams import Message, score_of, source_of
 from worker.audit import audit
-from worker.settings import render
 
 pytestmark = pytest.mark.integration
 
@@ -25,20 +22,11 @@ SMALL = {
 
 
 @pytest.fixture
-def kp_worker_audit(tmp_path):
+def kp_worker_audit(config):
     """Run the command; returns status, standard output and standard error."""
 
     async def run(settings, *arguments):
-        config = tmp_path / "audited.toml"
-        config.write_text(render(settings))
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "worker.cli", "audit", "--config", str(config), *arguments),
-            env=os.environ | {"COLUMNS": "100"},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        output, errors = await process.communicate()
-        return process.returncode, output.decode(), errors.decode()
+        return await kp_worker("audit", "--config", config(settings), *arguments, COLUMNS="100")
 
     return run
 

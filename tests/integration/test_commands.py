@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from contextlib import suppress
 
 import psutil
@@ -15,36 +12,11 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 
+from support.commands import kp_worker
 from support.streams import Message, source_of
-from worker.settings import render
 from worker.stream.topics import OUTPUT_HEADROOM, TopicAdmin, changelog_topic_name
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def config(tmp_path):
-    """Write a stream's settings to a file."""
-
-    def write(settings):
-        path = tmp_path / "worker.toml"
-        path.write_text(render(settings))
-        return str(path)
-
-    return write
-
-
-async def kp_worker(*arguments, **environment):
-    """Run a command to its end; returns status, standard output and standard error."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "worker.cli", *arguments),
-        env=os.environ | environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    output, errors = await process.communicate()
-    return process.returncode, output.decode(), errors.decode()
 
 
 async def test_topics_creates_what_is_missing_and_tells_what_differs(make_stream, config):

@@ -17,7 +17,6 @@ from worker import cli
 from worker.dead_letters.letter import DeadLetter
 from worker.dead_letters.replay import RawTopic
 from worker.errors import DeliveryError, TopicError
-from worker.settings import render
 from worker.stream.judge import failed
 from worker.stream.ledger import Failure
 from worker.stream.outputs import Outputs
@@ -30,24 +29,12 @@ HEADERS = [("traceparent", b"00-1-2-01"), ("a", None), ("a", b"\x1b[31m"), ("kp-
 
 
 @pytest.fixture
-def config(tmp_path):
-    """Write a stream's settings to a file."""
-
-    def write(stream):
-        path = tmp_path / "dead-letters.toml"
-        path.write_text(render(stream.settings))
-        return str(path)
-
-    return write
-
-
-@pytest.fixture
 def dead_letters(config):
     """Run a command of `kp-worker dead-letters`; its result has `exit_code`, `stdout` and `stderr`."""
 
     async def run(stream, *arguments):
         # In a thread, as it runs a loop of its own; a process for each would take most of the tests' time.
-        arguments = [*arguments, "--config", config(stream)]
+        arguments = [*arguments, "--config", config(stream.settings)]
         return await asyncio.to_thread(CliRunner().invoke, cli.dead_letters, arguments)
 
     return run
@@ -212,7 +199,7 @@ async def test_a_replay_that_was_killed_and_run_again_repeats_nothing_and_leaves
     stream = await make_stream(2)
     letters = await bury(stream, 3000)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "worker.cli", "dead-letters", "replay", "--config", config(stream)),
+        *(sys.executable, "-m", "worker.cli", "dead-letters", "replay", "--config", config(stream.settings)),
         stdin=DEVNULL,
         stdout=PIPE,
     )

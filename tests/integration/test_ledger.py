@@ -8,11 +8,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
-from schemas import ReasoningTrace
+from support.offline import offline
 from support.streams import Message, score_of, source_of
-from worker.embedding import load_embedder
 from worker.observe import page
-from worker.offline import make_scorer
 
 pytestmark = pytest.mark.integration
 
@@ -41,11 +39,6 @@ async def truncate(stream, offset):
         await admin.delete_records({tp: RecordsToDelete(before_offset=offset)})
     finally:
         await admin.close()
-
-
-def offline(settings, values):
-    scorer = make_scorer(settings, load_embedder(settings.embedding, settings.cache))
-    return [scorer.evaluate(ReasoningTrace.model_validate_json(value)).quality_score for value in values]
 
 
 def scores(outputs):
@@ -114,7 +107,7 @@ async def test_a_rewind_is_a_new_run_of_what_came_before_it(make_stream, real_tr
     again = await publish(stream, real_traces[60:61])
     outputs, metrics, log = await run_through(stream, again[-1:])
 
-    expected = offline(stream.settings, real_traces[:61])
+    expected = [score.quality_score for score in offline(stream.settings, real_traces[:61])]
     assert resets(metrics, "rewind") == 1
     assert "cut to what is still valid: rewind" in log
     for offset, published in scores(outputs).items():
@@ -139,7 +132,7 @@ async def test_vectors_of_another_model_are_never_compared(make_stream, real_tra
     assert "cut to what is still valid: model" in log
     found = scores(outputs)
     assert [found[offset] for offset in range(20, 40)] == [
-        pytest.approx([score]) for score in offline(changed, real_traces[:20])
+        pytest.approx([score.quality_score]) for score in offline(changed, real_traces[:20])
     ]
 
 
@@ -162,7 +155,7 @@ async def test_a_recreated_topic_is_a_new_run(make_stream, real_traces, running)
             found, log = await published_anew(stream, worker, 20)
             assert resets(await worker.metrics(), "recreated") == 1
 
-    expected = offline(stream.settings, real_traces[30:50])
+    expected = [score.quality_score for score in offline(stream.settings, real_traces[30:50])]
     assert [found[offset][-1] for offset in range(20)] == pytest.approx(expected)
     assert "a new topic, the ledger was cut" in log
 
@@ -188,7 +181,9 @@ async def test_a_truncated_topic_goes_on_where_it_begins_and_keeps_its_memory(
         outputs, metrics, _ = await run_through(stream, raw)
 
     seen = [*range(40)] if running else [*range(20), *range(25, 40)]
-    expected = offline(stream.settings, [real_traces[offset] for offset in seen])
+    expected = [
+        score.quality_score for score in offline(stream.settings, [real_traces[offset] for offset in seen])
+    ]
     found = scores(outputs)
     assert sorted(found) == seen
     assert [found[offset] for offset in seen] == [pytest.approx([score]) for score in expected]

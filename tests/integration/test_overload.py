@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 from mode.utils.queues import FlowControlQueue
@@ -52,8 +51,7 @@ async def test_what_is_in_flight_is_bounded_however_long_the_embedder_blocks(mak
     stream = await make_stream(PARTITIONS, limits={"in_flight_records": 8, "in_flight_bytes": 3 * LARGE})
     await stream.remake_topic(stream.settings.topics.raw, PARTITIONS, FETCH)
     orders = Orders(tmp_path / "orders.json", Order())
-    environment = {ORDERS: str(orders.path), "PYTHONPATH": str(Path(__file__).parents[1])}
-    async with stream.worker(module="chaos.process", environment=environment) as worker:
+    async with stream.worker(module="chaos.process", environment={ORDERS: str(orders.path)}) as worker:
         await worker.owns(PARTITIONS)
         orders.block(seconds=3600)
         of_large, of_medium = traces_of(LARGE), traces_of(MEDIUM)

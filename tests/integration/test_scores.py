@@ -8,22 +8,14 @@ import random
 
 import pytest
 
-from schemas import ReasoningTrace
+from support.offline import offline
 from support.streams import Message, score_of, source_of
-from worker.embedding import load_embedder
 from worker.observe import page
-from worker.offline import make_scorer
 from worker.settings import override, render
 
 pytestmark = pytest.mark.integration
 
 FLOAT32 = 1e-6
-
-
-def offline(settings, values):
-    """Score a partition's values one after another, without a broker."""
-    scorer = make_scorer(settings, load_embedder(settings.embedding, settings.cache))
-    return [scorer.evaluate(ReasoningTrace.model_validate_json(value)) for value in values]
 
 
 def assert_equal_to_offline(settings, raw, outputs):

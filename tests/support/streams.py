@@ -182,6 +182,7 @@ class Stream:
         config = self._folder / f"worker-{self._workers}.toml"
         config.write_text(render(effective))
         log = self._folder / f"worker-{self._workers}.log"
+        path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -192,7 +193,7 @@ class Stream:
                 str(config),
                 stdout=output,
                 stderr=output,
-                env=os.environ | {"PYTHONPATH": str(TESTS)} | dict(environment or {}),
+                env=os.environ | {"PYTHONPATH": path} | dict(environment or {}),
                 start_new_session=True,
             )
         worker = Worker(process, effective, config, log)
