@@ -113,8 +113,8 @@ def test_no_cut_next_to_a_run_of_anything_changes_a_token(tokenizer, run, length
 
 
 @pytest.mark.parametrize("piece", ["the agent reads the log. ", "ビルド", "構", "x", "\x85", "\ud800 "])
-def test_a_megabyte_of_anything(tokenizer, piece):
-    same_window(tokenizer, piece * (1_000_000 // len(piece)), window=256)
+def test_five_megabytes_of_anything(tokenizer, piece):
+    same_window(tokenizer, piece * (5_000_000 // len(piece.encode(errors="surrogatepass"))), window=256)
 
 
 def test_no_more_is_read_than_needed(tokenizer):
