@@ -36,7 +36,7 @@ PARTS = {
     "stream": Part(stream.run, 300, 35),
     "processes": Part(worker_runs.processes, 260, 50),
     "recovery": Part(recovery.run, 200, 25),
-    "memory": Part(memory.run, 200, 15),
+    "memory": Part(memory.run, 200, 25),
     "novelty": Part(novelty.run, 40, 8, needs_broker=False),
     "metrics": Part(metrics_cost.run, 60, 8, needs_broker=False),
 }
