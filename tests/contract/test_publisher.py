@@ -11,6 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from support.streams import Stream
 from worker.errors import DeliveryError, TooLargeError
 from worker.settings import KafkaSettings, Settings
+from worker.stream.lease import Lease
 from worker.stream.memory_publisher import MemoryPublisher
 from worker.stream.publisher import KafkaPublisher
 from worker.stream.records import Headers, OutputRecord
@@ -70,10 +71,10 @@ class Memory:
 class Kafka:
     """The real publisher, and topics of these kinds at a real broker."""
 
-    def __init__(self, servers, folder, max_request_bytes=1_000_000):
+    def __init__(self, servers, folder, max_request_bytes=1_000_000, lease_seconds=60.0):
         self._max_request_bytes = max_request_bytes
         self._kafka = KafkaSettings(bootstrap_servers=servers)
-        self.publisher = KafkaPublisher(self._kafka, max_request_bytes)
+        self.publisher = KafkaPublisher(self._kafka, max_request_bytes, Lease(lease_seconds))
         self._admin = AIOKafkaAdminClient(bootstrap_servers=servers)
         self._stream = Stream(Settings(kafka=self._kafka.model_dump()), folder)
 
@@ -101,7 +102,7 @@ class Kafka:
         """One that does not exist; the publisher now waits for it no longer than it must."""
         await self.publisher.stop()
         self.publisher = KafkaPublisher(
-            self._kafka.model_copy(update={"request_timeout": 1.0}), self._max_request_bytes
+            self._kafka.model_copy(update={"request_timeout": 1.0}), self._max_request_bytes, Lease(60)
         )
         await self.publisher.start()
         return "no-such-topic"
@@ -261,3 +262,16 @@ async def test_a_record_beyond_the_client_s_own_limit_is_too_large_too(broker, t
 
         with pytest.raises(TooLargeError):
             await delivery
+
+
+@pytest.mark.integration
+async def test_nothing_is_sent_once_the_lease_is_over(broker, tmp_path):
+    """A process that was suspended would publish what its successor has published too."""
+    async with Kafka(broker.bootstrap_servers, tmp_path, lease_seconds=0.0) as stage:
+        topic = await stage.topic()
+
+        for send in (stage.publisher.send, stage.publisher.send_alone):
+            with pytest.raises(DeliveryError, match="as if suspended"):
+                await send(record(topic))
+
+        assert await stage.read(topic) == []

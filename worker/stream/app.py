@@ -236,13 +236,18 @@ def _record(event: EventT[Any]) -> RawRecord:
     )
 
 
+def heartbeat_interval(kafka: KafkaSettings) -> float:
+    """Return the seconds between two signs of life to the group."""
+    return kafka.session_timeout / 4
+
+
 def _faust_settings(settings: Settings, raw: Topic, datadir: Path) -> dict[str, Any]:
     kafka = settings.kafka
     return {
         "broker": [URL(f"kafka://{server.strip()}") for server in kafka.bootstrap_servers.split(",")],
         "broker_credentials": _credentials(kafka),
         "broker_session_timeout": kafka.session_timeout,
-        "broker_heartbeat_interval": kafka.session_timeout / 4,
+        "broker_heartbeat_interval": heartbeat_interval(kafka),
         "broker_request_timeout": max(90.0, kafka.session_timeout),
         "broker_commit_interval": COMMIT_INTERVAL,
         "broker_max_poll_records": MAX_POLL_RECORDS,

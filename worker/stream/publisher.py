@@ -13,6 +13,7 @@ from aiokafka.structs import RecordMetadata
 
 from worker.errors import DeliveryError, NoBrokerError, TooLargeError
 from worker.settings import KafkaSettings
+from worker.stream.lease import Lease
 from worker.stream.records import OutputRecord
 
 BATCH_BYTES = 262_144
@@ -49,9 +50,11 @@ class KafkaPublisher:
     Args:
         kafka: how to reach the brokers.
         max_request_bytes: the largest record that any output topic takes.
+        lease: nothing is sent any more once it is over.
     """
 
-    def __init__(self, kafka: KafkaSettings, max_request_bytes: int) -> None:
+    def __init__(self, kafka: KafkaSettings, max_request_bytes: int, lease: Lease) -> None:
+        self._lease = lease
         self._producer = AIOKafkaProducer(
             **client_arguments(kafka),
             acks="all",
@@ -69,7 +72,8 @@ class KafkaPublisher:
         await self._producer.stop()
 
     async def send(self, record: OutputRecord) -> asyncio.Future[int]:
-        """See :meth:`Publisher.send`."""
+        """See :meth:`Publisher.send`; raises DeliveryError when the lease is over."""
+        self._lease.require()
         try:
             if record.key is None and record.value is None:  # the client's ordinary send does not take it
                 delivery = await self._send_batch(record)
@@ -90,6 +94,7 @@ class KafkaPublisher:
 
     async def send_alone(self, record: OutputRecord) -> int:
         """See :meth:`Publisher.send_alone`."""
+        self._lease.require()
         try:
             delivery = await self._send_batch(record)
         except KafkaError as error:

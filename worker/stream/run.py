@@ -25,7 +25,8 @@ from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
 from worker.reload import PolicyReload
 from worker.settings import Settings
-from worker.stream.app import WorkerApp
+from worker.stream.app import WorkerApp, heartbeat_interval
+from worker.stream.lease import Lease
 from worker.stream.publisher import KafkaPublisher
 from worker.stream.topics import Topic, TopicAdmin, differences
 
@@ -120,7 +121,9 @@ async def _work(setup: _Setup) -> None:
         batcher = _make_batcher(setup.embedder, setup.admission_limit, metrics)
         if batcher is not None:
             stack.push_async_callback(_within, STOP_LIMIT, batcher.close)
-        publisher = KafkaPublisher(settings.kafka, max(topic.max_message_bytes for topic in topics.values()))
+        lease = Lease(settings.kafka.session_timeout - heartbeat_interval(settings.kafka))
+        largest = max(topic.max_message_bytes for topic in topics.values())
+        publisher = KafkaPublisher(settings.kafka, largest, lease)
         await publisher.start()
         stack.push_async_callback(_within, STOP_LIMIT, publisher.stop)
         datadir = stack.enter_context(TemporaryDirectory(prefix="kp-worker-"))
@@ -131,6 +134,7 @@ async def _work(setup: _Setup) -> None:
         guards = [
             _guard(beat(setup.heartbeat, lambda: not app.readiness.reasons), fail),
             _guard(app.watch(), fail),
+            _guard(lease.keep(), fail),
         ]
         if setup.config is not None:
             reload = PolicyReload(setup.config, settings, in_force, metrics)
