@@ -7,6 +7,7 @@ wrote. Label sets that are closed start at zero, so that ``increase()`` sees the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -26,6 +27,8 @@ from worker.errors import REASONS
 from worker.observe.recent import Recent
 from worker.policy import Policy
 from worker.scoring import Score
+
+_Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OUTCOMES = ("contribute", "rejected", "dead_letter")
@@ -80,7 +83,7 @@ class Metrics:
             buckets=[step / 20 for step in range(1, 21)],
             registry=registry,
         )
-        self._dimension = Histogram(
+        dimension = Histogram(
             "kp_dimension_score",
             "The parts of the scores",
             ["dimension"],
@@ -95,7 +98,7 @@ class Metrics:
         )
         _start_at_zero(self._traces, OUTCOMES)
         _start_at_zero(self._dead_letters, REASONS)
-        _start_at_zero(self._dimension, DIMENSIONS)
+        self._dimension_of = _start_at_zero(dimension, DIMENSIONS)
 
     def _time(self, budget: float, registry: CollectorRegistry) -> None:
         self._scoring = Histogram(
@@ -113,7 +116,7 @@ class Metrics:
             buckets=[*_LATENCY, 5, 10, 30],
             registry=registry,
         )
-        self._stage = Histogram(
+        stage = Histogram(
             "kp_stage_seconds", "Where the time goes", ["stage"], buckets=_LATENCY, registry=registry
         )
         self._end_to_end = Histogram(
@@ -122,7 +125,7 @@ class Metrics:
             buckets=_END_TO_END,
             registry=registry,
         )
-        _start_at_zero(self._stage, STAGES)
+        self._stage_of = _start_at_zero(stage, STAGES)
 
     def _watch_embedding(self, registry: CollectorRegistry) -> None:
         self._batch_size = Histogram(
@@ -216,8 +219,8 @@ class Metrics:
 
     def scored(self, score: Score, trace_id: str, seconds: float) -> None:
         """A record was scored now, so long after its admission."""
-        for dimension in DIMENSIONS:
-            self._dimension.labels(dimension).observe(getattr(score, dimension))
+        for dimension, histogram in self._dimension_of.items():
+            histogram.observe(getattr(score, dimension))
         self._scoring.observe(seconds, exemplar=_exemplar(trace_id))
         self.recent.scored(seconds)
         if seconds > self._budget:
@@ -241,7 +244,7 @@ class Metrics:
 
     def stage(self, stage: str, seconds: float) -> None:
         """A record spent so long in a stage."""
-        self._stage.labels(stage).observe(seconds)
+        self._stage_of[stage].observe(seconds)
 
     def admitted(self, waited: float) -> None:
         """A record's turn for embedding came."""
@@ -312,9 +315,9 @@ class Metrics:
             observe()
 
 
-def _start_at_zero(metric: Counter | Gauge | Histogram, labels: Iterable[str]) -> None:
-    for label in labels:
-        metric.labels(label)
+def _start_at_zero(metric: _Metric, labels: Iterable[str]) -> dict[str, _Metric]:
+    """Make the series of a closed set, whose first event would else go unseen; returns them by label."""
+    return {label: metric.labels(label) for label in labels}
 
 
 def _exemplar(trace_id: str) -> dict[str, str] | None:

@@ -92,6 +92,6 @@ def _address(view: memoryview) -> int:
 
 
 def _without_lone_surrogates(value: bytes) -> bytes:
-    if b"\\ud" not in value and b"\\uD" not in value:
+    if b"\\u" not in value or (b"\\ud" not in value and b"\\uD" not in value):
         return value
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match["lone"] else match[0], value)
