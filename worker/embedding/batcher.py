@@ -178,8 +178,9 @@ class Batcher:
 def admission_limit(embedder: Embedder, budget: float) -> int:
     """Measure the embedder and say how many texts it can take so that the last stays within the budget.
 
-    Half the budget times the rate: with more admitted, a text would use up its budget waiting. It is measured
-    as the batcher calls it, in batches as large as a quarter of the budget allows.
+    Half the budget times the rate, the same for each thread: with more admitted, a text would use up its
+    budget waiting. It is measured as the batcher calls it, in batches as large as a quarter of the budget
+    allows.
 
     Args:
         embedder: is warmed up by it.
@@ -200,4 +201,5 @@ def admission_limit(embedder: Embedder, budget: float) -> int:
             if fastest > budget / 4:
                 break
             size *= 2
-    return max(embedder.parallel, min(MAX_ADMITTED, int(budget / 2 * rate)))
+    of_each = max(1, round(budget / 2 * rate / embedder.parallel))
+    return min(MAX_ADMITTED, of_each * embedder.parallel)

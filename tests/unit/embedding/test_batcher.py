@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import chain, count, cycle
 from types import SimpleNamespace
 
@@ -51,10 +51,8 @@ class GatedEmbedder:
 
 
 @pytest.fixture
-def embedder() -> Iterator[GatedEmbedder]:
-    embedder = GatedEmbedder()
-    yield embedder
-    embedder.gate.set()
+def embedder() -> GatedEmbedder:
+    return GatedEmbedder()
 
 
 @pytest.fixture
@@ -68,6 +66,11 @@ async def make_batcher(embedder) -> AsyncIterator[Callable[..., Batcher]]:
     yield make
     for batcher in batchers:
         await batcher.close()
+    embedder.gate.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("embedder"):
+            thread.join(timeout=LIMIT)
+            assert not thread.is_alive(), thread.name
 
 
 async def submit(batcher: Batcher, *texts: str) -> list[asyncio.Task[Embedded]]:
@@ -272,7 +275,7 @@ async def test_closing_before_anything_was_embedded_is_fine(make_batcher):
     ("call", "text", "budget", "expected"),
     [
         (0, 1 / 64, 1 / 4, 8),
-        (0, 1 / 64, 1 / 4.1, 7),
+        (0, 1 / 64, 1 / 4.5, 7),
         (0, 1 / 64, 1 / 64, 1),
         (0, 8, 1 / 4, 1),
         (0, 1 / 4096, 1, MAX_ADMITTED),
