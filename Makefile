@@ -15,11 +15,11 @@ demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show wha
 
 .PHONY: test
 test: $(VENV)/.test tools ## run the tests, on real Kafka and with the real model
-	$(BIN)/pytest -m 'not chaos'
+	$(BIN)/pytest
 
 .PHONY: test-fast
 test-fast: $(VENV)/.test tools ## run the tests that need neither broker nor model
-	$(BIN)/pytest -m 'not integration and not model and not chaos'
+	$(BIN)/pytest -m 'not integration and not model'
 
 .PHONY: tools
 tools: ## install what the tests start and pip does not bring: Prometheus, Chromium

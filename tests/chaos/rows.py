@@ -300,7 +300,7 @@ ROWS: dict[str, Row] = {
         suspend,
         range(5),
         range(1),
-        may_differ=5 * IN_FLIGHT * PARTITIONS,
+        may_differ=IN_FLIGHT,
     ),
     "child": Row(
         "the child killed, its event loop blocked, its heartbeat cut",

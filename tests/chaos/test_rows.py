@@ -20,14 +20,14 @@ def brokers():
         yield brokers
 
 
-@pytest.mark.chaos
+@pytest.mark.integration
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.nodes == 1])
 async def test_nothing_is_lost_and_nothing_differs(name, brokers, tmp_path):
     row = ROWS[name]
     judge(row, await play(row, row.short, brokers, tmp_path, print))
 
 
-@pytest.mark.chaos
+@pytest.mark.integration
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.nodes > 1])
 async def test_nothing_is_lost_and_nothing_differs_on_a_cluster(name, tmp_path):
     row = ROWS[name]

@@ -29,7 +29,7 @@ async def nothing_is_missing(stream, count):
     assert sum(partition.outputs for partition in report.partitions) == count
 
 
-@pytest.mark.chaos
+@pytest.mark.integration
 async def test_memory_does_not_grow_with_what_was_read(make_stream):
     stream = await make_stream(PARTITIONS, cache={"max_elements": 50}, limits={"uncommitted_records": 128})
     await stream.remake_topic(stream.settings.topics.raw, PARTITIONS, FETCH)
@@ -45,7 +45,7 @@ async def test_memory_does_not_grow_with_what_was_read(make_stream):
     await nothing_is_missing(stream, count)
 
 
-@pytest.mark.chaos
+@pytest.mark.integration
 async def test_what_is_in_flight_is_bounded_however_long_the_embedder_blocks(make_stream, tmp_path):
     large, small = 24, 200
     stream = await make_stream(PARTITIONS, limits={"in_flight_records": 8, "in_flight_bytes": 3 * LARGE})

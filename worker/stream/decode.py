@@ -40,8 +40,7 @@ def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
         raise RejectedRecord(
             "too_large", f"the value has {len(value)} bytes, limits.trace_bytes is {max_bytes}"
         )
-    text = _without_lone_surrogates(value)
-    _members(text)  # stricter about what is JSON than the model's parser, which reads NaN
+    text, _ = _read(value)  # stricter about what is JSON than the model's parser, which reads NaN
     try:
         return ReasoningTrace.model_validate_json(text)
     except ValidationError as error:
@@ -62,8 +61,8 @@ def with_quality_score(value: bytes, score: float) -> bytes:
         value: bytes that :func:`decode_trace` accepted.
         score: written as the shortest decimal that reads back as the same double.
     """
-    text = _without_lone_surrogates(value)  # of the same length, so that places in it are places in the value
-    metadata = _members(text)["metadata"]
+    text, members = _read(value)  # of the same length, so that places in it are places in the value
+    metadata = members["metadata"]
     number = msgspec.json.encode(score)
     present = msgspec.json.decode(metadata, type=_Members).get("quality_score")
     if present is not None:
@@ -71,6 +70,15 @@ def with_quality_score(value: bytes, score: float) -> bytes:
         return value[:start] + number + value[start + len(memoryview(present)) :]
     after_brace = _place(metadata, text) + 1
     return value[:after_brace] + b'"quality_score":' + number + b"," + value[after_brace:]
+
+
+def _read(value: bytes) -> tuple[bytes, _Members]:
+    """Return the text, lone surrogates replaced where it has any, and its members, which are views of it."""
+    try:
+        return value, _members(value)
+    except RejectedRecord:
+        text = _without_lone_surrogates(value)
+        return text, _members(text)
 
 
 def _members(text: bytes) -> _Members:
@@ -92,6 +100,4 @@ def _address(view: memoryview) -> int:
 
 
 def _without_lone_surrogates(value: bytes) -> bytes:
-    if b"\\u" not in value or (b"\\ud" not in value and b"\\uD" not in value):
-        return value
     return _ESCAPE.sub(lambda match: rb"\ufffd" if match["lone"] else match[0], value)

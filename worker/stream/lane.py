@@ -163,22 +163,27 @@ class Lane:
             self._tasks[name] = asyncio.create_task(step(), name=f"lane {self.partition} {name}")
             self._tasks[name].add_done_callback(self._step_ended)
 
-    async def take(self, record: RawRecord) -> None:
-        """Take the next record; returns when there is room for it and its embedding has been asked for.
+    async def take(self, record: RawRecord) -> float:
+        """Take the next record, when there is room for it; returns once its embedding has been asked for.
 
         Records come in offset order; gaps are normal (compaction, transactions). Once the lane drains,
         every record is ignored: it will be delivered again.
+
+        Returns:
+            the seconds for which that kept the event loop from everything else.
         """
         taken = time.monotonic()
         while not self._closing and not self._has_room(record):
             await self._change()
         if self._closing:
-            return
+            return 0.0
         self.next_offset = record.offset + 1
         self._count(1, record.size)
         work = _Work(record, taken)
+        started = time.monotonic()
         self._prepare(work)
         self._to_score.put_nowait(work)
+        return time.monotonic() - started
 
     def committed(self, offset: int) -> None:
         """Note the committed position; a lane that waits for it goes on."""

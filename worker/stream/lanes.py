@@ -12,6 +12,11 @@ from worker.stream.records import RawRecord
 
 logger = logging.getLogger(__name__)
 
+LARGE_BYTES = 65_536
+"""A record beyond this keeps the event loop for milliseconds."""
+GIVE_WAY = 9.0
+"""How many times as long its lane then leaves the event loop to the others."""
+
 
 class Lanes:
     """Hands records to their lanes, and says what may be committed.
@@ -72,7 +77,9 @@ class Lanes:
                 self.commit_wanted.set,
             )
             await lane.open()
-        await lane.take(record)
+        seconds = await lane.take(record)
+        if record.size > LARGE_BYTES and len(self._lanes) > 1:
+            await asyncio.sleep(GIVE_WAY * seconds)
 
     def newest_before(self, partition: int, offset: int) -> Entry | None:
         """Return what a partition's ledger knows of the last record before an offset."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -139,6 +140,8 @@ async def _work(setup: _Setup) -> None:
         if setup.config is not None:
             reload = PolicyReload(setup.config, settings, in_force, metrics)
             guards.append(_guard(reload.watch(), fail))
+        gc.collect()
+        gc.freeze()  # a full collection would look at all that PyTorch and the rest have imported, each time
         await _serve(app, stop, failed, guards)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from worker.errors import DeliveryError, LedgerError
 from worker.stream import lane as lane_module
+from worker.stream import lanes as lanes_module
 from worker.stream.ledger import Changelog
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -58,6 +59,28 @@ async def test_a_stopped_partition_does_not_hold_up_another(world, raw):
     assert lanes.watermarks() == {0: 0, 1: 2}
     here.publisher.release("dead-letter")
     await blocked
+
+
+async def test_after_a_large_record_its_lane_leaves_the_event_loop_to_the_others(world, raw, monkeypatch):
+    """Else the others' records wait for one large record after another."""
+    here = world()
+    lanes = here.lanes()
+    sleep, pauses = asyncio.sleep, []
+
+    async def sleeping(seconds):
+        if seconds:
+            pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr(lanes_module.asyncio, "sleep", sleeping)
+    large = {"padding": lanes_module.LARGE_BYTES}
+
+    await processed(here, lanes, raw(0, **large))
+    assert not pauses  # nobody else is there
+    await processed(here, lanes, raw(0, partition=1), raw(1))
+    assert not pauses
+    await processed(here, lanes, raw(2, **large))
+    assert len(pauses) == 1
 
 
 async def test_a_commit_is_told_to_the_lane_that_waits_for_it(world, raw):
