@@ -54,8 +54,6 @@ PARTS = {
 )
 def main(names: tuple[str, ...], short: bool, out: Path) -> None:
     """Measure the sections NAMES, all of them when none is named."""
-    # It warns of each topic that was made a moment ago; what goes wrong for good is raised.
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 150  # a file has no width to keep to
@@ -90,4 +88,6 @@ def main(names: tuple[str, ...], short: bool, out: Path) -> None:
 
 
 if __name__ == "__main__":
+    # It warns of each topic that was made a moment ago; what goes wrong for good is raised.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     main()

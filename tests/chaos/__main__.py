@@ -37,7 +37,6 @@ FAULTS = {
 )
 def main(names: tuple[str, ...], short: bool, logs: Path | None) -> None:
     """Run the rows NAMES, all of them when none is named, and write their results into the README."""
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the tests' own clients meet the faults too
     console = Console(highlight=False)
     failed = []
     for name in names or FAULTS:
@@ -90,4 +89,5 @@ def _folder(logs: Path | None, name: str) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the tests' own clients meet the faults too
     main()
