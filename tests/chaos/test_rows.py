@@ -27,6 +27,7 @@ def cluster():
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(900)  # each thing that a row waits for has a limit of its own
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.nodes == 1])
 async def test_nothing_is_lost_and_nothing_differs(name, brokers, tmp_path):
     row = ROWS[name]
@@ -34,6 +35,7 @@ async def test_nothing_is_lost_and_nothing_differs(name, brokers, tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(900)  # each thing that a row waits for has a limit of its own
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.nodes == 3])
 async def test_nothing_is_lost_and_nothing_differs_on_a_cluster(name, cluster, tmp_path):
     row = ROWS[name]
