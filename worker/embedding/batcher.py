@@ -163,16 +163,16 @@ class Batcher:
         started: float,
         finished: float,
     ) -> None:
-        waiting = [one for one in batch if not one.result.done()]
         if isinstance(outcome, EmbeddingError):
             self._on_error()
-            for one in waiting:
-                one.result.set_exception(outcome)
+            for waiting in batch:
+                if not waiting.result.done():
+                    waiting.result.set_exception(outcome)
             return
         self._on_batch(len(batch), outcome.truncated)
-        vectors = dict(zip(map(id, batch), outcome.vectors, strict=True))
-        for one in waiting:
-            one.result.set_result(Embedded(vectors[id(one)], one.admitted, started, finished))
+        for waiting, vector in zip(batch, outcome.vectors, strict=True):
+            if not waiting.result.done():
+                waiting.result.set_result(Embedded(vector, waiting.admitted, started, finished))
 
 
 def admission_limit(embedder: Embedder, budget: float) -> int:
