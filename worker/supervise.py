@@ -34,6 +34,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 SETTLED = 10.0
 """Seconds after which a process that ends is started again without much of a pause."""
 _STOP_MARGIN = 30.0
+_ENDED_AS_TOLD = (0, -signal.SIGTERM, -signal.SIGINT)
+"""Statuses of a process that was told to end; by the signal itself, when it had only begun to start."""
 
 
 class Supervisor:
@@ -56,7 +58,7 @@ class Supervisor:
 
         Returns:
             the exit status: that of the process when it could not even start for the first time and said that
-            trying again would not help, 1 when it had to be killed as it stopped, else 0.
+            trying again would not help, 1 when it failed or had to be killed as it stopped, else 0.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
@@ -66,7 +68,7 @@ class Supervisor:
             started = self._loop.time()
             status = await self._run_process()
             if self._stop.is_set():
-                return min(abs(status), 1)
+                return 0 if status in _ENDED_AS_TOLD else 1
             if first and status == StartError.exit_status:
                 return status
             first = False

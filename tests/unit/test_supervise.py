@@ -175,6 +175,28 @@ beat(60)
     assert (tmp_path / "starts.done").exists()
 
 
+async def test_a_stop_while_the_process_starts_is_no_failure(tmp_path):
+    """It has not come to listening to signals, and the signal ends it."""
+    here = Supervised(tmp_path, "time.sleep(60)")
+    running = asyncio.create_task(here.run())
+    await here.started(1)
+    stop()
+    assert await running == 0
+
+
+async def test_a_process_that_fails_as_it_stops_is_told(tmp_path):
+    does = """
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+open(sys.argv[1] + ".works", "w").close()
+beat(60)
+"""
+    here = Supervised(tmp_path, does)
+    running = asyncio.create_task(here.run())
+    await here.worked()
+    stop()
+    assert await running == 1
+
+
 async def test_nothing_is_started_while_the_broker_is_away(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(Answering, "away", 3)
     here = Supervised(tmp_path, "beat(60)")
