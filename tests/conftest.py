@@ -4,12 +4,11 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 import worker.demo
-from support.streams import Stream
+from support.streams import Stream, own_settings
 from worker.demo.brokers import Broker, running_broker
 from worker.settings import Settings, render
 
@@ -51,17 +50,8 @@ def make_stream(broker: Broker, tmp_path: Path) -> Callable[..., Awaitable[Strea
     """Make a stream: `await make_stream(partitions=4, embedding={...})`; it embeds by hashing by default."""
 
     async def make(partitions: int = 1, **sections: Mapping[str, Any]) -> Stream:
-        name = f"test-{uuid4().hex[:8]}"
-        values: dict[str, Any] = {
-            "kafka": {"bootstrap_servers": broker.bootstrap_servers, "group": name},
-            "topics": {
-                topic: f"{name}-{topic}" for topic in ("raw", "contribute", "rejected", "dead_letter")
-            },
-            "embedding": {"backend": "hashing"},
-        }
-        for section, changes in sections.items():
-            values[section] = values.get(section, {}) | dict(changes)
-        stream = Stream(Settings(**values), tmp_path)
+        usual = {"embedding": {"backend": "hashing"}}
+        stream = Stream(own_settings(broker.bootstrap_servers, "test", usual, sections), tmp_path)
         await stream.create_topics(partitions)
         return stream
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
@@ -14,8 +13,7 @@ from typing import Any
 
 from bench.context import Context
 from bench.measure import Budget, Figure, Section, alternate, ratio
-
-TESTS = Path(__file__).parents[1]
+from support.streams import tests_environment
 
 
 class EmbeddingSide:
@@ -49,7 +47,7 @@ class EmbeddingSide:
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=errors,
-                env=os.environ | {"PYTHONPATH": str(TESTS)} | dict(environment or {}),
+                env=tests_environment() | dict(environment or {}),
             )
         side = cls(process, log)
         stack.push_async_callback(side.stop)

@@ -38,11 +38,15 @@ async def run(context: Context, budget: Budget) -> Section:
         ring = ELEMENTS + fleet.settings.limits.uncommitted_records
         await fleet.start(stack, None)
         begin = WRAPS * ring * PARTITIONS
-        done = await _through(fleet, publisher, 0, begin, budget)
+
+        def time_is_up() -> bool:
+            return budget.spent >= budget.seconds
+
+        done = await fleet.through(publisher, 0, begin, CHUNK, time_is_up)
         full = await _resident(fleet) if done == begin else []
         section.figures.append(Figure("rings just full", "MiB", full))
         for mark in MARKS_SHORT if context.short else MARKS:
-            done = await _through(fleet, publisher, done, begin + mark, budget)
+            done = await fleet.through(publisher, done, begin + mark, CHUNK, time_is_up)
             if done < begin + mark:
                 section.notes.append(
                     f"the time was up {begin + mark - done:,} records before {mark:,} were through"
@@ -59,16 +63,6 @@ async def run(context: Context, budget: Budget) -> Section:
         "n: looks within a second"
     )
     return section
-
-
-async def _through(fleet: Fleet, publisher: Publisher, done: int, goal: int, budget: Budget) -> int:
-    """Let records through up to a number of them in all, or until the time is up; returns how many it was."""
-    while done < goal and budget.spent < budget.seconds:
-        chunk = min(CHUNK, goal - done)
-        await publisher.backlog(fleet.settings.topics.raw, PARTITIONS, chunk)
-        done += chunk
-        await fleet.published(done)
-    return done
 
 
 async def _resident(fleet: Fleet) -> list[float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from bench.processes import pin
@@ -57,22 +57,11 @@ def record_metrics(file: int) -> None:
         setattr(Metrics, name, method)
 
 
-def _start_this_module() -> None:
-    """Have the parent start this module's child instead of the real one's."""
-    import worker.supervise
-
-    class Supervisor(worker.supervise.Supervisor):
-        def __init__(self, settings: Any, command: Sequence[str]) -> None:
-            super().__init__(
-                settings, ["bench.process" if part == "worker.cli" else part for part in command]
-            )
-
-    worker.supervise.Supervisor = Supervisor  # type: ignore[misc]
-
-
 def main() -> None:
     pin()  # before anything counts the cores
-    _start_this_module()
+    from support.child import start_child_in
+
+    start_child_in("bench.process")
     record_metrics(os.open(os.environ[SAMPLES], os.O_WRONLY | os.O_APPEND | os.O_CREAT))
     from worker.cli import main as kp_worker
 

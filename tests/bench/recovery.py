@@ -32,7 +32,10 @@ async def run(context: Context, budget: Budget) -> Section:
             embedding={"backend": "hashing"},
             cache={"max_elements": entries},
         )
-        await _fill(fleet, publisher, PARTITIONS * entries)
+        async with AsyncExitStack() as running:
+            await fleet.start(running, None)
+            await fleet.through(publisher, 0, PARTITIONS * entries, CHUNK)
+            await fleet.stop()
         context.say("ledgers filled")
         for _ in budget.rounds(context.rounds):
             await publisher.backlog(fleet.settings.topics.raw, PARTITIONS, PARTITIONS)
@@ -53,15 +56,6 @@ async def run(context: Context, budget: Budget) -> Section:
     ]
     section.notes.append("hashing vectors of 384 dimensions, which are as large as the model's")
     return section
-
-
-async def _fill(fleet: Fleet, publisher: Publisher, count: int) -> None:
-    async with AsyncExitStack() as running:
-        await fleet.start(running, None)
-        for begin in range(0, count, CHUNK):
-            await publisher.backlog(fleet.settings.topics.raw, PARTITIONS, min(CHUNK, count - begin))
-            await fleet.published(min(count, begin + CHUNK))
-        await fleet.stop()
 
 
 def _log_times(log: str) -> dict[str, float]:

@@ -7,7 +7,6 @@ while the others are suspended. How fast is read off the outputs' append times, 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import sys
 import time
@@ -15,7 +14,6 @@ from asyncio.subprocess import Process
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from uuid import uuid4
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -25,8 +23,9 @@ from bench.measure import Budget, Figure, Section, alternate, ratio
 from bench.processes import suspend, wake
 from bench.traces import STREAM_BYTES, of_size, real_traces
 from bench.workers import ARRIVAL_LIMIT, SUSPENDABLE, Publisher
-from support.streams import Stream
+from support.streams import Stream, own_settings, tests_environment
 from worker.settings import Settings
+from worker.stream.topics import changelog_topic_name
 
 ROOT = Path(__file__).parents[2]
 QUIX = ROOT / ".venv" / "quix" / "bin" / "python"
@@ -97,29 +96,28 @@ class Side:
 async def run(context: Context, budget: Budget) -> Section:
     """Drain the same backlogs with all of them."""
     section = Section("stream", f"No embedder, records of {STREAM_BYTES / 1000:g} kB, one process each")
-    name = f"bench-{uuid4().hex[:8]}"
-    topics = {topic: f"{name}-{topic}" for topic in ("raw", "contribute", "rejected", "dead_letter")}
+    settings = own_settings(context.servers, "bench", {"embedding": {"backend": "none"}}, SUSPENDABLE)
+    topics = settings.topics
     loops = {side: how for side, how in LOOPS.items() if shutil.which(how[0])}
-    targets = {side: f"{name}-{number}" for number, side in enumerate(loops)}
+    targets = {side: f"{settings.kafka.group}-{number}" for number, side in enumerate(loops)}
     count = RECORDS_SHORT if context.short else RECORDS
     records = [of_size(trace, STREAM_BYTES) for trace in real_traces()]
     async with AsyncExitStack() as stack:
-        await _create(
-            stack, context.servers, [*topics.values(), *targets.values()], f"{name}-ledger-changelog"
-        )
+        names = [*topics.model_dump().values(), *targets.values()]
+        await _create(stack, context.servers, names, changelog_topic_name(settings.kafka.group))
         publisher = await Publisher(context.servers, records).start(stack)
-        await publisher.backlog(topics["raw"], PARTITIONS, WARM_UP)
+        await publisher.backlog(topics.raw, PARTITIONS, WARM_UP)
         reader = await stack.enter_async_context(AIOKafkaConsumer(bootstrap_servers=context.servers))
-        ours = (topics["contribute"], topics["rejected"], topics["dead_letter"])
-        sides = {OURS: await _worker(stack, context, name, topics, Outputs(reader, ours))}
+        ours = (topics.contribute, topics.rejected, topics.dead_letter)
+        sides = {OURS: await _worker(stack, context, settings, Outputs(reader, ours))}
         for side, (python, module) in loops.items():
-            arguments = (python, "-m", module, context.servers, topics["raw"], targets[side])
+            arguments = (python, "-m", module, context.servers, topics.raw, targets[side])
             sides[side] = await _loop(stack, context, arguments, Outputs(reader, [targets[side]]))
         for side in sides.values():
             await side.drain(WARM_UP)
         rates: dict[str, list[float]] = {side: [] for side in sides}
         for number in budget.rounds(context.rounds):
-            await publisher.backlog(topics["raw"], PARTITIONS, count)
+            await publisher.backlog(topics.raw, PARTITIONS, count)
             drains = {name: lambda side=side: side.drain(count) for name, side in sides.items()}
             for name_, values in (await alternate(drains, iter([number]))).items():
                 rates[name_] += values
@@ -150,14 +148,8 @@ async def _create(stack: AsyncExitStack, servers: str, names: list[str], changel
     stack.push_async_callback(admin.delete_topics, [*names, changelog])
 
 
-async def _worker(
-    stack: AsyncExitStack, context: Context, group: str, topics: dict[str, str], outputs: Outputs
-) -> Side:
-    kafka = {"bootstrap_servers": context.servers, "group": group} | SUSPENDABLE["kafka"]
-    settings = Settings(
-        kafka=kafka, topics=topics, limits=SUSPENDABLE["limits"], embedding={"backend": "none"}
-    )
-    folder = context.folder / group
+async def _worker(stack: AsyncExitStack, context: Context, settings: Settings, outputs: Outputs) -> Side:
+    folder = context.folder / settings.kafka.group
     folder.mkdir()
     worker = await stack.enter_async_context(Stream(settings, folder).worker())
     await worker.owns(PARTITIONS)
@@ -169,7 +161,7 @@ async def _loop(stack: AsyncExitStack, context: Context, command: Sequence[str],
     log = context.folder / f"{command[2]}.log"
     with log.open("wb") as file:
         process = await asyncio.create_subprocess_exec(
-            *command, stdout=file, stderr=file, env=os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+            *command, stdout=file, stderr=file, env=tests_environment()
         )
     stack.push_async_callback(_kill, process)
     suspend(process.pid)

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,8 @@ from bench.context import Context
 from bench.measure import rate_between
 from bench.process import KINDS, SAMPLES
 from bench.processes import on_cores, suspend, wake
-from support.streams import Stream, Worker
+from support.streams import Stream, Worker, own_settings
 from worker.observe import page
-from worker.settings import Settings
 from worker.stream.topics import TopicAdmin
 
 ARRIVAL_LIMIT = 120.0
@@ -118,19 +117,10 @@ class Fleet:
         cls, stack: AsyncExitStack, context: Context, partitions: int, **sections: Mapping[str, Any]
     ) -> Fleet:
         """Make topics, which are deleted with the stack; no worker runs yet."""
-        name = f"bench-{uuid4().hex[:8]}"
-        values: dict[str, dict[str, Any]] = {
-            "kafka": {"bootstrap_servers": context.servers, "group": name},
-            "topics": {
-                topic: f"{name}-{topic}" for topic in ("raw", "contribute", "rejected", "dead_letter")
-            },
-            "log": {"format": "json"},
-        }
-        for section, changes in sections.items():
-            values[section] = values.get(section, {}) | dict(changes)
-        folder = context.folder / name
+        settings = own_settings(context.servers, "bench", {"log": {"format": "json"}}, sections)
+        folder = context.folder / settings.kafka.group
         folder.mkdir()
-        fleet = cls(Stream(Settings(**values), folder), partitions, folder)
+        fleet = cls(Stream(settings, folder), partitions, folder)
         await fleet.stream.create_topics(partitions)
         stack.push_async_callback(fleet._delete_topics)
         return fleet
@@ -190,6 +180,30 @@ class Fleet:
             assert time.monotonic() - last < ARRIVAL_LIMIT, (
                 f"{seen} of {count} outputs:\n{self.workers[0].log()[-6000:]}"
             )
+
+    async def through(
+        self,
+        publisher: Publisher,
+        done: int,
+        goal: int,
+        chunk: int,
+        until: Callable[[], bool] = lambda: False,
+    ) -> int:
+        """Let records through, up to a number of them in all since the mark; returns how many it was.
+
+        Args:
+            publisher: of the records.
+            done: how many it were before.
+            goal: how many it are to be.
+            chunk: records that are published ahead of the workers.
+            until: asked before each chunk whether to leave it at that.
+        """
+        while done < goal and not until():
+            count = min(chunk, goal - done)
+            await publisher.backlog(self.settings.topics.raw, self.partitions, count)
+            done += count
+            await self.published(done)
+        return done
 
     async def drained(self, publisher: Publisher, count: int) -> float:
         """Let a backlog be published while they are suspended, then wake them until it is done.

@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
-from uuid import uuid4
 
 import psutil
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -23,7 +22,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from chaos.load import Make
 from chaos.play import real_traces
 from chaos.results import Outcome
-from support.streams import ARRIVAL_LIMIT, Stream, Worker, source_of
+from support.streams import ARRIVAL_LIMIT, Stream, Worker, own_settings, source_of
 from worker.audit import audit
 from worker.observe import page
 from worker.settings import Settings
@@ -159,21 +158,13 @@ async def _stream(
     bootstrap_servers: str, folder: Path, partitions: int, **config: str
 ) -> AsyncIterator[Stream]:
     """A stream whose topics are gone afterwards: they are large."""
-    name = f"overload-{uuid4().hex[:8]}"
-    settings = Settings.model_validate(
-        {
-            "kafka": {"bootstrap_servers": bootstrap_servers, "group": name},
-            "topics": {
-                topic: f"{name}-{topic}" for topic in ("raw", "contribute", "rejected", "dead_letter")
-            },
-            "embedding": {"backend": "hashing"},
-            "policy": {"threshold": 0.4},
-        }
-    )
+    usual = {"embedding": {"backend": "hashing"}, "policy": {"threshold": 0.4}}
+    settings = own_settings(bootstrap_servers, "overload", usual)
     await _create_topics(settings, partitions, **config)
-    (folder / name).mkdir()
+    own = folder / settings.kafka.group
+    own.mkdir()
     try:
-        yield Stream(settings, folder / name)
+        yield Stream(settings, own)
     finally:
         async with TopicAdmin(settings.kafka, settings.topics) as admin:
             await admin.delete(list(await admin.existing()))

@@ -8,17 +8,16 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 
 import worker.heartbeat
 import worker.stream.run
-import worker.supervise
 from chaos.embedder import NoisyEmbedder
+from support.child import start_child_in
 from worker.cli import main
 from worker.embedding import Embedder
-from worker.settings import CacheSettings, EmbeddingSettings, Settings
+from worker.settings import CacheSettings, EmbeddingSettings
 from worker.stream.lanes import Lanes
 from worker.stream.ledger import Ledger
 
@@ -51,13 +50,6 @@ def _without_watermark() -> None:
 MECHANISMS = {"ledger": _without_ledger, "watermark": _without_watermark}
 
 
-class _Supervisor(worker.supervise.Supervisor):
-    """Starts this module's child instead of the real one's."""
-
-    def __init__(self, settings: Settings, command: Sequence[str]) -> None:
-        super().__init__(settings, ["chaos.process" if part == "worker.cli" else part for part in command])
-
-
 def _load_noisy(settings: EmbeddingSettings, cache: CacheSettings, parallel: int) -> Embedder | None:
     embedder = _load_embedder(settings, cache, parallel)
     return None if embedder is None else NoisyEmbedder(embedder, Path(os.environ[ORDERS]))
@@ -74,7 +66,7 @@ def _cut_heartbeat(number: int, frame: FrameType | None) -> None:
 _load_embedder = worker.stream.run.load_embedder
 
 if __name__ == "__main__":
-    worker.supervise.Supervisor = _Supervisor  # type: ignore[misc]
+    start_child_in("chaos.process")
     worker.stream.run.load_embedder = _load_noisy
     signal.signal(BLOCK_LOOP, _block_loop)
     signal.signal(CUT_HEARTBEAT, _cut_heartbeat)

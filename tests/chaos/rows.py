@@ -238,6 +238,7 @@ async def truncate(trial: Trial, doses: Sequence[str]) -> None:
                 await asyncio.sleep(1.0)
                 await trial.paused()
                 deleted = set(trial.witness.current)
+                committed = await trial.stream.committed()
                 ends = {p: 1 + max(r.offset for r in deleted if r.partition == p) for p in range(PARTITIONS)}
                 await admin.delete_records(
                     {TopicPartition(raw, p): RecordsToDelete(end) for p, end in ends.items()}
@@ -245,7 +246,7 @@ async def truncate(trial: Trial, doses: Sequence[str]) -> None:
                 if dose == "stopped":
                     await trial.fleet.start()
                 trial.load.go_on()
-            await _give_up(trial, deleted)
+            await _give_up(trial, deleted, committed if dose == "stopped" else None)
 
 
 async def recreate(trial: Trial, doses: Sequence[str]) -> None:
@@ -259,16 +260,27 @@ async def recreate(trial: Trial, doses: Sequence[str]) -> None:
                 await trial.fleet.kill(trial.fleet.workers[0])
             await trial.paused()
             deleted = set(trial.witness.current)
+            committed = await trial.stream.committed()
             await trial.stream.remake_topic(trial.stream.settings.topics.raw, PARTITIONS)
             await trial.witness.read_raw_anew()
             if dose == "stopped":
                 await trial.fleet.start()
             trial.load.go_on()
-        await _give_up(trial, deleted)
+        await _give_up(trial, deleted, committed if dose == "stopped" else None)
 
 
-async def _give_up(trial: Trial, deleted: set[Identity]) -> None:
-    """Once later records come out of each partition, expect no more of those that were deleted."""
+async def _give_up(trial: Trial, deleted: set[Identity], committed: Mapping[int, int] | None) -> None:
+    """Once later records come out of each partition, expect no more of those that were deleted.
+
+    A worker that went on had read those before its last output, since it reads in order, and must not have
+    lost them. Of one that was killed nothing is left but what it had committed: it publishes to several
+    topics, and an output of one may be there before that of an earlier record is in another.
+
+    Args:
+        trial: the row's.
+        deleted: the records.
+        committed: of each partition, as far as it goes, when the worker was killed.
+    """
     witness = trial.witness
 
     def later_ones_come() -> bool:
@@ -276,8 +288,9 @@ async def _give_up(trial: Trial, deleted: set[Identity]) -> None:
         return len({one.partition for one in done}) == PARTITIONS
 
     await trial.until(later_ones_come, "nothing comes out of what was published after the deletion")
-    name = "deleted before they were read"
-    trial.notes[name] = trial.notes.get(name, 0) + witness.give_up(deleted)
+    begin = witness.behind_outputs(deleted) if committed is None else committed
+    name = "deleted before they were done"
+    trial.notes[name] = trial.notes.get(name, 0) + witness.give_up(deleted, begin)
 
 
 @asynccontextmanager

@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from chaos.brokers import SESSION_TIMEOUT, Brokers
 from chaos.embedder import Order, Orders
@@ -18,7 +17,7 @@ from chaos.fleet import Fleet
 from chaos.load import Load, Make, TransactionalLoad
 from chaos.proxy import Proxy, running_proxy
 from chaos.witness import Witness
-from support.streams import Stream, Worker
+from support.streams import Stream, Worker, own_settings
 from worker.settings import Settings
 from worker.stream.topics import TopicAdmin
 
@@ -207,15 +206,11 @@ async def _tasks(coroutines: Iterable[Any]) -> AsyncIterator[list[asyncio.Task[N
 
 
 def _settings(bootstrap_servers: str, sections: Mapping[str, Mapping[str, Any]]) -> Settings:
-    name = f"chaos-{uuid4().hex[:8]}"
-    values: dict[str, dict[str, Any]] = {
-        "kafka": {"bootstrap_servers": bootstrap_servers, "group": name, "session_timeout": SESSION_TIMEOUT},
-        "topics": {topic: f"{name}-{topic}" for topic in ("raw", "contribute", "rejected", "dead_letter")},
+    usual = {
+        "kafka": {"session_timeout": SESSION_TIMEOUT},
         "embedding": {"backend": "hashing"},
         "cache": {"max_elements": RING},
         "limits": {"in_flight_records": IN_FLIGHT, "uncommitted_records": WINDOW},
         "policy": {"threshold": 0.4},
     }
-    for section, changes in sections.items():
-        values[section] = values.get(section, {}) | dict(changes)
-    return Settings(**values)
+    return own_settings(bootstrap_servers, "chaos", usual, sections)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -112,25 +113,27 @@ class Witness:
         """The highest offset of each raw partition that has an output; -1 for none."""
         return dict(self._published)
 
-    def give_up(self, deleted: set[Identity]) -> int:
-        """Expect no output of records that were deleted before a worker read them.
+    def behind_outputs(self, records: set[Identity]) -> dict[int, int]:
+        """Return the offset behind the last one of each partition that has an output, of these records."""
+        behind: dict[int, int] = {}
+        for one in records & self.outputs.keys():
+            behind[one.partition] = max(one.offset + 1, behind.get(one.partition, 0))
+        return behind
 
-        A partition's records are read in order, so these are its last ones; a record that is missing before
-        one with an output was read and lost, and stays missing.
+    def give_up(self, deleted: set[Identity], begin: Mapping[int, int]) -> int:
+        """Expect no output of records that were deleted before a worker was done with them.
 
         Args:
             deleted: of one topic.
+            begin: of each partition, the offset from which on workers cannot be held to them.
 
         Returns:
             how many that are.
         """
-        last: dict[int, int] = {}
-        for one in deleted & self.outputs.keys():
-            last[one.partition] = max(one.offset, last.get(one.partition, -1))
-        unread = {one for one in deleted - self.outputs.keys() if one.offset > last.get(one.partition, -1)}
-        self.raw -= unread
-        self.given_up += len(unread)
-        return len(unread)
+        lost = {one for one in deleted - self.outputs.keys() if one.offset >= begin.get(one.partition, 0)}
+        self.raw -= lost
+        self.given_up += len(lost)
+        return len(lost)
 
     def _see(self, record: ConsumerRecord) -> None:
         self.last_seen = time.monotonic()

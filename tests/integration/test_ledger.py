@@ -41,6 +41,10 @@ async def truncate(stream, offset):
         await admin.close()
 
 
+def offline_scores(settings, values):
+    return [score.quality_score for score in offline(settings, values)]
+
+
 def scores(outputs):
     """By offset, in the order of publishing."""
     found = {}
@@ -107,7 +111,7 @@ async def test_a_rewind_is_a_new_run_of_what_came_before_it(make_stream, real_tr
     again = await publish(stream, real_traces[60:61])
     outputs, metrics, log = await run_through(stream, again[-1:])
 
-    expected = [score.quality_score for score in offline(stream.settings, real_traces[:61])]
+    expected = offline_scores(stream.settings, real_traces[:61])
     assert resets(metrics, "rewind") == 1
     assert "cut to what is still valid: rewind" in log
     for offset, published in scores(outputs).items():
@@ -132,7 +136,7 @@ async def test_vectors_of_another_model_are_never_compared(make_stream, real_tra
     assert "cut to what is still valid: model" in log
     found = scores(outputs)
     assert [found[offset] for offset in range(20, 40)] == [
-        pytest.approx([score.quality_score]) for score in offline(changed, real_traces[:20])
+        pytest.approx([score]) for score in offline_scores(changed, real_traces[:20])
     ]
 
 
@@ -155,7 +159,7 @@ async def test_a_recreated_topic_is_a_new_run(make_stream, real_traces, running)
             found, log = await published_anew(stream, worker, 20)
             assert resets(await worker.metrics(), "recreated") == 1
 
-    expected = [score.quality_score for score in offline(stream.settings, real_traces[30:50])]
+    expected = offline_scores(stream.settings, real_traces[30:50])
     assert [found[offset][-1] for offset in range(20)] == pytest.approx(expected)
     assert "a new topic, the ledger was cut" in log
 
@@ -181,9 +185,7 @@ async def test_a_truncated_topic_goes_on_where_it_begins_and_keeps_its_memory(
         outputs, metrics, _ = await run_through(stream, raw)
 
     seen = [*range(40)] if running else [*range(20), *range(25, 40)]
-    expected = [
-        score.quality_score for score in offline(stream.settings, [real_traces[offset] for offset in seen])
-    ]
+    expected = offline_scores(stream.settings, [real_traces[offset] for offset in seen])
     found = scores(outputs)
     assert sorted(found) == seen
     assert [found[offset] for offset in seen] == [pytest.approx([score]) for score in expected]

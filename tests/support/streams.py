@@ -12,9 +12,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import aiohttp
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import ConsumerRecord
 
 from worker.demo.processes import free_ports
@@ -105,6 +107,25 @@ class Worker:
         return self._log.read_text()
 
 
+def own_settings(bootstrap_servers: str, purpose: str, *layers: Mapping[str, Mapping[str, Any]]) -> Settings:
+    """Settings with a group and topics that nobody else has; later layers' sections go over earlier ones'."""
+    name = f"{purpose}-{uuid4().hex[:8]}"
+    values: dict[str, dict[str, Any]] = {
+        "kafka": {"bootstrap_servers": bootstrap_servers, "group": name},
+        "topics": {topic: f"{name}-{topic}" for topic in ("raw", "contribute", "rejected", "dead_letter")},
+    }
+    for layer in layers:
+        for section, changes in layer.items():
+            values[section] = values.get(section, {}) | dict(changes)
+    return Settings(**values)
+
+
+def tests_environment() -> dict[str, str]:
+    """The environment of a process that imports the tests' own modules."""
+    path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return os.environ | {"PYTHONPATH": path}
+
+
 class Stream:
     """Topics and a group of one test's own, and what flows through them."""
 
@@ -182,7 +203,6 @@ class Stream:
         config = self._folder / f"worker-{self._workers}.toml"
         config.write_text(render(effective))
         log = self._folder / f"worker-{self._workers}.log"
-        path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -193,7 +213,7 @@ class Stream:
                 str(config),
                 stdout=output,
                 stderr=output,
-                env=os.environ | {"PYTHONPATH": path} | dict(environment or {}),
+                env=tests_environment() | dict(environment or {}),
                 start_new_session=True,
             )
         worker = Worker(process, effective, config, log)
@@ -223,6 +243,19 @@ class Stream:
         return sorted(
             records, key=lambda record: (topics.index(record.topic), record.partition, record.offset)
         )
+
+    async def committed(self) -> dict[int, int]:
+        """The group's position in each partition of raw of which it has committed something."""
+        kafka = self.settings.kafka
+        admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+        await admin.start()
+        try:
+            places = await admin.list_consumer_group_offsets(kafka.group)
+        finally:
+            await admin.close()
+        return {
+            tp.partition: place.offset for tp, place in places.items() if tp.topic == self.settings.topics.raw
+        }
 
     async def outputs(self, worker: Worker, raw: Iterable[ConsumerRecord]) -> list[ConsumerRecord]:
         """What the output topics hold, once there is something from each of the raw records."""
