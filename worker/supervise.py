@@ -34,8 +34,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 SETTLED = 10.0
 """Seconds after which a process that ends is started again without much of a pause."""
 _STOP_MARGIN = 30.0
-_ENDED_AS_TOLD = (0, -signal.SIGTERM, -signal.SIGINT)
-"""Statuses of a process that was told to end; by the signal itself, when it had only begun to start."""
+_ENDED_AS_TOLD = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+"""Statuses of a process that was told to end; the latter two, when it had only begun to start."""
 
 
 class Supervisor:

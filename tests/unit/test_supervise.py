@@ -175,11 +175,17 @@ beat(60)
     assert (tmp_path / "starts.done").exists()
 
 
-async def test_a_stop_while_the_process_starts_is_no_failure(tmp_path):
-    """It has not come to listening to signals, and the signal ends it."""
-    here = Supervised(tmp_path, "time.sleep(60)")
+@pytest.mark.parametrize("handler", ["signal.SIG_DFL", "lambda number, _: sys.exit(128 + number)"])
+async def test_a_stop_while_the_process_starts_is_no_failure(tmp_path, handler):
+    """It has not come to finishing things when it is told to end, and the signal ends it."""
+    does = f"""
+signal.signal(signal.SIGTERM, {handler})
+open(sys.argv[1] + ".works", "w").close()
+time.sleep(60)
+"""
+    here = Supervised(tmp_path, does)
     running = asyncio.create_task(here.run())
-    await here.started(1)
+    await here.worked()
     stop()
     assert await running == 0
 

@@ -37,9 +37,9 @@ class HashingEmbedder:
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         truncated = 0
         for row, text in zip(vectors, texts, strict=True):
-            words = text.lower().split()
+            words = text.split(maxsplit=self.max_tokens)  # what follows may be a megabyte
             truncated += len(words) > self.max_tokens
-            for word, count in Counter(words[: self.max_tokens] or [""]).items():
+            for word, count in Counter(map(str.lower, words[: self.max_tokens] or [""])).items():
                 digest = int.from_bytes(
                     hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest()
                 )
