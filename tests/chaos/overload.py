@@ -19,8 +19,10 @@ from statistics import quantiles
 import psutil
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from chaos.embedder import Order, Orders
 from chaos.load import Make
 from chaos.play import real_traces
+from chaos.process import ORDERS
 from chaos.results import Outcome
 from support.streams import ARRIVAL_LIMIT, Stream, Worker, own_settings, source_of
 from worker.audit import audit
@@ -44,6 +46,7 @@ PARTITIONS = 16
 RATE = 75.0
 """Small records a second, in all; far from what a worker can take."""
 _WARM_UP = 5.0
+_FILLS = 3
 
 _BY_BROKER = {"message.timestamp.type": "LogAppendTime"}
 _INTERVAL = 0.1
@@ -178,9 +181,11 @@ async def backlog(bootstrap_servers: str, folder: Path, short: bool, say: Say) -
         make = traces_of(MEDIUM)
         await publish(stream, ((number % partitions, make(number)) for number in range(count)))
         say(f"published {count} records")
-        async with stream.worker() as worker:
+        orders = Orders(folder / "orders.json", Order())
+        async with stream.worker(module="chaos.process", environment={ORDERS: str(orders.path)}) as worker:
             await worker.owns(partitions)
             watch, scoring = Watch(worker), time.monotonic()
+            await _fill(watch, orders)
             for tenth in range(1, 11):
                 await watch.until(lambda sample, tenth=tenth: sample.finished * 10 >= count * tenth)
                 say(f"{tenth}0 %: {_mib(watch.samples[-1].resident)} MiB")
@@ -208,6 +213,20 @@ async def backlog(bootstrap_servers: str, folder: Path, short: bool, say: Say) -
         },
         seconds=time.monotonic() - started,
     )
+
+
+async def _fill(watch: Watch, orders: Orders) -> None:
+    """Let a worker hold as much as it may, some times, by an embedder that is blocked until it does.
+
+    It is warm only then: how much it holds otherwise is up to chance, and grows with the broker's longest
+    hiccup so far.
+    """
+    for _ in range(_FILLS):
+        orders.block(seconds=3600)
+        await watch.until(lambda sample: sample.records == watch.most_records)
+        orders.as_usual()
+        goal = watch.samples[-1].finished + 2 * watch.most_records
+        await watch.until(lambda sample, goal=goal: sample.finished >= goal)
 
 
 async def large(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Outcome:

@@ -109,7 +109,7 @@ class WorkerApp:
         metrics.watch(self._observe)
 
     def _add_agent(self) -> None:
-        topic = raw_bytes_topic(self.faust, self._raw.name, self._raw.partitions, acks=True)
+        topic = raw_bytes_topic(self.faust, self._raw.name, self._raw.partitions)
 
         async def hand_over(stream: StreamT[bytes]) -> None:
             try:

@@ -2,7 +2,7 @@
 
 Faust 0.15's ack bookkeeping cannot say "published and confirmed": an actor that restarts never sees its
 in-flight records again, gaps of transaction markers and compaction hold commits up, and on revoke it is
-dropped before anyone is asked. So acks are ignored here, and the lanes are asked.
+dropped before anyone is asked. So there are no acks here, and the lanes are asked.
 """
 
 from __future__ import annotations
@@ -31,8 +31,13 @@ logger = logging.getLogger(__name__)
 
 # Seconds that one fetch waits for records; positions can't be put right meanwhile.
 FETCH_WAIT = 0.2
-# A broker answers a fetch within half a second, also when it has nothing.
+# A broker answers a fetch by then, also when it has nothing. A partition whose records were taken meanwhile
+# is fetched again only afterwards; Faust's second and a half would let it wait with a backlog.
+ANSWER_MS = 100
 SILENCE_MS = 10_000
+# How long fetched records of a partition that is full keep its broker's other partitions from being fetched.
+# The client's own tenth of a second would be felt by every partition beside a slow one.
+PATIENCE = 0.01
 # How far behind its position a partition is looked at again; each offset up to there is read twice.
 MAX_CHECKED = 1000
 
@@ -77,12 +82,6 @@ class WatermarkConsumer(driver.Consumer):
 
     def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
         return _ReadCommittedThread(self, loop=self.loop, beacon=self.beacon)
-
-    def ack(self, message: Message) -> bool:
-        """Let the message go; the lanes know what is finished."""
-        message.acked = True
-        self._unacked_messages.discard(message)
-        return True
 
     async def _getmany(
         self,
@@ -329,11 +328,13 @@ class WatermarkConsumer(driver.Consumer):
         await self.commit()
         self.lanes.let_go()
 
-    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
-        """Ignore gaps: the watermark steps over them, however wide."""
-
 
 class _ReadCommittedThread(driver.AIOKafkaConsumerThread):
+    async def on_start(self) -> None:
+        """Connect."""
+        await super().on_start()
+        self._ensure_consumer()._fetcher._prefetch_backoff = PATIENCE  # noqa: SLF001 - neither has the client
+
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         owned = {tp: offset for tp, offset in offsets.items() if tp in self.assignment()}
         # Outside of its group, a worker that was suspended would move back what others have committed since:
@@ -344,9 +345,10 @@ class _ReadCommittedThread(driver.AIOKafkaConsumerThread):
 
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
-        # Faust fixes read_uncommitted unless it runs transactions itself, and has no setting for it; the
-        # fetcher takes this attribute when the consumer starts.
+        # Faust fixes read_uncommitted unless it runs transactions itself, and has no settings for these; the
+        # fetcher takes these attributes when the consumer starts.
         consumer._isolation_level = "read_committed"  # noqa: SLF001
+        consumer._fetch_max_wait_ms = ANSWER_MS  # noqa: SLF001
         return consumer
 
 

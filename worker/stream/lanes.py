@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 LARGE_BYTES = 65_536
 """A record beyond this keeps the event loop for milliseconds."""
-GIVE_WAY = 9.0
+GIVE_WAY = 19.0
 """How many times as long its lane then leaves the event loop to the others."""
 
 

@@ -18,7 +18,7 @@ from worker.stream.ledger import Changelog
 from worker.stream.topics import LEDGER, changelog_topic_name
 
 
-def raw_bytes_topic(app: AppT, name: str, partitions: int, *, acks: bool) -> TopicT:
+def raw_bytes_topic(app: AppT, name: str, partitions: int) -> TopicT:
     """Return a topic whose keys and values Faust leaves alone; what it cannot decode it drops."""
     return app.topic(
         name,
@@ -27,7 +27,7 @@ def raw_bytes_topic(app: AppT, name: str, partitions: int, *, acks: bool) -> Top
         key_serializer="raw",
         value_serializer="raw",
         partitions=partitions,
-        acks=acks,
+        acks=False,  # Faust would keep the offset of every record that it was told of, for good
     )
 
 
@@ -103,7 +103,7 @@ class LedgerTable(faust.Table[bytes, bytes]):
             value_type=bytes,
             partitions=partitions,
             # The topic is made by `kp-worker topics` with settings of its own, so Faust need not declare it.
-            changelog_topic=raw_bytes_topic(app, changelog_topic_name(app.conf.id), partitions, acks=False),
+            changelog_topic=raw_bytes_topic(app, changelog_topic_name(app.conf.id), partitions),
         )
 
     def _new_store(self) -> StoreT[bytes, bytes]:

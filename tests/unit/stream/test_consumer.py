@@ -6,12 +6,14 @@ import asyncio
 from collections import defaultdict
 from types import SimpleNamespace
 
+import faust
 import pytest
 from faust.types import TP
 
 from worker.stream.consumer import MAX_CHECKED, WatermarkConsumer
 from worker.stream.ledger import Entry
 from worker.stream.records import fingerprint
+from worker.stream.store import raw_bytes_topic
 
 RAW, OTHER, CHANGELOG = TP("raw", 0), TP("raw", 1), TP("changelog", 0)
 
@@ -215,3 +217,8 @@ async def test_when_one_partition_begins_anew_the_others_are_looked_at_too(consu
     assert left == {OTHER}
     assert await consumer._is_known(OTHER, message(60), left)
     assert not await consumer._is_known(OTHER, message(61), left), "it has not been handed on yet"
+
+
+def test_faust_is_asked_to_keep_no_offsets():
+    """It would keep that of every record, whatever is committed: ten megabytes for 100 000 records."""
+    assert not raw_bytes_topic(faust.App("without-acks", store="memory://"), "raw", 1).acks
