@@ -9,6 +9,7 @@ import pytest
 
 from chaos.brokers import running_brokers
 from chaos.fuzz import INPUTS_SHORT, fuzz
+from chaos.overload import gap
 from chaos.play import judge, play, real_traces
 from chaos.rows import ROWS
 
@@ -40,6 +41,13 @@ async def test_nothing_is_lost_and_nothing_differs(name, brokers, tmp_path):
 async def test_nothing_is_lost_and_nothing_differs_on_a_cluster(name, cluster, tmp_path):
     row = ROWS[name]
     judge(row, await play(row, row.short, cluster, tmp_path, print))
+
+
+@pytest.mark.integration
+async def test_a_wide_gap_is_crossed_in_flat_memory(brokers, tmp_path):
+    """What an aborted transaction leaves."""
+    outcome = await gap(brokers.direct, tmp_path, True, print)
+    assert outcome.wrong == []
 
 
 def test_whatever_comes_is_a_trace_or_a_dead_letter():
