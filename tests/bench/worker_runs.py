@@ -70,7 +70,8 @@ class _Runs:
         Args:
             rates: each count's saturated one.
         """
-        seconds = 5.0 if self.context.short else 12.0
+        # The others are suspended meanwhile, all their turns long, and may be for no more than a minute.
+        seconds = 5.0 if self.context.short else 9.0
         durations = self._durations("scoring", "admission", "end_to_end")
         late: list[float] = []
         for number in self.budget.rounds(1 if self.context.short else 16):
