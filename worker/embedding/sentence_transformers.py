@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,6 +62,8 @@ class SentenceTransformersEmbedder:
         self.device = _device(device)
         self.parallel = parallel if self.device == "cpu" else 1
         torch.set_num_threads(max(1, joblib.cpu_count() // self.parallel))
+        if self.parallel > 1:  # the tokenizer's own threads would get in the way of ours
+            os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         loaded = _load(model, revision)
         tokenizer = loaded.tokenizer.backend_tokenizer
         tokenizer.no_padding()

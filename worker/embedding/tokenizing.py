@@ -23,8 +23,8 @@ _BOUNDARY = re.compile(
     r"!-/:-@\[\\^-`{-~"
     r"、。！？，：；「」]"  # noqa: RUF001 - these very characters are meant
 )
-_CHARACTERS_PER_TOKEN = 8
-"""How much of a text is tried first; more than English needs."""
+_CHARACTERS_PER_TOKEN = 5
+"""How much of a text is tried first: the real traces have 2.5 to 4.8."""
 
 
 class PrefixTokenizer:
