@@ -238,7 +238,7 @@ async def truncate(trial: Trial, doses: Sequence[str]) -> None:
                 await asyncio.sleep(1.0)
                 await trial.paused()
                 deleted = set(trial.witness.current)
-                committed = await trial.stream.committed()
+                committed = await trial.stream.committed() if dose == "stopped" else None
                 ends = {p: 1 + max(r.offset for r in deleted if r.partition == p) for p in range(PARTITIONS)}
                 await admin.delete_records(
                     {TopicPartition(raw, p): RecordsToDelete(end) for p, end in ends.items()}
@@ -246,7 +246,7 @@ async def truncate(trial: Trial, doses: Sequence[str]) -> None:
                 if dose == "stopped":
                     await trial.fleet.start()
                 trial.load.go_on()
-            await _give_up(trial, deleted, committed if dose == "stopped" else None)
+            await _give_up(trial, deleted, committed)
 
 
 async def recreate(trial: Trial, doses: Sequence[str]) -> None:
@@ -260,13 +260,13 @@ async def recreate(trial: Trial, doses: Sequence[str]) -> None:
                 await trial.fleet.kill(trial.fleet.workers[0])
             await trial.paused()
             deleted = set(trial.witness.current)
-            committed = await trial.stream.committed()
+            committed = await trial.stream.committed() if dose == "stopped" else None
             await trial.stream.remake_topic(trial.stream.settings.topics.raw, PARTITIONS)
             await trial.witness.read_raw_anew()
             if dose == "stopped":
                 await trial.fleet.start()
             trial.load.go_on()
-        await _give_up(trial, deleted, committed if dose == "stopped" else None)
+        await _give_up(trial, deleted, committed)
 
 
 async def _give_up(trial: Trial, deleted: set[Identity], committed: Mapping[int, int] | None) -> None:

@@ -102,6 +102,13 @@ class Supervised:
         async with asyncio.timeout(60):
             return await self.supervisor.run()
 
+    async def stopped_at_work(self) -> int:
+        """The exit status when it is told to stop once the process says that it works."""
+        running = asyncio.create_task(self.run())
+        await self.worked()
+        stop()
+        return await running
+
 
 def stop():
     os.kill(os.getpid(), signal.SIGTERM)
@@ -148,11 +155,7 @@ async def test_a_process_may_take_its_time_until_its_first_sign_of_life(tmp_path
     here = Supervised(
         tmp_path, "time.sleep(0.5); open(sys.argv[1] + '.works', 'w').close(); beat(60)", heartbeat=0.05
     )
-    running = asyncio.create_task(here.run())
-    await here.started(1)
-    await here.worked()
-    stop()
-    await running
+    await here.stopped_at_work()
     assert len(here.starts) == 1
 
 
@@ -168,10 +171,7 @@ open(sys.argv[1] + ".works", "w").close()
 beat(60)
 """
     here = Supervised(tmp_path, does)
-    running = asyncio.create_task(here.run())
-    await here.worked()
-    stop()
-    assert await running == 0
+    assert await here.stopped_at_work() == 0
     assert (tmp_path / "starts.done").exists()
 
 
@@ -184,10 +184,7 @@ open(sys.argv[1] + ".works", "w").close()
 time.sleep(60)
 """
     here = Supervised(tmp_path, does)
-    running = asyncio.create_task(here.run())
-    await here.worked()
-    stop()
-    assert await running == 0
+    assert await here.stopped_at_work() == 0
 
 
 async def test_a_process_that_fails_as_it_stops_is_told(tmp_path):
@@ -197,10 +194,7 @@ open(sys.argv[1] + ".works", "w").close()
 beat(60)
 """
     here = Supervised(tmp_path, does)
-    running = asyncio.create_task(here.run())
-    await here.worked()
-    stop()
-    assert await running == 1
+    assert await here.stopped_at_work() == 1
 
 
 async def test_nothing_is_started_while_the_broker_is_away(tmp_path, monkeypatch, caplog):
