@@ -333,7 +333,7 @@ class _ReadCommittedThread(driver.AIOKafkaConsumerThread):
     async def on_start(self) -> None:
         """Connect."""
         await super().on_start()
-        self._ensure_consumer()._fetcher._prefetch_backoff = PATIENCE  # noqa: SLF001 - neither has the client
+        self._ensure_consumer()._fetcher._prefetch_backoff = PATIENCE  # noqa: SLF001 - the client has no setting for it
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         owned = {tp: offset for tp, offset in offsets.items() if tp in self.assignment()}
