@@ -22,7 +22,8 @@ MAX_ADMITTED = 64
 """However fast the embedder: more than this at a time gains nothing."""
 
 _SAMPLE = "the agent calls a tool, reads what it says and decides what to do next " * 40
-_REPEATS = 3
+_REPEATS = 10
+"""Of which the fastest counts: on a busy machine three could all be slow, and batches be of one for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,17 @@ class Embedded:
 @dataclass(slots=True)
 class _Waiting:
     text: str
-    admitted: float
     result: asyncio.Future[Embedded]
+    admitted: float = math.nan
 
 
 class Batcher:
     """Embeds texts of many lanes in batches, first come first served.
 
-    At most ``limit`` texts are admitted at a time; the rest waits in the lanes, and behind them in Kafka.
-    The embedder's threads take from one queue, each its share of what waits, so that none of them waits for
-    the event loop, and a lone text is never held back to fill a batch. When the embedder fails, every text of
-    that batch gets the error.
+    At most ``limit`` texts are admitted at a time, and as many again may be asked for, so that the next batch
+    is at hand; the rest waits in the lanes, and behind them in Kafka. The embedder's threads admit and take
+    by themselves, each its share of what waits, so that none of them waits for the event loop, and a lone
+    text is never held back to fill a batch. When the embedder fails, every text of that batch gets the error.
 
     Args:
         embedder: is called from as many threads as it says.
@@ -75,35 +76,42 @@ class Batcher:
         self.limit = limit
         self._on_batch = on_batch
         self._on_error = on_error
-        self._admission = asyncio.Semaphore(limit)
-        # While one half is embedded, the other one is at hand.
-        self._largest_batch = math.ceil(limit / embedder.parallel / 2)
-        self._waiting: deque[_Waiting] = deque()
+        self._room = asyncio.Semaphore(2 * limit)
+        self._largest_batch = math.ceil(limit / embedder.parallel)
+        self._asked: deque[_Waiting] = deque()
+        self._admitted: deque[_Waiting] = deque()
+        self._embedding = 0
         self._results: set[asyncio.Future[Embedded]] = set()
         self._changed = threading.Condition()
         self._idle = 0
         self._threads: list[threading.Thread] = []
         self._closed = False
 
-    async def embed(self, text: str) -> Embedded:
-        """Wait for admission, then for the text's batch.
+    async def submit(self, text: str) -> asyncio.Future[Embedded]:
+        """Ask for a text, when there is room for it; a future that is done, or cancelled, makes room.
 
-        Raises:
-            EmbeddingError: the embedder failed.
+        Returns:
+            what will be its vector, or raise :class:`EmbeddingError`.
         """
         loop = asyncio.get_running_loop()
         if not self._threads:
             self._start(loop)
-        async with self._admission:
-            if self._closed:  # nobody would take it
-                raise asyncio.CancelledError
-            waiting = _Waiting(text, time.monotonic(), loop.create_future())
-            self._results.add(waiting.result)
-            waiting.result.add_done_callback(self._results.discard)
-            with self._changed:
-                self._waiting.append(waiting)
-                self._changed.notify()
-            return await waiting.result
+        await self._room.acquire()
+        result: asyncio.Future[Embedded] = loop.create_future()
+        self._results.add(result)
+        result.add_done_callback(self._leave)
+        if self._closed:  # nobody would take it
+            result.cancel()
+            return result
+        with self._changed:
+            self._asked.append(_Waiting(text, result))
+            self._admit()
+            self._changed.notify()
+        return result
+
+    def _leave(self, result: asyncio.Future[Embedded]) -> None:
+        self._results.discard(result)
+        self._room.release()
 
     async def close(self) -> None:
         """Stop; whoever still waits is cancelled. Batches that run are not waited for."""
@@ -133,19 +141,31 @@ class Batcher:
                 outcome = EmbeddingError(f"{self.embedder.description} failed: {error!r}")
             with suppress(RuntimeError):  # the event loop is closed, and nobody waits any more
                 loop.call_soon_threadsafe(self._resolve, batch, outcome, started, time.monotonic())
+            with self._changed:
+                self._embedding -= len(batch)
 
     def _take(self) -> list[_Waiting]:
         """Wait for texts; returns the calling thread's share of them, and nothing at the end."""
         with self._changed:
             while not self._closed:
-                self._waiting = deque(one for one in self._waiting if not one.result.done())
-                if self._waiting:
-                    share = math.ceil(len(self._waiting) / (1 + self._idle))
-                    return [self._waiting.popleft() for _ in range(min(share, self._largest_batch))]
+                self._admit()
+                if self._admitted:
+                    share = math.ceil(len(self._admitted) / (1 + self._idle))
+                    batch = [self._admitted.popleft() for _ in range(min(share, self._largest_batch))]
+                    self._embedding += len(batch)
+                    return batch
                 self._idle += 1
                 self._changed.wait()
                 self._idle -= 1
             return []
+
+    def _admit(self) -> None:
+        self._admitted = deque(one for one in self._admitted if not one.result.done())
+        while self._asked and len(self._admitted) + self._embedding < self.limit:
+            waiting = self._asked.popleft()
+            if not waiting.result.done():
+                waiting.admitted = time.monotonic()
+                self._admitted.append(waiting)
 
     def _embed(self, texts: Sequence[str]) -> Embeddings:
         embeddings = self.embedder.embed(texts)
@@ -178,9 +198,9 @@ class Batcher:
 def admission_limit(embedder: Embedder, budget: float) -> int:
     """Measure the embedder and say how many texts it can take so that the last stays within the budget.
 
-    Half the budget times the rate, the same for each thread: with more admitted, a text would use up its
-    budget waiting. It is measured as the batcher calls it, in batches as large as a quarter of the budget
-    allows.
+    A quarter of the budget times the rate, rounded up, the same for each thread: the rest is for a batch that
+    is under way, and for all else that happens on the same cores. It is measured in batches of about that
+    size; a machine that was busy meanwhile gives no less, unless it was very busy.
 
     Args:
         embedder: is warmed up by it.
@@ -201,5 +221,5 @@ def admission_limit(embedder: Embedder, budget: float) -> int:
             if fastest > budget / 4:
                 break
             size *= 2
-    of_each = max(1, round(budget / 2 * rate / embedder.parallel))
+    of_each = math.ceil(budget / 4 * rate / embedder.parallel)
     return min(MAX_ADMITTED, of_each * embedder.parallel)

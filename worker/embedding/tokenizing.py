@@ -63,7 +63,7 @@ class PrefixTokenizer:
         return text if boundary is None else text[: boundary.start()]
 
     def _encode(self, texts: list[str]) -> list[Encoding]:
-        return list(self._tokenizer.encode_batch([_well_formed(text) for text in texts]))
+        return list(self._tokenizer.encode_batch_fast([_well_formed(text) for text in texts]))
 
 
 def _well_formed(text: str) -> str:

@@ -82,7 +82,7 @@ class _Work:
     taken: float
     trace: ReasoningTrace | None = None
     failure: Failure | None = None
-    embedding: asyncio.Task[Embedded] | None = None
+    embedding: asyncio.Future[Embedded] | None = None
     entry: Entry | None = None
     entry_value: bytes | None = None
     fallen: list[int] = field(default_factory=list)
@@ -166,6 +166,7 @@ class Lane:
     async def take(self, record: RawRecord) -> float:
         """Take the next record, when there is room for it; returns once its embedding has been asked for.
 
+        No more is decoded than the batcher has room for; the rest waits in Faust's buffers, and in Kafka.
         Records come in offset order; gaps are normal (compaction, transactions). Once the lane drains,
         every record is ignored: it will be delivered again.
 
@@ -182,8 +183,13 @@ class Lane:
         work = _Work(record, taken)
         started = time.monotonic()
         self._prepare(work)
-        self._to_score.put_nowait(work)
-        return time.monotonic() - started
+        kept = time.monotonic() - started
+        await self._ask(work)
+        if not self._closing:
+            self._to_score.put_nowait(work)
+        elif work.embedding is not None:
+            work.embedding.cancel()
+        return kept
 
     def committed(self, offset: int) -> None:
         """Note the committed position; a lane that waits for it goes on."""
@@ -238,23 +244,25 @@ class Lane:
         )
 
     def _prepare(self, work: _Work) -> None:
-        """Find the record's entry, or decode it and ask for its embedding."""
+        """Find the record's entry, or decode it."""
         entry = self._ledger.get(work.record.offset)
         if entry is not None and entry.fingerprint == work.record.fingerprint:
             work.entry = entry
         else:
-            self._begin(work)
+            self._decode(work)
 
-    def _begin(self, work: _Work) -> None:
-        """Decode the record, and ask for its embedding."""
+    def _decode(self, work: _Work) -> None:
         started = time.monotonic()
         try:
             work.trace = decode_trace(work.record.value, self._limits.trace_bytes)
         except RejectedRecord as error:
             work.failure = Failure(error.reason, type(error).__name__, str(error)[:MAX_MESSAGE])
         self._metrics.stage("decode", time.monotonic() - started)
+
+    async def _ask(self, work: _Work) -> None:
+        """Ask for the trace's embedding, if there is a trace, and an embedder."""
         if work.trace is not None and self._services.batcher is not None:
-            work.embedding = asyncio.create_task(self._services.batcher.embed(embedding_text(work.trace)))
+            work.embedding = await self._services.batcher.submit(embedding_text(work.trace))
             work.embedding.add_done_callback(_look)
 
     async def _score_all(self) -> None:
@@ -263,7 +271,8 @@ class Lane:
             work = await self._to_score.get()
             if work.entry is not None and work.record.offset not in self._ledger:
                 work.entry = None  # the ledger was cut since it was looked up
-                self._begin(work)
+                self._decode(work)
+                await self._ask(work)
             embedded = None if work.embedding is None else await work.embedding
             if work.entry is None:
                 self._score(work, embedded)

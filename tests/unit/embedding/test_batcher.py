@@ -75,12 +75,16 @@ async def make_batcher(embedder) -> AsyncIterator[Callable[..., Batcher]]:
 
 async def submit(batcher: Batcher, *texts: str) -> list[asyncio.Task[Embedded]]:
     """Ask for the texts, in order, and return when each has been admitted or waits to be."""
-    tasks = [asyncio.create_task(batcher.embed(text)) for text in texts]
+    tasks = [asyncio.create_task(embed(batcher, text)) for text in texts]
     await asyncio.sleep(0)
     return tasks
 
 
-async def numbers(tasks: Sequence[asyncio.Task[Embedded]]) -> list[float]:
+async def embed(batcher: Batcher, text: str) -> Embedded:
+    return await (await batcher.submit(text))
+
+
+async def numbers(tasks: Sequence[asyncio.Future[Embedded]]) -> list[float]:
     async with asyncio.timeout(LIMIT):
         return [float(embedded.vector[0]) for embedded in await asyncio.gather(*tasks)]
 
@@ -91,12 +95,12 @@ async def test_a_lone_text_is_embedded_without_company(make_batcher, embedder):
 
 
 @pytest.mark.parametrize("burst", [1, 2, 3, 7, 12])
-async def test_parallel_threads_share_what_waits_and_each_takes_at_most_half_of_its_part(
+async def test_parallel_threads_share_what_waits_and_each_takes_at_most_its_part(
     make_batcher, embedder, burst
 ):
-    """So both are at work at once, and while they are, what comes next is at hand."""
+    """So both are at work at once, and no batch takes much longer than a quarter of the budget."""
     embedder.parallel = 2
-    batcher = make_batcher(limit=12)
+    batcher = make_batcher(limit=6)
     embedder.gate.clear()
     tasks = await submit(batcher, "1", "2")
     await embedder.busy()
@@ -108,7 +112,7 @@ async def test_parallel_threads_share_what_waits_and_each_takes_at_most_half_of_
 
     assert await numbers(tasks) == [1 + number for number in range(2 + burst)]
     assert len(embedder.threads) == 2
-    assert max(map(len, embedder.batches)) <= 3  # 12 admitted, 2 threads, one half of each at work
+    assert max(map(len, embedder.batches)) <= 3  # 6 admitted, 2 threads
 
 
 async def test_what_waits_while_a_batch_runs_goes_into_the_next_in_order(make_batcher, embedder):
@@ -138,6 +142,33 @@ async def test_no_more_than_the_limit_is_admitted_at_a_time(make_batcher, embedd
     assert max(map(len, embedder.batches)) <= limit
 
 
+async def test_the_next_batch_begins_while_the_event_loop_is_busy(make_batcher, embedder):
+    """Else the embedder's cores would wait for it after every batch."""
+    embedder.gate.clear()
+    tasks = await submit(make_batcher(limit=1), "1", "2")
+    await embedder.busy()
+
+    embedder.gate.set()
+    assert embedder.entered.acquire(timeout=LIMIT)  # which blocks the event loop
+
+    assert embedder.batches == [["1"], ["2"]]
+    assert await numbers(tasks) == [1, 2]
+
+
+async def test_no_more_may_be_asked_for_than_the_next_batches_need(make_batcher, embedder):
+    """Lanes would decode, and keep, far more than the embedder takes."""
+    batcher = make_batcher(limit=2)
+    embedder.gate.clear()
+    tasks = await submit(batcher, "1", "2", "3", "4")
+    one_more = asyncio.create_task(batcher.submit("5"))
+    await embedder.busy()
+    assert not one_more.done()
+
+    embedder.gate.set()
+
+    assert await numbers([*tasks, await one_more]) == [1, 2, 3, 4, 5]
+
+
 async def test_the_times_of_a_text_are_told_in_order(make_batcher):
     [task] = await submit(make_batcher(), "1")
     embedded = await task
@@ -150,7 +181,7 @@ async def test_the_embedder_runs_on_as_many_threads_as_it_says_and_never_on_the_
 ):
     batcher = make_batcher()
     for text in "12":
-        await batcher.embed(text)
+        await embed(batcher, text)
 
     assert len(embedder.threads) == embedder.parallel == 1
     assert threading.get_ident() not in embedder.threads
@@ -274,27 +305,28 @@ async def test_closing_before_anything_was_embedded_is_fine(make_batcher):
 @pytest.mark.parametrize(
     ("call", "text", "budget", "expected"),
     [
-        (0, 1 / 64, 1 / 4, 8),
-        (0, 1 / 64, 1 / 4.5, 7),
+        (0, 1 / 64, 1 / 2, 8),
+        (0, 1 / 64, 15 / 32, 8),
+        (0, 1 / 64, 14 / 32, 7),
         (0, 1 / 64, 1 / 64, 1),
-        (0, 8, 1 / 4, 1),
+        (0, 8, 1 / 2, 1),
         (0, 1 / 4096, 1, MAX_ADMITTED),
-        (1 / 64, 1 / 1024, 1 / 4, 64),
-        (1 / 64, 1 / 64, 1 / 4, 6),
+        (1 / 64, 1 / 1024, 1 / 2, 64),
+        (1 / 64, 1 / 64, 1 / 2, 8),
     ],
 )
-def test_so_many_are_admitted_as_the_embedder_does_in_half_the_budget(
+def test_so_many_are_admitted_as_the_embedder_does_in_a_quarter_of_the_budget(
     monkeypatch, call, text, budget, expected
 ):
-    """From one, since a text must get through, to a bound beyond which batches gain nothing.
+    """From one, since a text must get through, to a bound beyond which batches gain nothing; rounded up.
 
     The rate is that of batches which take a quarter of the budget: what a call costs by itself counts less
     in larger ones.
     """
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
-    # The first call warms up; of three others the fastest counts.
-    slower = chain([50], cycle([3, 1, 2]))
+    # The first call warms up; of ten others the fastest counts.
+    slower = chain([50], cycle([3, 4, 3, 2, 3, 4, 3, 1, 2, 5]))
 
     class Timed(GatedEmbedder):
         def embed(self, texts):

@@ -123,9 +123,9 @@ def test_no_more_is_read_than_needed(tokenizer):
     class Reading:
         normalizer, pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
 
-        def encode_batch(self, texts):
+        def encode_batch_fast(self, texts):
             read.extend(map(len, texts))
-            return tokenizer.encode_batch(texts)
+            return tokenizer.encode_batch_fast(texts)
 
     PrefixTokenizer(Reading(), 256).ids(["the agent reads the log " * 100_000])
 
@@ -139,9 +139,9 @@ def test_a_tokenizer_that_is_not_bert_s_reads_whole_texts(tokenizer):
     class Other:
         normalizer = pre_tokenizer = None
 
-        def encode_batch(self, texts):
+        def encode_batch_fast(self, texts):
             read.extend(texts)
-            return tokenizer.encode_batch(texts)
+            return tokenizer.encode_batch_fast(texts)
 
     text = "word " * 10_000
     PrefixTokenizer(Other(), 16).ids([text])

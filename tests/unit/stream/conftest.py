@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from worker.embedding.base import Embeddings
-from worker.embedding.batcher import Batcher
+from worker.embedding.batcher import MAX_ADMITTED, Batcher
 from worker.observe.metrics import Metrics
 from worker.policy import Policy, PolicyInForce
 from worker.settings import CacheSettings, LimitSettings, TopicSettings
@@ -99,9 +99,9 @@ class World:
     scored = ("contribute", "rejected")
     dead_letter = "dead-letter"
 
-    def __init__(self, policy, embedding, limits):
+    def __init__(self, policy, embedding, admitted, limits):
         self.embedder = FakeEmbedder()
-        self.batcher = Batcher(self.embedder)
+        self.batcher = Batcher(self.embedder, admitted)
         self.publisher = MemoryPublisher()
         self.failures = []
         self.wants_commit = False
@@ -206,8 +206,8 @@ async def world(no_leaks):
     """Makes the world for lanes; at the end everything in it is closed."""
     made = []
 
-    def new(*, policy=None, embedding=True, **limits):
-        made.append(World(policy, embedding, limits))
+    def new(*, policy=None, embedding=True, admitted=MAX_ADMITTED, **limits):
+        made.append(World(policy, embedding, admitted, limits))
         return made[-1]
 
     yield new

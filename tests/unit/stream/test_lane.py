@@ -539,6 +539,25 @@ async def test_a_draining_lane_lets_go_who_waits_for_room_and_ignores_what_comes
     assert lane.watermark == lane.next_offset == len(here.outputs()) == 1
 
 
+async def test_a_draining_lane_lets_go_who_waits_for_a_hanging_embedder(world, raw):
+    here = world(admitted=1)
+    here.embedder.free.clear()
+    lane = await here.lane()
+    await feed(lane, raw(0), raw(1))
+    taking = asyncio.create_task(lane.take(raw(2)))
+    await here.settle()
+    assert not taking.done()
+
+    await lane.drain(20)
+    await taking
+    await here.settle()
+
+    assert lane.watermark == 0
+    assert here.outputs() == []
+    assert here.metric("kp_in_flight_records") == 0
+    assert tasks() == []
+
+
 async def test_a_closed_lane_leaves_nothing_behind_wherever_its_records_are(world, raw):
     """One in each step: embedding, remembering, publishing and finishing."""
     here = world()

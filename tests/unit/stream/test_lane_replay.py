@@ -76,10 +76,10 @@ class Batcher:
         self._known = known
         self._waiting = []
 
-    async def embed(self, text):
+    async def submit(self, text):
         assert int(text.split()[0]) not in self._known
         self._waiting.append(asyncio.get_running_loop().create_future())
-        return await self._waiting[-1]
+        return self._waiting[-1]
 
     def finish_one(self):
         if self._waiting:
