@@ -36,6 +36,7 @@ RECORDS, RECORDS_SHORT = 12_000, 4_000
 WARM_UP = 500
 LOOPS = {
     "aiokafka loop": (sys.executable, "bench.peers.aiokafka_loop"),
+    "plain Faust agent": (sys.executable, "bench.peers.faust_loop"),
     "confluent-kafka loop": (sys.executable, "bench.peers.confluent_loop"),
     "Quix Streams": (str(QUIX), "bench.peers.quix_loop"),
 }
@@ -106,13 +107,14 @@ async def run(context: Context, budget: Budget) -> Section:
         names = [*topics.model_dump().values(), *targets.values()]
         await _create(stack, context.servers, names, changelog_topic_name(settings.kafka.group))
         publisher = await Publisher(context.servers, records).start(stack)
-        await publisher.backlog(topics.raw, PARTITIONS, WARM_UP)
         reader = await stack.enter_async_context(AIOKafkaConsumer(bootstrap_servers=context.servers))
         ours = (topics.contribute, topics.rejected, topics.dead_letter)
         sides = {OURS: await _worker(stack, context, settings, Outputs(reader, ours))}
         for side, (python, module) in loops.items():
             arguments = (python, "-m", module, context.servers, topics.raw, targets[side])
             sides[side] = await _loop(stack, context, arguments, Outputs(reader, [targets[side]]))
+        # Not before all are suspended: what one has done by then would not be counted.
+        await publisher.backlog(topics.raw, PARTITIONS, WARM_UP)
         for side in sides.values():
             await side.drain(WARM_UP)
         rates: dict[str, list[float]] = {side: [] for side in sides}

@@ -23,6 +23,8 @@ LOAD = 0.5
 LEAD = 1.0
 """Seconds between a worker's waking and the first arrival."""
 WARM_UP = 96
+GUESS = 64
+"""Traces a second, for the first backlog; a short one over many partitions has hardly begun when it ends."""
 
 FORWARD = "forward only"
 END_TO_END = "scheduled arrival to confirmed output"
@@ -196,7 +198,8 @@ async def _warm_fleet(
 
 async def _saturation(fleet: Fleet, publisher: Publisher, seconds: float) -> Side:
     """A side that drains a backlog for about so many seconds."""
-    count = max(WARM_UP, round(seconds * await fleet.drained(publisher, 2 * WARM_UP)))
+    rate = await fleet.drained(publisher, max(2 * WARM_UP, round(GUESS * seconds)))
+    count = max(WARM_UP, round(seconds * rate))
     return lambda: fleet.drained(publisher, count)
 
 

@@ -31,7 +31,7 @@ _SAMPLES = np.dtype([("kind", "u1"), ("at", "<f8"), ("seconds", "<f8")])
 
 SUSPENDABLE: dict[str, dict[str, float]] = {
     # While a worker is suspended, nobody shall take it for dead; none of this has to do with its speed. After
-    # three quarters of its session it does so itself, and starts anew.
+    # three quarters of its session it sends nothing before the group has answered again.
     "kafka": {"session_timeout": 80},
     "limits": {"heartbeat": 600, "stall": 600},
 }
