@@ -82,9 +82,10 @@ class Fleet:
         """The process ids of a worker's children."""
         return [process.pid for process in _tree(worker)[1:]]
 
-    async def owned(self) -> list[int]:
-        """How many partitions each worker owns."""
-        return [int(value) for value in await self._values("kp_partitions", self.workers, state="owned")]
+    async def owned(self, workers: Iterable[Worker] | None = None) -> list[int]:
+        """How many partitions each worker owns; all workers, unless it is told which."""
+        asked = self.workers if workers is None else workers
+        return [int(value) for value in await self._values("kp_partitions", asked, state="owned")]
 
     async def in_flight(self, worker: Worker | None = None) -> int:
         """How many records are between fetch and confirmation, in one worker or in all."""

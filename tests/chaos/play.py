@@ -93,7 +93,7 @@ def judge(row: Row, outcome: Outcome) -> None:
         return
     assert not outcome.missing, outcome
     assert not outcome.unexpected, outcome
-    assert outcome.differing <= row.may_differ, outcome
+    assert not outcome.differing, outcome
     assert row.may_repeat is None or outcome.repeats <= row.may_repeat, outcome
     assert all(outcome.hits), outcome
     assert outcome.audited, outcome

@@ -10,6 +10,10 @@ import signal
 import time
 from pathlib import Path
 from types import FrameType, SimpleNamespace
+from typing import Any
+
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import KafkaConnectionError
 
 import worker.heartbeat
 import worker.stream.run
@@ -32,6 +36,9 @@ BLOCK_LOOP = signal.SIGUSR1
 
 CUT_HEARTBEAT = signal.SIGUSR2
 """Lets a child beat no more, while it goes on working."""
+
+MUTE, UNMUTE = signal.SIGRTMIN, signal.SIGRTMIN + 1
+"""Keep what a child tells the group's coordinator from it, while it reaches all else; and no longer."""
 
 
 def _without_ledger() -> None:
@@ -59,17 +66,34 @@ def _block_loop(number: int, frame: FrameType | None) -> None:
     time.sleep(60)
 
 
+async def _tell_unless_muted(coordinator: GroupCoordinator, request: Any) -> Any:
+    if _muted:
+        coordinator.coordinator_dead()
+        raise KafkaConnectionError("muted")
+    return await _tell(coordinator, request)
+
+
+def _mute(number: int, frame: FrameType | None) -> None:
+    global _muted  # noqa: PLW0603 - a process has one voice
+    _muted = number == MUTE
+
+
 def _cut_heartbeat(number: int, frame: FrameType | None) -> None:
     worker.heartbeat.os = SimpleNamespace(write=lambda descriptor, beat: len(beat))  # type: ignore[assignment]
 
 
 _load_embedder = worker.stream.run.load_embedder
+_tell = GroupCoordinator._send_req
+_muted = False
 
 if __name__ == "__main__":
     start_child_in("chaos.process")
     worker.stream.run.load_embedder = _load_noisy
     signal.signal(BLOCK_LOOP, _block_loop)
     signal.signal(CUT_HEARTBEAT, _cut_heartbeat)
+    GroupCoordinator._send_req = _tell_unless_muted
+    signal.signal(MUTE, _mute)
+    signal.signal(UNMUTE, _mute)
     if os.environ.get(WITHOUT):
         MECHANISMS[os.environ[WITHOUT]]()
     main()

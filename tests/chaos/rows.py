@@ -17,9 +17,10 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from chaos.embedder import Order
-from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT
-from chaos.trial import IN_FLIGHT, PARTITIONS, RING, WINDOW, Trial
+from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT, MUTE, UNMUTE
+from chaos.trial import LIMIT, PARTITIONS, RING, WINDOW, Trial
 from chaos.witness import Identity
+from support.streams import Worker
 
 _ONCE_MORE = 2 * (RING + WINDOW)
 """Records of a partition after which its ring has wrapped twice."""
@@ -40,7 +41,6 @@ class Row:
         transactional: records come in transactions, half of them aborted.
         proxied: workers reach the broker through a proxy.
         without: the mechanism that is switched off; the row must then fail.
-        may_differ: records that a worker may publish otherwise than its successor, in all.
         may_repeat: repeats that are allowed in all; None for any number.
     """
 
@@ -54,7 +54,6 @@ class Row:
     transactional: bool = False
     proxied: bool = False
     without: str = ""
-    may_differ: int = 0
     may_repeat: int | None = None
 
 
@@ -173,6 +172,28 @@ async def suspend(trial: Trial, doses: Sequence[Any]) -> None:
                 "the successor has not wrapped the ring",
             )
             trial.fleet.wake(victim)
+
+
+async def mute(trial: Trial, doses: Sequence[Any]) -> None:
+    """Keep one of two workers from the coordinator alone until the other has taken over from it."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    for _ in doses:
+        await trial.a_while()
+        victim, successor = random.sample(trial.fleet.workers, 2)
+        async with trial.fault(victim):
+            trial.orders.block(seconds=LIMIT)
+            trial.fleet.signal_child(victim, MUTE)
+            await trial.until(
+                lambda heir=successor: _owns_all(trial, heir), "the successor has not got the partitions"
+            )
+            trial.orders.as_usual()  # and both go on with what they have
+        trial.fleet.signal_child(victim, UNMUTE)
+        await trial.shared()
+
+
+async def _owns_all(trial: Trial, worker: Worker) -> bool:
+    return await trial.fleet.owned([worker]) == [PARTITIONS]
 
 
 async def child(trial: Trial, doses: Sequence[str]) -> None:
@@ -327,7 +348,12 @@ ROWS: dict[str, Row] = {
         suspend,
         range(5),
         range(1),
-        may_differ=IN_FLIGHT,
+    ),
+    "mute": Row(
+        "a worker cut off from its group's coordinator alone, past its session timeout",
+        mute,
+        range(5),
+        range(1),
     ),
     "child": Row(
         "the child killed, its event loop blocked, its heartbeat cut",

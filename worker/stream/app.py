@@ -29,6 +29,7 @@ from worker.settings import KafkaSettings, Settings
 from worker.stream.consumer import WatermarkConsumer, WatermarkTransport
 from worker.stream.lane import LaneServices
 from worker.stream.lanes import Lanes
+from worker.stream.lease import Lease
 from worker.stream.ledger import Changelog
 from worker.stream.outputs import Outputs
 from worker.stream.publisher import Publisher, ssl_context
@@ -58,6 +59,7 @@ class WorkerApp:
         topics: the topics as they are, by name.
         batcher: None where there is no embedder.
         publisher: sends entries and outputs; started.
+        lease: renewed while the group knows this worker.
         metrics: told of everything.
         datadir: where Faust may make its folders.
         in_force: the policy that scores are made with.
@@ -71,6 +73,7 @@ class WorkerApp:
         topics: dict[str, Topic],
         batcher: Batcher | None,
         publisher: Publisher,
+        lease: Lease,
         metrics: Metrics,
         datadir: Path,
         in_force: PolicyInForce,
@@ -99,7 +102,7 @@ class WorkerApp:
         )
         self.lanes = Lanes(services, self._recovered_changelog, on_failure)
         self.faust.transport = WatermarkTransport(
-            self.faust.conf.broker_consumer, self.faust, self.lanes, metrics, self._raw.name
+            self.faust.conf.broker_consumer, self.faust, self.lanes, lease, metrics, self._raw.name
         )
         self.table.on_recover(self._on_recovered)
         self._add_agent()

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Hashable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import aiokafka
+from aiokafka.errors import NoError, RebalanceInProgressError
+from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 from faust.transport.consumer import RecordMap
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP, AppT, Message
@@ -24,10 +26,12 @@ from yarl import URL
 
 from worker.observe.metrics import Metrics
 from worker.stream.lanes import Lanes
+from worker.stream.lease import Lease
 from worker.stream.ledger import Entry
 from worker.stream.records import fingerprint
 
-logger = logging.getLogger(__name__)
+# Under this module's own name Faust tells what belongs to a rebalance, which is not shown.
+logger = logging.getLogger(__package__)
 
 # Seconds that one fetch waits for records; positions can't be put right meanwhile.
 FETCH_WAIT = 0.2
@@ -38,6 +42,8 @@ SILENCE_MS = 10_000
 # How long fetched records of a partition that is full keep its broker's other partitions from being fetched.
 # The client's own tenth of a second would be felt by every partition beside a slow one.
 PATIENCE = 0.01
+# The coordinator knows the member: all is well, or a rebalance is under way.
+_KNOWN = (NoError.errno, RebalanceInProgressError.errno)
 # How far behind its position a partition is looked at again; each offset up to there is read twice.
 MAX_CHECKED = 1000
 
@@ -59,21 +65,24 @@ class WatermarkConsumer(driver.Consumer):
     """Commits what the lanes have finished; reads committed records only."""
 
     lanes: Lanes
+    lease: Lease
     metrics: Metrics
     raw_topic: str
     _resumed: set[TP]
     _positions: asyncio.Lock
+    _activated: asyncio.Event
     _fetched: dict[TP, int]
     _checks: dict[TP, _Check]
     _next: dict[TP, int]
     _expected: dict[TP, int]
     _doubted: set[TP]
 
-    def attach(self, lanes: Lanes, metrics: Metrics, raw_topic: str) -> None:
-        """Say whose watermarks are committed, who is told, and for which topic."""
-        self.lanes, self.metrics, self.raw_topic = lanes, metrics, raw_topic
+    def attach(self, lanes: Lanes, lease: Lease, metrics: Metrics, raw_topic: str) -> None:
+        """Say whose watermarks are committed, what the group renews, who is told; for which topic."""
+        self.lanes, self.lease, self.metrics, self.raw_topic = lanes, lease, metrics, raw_topic
         self._resumed = set()
         self._positions = asyncio.Lock()
+        self._activated = asyncio.Event()
         self._fetched = {}
         self._checks = {}
         self._next = {}
@@ -81,7 +90,7 @@ class WatermarkConsumer(driver.Consumer):
         self._doubted = set()
 
     def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
-        return _ReadCommittedThread(self, loop=self.loop, beacon=self.beacon)
+        return _MemberThread(self, loop=self.loop, beacon=self.beacon)
 
     async def _getmany(
         self,
@@ -123,6 +132,7 @@ class WatermarkConsumer(driver.Consumer):
             if places:
                 await super().seek_wait(places)
             positions = {tp: offset for tp, offset in committed.items() if offset}
+            self.lanes.committed({tp.partition: offset for tp, offset in positions.items()})
             self._expected = {**places, **positions, **await self._look_back(positions)}
 
     async def _look_back(self, positions: Mapping[TP, int]) -> dict[TP, int]:
@@ -143,6 +153,7 @@ class WatermarkConsumer(driver.Consumer):
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Message]]:  # noqa: ASYNC109 - Faust's
         """Fetch, and follow a partition that goes back, whose records Faust would drop silently."""
+        await self._fetchable()
         left: set[TP] = set()
         async for tp, message in super().getmany(timeout):
             if tp in left or await self._is_doubtful(tp, message, left):
@@ -156,6 +167,12 @@ class WatermarkConsumer(driver.Consumer):
             if tp.topic == self.raw_topic:
                 self._next[tp] = message.offset + 1
             yield tp, message
+
+    async def _fetchable(self) -> None:
+        """Wait while every partition is full or paused; Faust would sleep a second, and the lanes run dry."""
+        while self.flow_active and not self._get_active_partitions() and not self.should_stop:
+            self._activated.clear()
+            await self.wait(self._activated, timeout=1.0)  # type: ignore[arg-type]  # mode waits on asyncio's too
 
     async def _is_doubtful(self, tp: TP, message: Message, left: set[TP]) -> bool:
         """Return whether a partition's first record is not where it should be, and then fetch once more.
@@ -214,6 +231,7 @@ class WatermarkConsumer(driver.Consumer):
         raw = {tp for tp in tps if tp.topic == self.raw_topic}
         self._resumed |= raw
         super().resume_partitions(set(tps) - raw)
+        self._activated.set()
 
     def pause_partitions(self, tps: Iterable[TP]) -> None:
         """Pause, also what is about to be resumed."""
@@ -226,6 +244,7 @@ class WatermarkConsumer(driver.Consumer):
         super().resume_flow()
         resumed, self._resumed = self._resumed, set()
         super().resume_partitions(resumed)
+        self._activated.set()
 
     def on_buffer_drop(self, tp: TP) -> None:
         """Leave a paused partition alone: Faust would fetch it before its ledger is recovered."""
@@ -233,6 +252,7 @@ class WatermarkConsumer(driver.Consumer):
             self._buffered_partitions.discard(tp)
         else:
             super().on_buffer_drop(tp)
+            self._activated.set()
 
     def waiting(self) -> dict[int, Hashable]:
         """Return how far each partition has come where records wait, or the broker no longer answers."""
@@ -308,7 +328,10 @@ class WatermarkConsumer(driver.Consumer):
             await self.commit()
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Finish and commit before anything is taken away; called for all partitions at every rebalance."""
+        """Finish and commit before anything is taken away; called for all partitions at every rebalance.
+
+        What the group has given to others already is left to them (``onPartitionsLost`` of Kafka's KIP-429).
+        """
         await self._finish()
         await super().on_partitions_revoked(revoked)
 
@@ -318,6 +341,9 @@ class WatermarkConsumer(driver.Consumer):
         await super().on_stop()
 
     async def _finish(self) -> None:
+        if not cast("_MemberThread", self._thread).is_member:
+            await self.lanes.abandon()
+            return
         try:
             await self.lanes.drain()
         except ExceptionGroup as error:
@@ -329,17 +355,37 @@ class WatermarkConsumer(driver.Consumer):
         self.lanes.let_go()
 
 
-class _ReadCommittedThread(driver.AIOKafkaConsumerThread):
+class _MemberThread(driver.AIOKafkaConsumerThread):
     async def on_start(self) -> None:
         """Connect."""
         await super().on_start()
-        self._ensure_consumer()._fetcher._prefetch_backoff = PATIENCE  # noqa: SLF001 - the client has no setting for it
+        consumer = self._ensure_consumer()
+        consumer._fetcher._prefetch_backoff = PATIENCE  # noqa: SLF001 - the client has no setting for it
+        coordinator = consumer._coordinator  # noqa: SLF001 - it tells nobody of the answers
+        coordinator._send_req = self._renewing(coordinator._send_req)  # noqa: SLF001 - likewise
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group knows this worker, as far as the client has heard."""
+        return self._consumer is not None and self._consumer._coordinator.generation >= 0  # noqa: SLF001 - told in no other way
+
+    def _renewing(self, send: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        """Let the coordinator's answers to what begins a session anew renew the lease."""
+
+        async def send_and_renew(request: Any) -> Any:
+            asked = time.monotonic()
+            answer = await send(request)
+            if isinstance(request, HeartbeatRequest | SyncGroupRequest) and answer.error_code in _KNOWN:
+                cast("WatermarkConsumer", self.consumer).lease.renew(asked)
+            return answer
+
+        return send_and_renew
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         owned = {tp: offset for tp, offset in offsets.items() if tp in self.assignment()}
         # Outside of its group, a worker that was suspended would move back what others have committed since:
         # a broker takes the commit of nobody's member as soon as the group is empty.
-        if not owned or self._ensure_consumer()._coordinator.generation < 0:  # noqa: SLF001 - told in no other way
+        if not owned or not self.is_member:
             return False
         return bool(await super()._commit(owned))
 
@@ -359,20 +405,24 @@ class WatermarkTransport(driver.Transport):
         url: the brokers, as Faust takes them.
         app: the Faust app.
         lanes: whose watermarks are committed.
+        lease: renewed while the group knows this worker.
         metrics: told of commits and rebalances.
         raw_topic: whose offsets are committed.
     """
 
     Consumer: ClassVar[type[ConsumerT]] = WatermarkConsumer
 
-    def __init__(self, url: list[URL], app: AppT, lanes: Lanes, metrics: Metrics, raw_topic: str) -> None:
+    def __init__(
+        self, url: list[URL], app: AppT, lanes: Lanes, lease: Lease, metrics: Metrics, raw_topic: str
+    ) -> None:
         super().__init__(url, app)
         self._lanes = lanes
+        self._lease = lease
         self._metrics = metrics
         self._raw_topic = raw_topic
 
     def create_consumer(self, callback: ConsumerCallback, **kwargs: Any) -> ConsumerT:
         """Make the consumer, and tell it whom to ask."""
         consumer = super().create_consumer(callback, **kwargs)
-        cast("WatermarkConsumer", consumer).attach(self._lanes, self._metrics, self._raw_topic)
+        cast("WatermarkConsumer", consumer).attach(self._lanes, self._lease, self._metrics, self._raw_topic)
         return consumer

@@ -98,6 +98,7 @@ class Lane:
     Args:
         partition: its number.
         next_offset: the offset of its first record.
+        committed: where the group is; further than the first record, when the partition went back.
         changelog: what the partition remembers.
         services: what lanes share.
         on_failure: told when the lane can't go on; the process must then end.
@@ -112,6 +113,7 @@ class Lane:
         self,
         partition: int,
         next_offset: int,
+        committed: int,
         changelog: Changelog,
         services: LaneServices,
         on_failure: Callable[[BaseException], None],
@@ -119,7 +121,7 @@ class Lane:
     ) -> None:
         self.partition = partition
         self.watermark = next_offset
-        self._committed = next_offset
+        self._committed = max(committed, next_offset)
         self.next_offset = next_offset
         self._changelog = changelog
         self._services = services
@@ -142,7 +144,16 @@ class Lane:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def open(self) -> None:
-        """Rebuild the novelty cache from the ledger, and start."""
+        """Rebuild the novelty cache from the ledger, and start.
+
+        A lane that goes back has that committed first. Else, whoever comes after a crash would go on where
+        the group was, with a ledger that is already about what lies before that.
+        """
+        while self._committed > self.watermark and not self._closing:
+            self._want_commit()
+            await self._change()
+        if self._closing:
+            return
         fallen, reason = self._ledger.open(self.next_offset, self._cache, self._services.model)
         if reason is not None:
             logger.warning(

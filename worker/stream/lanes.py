@@ -38,6 +38,7 @@ class Lanes:
         self._changelog_of = changelog_of
         self._on_failure = on_failure
         self._lanes: dict[int, Lane] = {}
+        self._committed: dict[int, int] = {}
         self._taking = False
 
     async def take(self, record: RawRecord) -> None:
@@ -71,6 +72,7 @@ class Lanes:
             lane = self._lanes[record.partition] = Lane(
                 record.partition,
                 record.offset,
+                self._committed.get(record.partition, 0),
                 self._changelog_of(record.partition),
                 self._services,
                 self._on_failure,
@@ -90,8 +92,9 @@ class Lanes:
         return {partition: lane.watermark for partition, lane in self._lanes.items()}
 
     def committed(self, offsets: Mapping[int, int]) -> None:
-        """Note what was committed, by partition."""
+        """Note where the group is, by partition."""
         for partition, offset in offsets.items():
+            self._committed[partition] = offset
             lane = self._lanes.get(partition)
             if lane is not None:
                 lane.committed(offset)
@@ -108,13 +111,21 @@ class Lanes:
             for lane in self._lanes.values():
                 group.create_task(lane.drain(limit))
 
+    async def abandon(self) -> None:
+        """Take no more, and close every lane at once: its partition belongs to somebody else."""
+        self._taking = False
+        for lane in self._lanes.values():
+            await lane.close()
+        self.let_go()
+
     def let_go(self) -> None:
-        """Forget the drained lanes, once they are committed.
+        """Forget the lanes, once they are drained and committed, or closed.
 
         Their watermarks must not be committed later: after the next assignment that would move the group back
         behind what another worker has finished meanwhile.
         """
         self._lanes.clear()
+        self._committed.clear()
 
     def reopen(self) -> None:
         """Take records, now that the ledgers are recovered."""

@@ -1,49 +1,60 @@
-"""Whether this process may still own its partitions.
+"""Whether this process may still publish for its partitions.
 
-A group gives a member's partitions to others once it has heard nothing of it for a session. A process that
-was suspended for so long knows nothing of that when it wakes, and would publish what it had begun, after its
-successor has published the same records with scores of its own.
+A group gives a member's partitions to others once it has heard nothing of it for a session. The member may
+know nothing of that: it was suspended, or cannot reach the group's coordinator while it reaches all else. It
+would publish what it had begun, after its successor has published the same records with scores of its own.
+So nothing is sent unless the coordinator has answered a short while ago. This is the lease of Gray and
+Cheriton (1989), with the session as its term.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import time
 
-from worker.errors import DeliveryError
+logger = logging.getLogger(__name__)
 
-INTERVAL = 0.5
-"""Seconds between two renewals."""
+_POLL = 0.05
 
 
 class Lease:
-    """Is over for good once it was not renewed for too long.
+    """Is held for so long after each request that the group's coordinator has answered.
 
     Args:
-        seconds: that it lasts.
+        seconds: less than a session.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._renewed = time.monotonic()
-        self._gap = 0.0
+        self._asked = -math.inf
+        self._waiting = 0
 
-    async def keep(self) -> None:
-        """Renew it while the event loop turns.
+    def renew(self, asked: float) -> None:
+        """Note that the coordinator knows this member.
 
-        Raises:
-            DeliveryError: it is over.
+        Args:
+            asked: when it was asked (``time.monotonic``); its session began anew no earlier than that.
         """
-        while True:
-            self.require()
-            self._renewed = time.monotonic()
-            await asyncio.sleep(INTERVAL)
+        self._asked = max(self._asked, asked)
 
-    def require(self) -> None:
-        """Raise a DeliveryError when it is over: nothing may be sent any more."""
-        self._gap = max(self._gap, time.monotonic() - self._renewed)
-        if self._gap > self._seconds:
-            raise DeliveryError(
-                f"nothing was done for {self._gap:.1f} s, as if suspended; after kafka.session_timeout "
-                "others may own the partitions"
+    async def hold(self) -> None:
+        """Return while the lease is held; else wait until it is."""
+        if self._is_held():
+            return
+        if not self._waiting:
+            logger.warning(
+                "nothing is sent: the group has not answered for %.1f s; after kafka.session_timeout it "
+                "gives the partitions to others",
+                time.monotonic() - self._asked,
             )
+        self._waiting += 1
+        try:
+            while not self._is_held():  # noqa: ASYNC110 - it is renewed in the client's thread
+                await asyncio.sleep(_POLL)
+        finally:
+            self._waiting -= 1
+
+    def _is_held(self) -> bool:
+        return time.monotonic() - self._asked < self._seconds

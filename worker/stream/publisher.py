@@ -53,7 +53,7 @@ class KafkaPublisher:
     Args:
         kafka: how to reach the brokers.
         max_request_bytes: the largest record that any output topic takes.
-        lease: nothing is sent any more once it is over.
+        lease: nothing is sent while it is not held.
     """
 
     def __init__(self, kafka: KafkaSettings, max_request_bytes: int, lease: Lease) -> None:
@@ -76,8 +76,8 @@ class KafkaPublisher:
         await self._producer.stop()
 
     async def send(self, record: OutputRecord) -> asyncio.Future[int]:
-        """See :meth:`Publisher.send`; raises DeliveryError when the lease is over."""
-        self._lease.require()
+        """See :meth:`Publisher.send`; waits while the lease is not held."""
+        await self._lease.hold()
         try:
             if record.key is None and record.value is None:  # the client's ordinary send does not take it
                 delivery = await self._send_batch(record)
@@ -97,8 +97,8 @@ class KafkaPublisher:
         return _offset_of(record, delivery)
 
     async def send_alone(self, record: OutputRecord) -> int:
-        """See :meth:`Publisher.send_alone`."""
-        self._lease.require()
+        """See :meth:`Publisher.send_alone`; waits likewise."""
+        await self._lease.hold()
         try:
             delivery = await self._send_batch(record)
         except KafkaError as error:

@@ -130,12 +130,11 @@ async def _work(setup: _Setup) -> None:
         datadir = stack.enter_context(TemporaryDirectory(prefix="kp-worker-"))
         in_force = PolicyInForce(settings.policy)
         app = WorkerApp(
-            settings, topics, batcher, publisher, metrics, Path(datadir), in_force, fail, setup.tracing
+            settings, topics, batcher, publisher, lease, metrics, Path(datadir), in_force, fail, setup.tracing
         )
         guards = [
             _guard(beat(setup.heartbeat, lambda: not app.readiness.reasons), fail),
             _guard(app.watch(), fail),
-            _guard(lease.keep(), fail),
         ]
         if setup.config is not None:
             reload = PolicyReload(setup.config, settings, in_force, metrics)

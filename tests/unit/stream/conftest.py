@@ -124,7 +124,13 @@ class World:
     async def lane(self, next_offset=0, changelog=None) -> Lane:
         """An open lane of partition 0."""
         lane = Lane(
-            0, next_offset, changelog or Changelog(), self.services, self.failures.append, self._want_commit
+            0,
+            next_offset,
+            0,
+            changelog or Changelog(),
+            self.services,
+            self.failures.append,
+            self._want_commit,
         )
         self._lanes.append(lane)
         await lane.open()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from types import SimpleNamespace
 
 import faust
 import pytest
+from aiokafka.errors import IllegalGenerationError, NoError, RebalanceInProgressError, UnknownMemberIdError
+from aiokafka.protocol.group import HeartbeatRequest, LeaveGroupRequest, SyncGroupRequest
 from faust.types import TP
 
-from worker.stream.consumer import MAX_CHECKED, WatermarkConsumer
+from worker.stream.consumer import MAX_CHECKED, WatermarkConsumer, _MemberThread
+from worker.stream.lease import Lease
 from worker.stream.ledger import Entry
 from worker.stream.records import fingerprint
 from worker.stream.store import raw_bytes_topic
@@ -50,10 +54,24 @@ class Thread:
 
 
 class Ledgers:
-    """Stands in for the lanes: what their ledgers know of raw's partitions."""
+    """Stands in for the lanes: what their ledgers know of raw's partitions, and what is asked of them."""
 
     def __init__(self):
         self.entries = {}
+        self.positions = {}
+        self.asked = []
+
+    async def drain(self):
+        self.asked.append("drain")
+
+    async def abandon(self):
+        self.asked.append("abandon")
+
+    def let_go(self):
+        self.asked.append("let go")
+
+    def committed(self, offsets):
+        self.positions |= offsets
 
     def newest_before(self, partition, offset):
         known = [entry for entry in self.entries.get(partition, []) if entry.offset < offset]
@@ -64,8 +82,12 @@ class Ledgers:
 def consumer(monkeypatch):
     """A consumer without the services around it; each partition of raw was committed up to 45."""
     here = object.__new__(WatermarkConsumer)
-    here.attach(lanes=Ledgers(), metrics=None, raw_topic=RAW.topic)
+    here.attach(lanes=Ledgers(), lease=Lease(60), metrics=None, raw_topic=RAW.topic)
     here._thread = Thread()
+    here._active_partitions = {RAW, OTHER}
+    here._paused_partitions, here._buffered_partitions = set(), set()
+    here._stopped, here._crashed = asyncio.Event(), asyncio.Event()
+    here.can_resume_flow, here.suspend_flow = asyncio.Event(), asyncio.Event()
     here._read_offset = defaultdict(lambda: None)
     here._committed_offset = defaultdict(lambda: None)
     monkeypatch.setattr(here, "_states", lambda: dict.fromkeys([RAW, OTHER]))
@@ -100,6 +122,27 @@ async def test_a_fetch_takes_only_what_was_active_as_it_began(consumer):
 async def test_nothing_is_fetched_while_nothing_is_active(consumer):
     assert await consumer._getmany(set(), 1.0) == {}
     assert consumer._thread.calls == []
+
+
+@pytest.mark.parametrize("then", ["on_buffer_drop", "resume_flow"])
+async def test_once_a_partition_has_room_again_it_is_fetched_at_once(consumer, then):
+    """Faust would sleep a second when all are full: with one partition, 60 records a second were read."""
+    await consumer._fetchable()  # at once, since there are partitions to fetch from
+    consumer.loop = asyncio.get_running_loop()
+    consumer._active_partitions = set()
+    consumer._buffered_partitions = {RAW}
+    consumer._resumed = {RAW}
+
+    waiting = asyncio.create_task(consumer._fetchable())
+    async with asyncio.timeout(20):
+        while not consumer._activated._waiters:
+            await asyncio.sleep(0)
+    getattr(consumer, then)(*[RAW] * (then == "on_buffer_drop"))
+    for _ in range(20):  # but no second
+        await asyncio.sleep(0)
+
+    assert waiting.done()
+    assert consumer._active_partitions == {RAW}
 
 
 @pytest.mark.parametrize("go", ["perform_seek", "seek_wait"])
@@ -217,6 +260,67 @@ async def test_when_one_partition_begins_anew_the_others_are_looked_at_too(consu
     assert left == {OTHER}
     assert await consumer._is_known(OTHER, message(60), left)
     assert not await consumer._is_known(OTHER, message(61), left), "it has not been handed on yet"
+
+
+async def test_lanes_are_told_where_the_group_is(consumer):
+    await consumer.perform_seek()
+
+    assert consumer.lanes.positions == {0: 45, 1: 45}
+
+
+@pytest.mark.parametrize(
+    ("is_member", "asked"), [(True, ["drain", "commit", "let go"]), (False, ["abandon"])]
+)
+async def test_only_what_still_belongs_to_the_worker_is_finished(monkeypatch, consumer, is_member, asked):
+    """A group that gave it to others has not waited for this worker."""
+
+    async def commit():
+        consumer.lanes.asked.append("commit")
+
+    async def no_commit_is_under_way():
+        pass
+
+    monkeypatch.setattr(consumer, "commit", commit)
+    monkeypatch.setattr(consumer, "maybe_wait_for_commit_to_finish", no_commit_is_under_way)
+    consumer._thread.is_member = is_member
+
+    await consumer._finish()
+
+    assert consumer.lanes.asked == asked
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "renews"),
+    [
+        (HeartbeatRequest("group", 1, "member"), NoError, True),
+        (HeartbeatRequest("group", 1, "member"), RebalanceInProgressError, True),
+        (HeartbeatRequest("group", 1, "member"), UnknownMemberIdError, False),
+        (SyncGroupRequest("group", 1, "member", None, []), NoError, True),
+        (SyncGroupRequest("group", 1, "member", None, []), IllegalGenerationError, False),
+        (LeaveGroupRequest("group", "member"), NoError, False),
+    ],
+    ids=lambda value: getattr(value, "__name__", type(value).__name__),
+)
+async def test_the_lease_is_renewed_as_of_when_a_coordinator_was_asked_that_knows_the_member(
+    consumer, request_, error, renews
+):
+    renewed = []
+    consumer.lease = SimpleNamespace(renew=renewed.append)
+    thread = object.__new__(_MemberThread)
+    thread.consumer = consumer
+    answer = SimpleNamespace(error_code=error.errno)
+
+    async def send(request):
+        assert request is request_
+        answered.append(time.monotonic())
+        return answer
+
+    answered = []
+
+    assert await thread._renewing(send)(request_) is answer
+
+    assert len(renewed) == renews
+    assert all(asked <= answered[0] for asked in renewed)
 
 
 def test_faust_is_asked_to_keep_no_offsets():

@@ -116,6 +116,7 @@ class Partition:
         lane = Lane(
             0,
             ahead[0].offset,
+            0,
             changelog,
             self._services(life.threshold, batcher),
             failures.append,

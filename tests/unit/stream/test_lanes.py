@@ -112,6 +112,52 @@ async def test_records_that_come_again_in_a_running_process_are_published_as_bef
     assert here.metric("kp_novelty_cache_entries", partition="0") == 3
 
 
+@pytest.mark.parametrize("before", ["read on", "read by another"])
+async def test_a_partition_that_goes_back_has_that_committed_before_its_ledger_changes(before, world, raw):
+    """Killed in between, a worker would leave a ledger of what comes anew and a position behind all of it."""
+    changelog = Changelog()
+    old = world()
+    lanes = old.lanes([changelog].__getitem__)
+    await processed(old, lanes, raw(0), raw(1))
+    if before == "read by another":
+        lanes = world().lanes([changelog].__getitem__)
+    lanes.committed({0: 2})
+    known = dict(changelog.entries)
+
+    taking = asyncio.create_task(lanes.take(raw(0, padding=1)))
+    await old.until(lanes.commit_wanted.is_set)
+    await old.settle()
+    assert not taking.done()
+    assert lanes.watermarks() == {0: 0}
+    lanes.committed({0: 2})  # one that was under way
+    await old.settle()
+    assert changelog.entries == known
+
+    lanes.committed({0: 0})
+    await taking
+    await old.until(lambda: lanes.watermarks() == {0: 1})
+    assert changelog.entries[0] != known[0]
+
+
+async def test_what_was_given_to_others_is_left_to_them(world, raw):
+    """They have read the ledger by now, and score what it does not know."""
+    here = world()
+    here.publisher.hold(here.ledger)
+    lanes = here.lanes()
+    for partition in range(2):
+        await lanes.take(raw(0, partition=partition))
+    await here.until(lambda: len(here.publisher.waiting(here.ledger)) == 2)
+
+    await lanes.abandon()
+    await lanes.take(raw(1))
+    here.publisher.release(here.ledger)
+    await here.settle()
+
+    assert here.outputs() == []
+    assert lanes.watermarks() == {}
+    assert here.metric("kp_in_flight_records") == 0
+
+
 async def test_draining_finishes_every_lane_and_letting_go_leaves_no_watermark_to_commit(world, raw):
     here = world()
     here.publisher.hold(*here.scored)

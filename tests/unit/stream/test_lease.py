@@ -1,12 +1,10 @@
-"""A process that was suspended for a session sends nothing any more."""
+"""Nothing is sent unless the group has answered within less than a session."""
 
 import asyncio
-from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
 
-from worker.errors import DeliveryError
 from worker.stream import lease as module
 from worker.stream.lease import Lease
 
@@ -15,40 +13,62 @@ from worker.stream.lease import Lease
 def clock(monkeypatch):
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(module, "_POLL", 0)
     return clock
 
 
-async def renewed(lease):
-    """Let the lease be renewed once."""
-    keeping = asyncio.create_task(lease.keep())
-    await asyncio.sleep(0)
-    keeping.cancel()
-    with suppress(asyncio.CancelledError):
-        await keeping
+async def is_held(lease):
+    holding = asyncio.create_task(lease.hold())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    held = holding.done()
+    holding.cancel()
+    await asyncio.wait([holding])
+    return held
 
 
-async def test_a_lease_that_is_renewed_in_time_lasts(clock):
+async def test_it_is_not_held_before_the_group_has_answered(clock):
+    assert not await is_held(Lease(7.5))
+
+
+async def test_it_lasts_while_it_is_renewed_in_time(clock):
     lease = Lease(7.5)
     for _ in range(10):
+        lease.renew(clock.now)
         clock.now += 7.4
-        lease.require()
-        await renewed(lease)
+        assert await is_held(lease)
 
 
-async def test_it_is_over_after_too_long_and_says_why(clock):
+async def test_it_counts_from_when_the_group_was_asked(clock):
+    """The answer may have waited while the process was suspended; the member's session has not."""
     lease = Lease(7.5)
-    clock.now += 7.6
-
-    with pytest.raises(DeliveryError, match=r"nothing was done for 7\.6 s, .* kafka\.session_timeout"):
-        lease.require()
-
-
-async def test_once_it_is_over_no_renewal_brings_it_back(clock):
-    """Whoever wakes first, what sends or what renews."""
-    lease = Lease(7.5)
+    asked = clock.now
     clock.now += 60
-    for _ in range(2):
-        with pytest.raises(DeliveryError):
-            await renewed(lease)
-        with pytest.raises(DeliveryError):
-            lease.require()
+    lease.renew(asked)
+
+    assert not await is_held(lease)
+
+
+async def test_an_answer_that_comes_late_takes_nothing_back(clock):
+    lease = Lease(7.5)
+    lease.renew(clock.now)
+    lease.renew(clock.now - 5)
+    clock.now += 7.4
+
+    assert await is_held(lease)
+
+
+async def test_who_waits_goes_on_once_it_is_renewed_and_the_log_says_once_what_for(clock, caplog):
+    lease = Lease(7.5)
+    lease.renew(clock.now)
+    clock.now += 8
+    waiting = [asyncio.create_task(lease.hold()) for _ in range(3)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not any(task.done() for task in waiting)
+
+    lease.renew(clock.now)
+    await asyncio.gather(*waiting)
+
+    [line] = caplog.messages
+    assert line.startswith("nothing is sent: the group has not answered for 8.0 s")
