@@ -14,6 +14,7 @@ from typing import Any
 
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import KafkaConnectionError
+from aiokafka.protocol.group import HeartbeatRequest
 
 import worker.heartbeat
 import worker.stream.run
@@ -39,6 +40,9 @@ CUT_HEARTBEAT = signal.SIGUSR2
 
 MUTE, UNMUTE = signal.SIGRTMIN, signal.SIGRTMIN + 1
 """Keep what a child tells the group's coordinator from it, while it reaches all else; and no longer."""
+
+FAIL_CLIENT = signal.SIGRTMIN + 2
+"""Let a child's client fail by a defect of its own at its next heartbeat to the group."""
 
 
 def _without_ledger() -> None:
@@ -67,6 +71,8 @@ def _block_loop(number: int, frame: FrameType | None) -> None:
 
 
 async def _tell_unless_muted(coordinator: GroupCoordinator, request: Any) -> Any:
+    if _defective and isinstance(request, HeartbeatRequest):
+        raise RuntimeError("a defect")
     if _muted:
         coordinator.coordinator_dead()
         raise KafkaConnectionError("muted")
@@ -78,13 +84,18 @@ def _mute(number: int, frame: FrameType | None) -> None:
     _muted = number == MUTE
 
 
+def _fail_client(number: int, frame: FrameType | None) -> None:
+    global _defective  # noqa: PLW0603 - likewise
+    _defective = True
+
+
 def _cut_heartbeat(number: int, frame: FrameType | None) -> None:
     worker.heartbeat.os = SimpleNamespace(write=lambda descriptor, beat: len(beat))  # type: ignore[assignment]
 
 
 _load_embedder = worker.stream.run.load_embedder
 _tell = GroupCoordinator._send_req
-_muted = False
+_muted = _defective = False
 
 if __name__ == "__main__":
     start_child_in("chaos.process")
@@ -94,6 +105,7 @@ if __name__ == "__main__":
     GroupCoordinator._send_req = _tell_unless_muted
     signal.signal(MUTE, _mute)
     signal.signal(UNMUTE, _mute)
+    signal.signal(FAIL_CLIENT, _fail_client)
     if os.environ.get(WITHOUT):
         MECHANISMS[os.environ[WITHOUT]]()
     main()

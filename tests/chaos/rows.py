@@ -17,7 +17,7 @@ from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from chaos.embedder import Order
-from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT, MUTE, UNMUTE
+from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT, FAIL_CLIENT, MUTE, UNMUTE
 from chaos.trial import LIMIT, PARTITIONS, RING, WINDOW, Trial
 from chaos.witness import Identity
 from support.streams import Worker
@@ -197,8 +197,8 @@ async def _owns_all(trial: Trial, worker: Worker) -> bool:
 
 
 async def child(trial: Trial, doses: Sequence[str]) -> None:
-    """Kill the child, block its event loop, or cut its heartbeat; its parent must see to it."""
-    signals = {"kill": signal.SIGKILL, "block": BLOCK_LOOP, "silence": CUT_HEARTBEAT}
+    """Kill the child, block its event loop, cut its heartbeat, fail its client; its parent must see to it."""
+    signals = {"kill": signal.SIGKILL, "block": BLOCK_LOOP, "silence": CUT_HEARTBEAT, "fail": FAIL_CLIENT}
     await trial.fleet.start()
     await trial.shared()
     (worker,) = trial.fleet.workers
@@ -356,10 +356,10 @@ ROWS: dict[str, Row] = {
         range(1),
     ),
     "child": Row(
-        "the child killed, its event loop blocked, its heartbeat cut",
+        "the child killed, its event loop blocked, its heartbeat cut, its Kafka client failing",
         child,
-        ["kill", "block", "silence"] * 5,
-        ["kill", "block", "silence"],
+        ["kill", "block", "silence", "fail"] * 5,
+        ["kill", "block", "silence", "fail"],
         sections={"limits": {"heartbeat": 3.0}},
     ),
     "embedder": Row(

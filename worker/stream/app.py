@@ -19,7 +19,7 @@ from faust.web.base import BlueprintManager
 from yarl import URL
 
 from worker.embedding.batcher import Batcher
-from worker.errors import TopicError
+from worker.errors import TopicError, WorkerError
 from worker.observe import probes
 from worker.observe.metrics import Metrics
 from worker.observe.probes import Readiness
@@ -191,6 +191,7 @@ class WorkerApp:
         Raises:
             StalledError: it did; a fresh process would go on.
             TopicError: raw is gone, or has another partition count; Faust would wait without a word.
+            WorkerError: the client no longer takes part in its group; Faust would go on without.
         """
         limit = self.settings.limits.stall
         stream = Watchdog(limit, "records wait, and none was finished")
@@ -199,6 +200,7 @@ class WorkerApp:
         while True:
             await asyncio.sleep(INTERVAL)
             self._require_partitions()
+            self._require_member()
             recovering = self.faust.in_recovery or self.faust.rebalancing
             stream.check({} if recovering else cast("WatermarkConsumer", self.faust.consumer).waiting())
             remaining = cast("TableManager", self.faust.tables).recovery.active_remaining()
@@ -212,6 +214,11 @@ class WorkerApp:
                 if count
                 else f"{self._raw.name} is no longer there"
             )
+
+    def _require_member(self) -> None:
+        failure = cast("WatermarkConsumer", self.faust.consumer).failure()
+        if failure is not None:
+            raise WorkerError(f"the group {self.settings.kafka.group}: {failure!r}") from failure
 
     def _observe(self) -> None:
         """Bring the gauges up to date that somebody looks at now."""

@@ -275,6 +275,20 @@ class WatermarkConsumer(driver.Consumer):
         client = self._thread._consumer  # noqa: SLF001 - likewise
         return 0 if client is None else len(client.partitions_for_topic(self.raw_topic) or ())
 
+    def failure(self) -> BaseException | None:
+        """Return what ended the client's part in its group, if anything did.
+
+        Only the client's own ways to fetch would raise it, and Faust has another one.
+        """
+        client = self._thread._consumer  # noqa: SLF001 - likewise
+        coordinator = None if client is None else client._coordinator  # noqa: SLF001 - likewise
+        if coordinator is None:
+            return None
+        routine: asyncio.Task[None] = coordinator._coordination_task  # noqa: SLF001 - likewise
+        if routine.done() and not routine.cancelled() and (error := routine.exception()) is not None:
+            return error
+        return cast("BaseException | None", coordinator._pending_exception)  # noqa: SLF001 - likewise
+
     def lag(self) -> dict[int, int]:
         """Return how many offsets each partition has to go.
 

@@ -15,7 +15,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import joblib
-import uvloop
 
 from worker import __version__
 from worker.embedding import Batcher, Embedder, load_embedder
@@ -28,6 +27,7 @@ from worker.reload import PolicyReload
 from worker.settings import Settings
 from worker.stream.app import WorkerApp, heartbeat_interval
 from worker.stream.lease import Lease
+from worker.stream.loop import use_uvloop
 from worker.stream.publisher import KafkaPublisher
 from worker.stream.topics import Topic, TopicAdmin, differences
 
@@ -75,7 +75,7 @@ def run_worker(settings: Settings, config: Path | None, heartbeat: int) -> None:
         limit = 0 if embedder is None else admission_limit(embedder, settings.limits.budget)
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
-    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())  # also for the thread in which Faust fetches
+    use_uvloop()
     with _tracing(settings) as tracing:
         asyncio.run(_work(_Setup(settings, config, heartbeat, topics, embedder, limit, tracing)))
 

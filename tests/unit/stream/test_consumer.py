@@ -323,6 +323,31 @@ async def test_the_lease_is_renewed_as_of_when_a_coordinator_was_asked_that_know
     assert all(asked <= answered[0] for asked in renewed)
 
 
+def routine(error=None, *, done=True):
+    return SimpleNamespace(done=lambda: done, cancelled=lambda: False, exception=lambda: error)
+
+
+@pytest.mark.parametrize(
+    ("running", "pending", "failure"),
+    [
+        (routine(done=False), None, None),
+        (routine(done=False), "a heartbeat's error", "a heartbeat's error"),
+        (routine("its own error"), None, "its own error"),
+        (routine(), None, None),
+    ],
+    ids=["all is well", "a heartbeat failed", "the routine failed", "closed"],
+)
+def test_what_ended_the_client_s_part_in_its_group_is_told(consumer, running, pending, failure):
+    """Nobody else would say; the worker would fetch and score, and could neither commit nor publish."""
+    consumer._thread._consumer = None
+    assert consumer.failure() is None, "before it has started"
+
+    coordinator = SimpleNamespace(_coordination_task=running, _pending_exception=pending)
+    consumer._thread._consumer = SimpleNamespace(_coordinator=coordinator)
+
+    assert consumer.failure() == failure
+
+
 def test_faust_is_asked_to_keep_no_offsets():
     """It would keep that of every record, whatever is committed: ten megabytes for 100 000 records."""
     assert not raw_bytes_topic(faust.App("without-acks", store="memory://"), "raw", 1).acks
