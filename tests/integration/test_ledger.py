@@ -8,6 +8,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
+from chaos.embedder import Order, Orders
+from chaos.process import ORDERS
 from support.offline import offline
 from support.streams import Message, score_of, source_of
 from worker.observe import page
@@ -162,6 +164,39 @@ async def test_a_recreated_topic_is_a_new_run(make_stream, real_traces, running)
     expected = offline_scores(stream.settings, real_traces[30:50])
     assert [found[offset][-1] for offset in range(20)] == pytest.approx(expected)
     assert "a new topic, the ledger was cut" in log
+
+
+async def test_a_worker_that_lags_reads_a_recreated_topic_from_its_beginning(
+    make_stream, real_traces, tmp_path
+):
+    """Its position is valid in the new topic too, before it fetches again; nobody tells it of another one."""
+    stream = await make_stream(1, limits={"in_flight_records": 4})
+    topics = stream.settings.topics
+    orders = Orders(tmp_path / "orders.json", Order())
+    async with stream.worker(module="chaos.process", environment={ORDERS: str(orders.path)}) as worker:
+        await worker.owns(1)
+        await publish(stream, real_traces[:1])
+        await worker.published(1)
+        orders.block(seconds=3600)
+        await stream.publish(Message(trace, b"old") for trace in 2 * real_traces)
+        async with asyncio.timeout(60):
+            while page.value(await worker.metrics(), "kp_in_flight_records") < 4:
+                await asyncio.sleep(0.05)
+
+        await stream.remake_topic(topics.raw, 1)
+        await stream.publish(
+            Message(trace, b"new %d" % number) for number, trace in enumerate(5 * real_traces)
+        )
+        await worker.logged("was made anew")
+        orders.as_usual()
+
+        wanted = {b"new %d" % number for number in range(5 * len(real_traces))}
+        async with asyncio.timeout(120):
+            while missing := wanted - {
+                record.key for record in await stream.read(topics.contribute, topics.rejected)
+            }:
+                assert worker.process.returncode is None, f"{len(missing)} missing\n{worker.log()}"
+        assert await worker.stop() == 0
 
 
 @pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])

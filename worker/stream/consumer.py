@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
+from uuid import UUID
 
 import aiokafka
 from aiokafka.errors import NoError, RebalanceInProgressError
@@ -29,6 +30,7 @@ from worker.stream.lanes import Lanes
 from worker.stream.lease import Lease
 from worker.stream.ledger import Entry
 from worker.stream.records import fingerprint
+from worker.stream.topic_id import topic_id
 
 # Under this module's own name Faust tells what belongs to a rebalance, which is not shown.
 logger = logging.getLogger(__package__)
@@ -42,6 +44,8 @@ SILENCE_MS = 10_000
 # How long fetched records of a partition that is full keep its broker's other partitions from being fetched.
 # The client's own tenth of a second would be felt by every partition beside a slow one.
 PATIENCE = 0.01
+# Seconds between two looks at whether raw is still the same topic.
+TOPIC_INTERVAL = 1.0
 # The coordinator knows the member: all is well, or a rebalance is under way.
 _KNOWN = (NoError.errno, RebalanceInProgressError.errno)
 # How far behind its position a partition is looked at again; each offset up to there is read twice.
@@ -76,6 +80,8 @@ class WatermarkConsumer(driver.Consumer):
     _next: dict[TP, int]
     _expected: dict[TP, int]
     _doubted: set[TP]
+    _topic_ids: list[UUID]
+    _is_new_topic: bool
 
     def attach(self, lanes: Lanes, lease: Lease, metrics: Metrics, raw_topic: str) -> None:
         """Say whose watermarks are committed, what the group renews, who is told; for which topic."""
@@ -88,6 +94,8 @@ class WatermarkConsumer(driver.Consumer):
         self._next = {}
         self._expected = {}
         self._doubted = set()
+        self._topic_ids = []
+        self._is_new_topic = False
 
     def _new_consumer_thread(self) -> driver.AIOKafkaConsumerThread:
         return _MemberThread(self, loop=self.loop, beacon=self.beacon)
@@ -154,6 +162,8 @@ class WatermarkConsumer(driver.Consumer):
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Message]]:  # noqa: ASYNC109 - Faust's
         """Fetch, and follow a partition that goes back, whose records Faust would drop silently."""
         await self._fetchable()
+        if self._is_new_topic and self._states().keys() & self._get_active_partitions():
+            await self._begin_anew()
         left: set[TP] = set()
         async for tp, message in super().getmany(timeout):
             if tp in left or await self._is_doubtful(tp, message, left):
@@ -167,6 +177,23 @@ class WatermarkConsumer(driver.Consumer):
             if tp.topic == self.raw_topic:
                 self._next[tp] = message.offset + 1
             yield tp, message
+
+    async def _look_at_topic(self) -> None:
+        """See that raw was made anew; where its position is valid there too, the client just goes on."""
+        found = await cast("_MemberThread", self._thread).topic_id(self.raw_topic)
+        if found is None or found in self._topic_ids:  # a broker that is late may still give an older one
+            return
+        if self._topic_ids:
+            logger.warning("%s was made anew, and is read from its beginning", self.raw_topic)
+            self._is_new_topic = True
+        self._topic_ids.append(found)
+
+    async def _begin_anew(self) -> None:
+        """Read raw from its beginning, whatever was read of it since it was made anew."""
+        self._is_new_topic = False
+        for before in (self._checks, self._expected, self._next, self._doubted):
+            before.clear()
+        await self.seek_wait(await self.earliest_offsets(*self._states()))
 
     async def _fetchable(self) -> None:
         """Wait while every partition is full or paused; Faust would sleep a second, and the lanes run dry."""
@@ -335,6 +362,12 @@ class WatermarkConsumer(driver.Consumer):
         return True
 
     @Service.task
+    async def _follow_topic(self) -> None:
+        while not self.should_stop:
+            await self._look_at_topic()
+            await self.sleep(TOPIC_INTERVAL)
+
+    @Service.task
     async def _commit_on_demand(self) -> None:
         while not self.should_stop:
             await self.wait(self.lanes.commit_wanted)  # type: ignore[arg-type]  # mode waits on asyncio's too
@@ -382,6 +415,14 @@ class _MemberThread(driver.AIOKafkaConsumerThread):
     def is_member(self) -> bool:
         """Whether the group knows this worker, as far as the client has heard."""
         return self._consumer is not None and self._consumer._coordinator.generation >= 0  # noqa: SLF001 - told in no other way
+
+    async def topic_id(self, topic: str) -> UUID | None:
+        """Return a topic's id, if a broker gives one."""
+        if self._consumer is None:
+            return None
+        # Not by the queue of this thread's calls, where it would wait for a fetch, and a commit for it.
+        asking = topic_id(self._consumer._client, topic)  # noqa: SLF001 - the client has no request for it
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, self.thread_loop))
 
     def _renewing(self, send: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
         """Let the coordinator's answers to what begins a session anew renew the lease."""

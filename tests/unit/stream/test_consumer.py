@@ -52,6 +52,10 @@ class Thread:
     async def earliest_offsets(self, *partitions):
         return dict.fromkeys(partitions, 0)
 
+    async def topic_id(self, topic):
+        assert topic == RAW.topic
+        return self.topic_ids.pop(0)
+
 
 class Ledgers:
     """Stands in for the lanes: what their ledgers know of raw's partitions, and what is asked of them."""
@@ -88,6 +92,9 @@ def consumer(monkeypatch):
     here._paused_partitions, here._buffered_partitions = set(), set()
     here._stopped, here._crashed = asyncio.Event(), asyncio.Event()
     here.can_resume_flow, here.suspend_flow = asyncio.Event(), asyncio.Event()
+    here.not_waiting_next_records = asyncio.Event()
+    here.app = SimpleNamespace(client_only=False, consumer_generation_id=1)
+    here.scheduler = SimpleNamespace(iterate=lambda records: [])
     here._read_offset = defaultdict(lambda: None)
     here._committed_offset = defaultdict(lambda: None)
     monkeypatch.setattr(here, "_states", lambda: dict.fromkeys([RAW, OTHER]))
@@ -260,6 +267,65 @@ async def test_when_one_partition_begins_anew_the_others_are_looked_at_too(consu
     assert left == {OTHER}
     assert await consumer._is_known(OTHER, message(60), left)
     assert not await consumer._is_known(OTHER, message(61), left), "it has not been handed on yet"
+
+
+@pytest.mark.parametrize(
+    ("topic_ids", "is_new"),
+    [("A", False), ("AAA", False), ("AB", True), ([None, "A", None, "A"], False), (["A", None, "B"], True)],
+    ids=str,
+)
+async def test_a_topic_with_another_id_is_a_new_one(consumer, topic_ids, is_new):
+    consumer._thread.topic_ids = list(topic_ids)
+    while consumer._thread.topic_ids:
+        await consumer._look_at_topic()
+
+    assert consumer._is_new_topic == is_new
+
+
+async def test_a_broker_that_has_not_heard_of_the_new_topic_is_not_believed(consumer):
+    """Else each of its answers would send the worker back to the beginning."""
+    consumer._thread.topic_ids = ["A", "B", "A", "B"]
+    await consumer._look_at_topic()
+    await consumer._look_at_topic()
+    await anything_fetched(consumer)
+    assert consumer._thread.places == {RAW: 0, OTHER: 0}
+
+    await consumer._look_at_topic()
+    await consumer._look_at_topic()
+
+    assert not consumer._is_new_topic
+
+
+async def test_a_new_topic_is_read_from_its_beginning_before_anything_else_is_fetched(consumer):
+    """What was expected of the old one is forgotten."""
+    consumer._checks[RAW], consumer._expected[OTHER] = None, 45
+    consumer._next[OTHER] = 46
+    consumer._doubted.add(OTHER)
+    consumer._is_new_topic = True
+
+    await anything_fetched(consumer)
+
+    assert consumer._thread.calls[:2] == ["seek", "fetch"]
+    assert consumer._thread.places == {RAW: 0, OTHER: 0}
+    assert not any([consumer._checks, consumer._expected, consumer._next, consumer._doubted])
+
+
+async def test_a_new_topic_waits_for_the_recovery_that_would_seek_to_what_is_committed(consumer):
+    consumer._active_partitions = {CHANGELOG}
+    consumer._is_new_topic = True
+
+    await anything_fetched(consumer)
+    assert consumer._thread.places == {}
+
+    consumer._active_partitions = {RAW}
+    await anything_fetched(consumer)
+    assert consumer._thread.places == {RAW: 0, OTHER: 0}
+
+
+async def anything_fetched(consumer):
+    consumer._thread.fetched.set()
+    consumer.can_resume_flow.set()
+    assert [one async for one in consumer.getmany(1.0)] == []
 
 
 async def test_lanes_are_told_where_the_group_is(consumer):
