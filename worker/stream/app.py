@@ -48,6 +48,9 @@ logger = logging.getLogger(__name__)
 # fit into the rest.
 STREAM_BUFFER = 64
 MAX_POLL_RECORDS = 12
+# Of a partition at a time; a larger record comes alone (KIP-74). Answers of a megabyte leave holes in the
+# heap, and are no faster.
+FETCH_BYTES = 131_072
 COMMIT_INTERVAL = 1.0
 
 
@@ -261,7 +264,7 @@ def _faust_settings(settings: Settings, raw: Topic, datadir: Path) -> dict[str, 
         "broker_request_timeout": max(90.0, kafka.session_timeout),
         "broker_commit_interval": COMMIT_INTERVAL,
         "broker_max_poll_records": MAX_POLL_RECORDS,
-        "consumer_max_fetch_size": raw.max_message_bytes,
+        "consumer_max_fetch_size": FETCH_BYTES,
         "stream_buffer_maxsize": STREAM_BUFFER,
         "stream_wait_empty": False,
         "store": "memory://",
