@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import time
 
+import psutil
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from chaos.embedder import Order, Orders
+from chaos.process import MUTE, ORDERS
 from support.streams import Message, headers_of, score_of, source_of
 from worker.stream.topics import changelog_topic_name
 
@@ -177,6 +180,24 @@ async def test_what_is_finished_is_committed_when_the_worker_ends(make_stream, r
         assert await worker.stop() == 0
 
     assert len(outputs) == len(raw), "something was repeated"
+
+
+async def test_a_stop_may_take_as_long_as_it_is_given_to_drain(make_stream, real_traces, tmp_path):
+    """However short limits.heartbeat is: that watches for an event loop that hangs."""
+    stream = await make_stream(1, kafka={"session_timeout": 6}, limits={"heartbeat": 2, "drain": 6})
+    orders = Orders(tmp_path / "orders.json", Order())
+    async with stream.worker(module="chaos.process", environment={ORDERS: str(orders.path)}) as worker:
+        await worker.owns(1)
+        (child,) = psutil.Process(worker.process.pid).children()
+        child.send_signal(MUTE)  # so that what is scored waits, and cannot be drained
+        await worker.logged("Heartbeat session expired")
+        await stream.publish(Message(line) for line in real_traces[:10])
+        await worker.logged("nothing is sent")
+
+        assert await worker.stop() == 0
+
+    assert "10 unconfirmed in 6 s (limits.drain)" in worker.log()
+    assert "no sign of life" not in worker.log()
 
 
 async def test_the_changelog_keeps_no_more_than_the_ring(make_stream, real_traces):

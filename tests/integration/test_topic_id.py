@@ -46,5 +46,6 @@ async def test_a_broker_from_before_there_were_ids_gives_none(make_stream, clien
     assert await topic_id(client, raw) is None
 
 
-async def test_brokers_that_are_not_known_yet_give_none():
+async def test_while_no_broker_is_known_there_is_none_and_nothing_in_the_log(caplog):
     assert await topic_id(AIOKafkaClient(bootstrap_servers="127.0.0.1:1"), "raw") is None
+    assert caplog.messages == []

@@ -132,16 +132,14 @@ async def _work(setup: _Setup) -> None:
         app = WorkerApp(
             settings, topics, batcher, publisher, lease, metrics, Path(datadir), in_force, fail, setup.tracing
         )
-        guards = [
-            _guard(beat(setup.heartbeat, lambda: not app.readiness.reasons), fail),
-            _guard(app.watch(), fail),
-        ]
+        heart = _guard(beat(setup.heartbeat, lambda: not app.readiness.reasons), fail)
+        guards = [_guard(app.watch(), fail)]
         if setup.config is not None:
             reload = PolicyReload(setup.config, settings, in_force, metrics)
             guards.append(_guard(reload.watch(), fail))
         gc.collect()
         gc.freeze()  # a full collection would look at all that PyTorch and the rest have imported, each time
-        await _serve(app, stop, failed, guards)
+        await _serve(app, stop, failed, heart, guards)
 
 
 def _guard(watching: Coroutine[Any, Any, None], fail: Callable[[BaseException], None]) -> asyncio.Task[None]:
@@ -189,7 +187,11 @@ async def _within(limit: float, close: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _serve(
-    app: WorkerApp, stop: asyncio.Event, failed: asyncio.Future[None], guards: list[asyncio.Task[None]]
+    app: WorkerApp,
+    stop: asyncio.Event,
+    failed: asyncio.Future[None],
+    heart: asyncio.Task[None],
+    guards: list[asyncio.Task[None]],
 ) -> None:
     web = app.settings.web
     logger.info(
@@ -213,8 +215,9 @@ async def _serve(
     finally:
         logger.info("stopping")
         for guard in guards:
-            guard.cancel()  # without a sign of life from here on, a stop that hangs is ended from outside
+            guard.cancel()
         # What was scored is finished before an orderly end; after a failure nothing is worth a wait.
         await _within(STOP_LIMIT + (app.settings.limits.drain if stop.is_set() else 0), app.faust.stop)
+        heart.cancel()  # without a sign of life from here on, what still hangs is ended from outside
         for end in (starting, *ends):
             end.cancel()

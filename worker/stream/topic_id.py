@@ -113,8 +113,11 @@ async def topic_id(client: AIOKafkaClient, topic: str) -> UUID | None:
     Returns:
         None when no broker answers, there is no such topic, or the brokers know no ids.
     """
+    node = client.get_random_node()
+    if node is None:
+        return None
     try:
-        response = await client.send(client.get_random_node(), _TopicRequest(topic))
+        response = await client.send(node, _TopicRequest(topic))
     except (KafkaError, NotImplementedError):
         return None
     [(error, _, found, *_)] = response.topics
