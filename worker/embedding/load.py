@@ -23,7 +23,11 @@ def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: i
         EmbeddingError: the model cannot be loaded, or its dimensions are not the cache's; names the setting.
     """
     embedder = _make(settings, cache, parallel)
-    if embedder is not None and embedder.dimensions != cache.dimensions:
+    return None if embedder is None else _fitting(embedder, cache)
+
+
+def _fitting(embedder: Embedder, cache: CacheSettings) -> Embedder:
+    if embedder.dimensions != cache.dimensions:
         raise EmbeddingError(
             f"cache.dimensions: got {cache.dimensions}; {embedder.description} (embedding.model) "
             f"makes vectors of {embedder.dimensions}"
@@ -50,6 +54,7 @@ def _make(settings: EmbeddingSettings, cache: CacheSettings, parallel: int) -> E
                 device=settings.device,
                 parallel=parallel,
             )
-            if settings.precision == "auto":
-                return choose_precision(make(precision="float32"), make(precision="bfloat16"))
-            return make(precision=settings.precision)
+            if settings.precision != "auto":
+                return make(precision=settings.precision)
+            float32 = _fitting(make(precision="float32"), cache)  # before seconds of measuring
+            return choose_precision(float32, make(precision="bfloat16"))

@@ -25,8 +25,6 @@ MOST_CHANGE = 0.005
 """That novelty may differ by."""
 
 _TEXTS = 12
-_BATCH = 2
-_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -34,8 +32,8 @@ class Comparison:
     """What another precision gives, and takes.
 
     Attributes:
-        speedup: float32's time for the same batch over the other's, the median of some rounds.
-        change: the largest difference between the novelties of fixed texts.
+        speedup: float32's time for a text over the other's, the median of the texts.
+        change: the largest difference between the novelties of the texts, each compared with those before.
     """
 
     speedup: float
@@ -53,10 +51,7 @@ def choose_precision(float32: Embedder, bfloat16: Embedder) -> Embedder:
     A CPU without matrix instructions for bfloat16 computes it more slowly than float32, and what it claims
     to have is no proof: so it is tried.
     """
-    texts = fixed_texts()
-    compared = Comparison(
-        speedup(float32, bfloat16, texts[:_BATCH]), novelty_change(float32, bfloat16, texts)
-    )
+    compared = _compare(float32, bfloat16, fixed_texts())
     logger.info(
         "bfloat16 is %.2f times as fast as float32 here (taken from %.1f on), and changes novelty by %.4f at "
         "most (up to %.3f)",
@@ -68,35 +63,36 @@ def choose_precision(float32: Embedder, bfloat16: Embedder) -> Embedder:
     return bfloat16 if compared.is_worth_it else float32
 
 
-def speedup(reference: Embedder, other: Embedder, texts: Sequence[str]) -> float:
-    """Return how many times as fast as the reference the other one embeds a batch; they take turns."""
-    for embedder in (reference, other):
-        embedder.embed(texts)
-    return statistics.median(_seconds(reference, texts) / _seconds(other, texts) for _ in range(_ROUNDS))
-
-
-def novelty_change(reference: Embedder, other: Embedder, texts: Sequence[str]) -> float:
-    """Return the largest difference between the novelties of the texts, each compared with those before."""
-    return float(np.abs(np.subtract(_novelties(reference, texts), _novelties(other, texts))).max())
-
-
 def fixed_texts() -> list[str]:
     """Return the texts of some of the demo's real traces."""
     with resources.files("worker.demo").joinpath("real_traces.jsonl").open() as lines:
         return [embedding_text(ReasoningTrace.model_validate_json(line)) for line in islice(lines, _TEXTS)]
 
 
-def _novelties(embedder: Embedder, texts: Sequence[str]) -> list[float]:
-    cache = VectorCache(len(texts), embedder.dimensions)
-    novelties = []
-    for text in texts:
-        [vector] = embedder.embed([text]).vectors
-        novelties.append(1 - (cache.max_cosine_similarity(vector) or 0.0))
-        cache.add(vector)
-    return novelties
+def _compare(reference: Embedder, other: Embedder, texts: Sequence[str]) -> Comparison:
+    """Let both embed each text, in turns."""
+    ours, theirs = _Tried(reference), _Tried(other)
+    for text in (texts[0], *texts):  # the first one twice, to warm up
+        ours.embed(text)
+        theirs.embed(text)
+    return Comparison(
+        statistics.median(np.divide(ours.seconds, theirs.seconds)[1:]),
+        float(np.abs(np.subtract(ours.novelties, theirs.novelties)).max()),
+    )
 
 
-def _seconds(embedder: Embedder, texts: Sequence[str]) -> float:
-    started = time.perf_counter()
-    embedder.embed(texts)
-    return time.perf_counter() - started
+class _Tried:
+    """An embedder, the seconds that each text took, and how novel each was."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._cache = VectorCache(_TEXTS + 1, embedder.dimensions)
+        self.seconds: list[float] = []
+        self.novelties: list[float] = []
+
+    def embed(self, text: str) -> None:
+        started = time.perf_counter()
+        [vector] = self._embedder.embed([text]).vectors
+        self.seconds.append(time.perf_counter() - started)
+        self.novelties.append(1 - (self._cache.max_cosine_similarity(vector) or 0.0))
+        self._cache.add(vector)
