@@ -356,11 +356,17 @@ ROWS: dict[str, Row] = {
         range(1),
     ),
     "child": Row(
-        "the child killed, its event loop blocked, its heartbeat cut, its Kafka client failing",
+        "the child killed, its event loop blocked, its heartbeat cut",
         child,
-        ["kill", "block", "silence", "fail"] * 5,
-        ["kill", "block", "silence", "fail"],
+        ["kill", "block", "silence"] * 5,
+        ["kill", "block", "silence"],
         sections={"limits": {"heartbeat": 3.0}},
+    ),
+    "client": Row(
+        "a worker's Kafka client fails by a defect, and sends its group no heartbeat any more",
+        child,
+        ["fail"] * 5,
+        ["fail"],
     ),
     "embedder": Row(
         "the embedder fails, is slow, hangs",
