@@ -13,12 +13,10 @@ help: ## list the targets
 demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show what came out
 	@$(BIN)/kp-worker demo
 
+# Two files at a time, in their order: what is done to workers takes half of the time, and begins first.
 .PHONY: test
 test: $(VENV)/.test tools ## run the tests, on real Kafka and with the real model
-	$(BIN)/pytest $(SIDE_BY_SIDE)
-
-# In the order of the files: what is done to workers takes half of the time, and begins first.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-fast
 test-fast: $(VENV)/.test tools ## run the tests that need neither broker nor model

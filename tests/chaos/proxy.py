@@ -53,9 +53,7 @@ class Proxy:
     async def reset(self) -> None:
         """Reset every connection (RST); new ones are welcome."""
         for writer in self.connections:
-            connection = writer.get_extra_info("socket")
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-            writer.transport.abort()
+            reset_connection(writer)
 
     async def slow(self, seconds: float = 0.5) -> None:
         """Hold what is sent for so long."""
@@ -102,6 +100,12 @@ class Proxy:
         finally:
             self.connections.discard(writer)
             writer.transport.abort()
+
+
+def reset_connection(writer: asyncio.StreamWriter) -> None:
+    """Close a connection with an RST, whatever is still to be sent."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    writer.transport.abort()
 
 
 @asynccontextmanager

@@ -34,9 +34,7 @@ async def test_the_probes_answer_while_a_batch_is_being_embedded(make_stream, re
         await ready(worker)
         orders.block(seconds=600)
         raw = await stream.publish(Message(line) for line in real_traces[:5])
-        async with asyncio.timeout(60):
-            while page.value(await worker.metrics(), "kp_in_flight_records") < 5:
-                await asyncio.sleep(0.05)
+        await worker.has_in_flight(5)
         answers = [await worker.get(path) for path in ("/livez", "/readyz")]
         published = page.value(await worker.metrics(), "kp_traces_total")
         orders.as_usual()

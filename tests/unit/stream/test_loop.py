@@ -1,17 +1,14 @@
 """Kafka's connections on uvloop."""
 
 import asyncio
-import socket
-import struct
 
 import pytest
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.metadata import MetadataRequest
 
+from chaos.proxy import reset_connection
 from worker.stream.loop import use_uvloop
-
-RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 seconds
 
 
 @pytest.fixture
@@ -24,8 +21,7 @@ def uvloop(monkeypatch):
 
 
 async def reset(_reader, writer):
-    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-    writer.transport.abort()
+    reset_connection(writer)
 
 
 async def sent_when_just_reset():
