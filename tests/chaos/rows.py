@@ -367,6 +367,7 @@ ROWS: dict[str, Row] = {
         child,
         ["fail"] * 5,
         ["fail"],
+        sections={"limits": {"stall": 600.0}},  # else the watchdog would see to it
     ),
     "embedder": Row(
         "the embedder fails, is slow, hangs",
