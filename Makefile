@@ -20,7 +20,7 @@ test: $(VENV)/.test tools ## run the tests, on real Kafka and with the real mode
 
 .PHONY: test-fast
 test-fast: $(VENV)/.test tools ## run the tests that need neither broker nor model
-	$(BIN)/pytest -m 'not integration and not model'
+	$(BIN)/pytest --numprocesses 2 -m 'not integration and not model'
 
 .PHONY: tools
 tools: ## install what the tests start and pip does not bring: Prometheus, Chromium
@@ -49,6 +49,13 @@ lint: $(VENV)/.test ## check style, import bans and types
 .PHONY: schemas
 schemas: $(VENV)/.test ## write the JSON Schemas anew from the models
 	$(BIN)/python -m schemas
+
+# For all platforms that the image may be built on. uv lists their hashes; pip knows only those of its own.
+.PHONY: requirements
+requirements: $(VENV)/.test ## write deploy/requirements.txt anew: what the image installs, with hashes
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+	$(BIN)/python -m uv pip compile --quiet pyproject.toml --extra worker --constraint constraints.txt --universal \
+		--python-version 3.11 --generate-hashes --no-annotate --no-header --output-file deploy/requirements.txt
 
 .PHONY: clean
 clean: ## remove the virtual environment and what the tools leave

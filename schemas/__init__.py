@@ -18,6 +18,7 @@ The JSON Schemas beside this module are generated from these models (``python -m
 """
 
 from schemas.dead_letter import DeadLetterHeaders
+from schemas.headers import last_header
 from schemas.trace import (
     Entity,
     KnowledgeGraphDelta,
@@ -45,4 +46,5 @@ __all__ = [
     "Step",
     "Task",
     "Tool",
+    "last_header",
 ]

@@ -29,9 +29,16 @@ class DeadLetterHeaders(BaseModel):
     topic: str = Field(alias="__streams.errors.topic", description="the topic that the record came from")
     partition: int = Field(alias="__streams.errors.partition", ge=0, description="its partition there")
     offset: int = Field(alias="__streams.errors.offset", ge=0, description="its offset there")
-    reason: Literal["not_json", "invalid_trace", "too_large", "empty", "scoring_failed"] = Field(
-        alias="kp-reason"
-    )
+    reason: Literal[
+        "not_json",
+        "invalid_trace",
+        "invalid_headers",
+        "too_large",
+        "empty",
+        "undecodable",
+        "scoring_failed",
+        "poison",
+    ] = Field(alias="kp-reason")
     value_length: int | None = Field(
         default=None,
         alias="kp-value-length",
@@ -40,6 +47,35 @@ class DeadLetterHeaders(BaseModel):
     )
     value_sha256: str | None = Field(
         default=None, alias="kp-value-sha256", description="of the original value, where it was cut"
+    )
+    key_length: int | None = Field(
+        default=None, alias="kp-key-length", ge=0, description="bytes of the original key, where it was cut"
+    )
+    key_sha256: str | None = Field(
+        default=None, alias="kp-key-sha256", description="of the original key, where it was cut"
+    )
+    headers_count: int | None = Field(
+        default=None,
+        alias="kp-headers-count",
+        ge=0,
+        description="how many headers the record had, where they were left out",
+    )
+    headers_length: int | None = Field(
+        default=None,
+        alias="kp-headers-length",
+        ge=0,
+        description="bytes of the names and values of those headers",
+    )
+    headers_sha256: str | None = Field(
+        default=None,
+        alias="kp-headers-sha256",
+        description="of those headers: for each, the lengths of name and value as 4 bytes, then both",
+    )
+    headers: str | None = Field(
+        default=None,
+        alias="kp-headers",
+        description="the record's headers, where a name is not UTF-8 and its header was left out: a JSON "
+        "array with name and value of each in base64; a value that is null stays null",
     )
     attempt: int | None = Field(
         default=None, alias=ATTEMPT, ge=1, description="how often it has been replayed; not set before"

@@ -68,7 +68,7 @@ class Metadata(_Model):
     quality_score: float | None = Field(default=None, ge=0, le=1, description="set by the worker")
     agent_id: str | None = None
     framework: str | None = None
-    validated_by: list[str] | None = None
+    validated_by: list[str] | None = Field(default=None, fail_fast=True)
 
 
 class Task(_Model):
@@ -121,8 +121,8 @@ class Relationship(_Model):
 class KnowledgeGraphDelta(_Model):
     """What the trace adds to a knowledge graph."""
 
-    entities: list[Entity] = []
-    relationships: list[Relationship] = []
+    entities: list[Entity] = Field(default=[], fail_fast=True)
+    relationships: list[Relationship] = Field(default=[], fail_fast=True)
 
 
 class ReasoningTrace(_Model):
@@ -136,7 +136,7 @@ class ReasoningTrace(_Model):
     source_skill: str | None = None
     metadata: Metadata
     task: Task
-    steps: list[Step] = Field(min_length=1)
+    steps: list[Step] = Field(min_length=1, fail_fast=True)
     outcome: Outcome
     knowledge_graph_delta: KnowledgeGraphDelta | None = None
 

@@ -10,38 +10,32 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import click
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import DownloadColumn, MofNCompleteColumn, Progress
 
+from schemas.convert import AUTO, SOURCES, Conversion, ConversionError, Losses, Options
 from worker import __version__
 from worker.dead_letters.arguments import Moment, Place, Source
 from worker.errors import REASONS, RejectedRecord, WorkerError
-from worker.logs import configure, errors_logged
+from worker.licenses import licenses
+from worker.logs import configure, errors_logged, leave_out_attempts
+from worker.options import Function, config_option
+from worker.policies.commands import policy, traces
+from worker.progress import counting, errors, progress_bars
 from worker.settings import Settings, load_settings, override, render
-
-Function = TypeVar("Function", bound=Callable[..., Any])
+from worker.signals import stop_signals
+from worker.terminal import printable
 
 PROCESS = (sys.executable, "-m", "worker.cli", "work")
 """What `kp-worker run` keeps running."""
-
-errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 class _Group(click.Group):
@@ -56,14 +50,6 @@ class _Group(click.Group):
             raise told from error
 
 
-def _config_option(function: Function) -> Function:
-    return click.option(
-        "--config",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="TOML file with the settings; KP_<SECTION>__<KEY> variables go over it.",
-    )(function)
-
-
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, package_name="knowledgepulse-worker")
 def main() -> None:
@@ -71,13 +57,15 @@ def main() -> None:
 
     New here? `kp-worker demo` shows it at work on real traces.
     """
-    signal.signal(signal.SIGTERM, _exit_on_sigterm)
+    for number in stop_signals():
+        signal.signal(number, _exit_on_signal)
+    leave_out_attempts()
 
 
 @main.command()
-@_config_option
+@config_option
 def run(config: Path | None) -> None:
-    """Run a worker until SIGTERM or Ctrl-C.
+    """Run a worker until SIGTERM, SIGHUP or Ctrl-C.
 
     It then finishes what it sent, commits, and leaves its group. Start as many as the raw topic has
     partitions; Kafka shares them out.
@@ -100,18 +88,20 @@ def run(config: Path | None) -> None:
 
 
 @main.command(hidden=True)
-@_config_option
+@config_option
 @click.option("--heartbeat", type=int, required=True, help="A pipe to the parent process.")
-def work(config: Path | None, heartbeat: int) -> None:
+@click.option("--journal", type=int, required=True, help="Memory shared with the parent process.")
+def work(config: Path | None, heartbeat: int, journal: int) -> None:
     """Be the process that `kp-worker run` watches."""
     settings = load_settings(config)
     configure(settings.log)
+    from worker.journal import Journal  # noqa: PLC0415 - nor for this
     from worker.stream.run import run_worker  # noqa: PLC0415 - the other commands need not wait for Faust
 
     status: Any = 0
     try:
         with errors_logged():
-            run_worker(settings, config, heartbeat)
+            run_worker(settings, config, heartbeat, Journal(journal))
     except SystemExit as end:
         status = end.code
     # At once, whatever other threads do: an embedder that hangs would keep the process for ever.
@@ -120,7 +110,7 @@ def work(config: Path | None, heartbeat: int) -> None:
 
 
 @main.command()
-@_config_option
+@config_option
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
@@ -138,14 +128,70 @@ def topics(config: Path | None, partitions: int, replication_factor: int) -> Non
     """Create the topics that are missing, and tell what differs.
 
     The outputs, the dead letters and the changelog get raw's partition count; outputs and dead letters a
-    size limit 1 MiB above raw's, so that a record fits with its score and headers.
+    size limit 1 MiB above raw's, so that a record fits with its score and headers, and no limit of age: an
+    output has the time of its record, and would be deleted at once where that is an old one.
     """
     asyncio.run(_topics(load_settings(config), partitions, replication_factor))
 
 
+def _conversion_options(function: Function) -> Function:
+    options = (
+        click.option(
+            "--domain-map",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="TOML file: the task domain of each agent, service or project.",
+        ),
+        click.option(
+            "--labels",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="JSON lines with the id of a run or trace, its success and its confidence.",
+        ),
+        click.option(
+            "--visibility",
+            type=click.Choice(["private", "org", "network"]),
+            default="private",
+            show_default=True,
+            help="Who may see the traces.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@main.command("convert")
+@click.argument("files", nargs=-1, required=True, type=click.File("rb"))
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice([AUTO, *SOURCES]),
+    default=AUTO,
+    show_default=True,
+    help="The format of the files.",
+)
+@_conversion_options
+def convert_command(files: tuple[BinaryIO, ...], source: str, **options: Any) -> None:
+    """Convert FILES of other formats to traces, one JSON trace a line.
+
+    A file is one JSON document, or one on each line; with `--from otlp`, also protobuf. What is no run of an
+    agent is reported on standard error, and the exit status is then 1; what had no place in a trace is listed
+    there too. `-` reads standard input.
+    """
+    report = _ConversionReport()
+    with progress_bars(DownloadColumn()) as progress:
+        for trace in _converted(files, source, report, progress, **options):
+            _echo(trace.decode(), progress)
+    report.show()
+    sys.exit(1 if report.refused else 0)
+
+
 @main.command()
 @click.argument("files", nargs=-1, required=True, type=click.File("rb"))
-@_config_option
+@config_option
+@click.option(
+    "--from", "source", type=click.Choice([AUTO, *SOURCES]), help="Convert the files from this format first."
+)
+@_conversion_options
 @click.option(
     "--key",
     type=click.Choice(["id", "agent_id", "task_domain"]),
@@ -153,25 +199,35 @@ def topics(config: Path | None, partitions: int, replication_factor: int) -> Non
     show_default=True,
     help="What the records are keyed by: traces with the same key are compared with each other.",
 )
-def publish(files: tuple[BinaryIO, ...], config: Path | None, key: Any) -> None:
+def publish(
+    files: tuple[BinaryIO, ...], config: Path | None, key: Any, source: str | None, **options: Any
+) -> None:
     """Publish FILES, one JSON trace a line, to the raw topic.
 
-    Lines are sent as they are; what is no trace will be a dead letter. `-` reads standard input.
+    Lines are sent as they are; what is no trace will be a dead letter. `-` reads standard input. With
+    `--from`, the files are converted first, as `kp-worker convert` does it.
     """
     settings = load_settings(config)
     from worker.produce import publish_lines  # noqa: PLC0415 - the other commands need not wait for Kafka
 
-    with _progress(DownloadColumn()) as progress:
-        lines = (line.text for line in _lines(files, progress))
+    report = _ConversionReport()
+    with progress_bars(DownloadColumn()) as progress:
+        if source is None:
+            lines: Iterator[bytes] = (line.text for line in _lines(files, progress))
+        else:
+            lines = _converted(files, source, report, progress, **options)
         published = asyncio.run(publish_lines(lines, settings, key))
+    if source is not None:
+        report.show()
     errors.print(f"{published.records} records published to {settings.topics.raw}")
     if published.without_key:
         errors.print(f"{published.without_key} of them have no {key}, and went without a key")
+    sys.exit(1 if report.refused else 0)
 
 
 @main.command()
 @click.argument("files", nargs=-1, required=True, type=click.File("rb"))
-@_config_option
+@config_option
 @click.option(
     "--embedder",
     type=click.Choice(["none", "hashing", "sentence-transformers"]),
@@ -202,21 +258,22 @@ def score(
 
     scorer = make_scorer(settings, load_embedder(settings.embedding, settings.cache))
     scored = bad = 0
-    with _progress(DownloadColumn()) as progress:
+    with progress_bars(DownloadColumn()) as progress:
         for line in _lines(files, progress):
             try:
                 _echo(score_line(line.text, scorer, settings.limits.trace_bytes).to_json(), progress)
                 scored += 1
             except RejectedRecord as error:
                 bad += 1
-                errors.print(f"{line.file}:{line.number}: {error.reason}: {error}", markup=False)
+                told = printable(f"{line.file}:{line.number}: {error.reason}: {error}")
+                errors.print(told, markup=False, emoji=False)
     if bad:
         errors.print(f"{bad} of {scored + bad} lines are no traces")
         sys.exit(1)
 
 
 @main.command()
-@_config_option
+@config_option
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 def audit(config: Path | None, as_json: bool) -> None:
     """Check that nothing is missing and nothing differs.
@@ -232,7 +289,7 @@ def audit(config: Path | None, as_json: bool) -> None:
     from worker.embedding import load_embedder  # noqa: PLC0415
 
     embedder = partial(load_embedder, settings.embedding, settings.cache)
-    with _counting() as progress:
+    with counting() as progress:
         report = asyncio.run(run_audit(settings, embedder=embedder, progress=progress))
     if as_json:
         click.echo(json.dumps(report.as_dict(), indent=2))
@@ -242,10 +299,26 @@ def audit(config: Path | None, as_json: bool) -> None:
 
 
 @main.command()
-@_config_option
+@config_option
 def config(config: Path | None) -> None:
-    """Print the effective settings as TOML; secrets are masked."""
+    """Print the effective settings as TOML, without secrets.
+
+    Comments name the secrets that are set, what is not set, and the weights in force for each domain.
+    """
     click.echo(render(load_settings(config)), nl=False)
+
+
+@main.command("licenses")
+def list_licenses() -> None:
+    """List the licences of what is installed here.
+
+    Names every Python distribution with its version, the model's weights and the demo's traces: what an image
+    of the worker redistributes, besides Python and the system.
+    """
+    rows = licenses()
+    name, version = (max(len(getattr(row, column)) for row in rows) for column in ("name", "version"))
+    for row in rows:
+        click.echo(f"{row.name:{name}}  {row.version:{version}}  {row.license}")
 
 
 @main.group("dead-letters")
@@ -276,7 +349,7 @@ def _selection_options(function: Function) -> Function:
 
 
 @dead_letters.command("list")
-@_config_option
+@config_option
 @_selection_options
 @click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
 def list_dead_letters(config: Path | None, as_json: bool, **selection: Any) -> None:
@@ -289,7 +362,7 @@ def list_dead_letters(config: Path | None, as_json: bool, **selection: Any) -> N
 
 @dead_letters.command("show")
 @click.argument("place", type=Place())
-@_config_option
+@config_option
 @click.option("--raw", is_flag=True, help="Only the value, byte for byte.")
 def show_dead_letter(place: tuple[int, int], config: Path | None, raw: bool) -> None:
     """Show all of one dead letter: headers, key and value.
@@ -300,7 +373,7 @@ def show_dead_letter(place: tuple[int, int], config: Path | None, raw: bool) -> 
 
 
 @dead_letters.command("replay")
-@_config_option
+@config_option
 @_selection_options
 @click.option(
     "--max-attempts",
@@ -333,12 +406,18 @@ def demo(stay: bool | None) -> None:
         show(Console(), stay=sys.stdout.isatty() if stay is None else stay)
 
 
-async def _topics(settings: Settings, partitions: int, replication_factor: int) -> None:
-    from worker.stream.topics import TopicAdmin, differences  # noqa: PLC0415 - `--help` need not wait for Kafka
+main.add_command(policy)
+main.add_command(traces)
 
+
+async def _topics(settings: Settings, partitions: int, replication_factor: int) -> None:
+    from worker.kafka.rights import creation_rights, require_rights  # noqa: PLC0415 - `--help` need not wait
+    from worker.kafka.topics import TopicAdmin, differences  # noqa: PLC0415 - for Kafka
+
+    await require_rights(settings.kafka, creation_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         created = await admin.create_missing(partitions, replication_factor)
-        existing = await admin.existing()
+        existing = await admin.existing() | created
     for topic in existing.values():
         state = "created" if topic.name in created else "exists"
         limit = f"max.message.bytes={topic.max_message_bytes}"
@@ -384,7 +463,7 @@ async def _replay_dead_letters(
 
     stay: Counter[str] = Counter()
     replayed = 0
-    with _progress(MofNCompleteColumn()) as progress:
+    with progress_bars(MofNCompleteColumn()) as progress:
         task = progress.add_task(settings.topics.dead_letter, total=None)
 
         def told(read: int, of: int) -> None:
@@ -404,14 +483,6 @@ async def _replay_dead_letters(
         errors.print(_counted(stay.total(), "stay", stay))
 
 
-@contextmanager
-def _progress(done: ProgressColumn) -> Iterator[Progress]:
-    """Yield bars that tell how much is done, on standard error when that is a terminal."""
-    columns = (TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn())
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        yield progress
-
-
 def _echo(line: str, progress: Progress) -> None:
     """Print a line to standard output; above the bar, which it would else run into, on a terminal."""
     if errors.is_terminal and sys.stdout.isatty():
@@ -425,20 +496,6 @@ def _counted(total: int, what: str, parts: Counter[str]) -> str:
     return f"{total} {what}: {told}" if told else f"{total} {what}"
 
 
-@contextmanager
-def _counting() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield what is told how much of a topic was read; shown on standard error when that is a terminal."""
-    with _progress(MofNCompleteColumn()) as progress:
-        tasks: dict[str, TaskID] = {}
-
-        def tell(topic: str, done: int, total: int) -> None:
-            if topic not in tasks:
-                tasks[topic] = progress.add_task(topic)
-            progress.update(tasks[topic], completed=done, total=total)
-
-        yield tell
-
-
 @dataclass(frozen=True)
 class _Line:
     file: str
@@ -448,16 +505,81 @@ class _Line:
 
 def _lines(files: Iterable[BinaryIO], progress: Progress) -> Iterator[_Line]:
     """Yield the files' lines but empty ones."""
-    for file in files:
-        name = getattr(file, "name", "-")  # what stands in for standard input may have none
-        task = progress.add_task(name, total=Path(name).stat().st_size if Path(name).is_file() else None)
-        for number, text in enumerate(file, start=1):
-            progress.advance(task, len(text))
+    for name, lines in _opened(files, progress):
+        for number, text in enumerate(lines, start=1):
             if text.strip():
                 yield _Line(name, number, text)
 
 
-def _exit_on_sigterm(number: int, frame: FrameType | None) -> None:
+def _opened(files: Iterable[BinaryIO], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Yield each file's name and its lines, whose reading the bar follows."""
+    for file in files:
+        name = getattr(file, "name", "-")  # what stands in for standard input may have none
+        task = progress.add_task(name, total=Path(name).stat().st_size if Path(name).is_file() else None)
+        yield name, _followed(file, partial(progress.advance, task))
+
+
+def _followed(lines: Iterable[bytes], advance: Callable[[float], None]) -> Iterator[bytes]:
+    for line in lines:
+        advance(len(line))
+        yield line
+
+
+@dataclass
+class _ConversionReport:
+    """What a conversion came to."""
+
+    traces: int = 0
+    labelled: int = 0
+    refused: int = 0
+    losses: Losses = field(default_factory=Losses)
+
+    def count(self, conversion: Conversion) -> None:
+        """Take a trace into account."""
+        metadata = conversion.trace.metadata.model_extra or {}
+        self.traces += 1
+        self.labelled += "label" in {metadata.get("outcome_source"), metadata.get("confidence_source")}
+        self.losses.merge(conversion.losses)
+
+    def show(self) -> None:
+        """Print it on standard error, the largest losses first."""
+        errors.print(f"{self.traces} traces, {self.labelled} with a label; {self.refused} not converted")
+        if self.losses:
+            errors.print("without a place in the traces:")
+        for path, loss in sorted(self.losses.items(), key=lambda one: (-one[1].characters, one[0])):
+            told = f"  {path}: {loss.values} values, {loss.characters} characters"
+            errors.print(told, markup=False)
+
+
+def _converted(
+    files: Iterable[BinaryIO],
+    source: str,
+    report: _ConversionReport,
+    progress: Progress,
+    *,
+    domain_map: Path | None,
+    labels: Path | None,
+    visibility: Any,
+) -> Iterator[bytes]:
+    """Yield the files' traces as JSON, and report the rest."""
+    from worker.convert.files import convert_lines, read_domains, read_labels  # noqa: PLC0415 - as above
+
+    options = Options(
+        domains={} if domain_map is None else read_domains(domain_map),
+        labels={} if labels is None else read_labels(labels),
+        visibility=visibility,
+    )
+    for name, lines in _opened(files, progress):
+        for place, outcome in convert_lines(name, lines, source, options):
+            if isinstance(outcome, ConversionError):
+                report.refused += 1
+                errors.print(f"{place}: not converted: {outcome}", markup=False)
+                continue
+            report.count(outcome)
+            yield outcome.trace.to_json()
+
+
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
     """End as Ctrl-C does, so that everything that was opened is closed."""
     sys.exit(128 + number)
 

@@ -4,13 +4,16 @@
 
     WorkerError                 a person can act on the message
     ├── SettingsError           the configuration: every problem at once, each with its setting's name
+    ├── InputError              a file or topic given to a command does not hold what the command needs
     ├── EmbeddingError          the model cannot be loaded, does not fit the cache, or failed on a text
     ├── TopicError              a topic is missing, or does not fit the others
     ├── StartError              a worker cannot start as it is configured; trying again does not help
     ├── StalledError            records wait, and nothing is finished
+    ├── SecurityError           a certificate, a login or a right is refused; names the setting or the right
     ├── NoBrokerError           no Kafka broker answers, or could be found or started (demo and tests)
     ├── DeliveryError           the broker did not confirm a record; nothing is committed past it
-    │   └── TooLargeError       it refused the record, or the batch that it was in, as too large
+    │   ├── TooLargeError       it refused the record, or the record's batch, as too large
+    │   └── TimestampError      it refused the record's timestamp
     ├── LedgerError             the changelog holds what cannot be, or less than it must
     └── RejectedRecord          this one record cannot be scored; carries the dead letter's bounded ``reason``
 """
@@ -20,7 +23,16 @@ from __future__ import annotations
 import os
 from typing import ClassVar, Literal, get_args
 
-Reason = Literal["not_json", "invalid_trace", "too_large", "empty", "scoring_failed"]
+Reason = Literal[
+    "not_json",
+    "invalid_trace",
+    "invalid_headers",
+    "too_large",
+    "empty",
+    "undecodable",
+    "scoring_failed",
+    "poison",
+]
 """Why a record went to the dead-letter topic: a closed set, so that it can be a metric's label."""
 
 REASONS: tuple[Reason, ...] = get_args(Reason)
@@ -36,6 +48,12 @@ class WorkerError(Exception):
 class SettingsError(WorkerError):
     """One or more settings are wrong; the text has a line for each."""
 
+    exit_status = os.EX_CONFIG
+
+
+class InputError(WorkerError):
+    """A file or topic that a command was given does not hold what the command needs."""
+
 
 class EmbeddingError(WorkerError):
     """An embedder could not be made, does not fit, or failed."""
@@ -47,6 +65,12 @@ class TopicError(WorkerError):
 
 class StartError(WorkerError):
     """A setting, a topic or the model keeps a worker from starting; a person must change something first."""
+
+    exit_status = os.EX_CONFIG
+
+
+class SecurityError(WorkerError):
+    """A broker refuses a login, a certificate or a right, or its own certificate cannot be trusted."""
 
     exit_status = os.EX_CONFIG
 
@@ -65,6 +89,10 @@ class DeliveryError(WorkerError):
 
 class TooLargeError(DeliveryError):
     """The record is larger than its topic takes, alone or with the others of its batch."""
+
+
+class TimestampError(DeliveryError):
+    """The topic does not take the record's timestamp (``message.timestamp.*.max.ms``)."""
 
 
 class LedgerError(WorkerError):

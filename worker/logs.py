@@ -7,11 +7,11 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from worker.errors import WorkerError
 from worker.settings import LogSettings
@@ -21,14 +21,8 @@ logger = logging.getLogger(__name__)
 SELDOM = 60.0
 """Seconds until a client may say the same again."""
 
-# These warn of what belongs to a rebalance, of which we tell ourselves; after an error they cannot go on.
-# Faust's messages come under the names of the modules where its classes are subclassed.
-_WARNS_OF_REBALANCES = (
-    "aiokafka.consumer.group_coordinator",
-    "worker.stream.consumer",
-    "worker.stream.recovery",
-    "worker.stream.store",
-)
+# These warn of ordinary rebalances, which the worker logs itself.
+_WARNS_OF_REBALANCES = ("aiokafka.consumer.group_coordinator", "faust.tables.recovery")
 
 # Attempts of the Kafka client that need no line. To find the group's coordinator: a new cluster takes a few
 # until it has one, and where they go on to fail, other messages say why. To reach the first broker: who asked
@@ -49,8 +43,10 @@ def configure(settings: LogSettings) -> None:
     human = sys.stderr.isatty() if settings.format == "auto" else settings.format == "human"
     handler = logging.StreamHandler()
     handler.setFormatter(HumanFormatter() if human else JsonFormatter())
+    handler.addFilter(WithoutContent())
     handler.addFilter(Seldom("aiokafka"))
     handler.addFilter(Seldom("opentelemetry"))
+    handler.addFilter(_is_no_bad_request)
     ours = logging.getLevelNamesMapping()[settings.level]
     theirs = logging.INFO if ours == logging.DEBUG else max(ours, logging.WARNING)
     logging.basicConfig(handlers=[handler], level=theirs, force=True)
@@ -64,6 +60,11 @@ def configure(settings: LogSettings) -> None:
     logging.raiseExceptions = False
     threading.excepthook = _thread_ended
     sys.unraisablehook = _unraisable
+
+
+def leave_out_attempts() -> None:
+    """Have Kafka's client log none of its attempts: a command's own error tells why they fail."""
+    logging.getLogger("aiokafka").addFilter(_is_no_attempt)
 
 
 @contextmanager
@@ -119,6 +120,21 @@ class JsonFormatter(_Formatter):
         return json.dumps({key: _well_formed(text) for key, text in line.items()})
 
 
+class WithoutContent(logging.Filter):
+    """Removes what may quote a record from messages: the texts of unexpected errors."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Put an error's type for the error among the arguments; let every message through."""
+        if isinstance(record.args, Mapping):
+            record.args = {name: _without_content(value) for name, value in record.args.items()}
+        elif record.args:
+            record.args = tuple(map(_without_content, record.args))
+        elif record.name == "asyncio":
+            # What follows shows futures with their errors, and callbacks with their arguments.
+            record.msg = str(record.msg).split("\n", 1)[0].split("(", 1)[0]
+        return True
+
+
 class Seldom(logging.Filter):
     """Lets each kind of a library's messages through once a minute: a client tells of every attempt.
 
@@ -143,11 +159,23 @@ class Seldom(logging.Filter):
         return True
 
 
+def _is_no_attempt(record: logging.LogRecord) -> bool:
+    return record.msg not in _ATTEMPTS
+
+
+def _is_no_bad_request(record: logging.LogRecord) -> bool:
+    """Return False for a request that is no HTTP: its client is told, and anybody can send millions."""
+    if record.name != "aiohttp.server" or record.exc_info is None:
+        return True
+    from aiohttp.http_exceptions import HttpProcessingError  # noqa: PLC0415 - `--help` need not wait for it
+
+    return not isinstance(record.exc_info[1], HttpProcessingError)
+
+
 def told(error: BaseException) -> str:
     """Return an error's traceback, with those of the errors before it, but without what they say.
 
-    An unexpected error's text may quote the record that it came upon: it is left out. Ours are written to be
-    read, and the operating system's name files and addresses.
+    An unexpected error's text may quote the record that it came upon: it is left out.
     """
     chain: list[BaseException] = []
     one: BaseException | None = error
@@ -158,11 +186,26 @@ def told(error: BaseException) -> str:
 
 
 def _told_alone(error: BaseException) -> str:
-    text = f": {error}" if isinstance(error, WorkerError | OSError) else ""
+    text = f": {error}" if _is_safe(error) else ""
     frames = "".join(traceback.format_tb(error.__traceback__))
     inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     head = f"Traceback (most recent call last):\n{frames}{type(error).__qualname__}{text}"
     return "\n".join([head, *map(told, inner)])
+
+
+def _is_safe(error: BaseException) -> bool:
+    """Return whether an error's text quotes no record.
+
+    Ours are written to be read, the operating system's name files and addresses, and the Kafka client's name
+    brokers and topics: its record parser's errors stay in :mod:`worker.kafka.record_batches`.
+    """
+    return isinstance(error, WorkerError | OSError) or type(error).__module__ == "aiokafka.errors"
+
+
+def _without_content(value: Any) -> Any:
+    if isinstance(value, BaseException) and not _is_safe(value):
+        return type(value).__qualname__
+    return value
 
 
 def _well_formed(text: str) -> str:

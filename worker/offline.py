@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from schemas import ReasoningTrace
 from schemas.trace import parse_date_time
 from worker.embedding import Embedder
+from worker.lane.decode import decode_trace
 from worker.scoring import Embed, Score, Scorer, VectorCache
 from worker.settings import Settings
-from worker.stream.decode import decode_trace
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,16 @@ class Scored:
     score: Score
 
     def to_json(self) -> str:
-        """Return one line: ``id``, ``quality_score``, the dimensions and how they came about."""
-        parts = self.score.as_dict()
-        return json.dumps({"id": self.trace.id, **parts, "decision": self.score.decision}, ensure_ascii=False)
+        """Return one line in ASCII: ``id``, ``quality_score``, how it came about, what judges a policy."""
+        line = {
+            "id": self.trace.id,
+            **self.score.as_dict(),
+            "decision": self.score.decision,
+            "task_domain": self.trace.metadata.task_domain,
+            "success": self.trace.metadata.success,
+            "confidence": self.trace.outcome.confidence,
+        }
+        return json.dumps(line)
 
 
 def make_scorer(settings: Settings, embedder: Embedder | None) -> Scorer:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from worker.errors import SettingsError
 from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
-from worker.settings import Settings, load_settings
+from worker.settings import Settings, parse_file, read_file, settings_from
 
 logger = logging.getLogger(__name__)
 
@@ -19,6 +21,9 @@ INTERVAL = 5.0
 
 class PolicyReload:
     """Follows the ``[policy]`` of a settings file; everything else there is taken at the next start.
+
+    A file may be read while it is written: half of it may say ``threshold = 0`` where the whole says 0.6. So
+    a change counts once two reads in a row are equal, and a file that lost its policy changes nothing.
 
     Args:
         config: the file.
@@ -32,7 +37,9 @@ class PolicyReload:
         self._settings = settings
         self._in_force = in_force
         self._metrics = metrics
-        self._seen = self._text()
+        self._read: bytes | None = None
+        self._accepted: bytes | None = None
+        self._has_policy = settings.policy != settings_from({}).policy
 
     async def watch(self) -> None:
         """Look again and again; a file that is not what it should be leaves the policy as it is."""
@@ -41,13 +48,16 @@ class PolicyReload:
             self.check()
 
     def check(self) -> None:
-        """Take over the policy, if the file has changed."""
-        text = self._text()
-        if text == self._seen:
+        """Take over the policy, if the file has changed and was the same at the last look."""
+        content, before = self._content(), self._read
+        self._read = content
+        if content is None or content != before or content == self._accepted:
             return
-        self._seen = text
+        self._accepted = content
         try:
-            settings = load_settings(self._config)
+            values = parse_file(self._config, content)
+            self._require_policy(values)
+            settings = settings_from(values)
         except SettingsError as error:
             logger.error("the policy stays %s: %s", self._in_force.policy.digest, error)  # noqa: TRY400 - for people
             self._metrics.policy_reloaded("failed")
@@ -57,16 +67,24 @@ class PolicyReload:
                 logger.warning("[%s] has changed in %s; it is taken at the next start", section, self._config)
         self._take_over(settings)
 
+    def _require_policy(self, values: Mapping[str, Any]) -> None:
+        """Raise where a file that had a policy has none; the defaults are not what was meant."""
+        has_policy = values.get("policy", {}) not in ({}, {"domains": {}})
+        if self._has_policy and not has_policy:
+            raise SettingsError(f"{self._config}: [policy] is empty or gone; for the defaults, start anew")
+        self._has_policy = has_policy
+
     def _take_over(self, settings: Settings) -> None:
         old, new = self._in_force.policy.digest, settings.policy.digest
+        if new == old:
+            return
         self._in_force.policy = settings.policy
         self._metrics.policy_reloaded("ok")
         self._metrics.policy_in_force(settings.policy)
-        if new != old:
-            logger.info("policy %s takes the place of %s", new, old)
+        logger.info("policy %s takes the place of %s", new, old)
 
-    def _text(self) -> str | None:
+    def _content(self) -> bytes | None:
         try:
-            return self._config.read_text(encoding="utf-8", errors="replace")
-        except OSError:
+            return read_file(self._config)
+        except SettingsError:
             return None

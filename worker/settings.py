@@ -9,14 +9,15 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 import pydantic_settings
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -28,14 +29,26 @@ NESTED = "__"
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+_SERVER = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s\[\]/@:,]+):(?P<port>[0-9]{1,5})")
+
+
+def _servers(value: str) -> str:
+    """Refuse what is not a list of ``host:port``."""
+    for server in value.split(","):
+        match = _SERVER.fullmatch(server.strip())
+        if match is None or not 1 <= int(match["port"]) <= 65_535:
+            raise ValueError(f"should be host:port, several with commas; {server.strip()!r} is not")
+    return value
 
 
 class KafkaSettings(_Section):
     """How to reach the brokers, and as which group."""
 
-    bootstrap_servers: str = Field(
-        "localhost:9092", min_length=1, description="`host:port`, several with commas"
+    bootstrap_servers: Annotated[str, AfterValidator(_servers)] = Field(
+        "localhost:9092", description="`host:port`, several with commas"
     )
     group: str = Field(
         "knowledgepulse-worker",
@@ -46,25 +59,122 @@ class KafkaSettings(_Section):
         "PLAINTEXT", description="how the connection is secured"
     )
     ssl_cafile: Path | None = Field(
-        None, description="certificate authorities (PEM); the system's when not set"
+        None,
+        description="certificate authorities (PEM), librdkafka's `ssl.ca.location`; the system's when not "
+        "set",
     )
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+    ssl_certfile: Path | None = Field(
+        None,
+        description="client certificate and its chain (PEM) for mutual TLS, `ssl.certificate.location`; read "
+        "again when it is renewed",
+    )
+    ssl_keyfile: Path | None = Field(
+        None,
+        description="private key of the client certificate (PEM), `ssl.key.location`; in the same file when "
+        "not set",
+    )
+    ssl_key_password: SecretStr | None = Field(
+        None, description="password of an encrypted private key, `ssl.key.password`; never printed"
+    )
+    ssl_key_password_file: Path | None = Field(None, description="file with that password")
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = Field(
         "SCRAM-SHA-512", description="used with a SASL protocol"
     )
-    sasl_username: str | None = Field(None, description="used with a SASL protocol")
-    sasl_password: SecretStr | None = Field(None, description="used with a SASL protocol; never printed")
+    sasl_username: str | None = Field(None, description="for PLAIN and SCRAM")
+    sasl_password: SecretStr | None = Field(None, description="for PLAIN and SCRAM; never printed")
+    sasl_password_file: Path | None = Field(None, description="file with that password")
+    sasl_oauthbearer_token_endpoint_url: str | None = Field(
+        None,
+        pattern="^https?://",
+        description="OAUTHBEARER: where the client credentials are exchanged for a token (RFC 6749, 4.4)",
+    )
+    sasl_oauthbearer_client_id: str | None = Field(None, description="OAUTHBEARER: client id")
+    sasl_oauthbearer_client_secret: SecretStr | None = Field(
+        None, description="OAUTHBEARER: client secret; never printed"
+    )
+    sasl_oauthbearer_client_secret_file: Path | None = Field(None, description="file with that secret")
+    sasl_oauthbearer_scope: str | None = Field(None, description="OAUTHBEARER: scope of the token")
+    sasl_oauthbearer_token_provider: str | None = Field(
+        None,
+        pattern=r"^[\w.]+:[\w.]+$",
+        description="OAUTHBEARER: `module:function`, an async function that returns a token, instead of the "
+        "client credentials",
+    )
     session_timeout: float = Field(
         10.0, ge=1, le=80, description="seconds without a heartbeat until the group takes the partitions away"
     )
     request_timeout: float = Field(
-        30.0, ge=1, description="seconds until a record that the broker does not confirm ends the process"
+        30.0,
+        ge=1,
+        le=3600,
+        description="seconds until a record that the broker does not confirm ends the process",
     )
 
     @model_validator(mode="after")
-    def _sasl_is_complete(self) -> KafkaSettings:
-        if self.security_protocol.startswith("SASL") and not (self.sasl_username and self.sasl_password):
-            raise ValueError(f"{self.security_protocol} needs sasl_username and sasl_password")
+    def _each_secret_has_one_source(self) -> KafkaSettings:
+        for name in self.secrets():
+            if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
+                raise ValueError(f"{name} and {name}_file are both set; one of them is enough")
         return self
+
+    @model_validator(mode="after")
+    def _certificate_is_complete(self) -> KafkaSettings:
+        if self.ssl_keyfile and not self.ssl_certfile:
+            raise ValueError("ssl_keyfile needs ssl_certfile")
+        return self
+
+    @model_validator(mode="after")
+    def _sasl_is_complete(self) -> KafkaSettings:
+        if not self.security_protocol.startswith("SASL"):
+            return self
+        if self.sasl_mechanism != "OAUTHBEARER":
+            if not (self.sasl_username and self._has_secret("sasl_password")):
+                raise ValueError(
+                    f"{self.security_protocol} needs sasl_username and sasl_password or sasl_password_file"
+                )
+        elif not self.sasl_oauthbearer_token_provider and not (
+            self.sasl_oauthbearer_token_endpoint_url
+            and self.sasl_oauthbearer_client_id
+            and self._has_secret("sasl_oauthbearer_client_secret")
+        ):
+            raise ValueError(
+                "OAUTHBEARER needs sasl_oauthbearer_token_endpoint_url, sasl_oauthbearer_client_id and "
+                "sasl_oauthbearer_client_secret or its file, or a sasl_oauthbearer_token_provider"
+            )
+        return self
+
+    @classmethod
+    def secrets(cls) -> tuple[str, ...]:
+        """Return the names of the settings that are secrets; each may come from ``<name>_file`` instead."""
+        return tuple(name for name, field in cls.model_fields.items() if field.annotation == SecretStr | None)
+
+    def secret(self, name: str) -> str | None:
+        """Return a secret, from the file that holds it if that is what is set; None when neither is set.
+
+        Raises:
+            SettingsError: the file cannot be read, or is empty.
+        """
+        value: SecretStr | None = getattr(self, name)
+        if value is not None:
+            return value.get_secret_value()
+        file: Path | None = getattr(self, f"{name}_file")
+        return None if file is None else _read_secret(f"kafka.{name}_file", file)
+
+    def _has_secret(self, name: str) -> bool:
+        return bool(getattr(self, name) or getattr(self, f"{name}_file"))
+
+
+def _read_secret(setting: str, file: Path) -> str:
+    """Return a file's text without the line end that editors add."""
+    try:
+        text = file.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise SettingsError(f"{setting}: {file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{setting}: {file}: is not UTF-8") from error
+    if not text:
+        raise SettingsError(f"{setting}: {file}: is empty")
+    return text
 
 
 class TopicSettings(_Section):
@@ -105,9 +215,14 @@ class EmbeddingSettings(_Section):
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
-        description="`auto` measures both at start: bfloat16 where it is 1.3 times as fast, and as good",
+        description="`auto` measures both once: bfloat16 where it is 1.3 times as fast, and as good",
     )
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="`auto`: CUDA where there is one")
+    cache_folder: Path | None = Field(
+        None,
+        description="where the converted model and what was measured at the first start are kept; "
+        "`~/.cache/knowledgepulse-worker` when not set",
+    )
 
 
 class CacheSettings(_Section):
@@ -129,6 +244,12 @@ class LimitSettings(_Section):
     trace_bytes: int = Field(
         1_048_576, ge=1024, description="a larger record goes to `dead-letter` as `too_large`"
     )
+    batch_bytes: int = Field(
+        67_108_864,
+        ge=1_048_576,
+        description="a compressed batch that is larger when inflated goes to `dead-letter` as `too_large`, "
+        "a record at a time and without content",
+    )
     in_flight_records: int = Field(
         64, ge=1, le=4096, description="between fetch and confirmation, for each partition"
     )
@@ -148,6 +269,14 @@ class LimitSettings(_Section):
     )
     drain: float = Field(
         20.0, gt=0, description="seconds to finish what was sent, when partitions leave or the worker stops"
+    )
+    poison_attempts: int = Field(
+        3,
+        ge=1,
+        description="a record at which so many processes die in a row goes to `dead-letter` as `poison`",
+    )
+    skip_poison: bool = Field(
+        False, description="whether a record that is deadly even as a dead letter is skipped; else it blocks"
     )
 
 
@@ -213,10 +342,46 @@ def load_settings(config: Path | None = None) -> Settings:
     Raises:
         SettingsError: everything that is wrong, a line each: the setting, what it got, what it takes.
     """
-    file = _read(config) if config else {}
+    return settings_from({} if config is None else parse_file(config, read_file(config)))
+
+
+def read_file(config: Path) -> bytes:
+    """Return what the file holds.
+
+    Raises:
+        SettingsError: it cannot be read.
+    """
+    try:
+        return config.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{config}: cannot be read: {error.strerror}") from error
+
+
+def parse_file(config: Path, content: bytes) -> dict[str, Any]:
+    """Return the values that stand in a file.
+
+    Args:
+        config: its path, for the error.
+        content: what it holds.
+
+    Raises:
+        SettingsError: that is not TOML.
+    """
+    try:
+        return tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{config}: is not TOML: {error}") from error
+
+
+def settings_from(values: Mapping[str, Any]) -> Settings:
+    """Return the settings of a file's values with the environment over them.
+
+    Raises:
+        SettingsError: see :func:`load_settings`.
+    """
     unknown = list(_unknown_variables())
     try:
-        settings = Settings(**file)
+        settings = Settings(**values)
     except ValidationError as error:
         raise SettingsError("\n".join([*unknown, *map(_explain, error.errors())])) from None
     except pydantic_settings.SettingsError as error:
@@ -224,6 +389,25 @@ def load_settings(config: Path | None = None) -> Settings:
     if unknown:
         raise SettingsError("\n".join(unknown))
     return settings
+
+
+def load_policy(file: Path) -> Policy:
+    """Read the ``[policy]`` of a settings file; the environment and the file's other sections do not matter.
+
+    Raises:
+        SettingsError: everything that is wrong, a line each: the setting, what it got, what it takes.
+    """
+    content = parse_file(file, read_file(file))
+    unknown = [f"{key}: no such setting; {_accepted([key])}" for key in content if key not in sections()]
+    if unknown:
+        raise SettingsError("\n".join(f"{file}: {line}" for line in unknown))
+    if "policy" not in content:
+        raise SettingsError(f"{file}: has no [policy]")
+    try:
+        return Policy.model_validate(content["policy"])
+    except ValidationError as error:
+        lines = [_problem({**one, "loc": ("policy", *one["loc"])}) for one in error.errors()]
+        raise SettingsError("\n".join(f"{file}: {line}" for line in lines)) from None
 
 
 def override(settings: Settings, section: str, values: Mapping[str, Any]) -> Settings:
@@ -254,27 +438,46 @@ def sections() -> dict[str, type[BaseModel]]:
 
 
 def render(settings: Settings) -> str:
-    """Return the effective settings as TOML; secrets are masked, what is not set stands as a comment."""
+    """Return the effective settings as TOML.
+
+    Comments name what is not set, the secrets that are left out, and each domain's threshold and weights in
+    force.
+    """
+    secrets = {f"kafka.{name}" for name in KafkaSettings.secrets()}
     blocks = []
     for section, values in settings.model_dump(mode="json").items():
-        unset = "".join(f"# {section}.{key} is not set\n" for key, value in values.items() if value is None)
-        blocks.append(tomli_w.dumps({section: _without_none(values)}) + unset)
+        comments = []
+        for key, value in values.items():
+            if value is None:
+                comments.append(f"# {section}.{key} is not set")
+            elif f"{section}.{key}" in secrets:
+                comments.append(f"# {section}.{key} is set; it is a secret, and left out here")
+                values[key] = None
+        if section == "policy":
+            comments += _policy_in_force(settings.policy)
+        blocks.append(
+            "\n".join([tomli_w.dumps({section: _without_none(values)}).rstrip("\n"), *comments, ""])
+        )
     return "\n".join(blocks)
+
+
+def _policy_in_force(policy: Policy) -> Iterator[str]:
+    """Yield a comment for each domain, in the words that would set it."""
+    yield "# in force, a named domain's own values and those of the reference together:"
+    for name, profile in policy.profiles.items():
+        weights = ", ".join(f"{key} = {value!r}" for key, value in profile.weights.model_dump().items())
+        domain = f"{{ threshold = {profile.threshold!r}, weights = {{ {weights} }} }}"
+        yield f"# policy.domains.{_toml_key(name)} = {domain}"
+
+
+def _toml_key(name: str) -> str:
+    return tomli_w.dumps({name: 0}).removesuffix(" = 0\n")
 
 
 def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
     return value
-
-
-def _read(config: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(config.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"{config}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{config}: is not TOML: {error}") from error
 
 
 def _unknown_variables() -> Iterator[str]:
@@ -300,13 +503,19 @@ def _unreadable_variables() -> Iterator[str]:
 
 
 def _explain(error: ErrorDetails) -> str:
+    variable = _variable([str(part) for part in error["loc"]])
+    named = "" if error["type"] == "extra_forbidden" else f" ({variable} in the environment)"
+    return _problem(error) + named
+
+
+def _problem(error: ErrorDetails) -> str:
     location = [str(part) for part in error["loc"]]
     setting = ".".join(location)
     if error["type"] == "extra_forbidden":
         return f"{setting}: no such setting; {_accepted(location)}"
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     got = _shown(location, error["input"])
-    return f"{setting}: got {got}; {message} ({_variable(location)} in the environment)"
+    return f"{setting}: got {got}; {message}"
 
 
 def _variable(location: list[str]) -> str:
@@ -315,7 +524,9 @@ def _variable(location: list[str]) -> str:
 
 def _shown(location: list[str], value: Any) -> str:
     """A value for an error message: no secret, and nothing that might hold one."""
-    if any("password" in part for part in location):
+    if any("password" in part or "secret" in part for part in location) and not location[-1].endswith(
+        "_file"
+    ):
         return "a secret"
     return repr(value) if isinstance(value, str | int | float | None) else "these values"
 

@@ -17,11 +17,14 @@ from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any
 
-from worker.errors import NoBrokerError, StartError
+from worker.errors import NoBrokerError, SecurityError, SettingsError, StartError
 from worker.heartbeat import INTERVAL, READY, heard
+from worker.journal import Journal, Treatment, shared_memory
+from worker.kafka.topics import TopicAdmin
+from worker.poison import after_death
 from worker.settings import Settings
+from worker.signals import stop_signals
 from worker.stand_in import standing_in
-from worker.stream.topics import TopicAdmin
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +37,11 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 SETTLED = 10.0
 """Seconds after which a process that ends is started again without much of a pause."""
 _STOP_MARGIN = 30.0
-_ENDED_AS_TOLD = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
-"""Statuses of a process that was told to end; the latter two, when it had only begun to start."""
+_ENDED_AS_TOLD = (
+    0,
+    *(status for number in (signal.SIGTERM, signal.SIGHUP) for status in (-number, 128 + number)),
+)
+"""Statuses of a process that was told to end; all but the first, when it had only begun to start."""
 
 
 class Supervisor:
@@ -43,7 +49,7 @@ class Supervisor:
 
     Args:
         settings: the effective settings.
-        command: starts the process; ``--heartbeat`` and a file descriptor are added to it.
+        command: starts the process; ``--journal`` and ``--heartbeat`` are added, each with a file descriptor.
     """
 
     def __init__(self, settings: Settings, command: Sequence[str]) -> None:
@@ -51,27 +57,29 @@ class Supervisor:
         self._command = command
         self._stop = asyncio.Event()
         self._was_ready = False
+        self._first = True
+        self._memory = shared_memory()
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> int:
-        """Work until SIGTERM or SIGINT.
+        """Work until SIGTERM, SIGHUP or SIGINT.
 
         Returns:
             the exit status: that of the process when it could not even start for the first time and said that
             trying again would not help, 1 when it failed or had to be killed as it stopped, else 0.
         """
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (*stop_signals(), signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
-        first = True
         pauses = _pauses()
         while await self._unless_stopped(self._wait_for_broker()):
             started = self._loop.time()
             status = await self._run_process()
+            self._suspect()
             if self._stop.is_set():
                 return 0 if status in _ENDED_AS_TOLD else 1
-            if first and status == StartError.exit_status:
+            if self._first and status == StartError.exit_status:
                 return status
-            first = False
+            self._first = False
             if self._loop.time() - started > SETTLED:
                 pauses = _pauses()
             pause = next(pauses)
@@ -96,7 +104,10 @@ class Supervisor:
                     TopicAdmin(self._settings.kafka, self._settings.topics),
                 ):
                     return
-            except NoBrokerError as error:
+            except (NoBrokerError, SecurityError, SettingsError) as error:
+                # What was in order once may be again: a password is changed on one side first.
+                if self._first and not isinstance(error, NoBrokerError):
+                    raise
                 logger.warning("%s; trying again in %g s", error, pause)
             except TimeoutError:
                 servers = self._settings.kafka.bootstrap_servers
@@ -112,7 +123,13 @@ class Supervisor:
         """Start the process and watch it; returns its exit status, negative for a signal."""
         with _pipe() as (reader, writer):
             process = await asyncio.create_subprocess_exec(
-                *self._command, "--heartbeat", str(writer), stdin=subprocess.DEVNULL, pass_fds=[writer]
+                *self._command,
+                "--journal",
+                str(self._memory),
+                "--heartbeat",
+                str(writer),
+                stdin=subprocess.DEVNULL,
+                pass_fds=[self._memory, writer],
             )
             os.close(writer)  # so that it is the process's alone, and its end is seen
             ended = asyncio.create_task(process.wait())
@@ -127,6 +144,31 @@ class Supervisor:
             silent.cancel()
             stopping.cancel()
             return await ended
+
+    def _suspect(self) -> None:
+        """Prepare the next process for the records that the last one died at."""
+        journal, limits = Journal(self._memory), self._settings.limits
+        in_progress = journal.in_progress()
+        suspects = after_death(
+            journal.suspects(), in_progress, limits.poison_attempts, skip=limits.skip_poison
+        )
+        journal.prepare(suspects)
+        for place in sorted(in_progress):
+            suspect, where = suspects[place], f"partition {place.partition}, offset {place.offset}"
+            if suspect.treatment is Treatment.WATCHED:
+                logger.warning("the worker died while this was in progress: %s", where)
+            elif suspect.treatment is Treatment.ALONE:
+                logger.warning("%s: %d workers died while this was in progress", where, suspect.deaths)
+            elif suspect.treatment is Treatment.SKIPPED:
+                logger.critical("%s: deadly even as a dead letter; it will be skipped", where)
+            elif suspect.deaths:
+                logger.critical(
+                    "%s: deadly even as a dead letter; limits.skip_poison would skip it after %d such deaths",
+                    where,
+                    limits.poison_attempts,
+                )
+            else:
+                logger.error("%s: %d workers died of it; it will be buried", where, limits.poison_attempts)
 
     async def _silence(self, reader: int) -> None:
         """Return once the process has given no sign of life for too long.

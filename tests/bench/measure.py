@@ -17,7 +17,7 @@ import numpy as np
 ENOUGH = 5000
 """Samples that a p99 needs: 50 of them lie above it."""
 
-TIMES = "×"  # noqa: RUF001 - the sign is meant
+TIMES = "×"
 """The unit of ratios."""
 
 Side = Callable[[], Awaitable[float]]

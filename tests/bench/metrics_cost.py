@@ -10,15 +10,15 @@ from typing import Any
 from bench.context import Context
 from bench.measure import Budget, Figure, Section, alternate, ratio
 from bench.traces import real_traces
+from worker.lane.lane import LaneServices
+from worker.lane.lanes import Lanes
+from worker.lane.ledger import Changelog
+from worker.lane.memory_publisher import MemoryPublisher
+from worker.lane.outputs import Outputs
+from worker.lane.records import RawRecord
 from worker.observe.metrics import Metrics
 from worker.policy import Policy, PolicyInForce
 from worker.settings import CacheSettings, LimitSettings, TopicSettings
-from worker.stream.lane import LaneServices
-from worker.stream.lanes import Lanes
-from worker.stream.ledger import Changelog
-from worker.stream.memory_publisher import MemoryPublisher
-from worker.stream.outputs import Outputs
-from worker.stream.records import RawRecord
 
 RECORDS = 1500
 """Of each side of each round."""
@@ -70,11 +70,11 @@ async def _through_a_lane(records: list[RawRecord], metrics: Any) -> float:
         changelog_topic="ledger",
         metrics=metrics,
     )
-    changelog = Changelog()
+    changelog = Changelog(0)
     failures: list[BaseException] = []
     started = time.perf_counter()
     lanes = Lanes(services, lambda _: changelog, failures.append)
-    lanes.reopen()
+    lanes.open()
     for record in records:
         await lanes.take(record)
         if lanes.commit_wanted.is_set() or record.offset % 256 == 255:

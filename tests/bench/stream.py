@@ -24,8 +24,8 @@ from bench.processes import suspend, wake
 from bench.traces import STREAM_BYTES, of_size, real_traces
 from bench.workers import ARRIVAL_LIMIT, SUSPENDABLE, Publisher
 from support.streams import Stream, own_settings, tests_environment
+from worker.kafka.topics import changelog_topic_name
 from worker.settings import Settings
-from worker.stream.topics import changelog_topic_name
 
 ROOT = Path(__file__).parents[2]
 QUIX = ROOT / ".venv" / "quix" / "bin" / "python"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import worker.demo
+from worker.lane.decode import decode_trace
 from worker.scoring import embedding_text
-from worker.stream.decode import decode_trace
+
+_OBJECTIVE = re.compile(rb'"objective": ?"')
 
 STREAM_BYTES = 6000
 """The size of the records of the comparison with other clients."""
@@ -30,6 +35,17 @@ def small_traces() -> list[bytes]:
 def real_texts() -> list[str]:
     """What is embedded of each real trace."""
     return [embedding_text(decode_trace(trace, 2**24)) for trace in real_traces()]
+
+
+def endless_texts() -> Iterator[str]:
+    """Yield them again and again, each unlike all before: the same again would not be embedded."""
+    return (f"{number} {text}" for number, text in enumerate(itertools.cycle(real_texts())))
+
+
+def endless_traces(traces: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield the traces again and again, each with an objective of its own."""
+    for number, trace in enumerate(itertools.cycle(traces)):
+        yield _OBJECTIVE.sub(rb"\g<0>%d " % number, trace, count=1)
 
 
 def of_size(trace: bytes, size: int) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,9 +19,10 @@ from bench.context import Context
 from bench.measure import rate_between
 from bench.process import KINDS, SAMPLES
 from bench.processes import on_cores, suspend, wake
+from bench.traces import endless_traces
 from support.streams import Stream, Worker, own_settings
+from worker.kafka.topics import TopicAdmin
 from worker.observe import page
-from worker.stream.topics import TopicAdmin
 
 ARRIVAL_LIMIT = 120.0
 """Seconds without a single output after which it is over."""
@@ -46,13 +46,14 @@ def read_samples(path: Path, mark: int, kind: str) -> NDArray[Any]:
 
 
 class Publisher:
-    """Publishes traces in rotation."""
+    """Publishes traces in rotation, each time with another objective."""
 
     def __init__(self, servers: str, traces: Sequence[bytes]) -> None:
         self._producer = AIOKafkaProducer(
             bootstrap_servers=servers, acks="all", max_request_size=2**24, max_batch_size=2**20
         )
-        self._traces = itertools.cycle(enumerate(traces))
+        self._count = len(traces)
+        self._traces = enumerate(endless_traces(traces))
 
     async def start(self, stack: AsyncExitStack) -> Publisher:
         await self._producer.start()
@@ -88,7 +89,11 @@ class Publisher:
     async def _send(self, topic: str, partition: int, timestamp_ms: int | None = None) -> asyncio.Future[Any]:
         number, trace = next(self._traces)
         return await self._producer.send(
-            topic, trace, key=str(number).encode(), partition=partition, timestamp_ms=timestamp_ms
+            topic,
+            trace,
+            key=str(number % self._count).encode(),
+            partition=partition,
+            timestamp_ms=timestamp_ms,
         )
 
 
@@ -118,7 +123,10 @@ class Fleet:
         cls, stack: AsyncExitStack, context: Context, partitions: int, **sections: Mapping[str, Any]
     ) -> Fleet:
         """Make topics, which are deleted with the stack; no worker runs yet."""
-        settings = own_settings(context.servers, "bench", {"log": {"format": "json"}}, sections)
+        # What was measured while something else ran would count for all later runs.
+        embedding = {"cache_folder": context.folder / "cache"}
+        usual = {"log": {"format": "json"}, "embedding": embedding}
+        settings = own_settings(context.servers, "bench", usual, sections)
         folder = context.folder / settings.kafka.group
         folder.mkdir()
         fleet = cls(Stream(settings, folder), partitions, folder)

@@ -66,6 +66,7 @@ class NoisyEmbedder:
         self.identity = embedder.identity
         self.precision = embedder.precision
         self.device = embedder.device
+        self.runtime = embedder.runtime
         self.parallel = embedder.parallel
         self.description = f"{embedder.description} with noise"
         self._embedder = embedder
@@ -78,7 +79,7 @@ class NoisyEmbedder:
         noise = self._random.normal(scale=NOISE, size=embeddings.vectors.shape)
         vectors = embeddings.vectors + noise.astype(np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        return Embeddings(vectors, embeddings.truncated)
+        return Embeddings(vectors, embeddings.truncated, embeddings.repeated)
 
     def _obey(self, texts: int) -> None:
         while (order := self._order()).blocked_until > time.time():

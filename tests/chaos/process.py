@@ -22,9 +22,9 @@ from chaos.embedder import NoisyEmbedder
 from support.child import start_child_in
 from worker.cli import main
 from worker.embedding import Embedder
+from worker.lane.lanes import Lanes
+from worker.lane.ledger import Ledger
 from worker.settings import CacheSettings, EmbeddingSettings
-from worker.stream.lanes import Lanes
-from worker.stream.ledger import Ledger
 
 ORDERS = "CHAOS_ORDERS"
 """The environment variable that names the file with the embedder's orders."""
@@ -47,7 +47,7 @@ FAIL_CLIENT = signal.SIGRTMIN + 2
 
 def _without_ledger() -> None:
     """Score what is delivered again as if it were new."""
-    Ledger.get = lambda self, offset: None  # type: ignore[method-assign]
+    Ledger.find = lambda self, record: None  # type: ignore[method-assign]
     Ledger.__contains__ = lambda self, offset: False  # type: ignore[method-assign]
 
 

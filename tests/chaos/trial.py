@@ -18,8 +18,8 @@ from chaos.load import Load, Make, TransactionalLoad
 from chaos.proxy import Proxy, running_proxy
 from chaos.witness import Witness
 from support.streams import Stream, Worker, own_settings
+from worker.kafka.topics import TopicAdmin
 from worker.settings import Settings
-from worker.stream.topics import TopicAdmin
 
 PARTITIONS = 4
 RING = 50

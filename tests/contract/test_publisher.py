@@ -3,6 +3,8 @@
 import asyncio
 import math
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -10,12 +12,12 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from support.streams import Stream
-from worker.errors import DeliveryError, TooLargeError
+from worker.errors import DeliveryError, TimestampError, TooLargeError
+from worker.kafka.lease import Lease
+from worker.kafka.publisher import KafkaPublisher
+from worker.lane.memory_publisher import MemoryPublisher
+from worker.lane.records import NO_TIMESTAMP, Headers, OutputRecord
 from worker.settings import KafkaSettings, Settings
-from worker.stream.lease import Lease
-from worker.stream.memory_publisher import MemoryPublisher
-from worker.stream.publisher import KafkaPublisher
-from worker.stream.records import Headers, OutputRecord
 
 PARTITIONS = 3
 LARGE = b"x" * 15_000
@@ -52,6 +54,12 @@ class Memory:
         """A topic that takes no LARGE record."""
         name = await self.topic()
         self.publisher.refused.add(name)
+        return name
+
+    async def topic_for_recent_ones(self):
+        """A topic that takes no record whose time is more than an hour ago."""
+        name = await self.topic()
+        self.publisher.refusing_times.add(name)
         return name
 
     async def topic_that_fails(self):
@@ -105,6 +113,9 @@ class Kafka:
 
     async def topic_for_small_ones(self):
         return await self.topic(**{"max.message.bytes": "1000"})
+
+    async def topic_for_recent_ones(self):
+        return await self.topic(**{"message.timestamp.before.max.ms": "3600000"})
 
     async def topic_that_fails(self):
         """One that does not exist; the publisher now waits for it no longer than it must."""
@@ -250,6 +261,29 @@ async def test_a_record_that_is_too_large_by_itself_is_refused_either_way(publis
 
     assert "xxx" not in str(refusal.value)
     assert await stage.read(topic) == []
+
+
+async def test_a_time_that_the_topic_does_not_take_is_refused_as_such_and_no_time_is_taken(publish, stage):
+    topic = await stage.topic_for_recent_ones()
+
+    with pytest.raises(TimestampError, match=topic):
+        await publish(replace(record(topic), timestamp_ms=NOW - 7_200_000))
+    await publish(replace(record(topic), timestamp_ms=NO_TIMESTAMP))
+
+    assert len(await stage.read(topic)) == 1
+
+
+@pytest.mark.integration
+async def test_a_clock_that_the_broker_does_not_share_keeps_no_record_from_being_sent(
+    broker, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("worker.kafka.publisher.time", SimpleNamespace(time_ns=lambda: 4 * 10**18))
+    async with Kafka(broker.bootstrap_servers, tmp_path) as stage:
+        topic = await stage.topic()
+
+        await stage.publisher.send_alone(replace(record(topic), timestamp_ms=NO_TIMESTAMP))
+
+        assert [one.timestamp_ms for one in await stage.read(topic)] == [NO_TIMESTAMP]
 
 
 async def test_a_record_that_is_not_confirmed_raises_an_error_that_names_the_place_only(publish, stage):

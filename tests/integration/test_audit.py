@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka import AIOKafkaProducer
 
 from support.commands import kp_worker
 from support.streams import Message, score_of, source_of
@@ -45,16 +44,6 @@ async def send(stream, topic, record, **changed_score):
             timestamp_ms=record.timestamp,
             headers=headers,
         )
-
-
-async def delete_records(stream, topic, partition, before):
-    """Trim a partition, as retention does."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=stream.settings.kafka.bootstrap_servers)
-    await admin.start()
-    try:
-        await admin.delete_records({TopicPartition(topic, partition): RecordsToDelete(before_offset=before)})
-    finally:
-        await admin.close()
 
 
 async def test_a_stream_is_whole_after_a_kill_and_a_tampered_output_is_found(
@@ -127,12 +116,12 @@ async def test_transactions_other_partition_counts_and_trimmed_topics_are_no_los
     assert [part.records for part in report.partitions] == [20, 20]
 
     trimmed = [r for r in outputs if (r.topic, r.partition) == (topics.rejected, 0)]
-    await delete_records(stream, topics.rejected, 0, before=trimmed[-1].offset)
+    await stream.delete_records(topics.rejected, 0, before=trimmed[-1].offset)
     report = await audit(stream.settings)
     assert report.ok
     assert sum(part.outputs_trimmed for part in report.partitions) == len(trimmed) - 1
 
-    await delete_records(stream, topics.raw, 1, before=raw[-1].offset - 3)
+    await stream.delete_records(topics.raw, 1, before=raw[-1].offset - 3)
     report = await audit(stream.settings)
     assert report.ok
     assert report.unknown

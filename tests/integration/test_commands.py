@@ -11,10 +11,14 @@ import psutil
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.partitioner import murmur2
 
+from schemas import ReasoningTrace
 from support.commands import kp_worker
 from support.streams import Message, source_of
-from worker.stream.topics import OUTPUT_HEADROOM, TopicAdmin, changelog_topic_name
+from worker.errors import DeliveryError
+from worker.kafka.topics import OUTPUT_HEADROOM, TopicAdmin, changelog_topic_name
+from worker.produce import TracePublisher
 
 pytestmark = pytest.mark.integration
 
@@ -72,6 +76,50 @@ async def test_publish_sends_lines_as_they_are_keyed_by_what_is_asked_for(
         **{line: json.loads(line)["metadata"]["agent_id"].encode() for line in real_traces[:5]},
         b"no trace": None,
     }
+
+
+async def test_publish_converts_what_is_in_another_format(make_stream, config, tmp_path):
+    stream = await make_stream(1)
+    chat = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
+    file = tmp_path / "chats.jsonl"
+    file.write_text(f"{json.dumps(chat)}\n[]\n")
+
+    status, _, errors = await kp_worker(
+        "publish", str(file), "--from", "auto", "--config", config(stream.settings)
+    )
+
+    assert status == 1
+    assert f"{file}:2: not converted: " in errors
+    assert "1 records published" in errors
+    (record,) = await stream.read(stream.settings.topics.raw)
+    trace = ReasoningTrace.model_validate_json(record.value)
+    assert (trace.task.objective, record.key) == ("Fix it", trace.id.encode())
+
+
+async def test_a_producer_publishes_traces_where_kafkas_own_clients_would(make_stream, real_traces):
+    """Key and partition count decide the partition: other clients' traces of an agent must meet there."""
+    stream = await make_stream(7)
+    traces = [ReasoningTrace.model_validate_json(line) for line in real_traces[:20]]
+
+    async with TracePublisher(stream.settings, "agent_id") as publisher:
+        for trace in traces:
+            await publisher.publish(trace)
+
+    raw = await stream.read(stream.settings.topics.raw)
+    assert murmur2(b"foobar") & 0xFFFFFFFF == -790332482 & 0xFFFFFFFF, "as Kafka's own tests have it"
+    assert {record.value for record in raw} == {trace.to_json() for trace in traces}
+    assert {record.partition for record in raw} == {
+        (murmur2(trace.metadata.agent_id.encode()) & 0x7FFFFFFF) % 7 for trace in traces
+    }
+
+
+async def test_a_trace_that_the_broker_refuses_is_an_error_of_the_producer(make_stream, real_traces):
+    stream = await make_stream(1)
+    await stream.remake_topic(stream.settings.topics.raw, 1, {"max.message.bytes": "1000"})
+
+    with pytest.raises(DeliveryError, match="TooLarge"):
+        async with TracePublisher(stream.settings) as publisher:
+            await publisher.publish(real_traces[0])
 
 
 async def test_run_without_topics_says_how_to_make_them(make_stream, config):

@@ -200,7 +200,10 @@ async def test_every_query_of_the_dashboard_tells_what_the_output_topics_hold(
         "dead_letter": len(buried),
     }
     assert counted(shown["Records a second"]) == {"": len(raw)}
-    assert counted(shown["Dead letters"]) == dict.fromkeys(REASONS, 0) | dict.fromkeys(UNSCORABLE, 1)
+    assert counted(shown["Dead letters"]) == {
+        **dict.fromkeys((*REASONS, "skipped"), 0),
+        **dict.fromkeys(UNSCORABLE, 1),
+    }
     assert shown["Contributed"] == {"": pytest.approx(len(contributed) / len(scores))}
     assert shown["Contribute ratio"] == pytest.approx(
         {
@@ -217,7 +220,9 @@ async def test_every_query_of_the_dashboard_tells_what_the_output_topics_hold(
         {dimension: fmean(score[dimension] for score in scores) for dimension in DIMENSIONS}
     )
     assert shown["Novelty cache"] == Counter(f"partition {o.partition}" for o in (*contributed, *rejected))
-    assert shown["Lag"] == dict.fromkeys((f"partition {number}" for number in range(4)), 0)
+    partitions = [f"partition {number}" for number in range(4)]
+    held_back = [f"{partition}, open transactions" for partition in partitions]
+    assert shown["Lag"] == dict.fromkeys((*partitions, *held_back), 0)
     assert shown["Policies"] == {headers_of(contributed[0])["kp-policy"]: 1}
     assert shown["Thresholds"] == dict.fromkeys(PROFILES, 0.4) | {"code": 0.5}
     assert set(domains) == set(PROFILES)

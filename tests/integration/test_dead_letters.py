@@ -17,11 +17,11 @@ from worker import cli
 from worker.dead_letters.letter import DeadLetter
 from worker.dead_letters.replay import RawTopic
 from worker.errors import DeliveryError, TopicError
-from worker.stream.judge import failed
-from worker.stream.ledger import Failure
-from worker.stream.outputs import Outputs
-from worker.stream.records import RawRecord
-from worker.stream.topics import TopicAdmin
+from worker.kafka.topics import TopicAdmin
+from worker.lane.judge import failed
+from worker.lane.ledger import Failure
+from worker.lane.outputs import Outputs
+from worker.lane.records import RawRecord
 
 pytestmark = pytest.mark.integration
 

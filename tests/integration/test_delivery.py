@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 from chaos.embedder import Order, Orders
 from chaos.process import MUTE, ORDERS
 from support.streams import Message, headers_of, score_of, source_of
-from worker.stream.topics import changelog_topic_name
+from worker.kafka.topics import changelog_topic_name
 
 pytestmark = pytest.mark.integration
 
@@ -187,7 +187,8 @@ async def test_a_stop_may_take_as_long_as_it_is_given_to_drain(make_stream, real
     stream = await make_stream(1, kafka={"session_timeout": 6}, limits={"heartbeat": 2, "drain": 6})
     orders = Orders(tmp_path / "orders.json", Order())
     async with stream.worker(module="chaos.process", environment={ORDERS: str(orders.path)}) as worker:
-        await worker.owns(1)
+        await stream.publish([Message(real_traces[0])])
+        await worker.published(1)
         (child,) = psutil.Process(worker.process.pid).children()
         child.send_signal(MUTE)  # so that what is scored waits, and cannot be drained
         await worker.logged("Heartbeat session expired")
@@ -196,7 +197,7 @@ async def test_a_stop_may_take_as_long_as_it_is_given_to_drain(make_stream, real
 
         assert await worker.stop() == 0
 
-    assert "10 unconfirmed in 6 s (limits.drain)" in worker.log()
+    assert "10 records unconfirmed after 6 s (limits.drain)" in worker.log()
     assert "no sign of life" not in worker.log()
 
 

@@ -56,18 +56,19 @@ async def test_what_agents_wrote_is_not_logged_even_when_a_send_fails_at_debug(m
     """The dead letter is refused, also with its value cut; nothing that knows the record may tell of it."""
     stream = await make_stream(1, log={"level": "DEBUG"})
     dead_letter = stream.settings.topics.dead_letter
-    await stream.remake_topic(dead_letter, 1, {"max.message.bytes": "100"})
     traces = [json.loads(line) for line in real_traces[:10]]
     for trace in traces:
         trace["id"] = f"kp:trace:{MARK}"
         trace["task"]["objective"] = trace["steps"][0]["content"] = trace[MARK] = MARK
     invalid = {**traces[0], "steps": MARK, "outcome": {MARK: MARK}}
     values = [json.dumps(trace).encode() for trace in (*traces, invalid)]
-    await stream.publish(
-        Message(value, MARK.encode(), headers=[(MARK, MARK.encode()), ("traceparent", MARK.encode())])
-        for value in (*values, MARK.encode())
-    )
     async with stream.worker() as worker:
+        await worker.owns(1)
+        await stream.configure_topic(dead_letter, {"max.message.bytes": "100"})  # a start would refuse it
+        await stream.publish(
+            Message(value, MARK.encode(), headers=[(MARK, MARK.encode()), ("traceparent", MARK.encode())])
+            for value in (*values, MARK.encode())
+        )
         await worker.logged("the worker ended with status 1; starting it again")
 
     told = lines(worker)

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
-from mode.utils.queues import FlowControlQueue
 
 from chaos.embedder import Order, Orders
 from chaos.overload import KAFKA_MAX_MESSAGE_BYTES, LARGE, MEDIUM, Watch, publish, traces_of
 from chaos.process import ORDERS
 from worker.audit import audit
-from worker.stream.app import MAX_POLL_RECORDS, STREAM_BUFFER
-from worker.stream.topics import MAX_MESSAGE_BYTES
+from worker.kafka.topics import MAX_MESSAGE_BYTES
 
 PARTITIONS = 4
 FETCH = {MAX_MESSAGE_BYTES: str(KAFKA_MAX_MESSAGE_BYTES)}
-
-
-def test_a_fetch_fits_into_what_is_left_of_a_buffer_that_reports_pressure():
-    pressure = math.floor(STREAM_BUFFER / FlowControlQueue.pressure_high_ratio)
-    assert pressure + MAX_POLL_RECORDS <= STREAM_BUFFER, "a full buffer blocks the fetching of all partitions"
 
 
 async def nothing_is_missing(stream, count):

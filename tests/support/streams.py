@@ -16,13 +16,14 @@ from uuid import uuid4
 
 import aiohttp
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import ConsumerRecord
 
 from worker.demo.processes import free_ports
+from worker.kafka.topics import TopicAdmin
 from worker.observe import page
 from worker.settings import Settings, render
-from worker.stream.topics import TopicAdmin
 
 TESTS = Path(__file__).parents[1]
 READY_LIMIT = 120
@@ -163,6 +164,25 @@ class Stream:
         await self.delete_topic(name)
         async with TopicAdmin(self.settings.kafka, self.settings.topics) as admin:
             await admin._create(name, partitions, 1, config or {})
+
+    async def configure_topic(self, name: str, config: dict[str, str]) -> None:
+        """Change a topic's settings, as an operator does."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
+        await admin.start()
+        try:
+            await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs=config)])
+        finally:
+            await admin.close()
+
+    async def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Delete a partition's records before an offset, as retention does."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
+        await admin.start()
+        try:
+            records = {TopicPartition(topic, partition): RecordsToDelete(before_offset=before)}
+            await admin.delete_records(records)
+        finally:
+            await admin.close()
 
     async def publish(self, messages: Iterable[Message]) -> list[ConsumerRecord]:
         """Send the messages in order; returns what the raw topic holds afterwards."""

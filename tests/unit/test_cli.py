@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,19 +13,21 @@ import pytest
 from click.testing import CliRunner
 
 from worker import cli
+from worker.policy import REFERENCE_WEIGHTS
 from worker.settings import load_settings
 
 
 @pytest.fixture
 def kp_worker():
     """Run a command; its result has `exit_code`, `stdout` and `stderr`."""
-    handler = signal.getsignal(signal.SIGTERM)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
 
     def run(*arguments, **options):
         return CliRunner().invoke(cli.main, [str(argument) for argument in arguments], **options)
 
     yield run
-    signal.signal(signal.SIGTERM, handler)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -75,8 +78,23 @@ def test_a_scored_line_has_every_part(kp_worker, traces):
         "threshold",
         "nearest",
         "decision",
+        "task_domain",
+        "success",
+        "confidence",
     ]
     assert json.loads(lines[1])["nearest"] == json.loads(lines[0])["id"]
+
+
+def test_what_a_producer_wrote_cannot_steer_the_terminal(kp_worker, tmp_path, real_traces):
+    """C1 controls and marks of writing direction are characters of JSON strings as any other."""
+    trace = json.loads(real_traces[0]) | {"id": "kp:trace:\x9b31m\u202e\u2066evil"}
+    file = tmp_path / "hostile.jsonl"
+    file.write_text(json.dumps(trace, ensure_ascii=False) + "\n")
+
+    result = kp_worker("score", file, "--embedder", "none")
+
+    assert result.stdout.isascii()
+    assert json.loads(result.stdout)["id"] == trace["id"]
 
 
 def test_a_bad_line_is_told_with_its_number_and_the_rest_goes_on(kp_worker, tmp_path, real_traces):
@@ -108,28 +126,50 @@ def test_options_go_over_the_environment(kp_worker, traces, monkeypatch):
 
 def test_an_option_that_a_setting_does_not_take_is_told_as_the_settings_are(kp_worker, traces):
     result = kp_worker("score", traces, "--max-tokens", "1")
-    assert result.exit_code == 1
+    assert result.exit_code == os.EX_CONFIG
     assert "embedding.max_tokens: got 1; should be greater than or equal to 3" in result.stderr
 
 
-def test_config_prints_what_run_would_use(kp_worker, tmp_path):
+def test_config_prints_what_run_would_use_but_no_secret(kp_worker, tmp_path):
+    """A masked secret would be taken for the secret, once the output is a file."""
     file = tmp_path / "worker.toml"
     file.write_text('[policy]\nthreshold = 0.5\n[kafka]\nsasl_password = "hunter2"\n')
 
     result = kp_worker("config", "--config", file)
 
     assert result.exit_code == 0
-    assert tomllib.loads(result.stdout)["policy"]["threshold"] == 0.5
+    shown = tomllib.loads(result.stdout)
+    assert shown["policy"]["threshold"] == 0.5
+    assert "sasl_password" not in shown["kafka"]
+    assert "# kafka.sasl_password is set; it is a secret, and left out here" in result.stdout
     assert "hunter2" not in result.output
 
 
-def test_wrong_settings_are_an_error_of_one_line_each_and_no_traceback(kp_worker, monkeypatch):
+def test_config_prints_the_weights_in_force(kp_worker, monkeypatch):
+    monkeypatch.setenv("KP_POLICY__DOMAINS__CODE__THRESHOLD", "0.6")
+    lines = kp_worker("config").stdout.splitlines()
+    in_force = [line.removeprefix("# ") for line in lines if line.startswith("# policy.domains.")]
+    domains = tomllib.loads("\n".join(in_force))["policy"]["domains"]
+    assert domains["code"]["threshold"] == 0.6
+    assert domains["finance"]["threshold"] == 0.75
+    assert domains["code"]["weights"]["novelty"] == REFERENCE_WEIGHTS["code"].novelty
+
+
+@pytest.mark.parametrize("command", ["config", "run", "topics"])
+def test_wrong_settings_are_an_error_of_one_line_each_and_no_traceback(kp_worker, monkeypatch, command):
     monkeypatch.setenv("KP_POLICY__THRESHOLD", "2")
     monkeypatch.setenv("KP_WEB__PORT", "no")
-    result = kp_worker("config")
-    assert result.exit_code == 1
+    result = kp_worker(command)
+    assert result.exit_code == os.EX_CONFIG
     assert result.stderr.startswith("Error: policy.threshold: got '2'")
     assert "web.port: got 'no'" in result.stderr
+
+
+@pytest.mark.parametrize("file", ["nosuch.toml", "."])
+def test_a_settings_file_that_cannot_be_read_is_a_wrong_setting(kp_worker, tmp_path, file):
+    result = kp_worker("run", "--config", tmp_path / file)
+    assert result.exit_code == os.EX_CONFIG
+    assert f"{tmp_path / file}: cannot be read: " in result.stderr
 
 
 @pytest.mark.parametrize("command", sorted(cli.main.commands))
@@ -150,7 +190,8 @@ def test_commands_that_need_neither_model_nor_kafka_import_neither():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_sigterm_ends_a_command_as_ctrl_c_does(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_command_as_ctrl_c_does(number):
     with subprocess.Popen(
         [sys.executable, "-m", "worker.cli", "score", "-", "--embedder", "none"],
         stdin=subprocess.PIPE,
@@ -160,9 +201,18 @@ def test_sigterm_ends_a_command_as_ctrl_c_does(tmp_path):
         process.stdin.write(b"no trace\n")
         process.stdin.flush()
         process.stderr.readline()  # it is at work, so its handler is in place
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         process.communicate()
-    assert process.returncode == 128 + signal.SIGTERM
+    assert process.returncode == 128 + number
+
+
+def test_a_hang_up_that_is_ignored_stays_ignored():
+    """`nohup kp-worker …`."""
+    code = "import signal; from worker import cli; cli.main(['config'], standalone_mode=False); "
+    code += "assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN"
+    shell = ["sh", "-c", 'trap "" HUP; exec "$0" -c "$1"', sys.executable, code]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_effective_settings_load_back_as_they_are(kp_worker, tmp_path):

@@ -19,12 +19,12 @@ from worker.dead_letters.arguments import Moment, Place, Source
 from worker.dead_letters.letter import DeadLetter, Selection
 from worker.dead_letters.replay import why_it_stays
 from worker.errors import REASONS
+from worker.kafka.topics import Topic
+from worker.lane.judge import failed
+from worker.lane.ledger import Failure
+from worker.lane.outputs import Outputs
+from worker.lane.records import RawRecord
 from worker.settings import TopicSettings
-from worker.stream.judge import failed
-from worker.stream.ledger import Failure
-from worker.stream.outputs import Outputs
-from worker.stream.records import RawRecord
-from worker.stream.topics import Topic
 
 TOPICS = TopicSettings()
 RAW = Topic(TOPICS.raw, partitions=4, max_message_bytes=1_048_588)
@@ -69,6 +69,7 @@ def buried(record, reason="not_json", message="invalid character", *, cut=False)
 
 
 OURS = [
+    "kp-timestamp",
     *("__streams.errors.exception", "__streams.errors.message", "__streams.errors.topic"),
     *("__streams.errors.partition", "__streams.errors.offset"),
     *("kp-reason", "kp-value-length", "kp-value-sha256", "kp-attempt"),
@@ -81,6 +82,7 @@ records = st.builds(
     headers=headers,
     partition=st.integers(0, 2**31 - 1),
     offset=st.integers(0, 2**63 - 1),
+    timestamp_ms=st.integers(-(2**63), 2**63 - 1),
 )
 
 

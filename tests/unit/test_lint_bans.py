@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BANNED = {"faust", "mode", "torch", "sentence_transformers", "prometheus_client", "opentelemetry"}
+BANNED = {"faust", "mode", "openvino", "torch", "sentence_transformers", "prometheus_client", "opentelemetry"}
 FORMS = ("import {}\n", "import {}.inner\n", "from {} import thing\n", "def lazily():\n    import {}\n")
 
 
@@ -35,7 +35,8 @@ def is_refused(source: str, path: str) -> bool:
         ("worker/scoring", set()),
         ("worker/demo", set()),
         ("worker/stream", {"faust", "mode"}),
-        ("worker/embedding", {"torch", "sentence_transformers"}),
+        ("worker/embedding", {"openvino", "torch", "sentence_transformers"}),
+        ("worker/convert", {"opentelemetry"}),
         ("worker/observe", {"prometheus_client", "opentelemetry"}),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import inspect
 import io
 import json
@@ -17,12 +19,14 @@ import aiokafka.client
 import aiokafka.consumer.group_coordinator
 import msgspec
 import pytest
+from aiohttp.http_exceptions import BadStatusLine
+from aiokafka.errors import KafkaConnectionError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from worker import logs
 from worker.errors import DeliveryError, StartError
-from worker.logs import HumanFormatter, JsonFormatter, Seldom, configure, errors_logged
+from worker.logs import HumanFormatter, JsonFormatter, Seldom, configure, errors_logged, leave_out_attempts
 from worker.settings import LogSettings
 
 CONTENT = "what an agent wrote"
@@ -39,8 +43,10 @@ def _logging_as_before():
     """Undo what `configure` does to the whole process."""
     root, errors = logging.getLogger(), logging.raiseExceptions
     hooks = threading.excepthook, sys.unraisablehook
+    filters = logging.getLogger("aiokafka").filters[:]
     handlers, levels = root.handlers[:], {name: logging.getLogger(name).level for name in LOGGERS}
     yield
+    logging.getLogger("aiokafka").filters[:] = filters
     logging.captureWarnings(capture=False)
     logging.raiseExceptions = errors
     threading.excepthook, sys.unraisablehook = hooks
@@ -141,6 +147,59 @@ def test_an_unexpected_errors_text_may_be_content_and_is_left_out(formatter, err
     assert "in raised" in line
 
 
+@pytest.mark.parametrize("form", ["%r", "%s", "%(error)r"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnicodeDecodeError("utf-8", CONTENT.encode(), 0, 1, "invalid start byte"),
+        ExceptionGroup(CONTENT, [DeliveryError("no answer"), KeyError(CONTENT)]),
+    ],
+)
+def test_nor_is_it_in_a_librarys_message(form, error, capsys):
+    """Faust says `Crashed reason=%r` of every error that ends it."""
+    configure(LogSettings())
+
+    logging.getLogger("faust.source").error(
+        f"Crashed reason={form}", {"error": error} if "(" in form else error
+    )
+
+    said = capsys.readouterr().err
+    assert CONTENT not in said
+    assert type(error).__name__ in said
+
+
+def test_errors_that_name_places_are_told_in_a_librarys_message(capsys):
+    configure(LogSettings())
+
+    logging.getLogger("aiokafka").error("Failed fetch: %s", KafkaConnectionError("no broker at kafka:9092"))
+    logging.getLogger("faust").error("Crashed reason=%r", OSError(111, "refused"))
+
+    said = capsys.readouterr().err
+    assert "no broker at kafka:9092" in said
+    assert "refused" in said
+
+
+async def test_nor_is_it_in_what_asyncio_says_of_errors_that_nobody_took(capsys):
+    def fail(content):
+        raise ValueError(content)
+
+    async def fail_later():
+        fail(CONTENT)
+
+    configure(LogSettings())
+    task = asyncio.create_task(fail_later())
+    asyncio.get_running_loop().call_soon(fail, CONTENT)
+    await asyncio.wait([task])
+    del task
+    gc.collect()
+
+    said = capsys.readouterr().err
+    assert "Task exception was never retrieved" in said
+    assert "Exception in callback" in said
+    assert "in fail" in said
+    assert CONTENT not in said
+
+
 def test_the_errors_before_and_within_are_told():
     before = logs.told(raised(DeliveryError("no answer"), cause=OSError(111, "refused")))
     within = logs.told(raised(ExceptionGroup("two", [DeliveryError("no answer"), KeyError("x")])))
@@ -200,12 +259,12 @@ def test_other_libraries_are_quieter_than_we_are(level, ours, theirs, rebalances
     effective = {
         name: logging.getLevelName(logging.getLogger(name).getEffectiveLevel())
         for name in (
-            "worker.stream.lane",
+            "worker.lane.lane",
             "aiokafka.producer.producer",
-            "faust.tables.recovery",
+            "faust.app.base",
             "a.library",
             "aiokafka.consumer.group_coordinator",
-            "worker.stream.consumer",
+            "faust.tables.recovery",
             "opentelemetry.trace",
         )
     }
@@ -260,6 +319,24 @@ def test_a_library_may_say_the_same_once_a_minute():
 def test_attempts_that_we_tell_of_or_that_soon_succeed_have_no_line(module, message):
     assert message in inspect.getsource(module), "the client says it in other words now"
     assert not Seldom("aiokafka").filter(record(message, name="aiokafka"))
+
+
+def test_a_request_that_is_no_http_has_no_line(capsys):
+    """Anybody who reaches the port could fill the log."""
+    configure(LogSettings())
+    server = logging.getLogger("aiohttp.server")
+    server.error("Error handling request from %s", "10.0.0.1", exc_info=BadStatusLine("x"))
+    assert capsys.readouterr().err == ""
+    server.error("Error handling request from %s", "10.0.0.1", exc_info=ValueError("x"))
+    assert json.loads(capsys.readouterr().err)["error"] == "ValueError"
+
+
+def test_a_command_s_client_logs_no_attempts(caplog):
+    leave_out_attempts()
+    client = logging.getLogger("aiokafka")
+    client.error('Unable connect to "%s:%s": %s', "localhost", 1, "nobody is there")
+    client.error("Topic %s is not authorized", "raw")
+    assert [one.getMessage() for one in caplog.records] == ["Topic raw is not authorized"]
 
 
 # --- what ends the process

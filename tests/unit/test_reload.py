@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from worker.observe.metrics import Metrics
@@ -20,11 +22,13 @@ class Running:
         settings = load_settings(config)
         self.in_force = PolicyInForce(settings.policy)
         self.registry = CollectorRegistry()
-        metrics = Metrics(settings.policy, 0.1, self.registry)
-        self.reload = PolicyReload(config, settings, self.in_force, metrics)
+        self.metrics = Metrics(settings.policy, 0.1, self.registry)
+        self.reload = PolicyReload(config, settings, self.in_force, self.metrics)
 
     def changed_to(self, text):
+        """A change that is complete: two looks at the file see the same."""
         self.config.write_text(text)
+        self.reload.check()
         self.reload.check()
 
     def value(self, name, **labels):
@@ -70,15 +74,17 @@ def test_a_file_that_is_gone_for_a_moment_changes_nothing(start):
     here = start("[policy]\nthreshold = 0.5")
     here.config.unlink()
     here.reload.check()
+    here.reload.check()
     assert here.in_force.policy.threshold == 0.5
 
     here.changed_to("[policy]\nthreshold = 0.6")
     assert here.in_force.policy.threshold == 0.6
 
 
-def test_what_has_not_changed_is_not_read_again(start):
+def test_what_has_not_changed_is_not_taken_over(start):
     here = start("[policy]\nthreshold = 0.5")
-    here.reload.check()
+    for _ in range(3):
+        here.reload.check()
     assert here.value("kp_policy_reloads_total", result="ok") == 0
 
 
@@ -98,3 +104,47 @@ def test_a_new_domain_s_scores_start_at_zero(start):
     here.changed_to("[policy.domains.legal]\nthreshold = 0.9")
 
     assert here.value("kp_quality_score_count", domain="legal", outcome="rejected") == 0
+
+
+WHOLE = "[policy]\nthreshold = 0.6\n[policy.domains.code]\nthreshold = 0.8\n"
+
+
+@settings(deadline=None)  # a machine may be busy
+@given(st.integers(0, len(WHOLE)))
+def test_a_file_that_is_half_written_changes_nothing(tmp_path_factory, written):
+    """Cut after the 0 of 0.6, it would let everything pass."""
+    here = Running(tmp_path_factory.mktemp("half") / "worker.toml", "[policy]\nthreshold = 0.5")
+    here.config.write_text(WHOLE[:written])
+    here.reload.check()
+    assert here.in_force.policy.threshold == 0.5
+    here.changed_to(WHOLE)
+    assert here.in_force.policy.threshold == 0.6
+
+
+@pytest.mark.parametrize("text", ["", "[policy]", "[limits]\ndrain = 20", "[polic", "[policy.domains]"])
+def test_a_file_that_lost_its_policy_changes_nothing_and_says_so(start, text, caplog):
+    here = start("[policy]\nthreshold = 0.5")
+    for _ in range(3):
+        here.changed_to(text)
+    assert here.in_force.policy.threshold == 0.5
+    assert here.value("kp_policy_reloads_total", result="failed") == 1
+    assert "the policy stays" in caplog.text
+
+
+def test_a_file_without_a_policy_may_go_without_one(start, caplog):
+    here = start("[limits]\ndrain = 20")
+    here.changed_to("[limits]\ndrain = 21")
+    assert here.value("kp_policy_reloads_total", result="failed") == 0
+    here.changed_to("[policy]\nthreshold = 0.6")
+    assert here.in_force.policy.threshold == 0.6
+
+
+def test_a_change_between_the_start_and_the_first_look_is_not_missed(tmp_path):
+    """Loading a model takes seconds."""
+    here = Running(tmp_path / "worker.toml", "[policy]\nthreshold = 0.5")
+    settings = load_settings(here.config)
+    here.config.write_text("[policy]\nthreshold = 0.6")
+    reload = PolicyReload(here.config, settings, here.in_force, here.metrics)
+    reload.check()
+    reload.check()
+    assert here.in_force.policy.threshold == 0.6

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker import errors
-from worker.settings import Settings, describe, load_settings, render, sections
+from worker.settings import KafkaSettings, Settings, describe, load_settings, render, sections
 
 SECRET = "correct horse battery staple"
 
@@ -111,14 +111,45 @@ def test_every_problem_is_told_at_once_with_what_was_given_and_what_is_taken(pro
     ("text", "told"),
     [
         ('[topics]\nraw = "x"\nrejected = "x"', "the four topics must have different names"),
-        ('[kafka]\nsecurity_protocol = "SASL_SSL"', "SASL_SSL needs sasl_username and sasl_password"),
+        (
+            '[kafka]\nsecurity_protocol = "SASL_SSL"',
+            "SASL_SSL needs sasl_username and sasl_password or sasl_password_file",
+        ),
+        (
+            '[kafka]\nsecurity_protocol = "SASL_SSL"\nsasl_mechanism = "OAUTHBEARER"',
+            "OAUTHBEARER needs sasl_oauthbearer_token_endpoint_url, ",
+        ),
+        ('[kafka]\nsasl_password = "x"\nsasl_password_file = "x"', "sasl_password_file are both set"),
+        ('[kafka]\nssl_keyfile = "key.pem"', "ssl_keyfile needs ssl_certfile"),
+        (
+            '[kafka]\nsasl_oauthbearer_token_provider = "os"',
+            "kafka.sasl_oauthbearer_token_provider: got 'os'",
+        ),
         ("[policy.domains.x.weights]\nnovelty = 1", "policy.domains.x.weights.complexity"),
-        ("[limits]\nbudget = nan", "limits.budget: got nan; should be greater than 0"),
         ("kafka = 5", "kafka: got 5"),
     ],
 )
 def test_what_settings_must_be_together_is_told_too(problems_of, text, told):
     assert any(told in line for line in problems_of(text))
+
+
+FLOATS = [name for name, default, _ in describe() if isinstance(default, float) or name == "cache.ttl"]
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+@pytest.mark.parametrize("name", FLOATS)
+def test_no_setting_takes_a_number_that_is_not_finite(problems_of, name, value):
+    section, key = name.split(".")
+    assert any(f"{name}: got {value}" in line for line in problems_of(f"[{section}]\n{key} = {value}"))
+
+
+@pytest.mark.parametrize(
+    "servers",
+    ["", "kafka", "kafka:0", "kafka:99999", "kafka:x", "kafka://kafka:9092", "a:1,", "::1:9092", "a b:1"],
+)
+def test_servers_that_are_no_list_of_hosts_and_ports_are_told(problems_of, servers):
+    (problem,) = problems_of(f'[kafka]\nbootstrap_servers = "{servers}"')
+    assert problem.startswith(f"kafka.bootstrap_servers: got {servers!r}; should be host:port, several with")
 
 
 @pytest.mark.parametrize(
@@ -201,6 +232,30 @@ def test_no_error_tells_a_secret(problems_of, text):
     assert not any(SECRET in line for line in problems_of(text))
 
 
+@pytest.mark.parametrize("name", KafkaSettings.secrets())
+def test_a_secret_can_come_from_a_file(tmp_path, name):
+    file = tmp_path / "secret"
+    file.write_text(f"{SECRET}\n")
+    assert KafkaSettings(**{f"{name}_file": file}).secret(name) == SECRET
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(None, "cannot be read: No such file"), (b"\n", "is empty"), (b"\xff", "is not UTF-8")],
+)
+def test_a_file_that_holds_no_secret_is_told(tmp_path, content, told):
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(errors.SettingsError, match=f"kafka.sasl_password_file: {file}: {told}"):
+        KafkaSettings(sasl_password_file=file).secret("sasl_password")
+
+
+@pytest.mark.parametrize("name", KafkaSettings.secrets())
+def test_no_error_tells_a_secret_of_any_name(problems_of, name):
+    assert SECRET not in problems_of(f'[kafka]\n{name} = ["{SECRET}"]')[0]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -232,13 +287,16 @@ def test_the_effective_settings_can_be_shown_without_the_secret(monkeypatch):
 
 POSITIVE = st.floats(1e-3, 1e6)
 NAMES = st.text(min_size=1, max_size=8)
+SERVERS = st.lists(
+    st.tuples(st.sampled_from(["kafka", "10.0.0.1", "[::1]"]), st.integers(1, 65_535)), min_size=1
+).map(lambda servers: ",".join(f"{host}:{port}" for host, port in servers))
 WEIGHTS = st.fixed_dictionaries(
     {"complexity": st.just(0.5), "novelty": st.just(0.5), "tool_diversity": st.just(0.0)},
 ).map(lambda weights: {**weights, "outcome_confidence": 0.0})
 VALUES = st.fixed_dictionaries(
     {
         "kafka": st.fixed_dictionaries(
-            {"bootstrap_servers": NAMES, "group": NAMES},
+            {"bootstrap_servers": SERVERS, "group": NAMES},
             optional={"ssl_cafile": st.just(Path("ca.pem")), "sasl_username": NAMES},
         ),
         "topics": st.lists(NAMES, min_size=4, max_size=4, unique=True).map(

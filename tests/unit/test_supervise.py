@@ -14,7 +14,7 @@ import pytest
 
 from worker import supervise
 from worker.demo.processes import free_ports
-from worker.errors import NoBrokerError, StartError
+from worker.errors import NoBrokerError, SecurityError, SettingsError, StartError, WorkerError
 from worker.settings import Settings
 from worker.supervise import Supervisor
 
@@ -46,6 +46,7 @@ class Answering:
     """Stands in for the look at the broker; away for as many times as a test says."""
 
     away = 0
+    error: WorkerError = NoBrokerError("kafka.bootstrap_servers: nobody is there")
 
     def __init__(self, kafka, topics):
         pass
@@ -53,7 +54,7 @@ class Answering:
     async def __aenter__(self):
         if Answering.away > 0:
             Answering.away -= 1
-            raise NoBrokerError("kafka.bootstrap_servers: nobody is there")
+            raise Answering.error
 
     async def __aexit__(self, *error):
         pass
@@ -102,11 +103,11 @@ class Supervised:
         async with asyncio.timeout(60):
             return await self.supervisor.run()
 
-    async def stopped_at_work(self) -> int:
+    async def stopped_at_work(self, number: int = signal.SIGTERM) -> int:
         """The exit status when it is told to stop once the process says that it works."""
         running = asyncio.create_task(self.run())
         await self.worked()
-        stop()
+        os.kill(os.getpid(), number)
         return await running
 
 
@@ -159,7 +160,8 @@ async def test_a_process_may_take_its_time_until_its_first_sign_of_life(tmp_path
     assert len(here.starts) == 1
 
 
-async def test_sigterm_is_passed_on_and_waited_for(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+async def test_a_stop_is_passed_on_and_waited_for(tmp_path, number):
     does = """
 done = sys.argv[1] + ".done"
 def finish(*_):
@@ -171,7 +173,7 @@ open(sys.argv[1] + ".works", "w").close()
 beat(60)
 """
     here = Supervised(tmp_path, does)
-    assert await here.stopped_at_work() == 0
+    assert await here.stopped_at_work(number) == 0
     assert (tmp_path / "starts.done").exists()
 
 
@@ -205,6 +207,34 @@ async def test_nothing_is_started_while_the_broker_is_away(tmp_path, monkeypatch
     stop()
     await running
     assert caplog.text.count("nobody is there; trying again") == 3
+
+
+REFUSALS = [SecurityError("kafka.sasl_password: refused"), SettingsError("kafka.ssl_cafile: gone")]
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+async def test_what_the_broker_refuses_at_the_first_start_is_not_tried_again(tmp_path, monkeypatch, error):
+    monkeypatch.setattr(Answering, "away", 10**9)
+    monkeypatch.setattr(Answering, "error", error)
+    here = Supervised(tmp_path, "beat(60)")
+    with pytest.raises(type(error)):
+        await here.run()
+    assert error.exit_status == os.EX_CONFIG
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+async def test_what_has_worked_once_is_tried_again_when_it_is_refused(tmp_path, monkeypatch, error, caplog):
+    """A password is changed on one side first."""
+    monkeypatch.setattr(Answering, "error", error)
+    here = Supervised(tmp_path, "open(sys.argv[1] + '.works', 'w').close(); beat(60)")
+    running = asyncio.create_task(here.run())
+    await here.worked()
+    Answering.away = 3
+    os.kill(here.starts[-1], signal.SIGKILL)
+    await here.started(2)
+    stop()
+    await running
+    assert caplog.text.count(f"{error}; trying again") == 3
 
 
 async def test_a_stop_ends_the_wait_for_a_broker(tmp_path, monkeypatch):
@@ -248,3 +278,26 @@ async def test_who_was_ready_stays_ready_while_the_broker_is_away(tmp_path, monk
     assert (await here.get("/readyz"))[0] == 200
     stop()
     await running
+
+
+async def test_the_record_that_process_after_process_dies_at_is_buried_by_the_next(tmp_path, caplog):
+    """The deaths tell which it is; a process that ends by itself without blaming a record does not count."""
+    path = [str(Path(supervise.__file__).parents[1]), *sys.path]  # an editable install is not on it
+    does = f"""
+sys.path[:] = {path!r}
+from worker.journal import Journal, Place, Treatment
+journal, place = Journal(int(sys.argv[-3])), Place(2, 41)
+if journal.treatment(place) is Treatment.BURIED:
+    open(sys.argv[1] + ".works", "w").close()
+    beat(60)
+journal.begin(place)
+if start == 2:
+    journal.close()
+    sys.exit(1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    here = Supervised(tmp_path, does, poison_attempts=2)
+    await here.stopped_at_work()
+    assert len(here.starts) == 4
+    assert caplog.text.count("the worker died while this was in progress: partition 2, offset 41") == 1
+    assert "partition 2, offset 41: 2 workers died of it; it will be buried" in caplog.text

@@ -7,26 +7,28 @@ from dataclasses import replace
 import msgspec
 
 from schemas import ReasoningTrace
-from worker.audit.index import Output
+from worker.audit.index import Output, digest
 from worker.errors import Reason, RejectedRecord
+from worker.lane.decode import check_readable, decode_trace
+from worker.lane.ledger import ScoreHeader
+from worker.lane.outputs import Outputs
+from worker.lane.records import NO_TIMESTAMP, RawRecord
 from worker.policy import Policy
 from worker.scoring import Nearest, score_trace
 from worker.scoring.dimensions import NOVELTY_UNKNOWN
-from worker.stream.decode import decode_trace
-from worker.stream.ledger import ScoreHeader
-from worker.stream.outputs import Outputs
-from worker.stream.records import RawRecord
 
 ROUNDING = 1e-9
 """How exactly a number can be computed again from the same numbers, on whatever machine."""
 
 _DIMENSIONS = ("complexity", "tool_diversity", "outcome_confidence")
-_DECODING: tuple[Reason, ...] = ("not_json", "invalid_trace", "empty")
+_DECODING: tuple[Reason, ...] = ("not_json", "invalid_trace", "invalid_headers", "empty")
+_UNREAD: tuple[Reason, ...] = ("undecodable", "too_large")
 
 
 def read_trace(record: RawRecord) -> tuple[ReasoningTrace | None, Reason | None]:
     """Decode a record, whatever its size: that limit is a setting, which may have been another one."""
     try:
+        check_readable(record)
         return decode_trace(record.value, max_bytes=record.size), None
     except RejectedRecord as error:
         return None, error.reason
@@ -41,9 +43,11 @@ def misfits(record: RawRecord, trace: ReasoningTrace | None, output: Output, bui
         output: one that names the record as its source.
         builder: what the worker builds outputs with.
     """
+    if record.fault is not None or _was_unread(record, output):
+        return []  # one of the two has no content, as limits.batch_bytes was another one
     wrong = []
     # A record without a timestamp is published with the time at which that happens.
-    if output.timestamp_ms != record.timestamp_ms and record.timestamp_ms >= 0:
+    if output.timestamp_ms != record.timestamp_ms != NO_TIMESTAMP:
         wrong.append("timestamp")
     if output.says.failure is None and trace is None:
         return [*wrong, "value"]
@@ -57,6 +61,17 @@ def misfits(record: RawRecord, trace: ReasoningTrace | None, output: Output, bui
     if expected.partition is not None:
         names.append("partition")
     return wrong + [name for name in names if getattr(output, name) != getattr(expected, name)]
+
+
+def _was_unread(record: RawRecord, output: Output) -> bool:
+    """Return whether the worker could not read the record that is read now."""
+    failure = output.says.failure
+    return (
+        failure is not None
+        and failure.reason in _UNREAD
+        and record.value is not None
+        and output.value == digest(None)
+    )
 
 
 def check_dead_letter(rejection: Reason | None, output: Output) -> list[str]:

@@ -17,9 +17,10 @@ import msgspec
 
 from schemas import DeadLetterHeaders
 from worker.errors import LedgerError
+from worker.lane.ledger import Entry, Failure, decode_entry
+from worker.lane.outputs import with_own_time
+from worker.lane.records import OutputRecord
 from worker.settings import TopicSettings
-from worker.stream.ledger import Entry, Failure, decode_entry
-from worker.stream.records import OutputRecord
 
 _SOURCE = re.compile(r"(.+)/(\d{1,10})/(\d{1,19})", re.ASCII)
 
@@ -30,7 +31,7 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
     Attributes:
         topic: where it is.
         partition: where it is; None for one that is expected wherever its key leads.
-        timestamp_ms: the record's.
+        timestamp_ms: its record's own, also where the output could not have it.
         key, value, headers: digests.
         says: the ledger entry that it was published from, as far as its own headers tell.
         cut: whether it is a dead letter whose value was cut.
@@ -48,20 +49,23 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
     @classmethod
     def of(cls, record: OutputRecord, says: Entry, *, cut: bool) -> Self:
         """Cut a record down."""
+        record = with_own_time(record)
         return cls(
             topic=record.topic,
             partition=record.partition,
             timestamp_ms=record.timestamp_ms,
-            key=_digest(record.key),
-            value=_digest(record.value),
-            headers=_digest(msgspec.msgpack.encode(record.headers)),
+            key=digest(record.key),
+            value=digest(record.value),
+            headers=digest(
+                msgspec.msgpack.encode([(_encoded(name), value) for name, value in record.headers])
+            ),
             says=says,
             cut=cut,
         )
 
-    def unlike(self, other: Output) -> list[str]:
-        """Name what repeats share and these two do not."""
-        names = ("topic", "key", "value", "timestamp_ms", "headers")
+    def unlike(self, other: Output, *, has_time: bool) -> list[str]:
+        """Name what repeats share and these two do not; their time only where their record has one."""
+        names = ["topic", "key", "value", *(["timestamp_ms"] if has_time else []), "headers"]
         return [name for name in names if getattr(self, name) != getattr(other, name)]
 
 
@@ -195,7 +199,7 @@ class SourceIndex:
 
     def _row(self, record: OutputRecord) -> tuple[int, int, bool, bytes] | None:
         read = self._read_dead_letter if record.topic == self._topics.dead_letter else self._read_scored
-        found = read(record)
+        found = read(with_own_time(record))
         if found is None or found[1].says.offset > sys.maxsize:
             self.foreign += 1
             return None
@@ -255,5 +259,10 @@ def _entry(value: bytes, partition: int, offset: int) -> Entry:
         raise LedgerError(f"the changelog's entry of {partition}/{offset} cannot be read: {error}") from None
 
 
-def _digest(value: bytes | None) -> bytes:
+def digest(value: bytes | None) -> bytes:
+    """Return 8 bytes that identify a value; none for null."""
     return b"" if value is None else blake2b(value, digest_size=8).digest()
+
+
+def _encoded(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")

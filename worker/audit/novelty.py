@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from worker.audit.report import Unaudited
+from worker.lane.ledger import ScoreHeader
 from worker.scoring import Nearest, VectorCache
 from worker.scoring.dimensions import novelty
 from worker.settings import CacheSettings
-from worker.stream.ledger import ScoreHeader
 
 Origin = Literal["ledger", "text", "no_vector", "other_model"]
 """Where a vector comes from, or why there is none."""

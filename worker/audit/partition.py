@@ -17,11 +17,11 @@ from worker.audit.novelty import Basis, Memory, Remembered
 from worker.audit.report import Difference, PartitionReport
 from worker.audit.vectors import Texts, Vectors
 from worker.errors import Reason, TooLargeError
+from worker.lane.ledger import Entry, ScoreHeader
+from worker.lane.outputs import Outputs
+from worker.lane.records import NO_TIMESTAMP, RawRecord
 from worker.scoring import embedding_text
 from worker.settings import Settings
-from worker.stream.ledger import Entry, ScoreHeader
-from worker.stream.outputs import Outputs
-from worker.stream.records import RawRecord
 
 _END = Known(sys.maxsize)
 _AT_ONCE = 128
@@ -85,6 +85,7 @@ class PartitionAudit:
         self._report = PartitionReport(partition)
         self._bounds = bounds
         self._settings = settings
+        self._accounted: int | None = None
         self._known = index.known(partition)
         self._next = next(self._known, _END)
         self._rewinds = index.rewinds(partition)
@@ -114,11 +115,26 @@ class PartitionAudit:
         """Return the report, once every record was added."""
         while self._next is not _END:
             self._report.unknown += len(self._take().outputs)
+        self._account(self._bounds.first)
         return self._report
 
     def _take(self) -> Known:
         known, self._next = self._next, next(self._known, _END)
+        self._account(known.offset)
         return known
+
+    def _account(self, offset: int) -> None:
+        """Note which offsets before this one raw no longer has, though nothing came of them.
+
+        What lies before the first known offset, or before the group's first position, was never the group's.
+        """
+        if self._accounted is None:
+            self._accounted = offset if offset < self._bounds.first else self._bounds.committed or offset
+        first = max(self._accounted, self._bounds.outputs_from)
+        last = min(offset, self._bounds.first) - 1
+        if first <= last:
+            self._report.deleted.append((int(first), last))
+        self._accounted = max(self._accounted, offset + 1)
 
     def _up_to(self, record: RawRecord) -> Iterator[_Case]:
         """Yield the cases of the offsets before a record that raw no longer has, and the record's own."""
@@ -191,7 +207,10 @@ class PartitionAudit:
         if not outputs:
             self._count_without_output(case.offset)
             return
-        unequal = dict.fromkeys(name for output in outputs for name in output.unlike(outputs[0]))
+        has_time = case.record is not None and case.record.timestamp_ms != NO_TIMESTAMP
+        unequal = dict.fromkeys(
+            name for output in outputs for name in output.unlike(outputs[0], has_time=has_time)
+        )
         rescored = bool(unequal) and self._in_rewind(case.offset)
         if rescored:
             report.rescored += 1

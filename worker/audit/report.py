@@ -39,6 +39,9 @@ class PartitionReport:
             the ledger reaches, which is a run of its own.
         unknown: outputs of no record that is there: it was trimmed, or the topic was made anew.
         outputs_trimmed: records without an output where the outputs' topics have been trimmed as well.
+        deleted: first and last of each stretch of offsets that raw no longer has, without an output or an
+            entry: records deleted before they were read, or what a transaction leaves (aborted records and
+            markers), which cannot be told apart any more.
         other_policy: records scored under another policy than the settings', whose weights are not known;
             the score itself was not recomputed.
         near_threshold: offsets of records whose score is nearer to the threshold than an embedding can be
@@ -58,6 +61,7 @@ class PartitionReport:
     rescored: int = 0
     unknown: int = 0
     outputs_trimmed: int = 0
+    deleted: list[tuple[int, int]] = field(default_factory=list)
     other_policy: int = 0
     near_threshold: list[int] = field(default_factory=list)
     novelty_exact: int = 0
@@ -110,11 +114,16 @@ class Report:
         return self.foreign + sum(partition.unknown for partition in self.partitions)
 
     @property
+    def deleted(self) -> int:
+        """How many offsets that raw no longer has came to nothing, as far as can be told."""
+        return sum(last - first + 1 for partition in self.partitions for first, last in partition.deleted)
+
+    @property
     def ok(self) -> bool:
         """Whether nothing is missing and nothing differs."""
         return not self.missing and not self.differing
 
     def as_dict(self) -> dict[str, Any]:
         """Return the totals and the partitions, ready for JSON."""
-        totals = ("ok", "missing", "repeated", "differing", "waiting", "rescored", "unknown")
+        totals = ("ok", "missing", "repeated", "differing", "waiting", "rescored", "unknown", "deleted")
         return {name: getattr(self, name) for name in totals} | asdict(self)

@@ -17,12 +17,13 @@ from worker.audit.report import PartitionReport, Report
 from worker.audit.vectors import Texts
 from worker.embedding import Embedder
 from worker.errors import TopicError
+from worker.kafka.connection import client_arguments
+from worker.kafka.reader import TopicReader, raw_record
+from worker.kafka.rights import audit_rights, require_rights
+from worker.kafka.topics import Topic, TopicAdmin
+from worker.lane.outputs import Outputs
+from worker.lane.records import OutputRecord
 from worker.settings import Settings
-from worker.stream.outputs import Outputs
-from worker.stream.publisher import client_arguments
-from worker.stream.reader import TopicReader
-from worker.stream.records import OutputRecord, RawRecord
-from worker.stream.topics import Topic, TopicAdmin
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Told of a topic, how many of its offsets have been read, and how many there are."""
@@ -55,10 +56,12 @@ async def audit(
 
     Raises:
         NoBrokerError: the brokers cannot be reached.
+        SecurityError: they refuse the login, the certificate or a right.
         TopicError: a topic is missing, or cannot be read.
         LedgerError: the changelog holds what is no ledger entry.
         EmbeddingError: the embedder cannot be made.
     """
+    await require_rights(settings.kafka, audit_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics, changelog, outputs = await admin.existing(), admin.changelog, admin.outputs
     raw = settings.topics.raw
@@ -67,7 +70,7 @@ async def audit(
         raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
     try:
         committed = await _committed(settings, topics[raw])
-        async with TopicReader(settings.kafka) as reader:
+        async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
             # In this order, what is committed has its outputs within their bounds, and these their entries.
             log = _Log(reader, progress)
             for name in (*outputs, changelog, raw):
@@ -176,7 +179,7 @@ class _Run:
         )
         async for records in self._log.read_partition(raw, partition):
             # In a thread, as it may load a model and embed.
-            await asyncio.to_thread(audit.add, list(map(_raw, records)))
+            await asyncio.to_thread(audit.add, list(map(raw_record, records)))
         return await asyncio.to_thread(audit.finish)
 
     def _outputs_from(self, partition: int, index: SourceIndex) -> float:
@@ -189,18 +192,6 @@ class _Run:
             if begin > 0 and (number == partition or self._topics[name].partitions != count)
         ]
         return max(firsts, default=0)
-
-
-def _raw(record: ConsumerRecord) -> RawRecord:
-    return RawRecord(
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        timestamp_ms=record.timestamp,
-        key=record.key,
-        value=record.value,
-        headers=tuple(record.headers),
-    )
 
 
 def _output(record: ConsumerRecord) -> OutputRecord:

@@ -67,8 +67,21 @@ def _notes(report: Report) -> Iterator[str]:
         count = sum(one.novelty_unaudited.get(reason, 0) for one in parts)
         counts[f"have a novelty that could not be audited: {why}"] = count
     yield from (f"{count} records {what}" for what, count in counts.items() if count)
+    if report.deleted:
+        yield (
+            f"{report.deleted} offsets are gone from {report.topic} without an output, deleted unread unless "
+            f"they were a transaction's aborted records and markers: {', '.join(_stretches(report))}"
+        )
     if report.unknown:
         yield f"{report.unknown} outputs come from no record of {report.topic} that is there"
+
+
+def _stretches(report: Report) -> Iterator[str]:
+    stretches = [(one.partition, *stretch) for one in report.partitions for stretch in one.deleted]
+    for partition, first, last in stretches[:DETAILS]:
+        yield f"{partition}/{first}" + (f" to {last}" if last > first else "")
+    if len(stretches) > DETAILS:
+        yield f"and {len(stretches) - DETAILS} more"
 
 
 def _wrong(report: Report) -> Iterator[str]:

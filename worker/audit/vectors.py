@@ -7,8 +7,8 @@ from functools import cached_property
 
 from worker.audit.novelty import Origin, Remembered
 from worker.embedding import Embedder
+from worker.lane.ledger import Entry, decode_vector
 from worker.settings import Settings
-from worker.stream.ledger import Entry, decode_vector
 
 REPEATABILITY = {"float32": 1e-6, "bfloat16": 0.002}
 """How exactly novelty can be computed again from the texts, by the precision of the embedding."""

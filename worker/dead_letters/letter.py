@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
 
@@ -11,7 +11,9 @@ from aiokafka.structs import ConsumerRecord
 from schemas import DeadLetterHeaders
 from schemas.dead_letter import ATTEMPT
 from worker.errors import Reason
-from worker.stream.records import RawRecord
+from worker.kafka.reader import raw_record
+from worker.lane.outputs import with_own_time
+from worker.lane.records import RawRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,11 @@ class DeadLetter:
             headers = DeadLetterHeaders.from_kafka(record.headers)
         except ValueError:
             return None
-        raw = RawRecord(
+        raw = replace(
+            with_own_time(raw_record(record)),
             topic=headers.topic,
             partition=headers.partition,
             offset=headers.offset,
-            timestamp_ms=record.timestamp,
-            key=record.key,
-            value=record.value,
             headers=DeadLetterHeaders.original(record.headers),
         )
         return cls(record.partition, record.offset, headers, raw)

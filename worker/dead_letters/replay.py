@@ -20,16 +20,25 @@ from types import TracebackType
 from typing import Literal, Self
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, ProducerFenced
+from aiokafka.errors import KafkaError, ProducerFenced, TransactionalIdAuthorizationFailed
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import RecordMetadata
 
 from worker.dead_letters.letter import DeadLetter, Selection
-from worker.dead_letters.topic import Told, open_dead_letters
-from worker.errors import DeliveryError, TopicError
+from worker.dead_letters.topic import open_dead_letters
+from worker.errors import DeliveryError, TopicError, WorkerError
+from worker.kafka.connection import client_arguments
+from worker.kafka.publisher import FRAMING_BYTES
+from worker.kafka.reader import Told
+from worker.kafka.rights import (
+    Right,
+    dead_letter_rights,
+    missing_rights,
+    replay_rights,
+    require_rights,
+)
+from worker.kafka.topics import Topic, TopicAdmin
 from worker.settings import KafkaSettings, Settings
-from worker.stream.publisher import FRAMING_BYTES, client_arguments
-from worker.stream.topics import Topic, TopicAdmin
 
 BATCH_RECORDS = 100
 BATCH_BYTES = 1_048_576
@@ -140,7 +149,9 @@ class RawTopic:
         delivery.add_done_callback(_look)
         return delivery
 
-    def _explained(self, error: KafkaError | TimeoutError) -> DeliveryError:
+    def _explained(self, error: KafkaError | TimeoutError) -> WorkerError:
+        if isinstance(error, TransactionalIdAuthorizationFailed):
+            return missing_rights([Right("Write", "transactional-id", self._replays)])
         if isinstance(error, ProducerFenced):
             return DeliveryError(
                 f"{self._raw.name}: another replay of the group {self._kafka.group} took over, or a "
@@ -175,9 +186,11 @@ async def replay(
 
     Raises:
         NoBrokerError: the brokers cannot be reached.
+        SecurityError: they refuse the login, the certificate or a right.
         TopicError: a topic is missing.
         DeliveryError: a broker did not take a record.
     """
+    await require_rights(settings.kafka, [*dead_letter_rights(settings), *replay_rights(settings)])
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics = await admin.existing()
         if settings.topics.raw not in topics:

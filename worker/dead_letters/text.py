@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import textwrap
-from datetime import UTC, datetime
 
 from aiokafka.structs import ConsumerRecord
 from rich.filesize import decimal
 
 from worker.dead_letters.letter import DeadLetter
 from worker.dead_letters.replay import Outcome, Stays
+from worker.terminal import printable, time_text
 
 _COLUMNS = "{:8}  {:24}  {:14}  {:>8}  {:>8}  {:8}  {:20}  {}"
 _MESSAGE = 60
@@ -32,7 +32,7 @@ def row(letter: DeadLetter, replayed_to: str | None) -> str:
     """Return a dead letter as a line under :data:`HEAD`; nothing in it is of the trace's content."""
     return _COLUMNS.format(
         letter.place,
-        _time(letter.record.timestamp_ms),
+        time_text(letter.record.timestamp_ms),
         letter.headers.reason,
         _size(letter),
         letter.attempts,
@@ -66,7 +66,7 @@ def whole(record: ConsumerRecord) -> str:
     value = "null" if record.value is None else f"{len(record.value)} bytes"
     lines = [
         f"place: {record.topic}/{record.partition}/{record.offset}",
-        f"time: {_time(record.timestamp)}",
+        f"time: {time_text(record.timestamp)}",
         f"key: {_text(record.key)}",
         "headers:",
         *(f"  {printable(name)}: {_text(content)}" for name, content in record.headers),
@@ -86,13 +86,6 @@ def outcome(outcome: Outcome, *, dry_run: bool) -> str:
     return f"{letter.place} {verb} to {outcome.to}, attempt {letter.attempts + 1}"
 
 
-def printable(text: str, keep: str = "") -> str:
-    """Return the text with everything escaped that a terminal would not show as a character."""
-    return "".join(
-        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in text
-    )
-
-
 def _text(content: bytes | None) -> str:
     return "null" if content is None else printable(_decoded(content))
 
@@ -109,13 +102,3 @@ def _bytes(letter: DeadLetter) -> int:
 
 def _size(letter: DeadLetter) -> str:
     return decimal(_bytes(letter)).replace(" bytes", " B").replace(" byte", " B")
-
-
-def _time(timestamp_ms: int) -> str:
-    if timestamp_ms < 0:
-        return "none"
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # producers may write what they like
-        return f"{timestamp_ms} ms"
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiokafka.structs import ConsumerRecord
 
 from worker.dead_letters.letter import DeadLetter, Selection
 from worker.errors import TopicError
+from worker.kafka.reader import Told, TopicReader, read_topic
+from worker.kafka.rights import dead_letter_rights, require_rights
+from worker.kafka.topics import Topic, TopicAdmin
 from worker.settings import Settings
-from worker.stream.reader import TopicReader
-from worker.stream.topics import Topic, TopicAdmin
-
-Told = Callable[[int, int], None]
-"""Told of progress: how many offsets were read, of how many."""
 
 
 def _say_nothing(read: int, of: int) -> None:
@@ -41,18 +39,11 @@ class DeadLetters:
 
     async def select(self, selection: Selection, told: Told = _say_nothing) -> AsyncIterator[DeadLetter]:
         """Yield the dead letters that are meant, by partition and offset."""
-        bounds = [await self._bounds(partition, selection) for partition in range(self._topic.partitions)]
-        total = sum(map(len, bounds))
-        before = 0
-        for partition, offsets in enumerate(bounds):
-            async for record in self._reader.read(self._topic.name, partition, offsets):
-                told(before + record.offset - offsets.start, total)
-                letter = DeadLetter.read(record)
-                self.foreign += letter is None
-                if letter is not None and letter in selection:
-                    yield letter
-            before += len(offsets)
-        told(total, total)
+        async for record in read_topic(self._reader, self._topic, selection.since_ms, told):
+            letter = DeadLetter.read(record)
+            self.foreign += letter is None
+            if letter is not None and letter in selection:
+                yield letter
 
     async def at(self, partition: int, offset: int) -> ConsumerRecord:
         """Return one record.
@@ -78,13 +69,6 @@ class DeadLetters:
         offsets = await self._reader.bounds(name, 0)
         return {record.key: record.value.decode() async for record in self._reader.read(name, 0, offsets)}
 
-    async def _bounds(self, partition: int, selection: Selection) -> range:
-        bounds = await self._reader.bounds(self._topic.name, partition)
-        if selection.since_ms is None:
-            return bounds
-        first = await self._reader.first_since(self._topic.name, partition, selection.since_ms)
-        return range(bounds.stop if first is None else max(first, bounds.start), bounds.stop)
-
 
 @asynccontextmanager
 async def open_dead_letters(settings: Settings) -> AsyncIterator[DeadLetters]:
@@ -92,12 +76,14 @@ async def open_dead_letters(settings: Settings) -> AsyncIterator[DeadLetters]:
 
     Raises:
         NoBrokerError: the brokers cannot be reached.
+        SecurityError: they refuse the login, the certificate or a right.
         TopicError: there is no dead-letter topic.
     """
+    await require_rights(settings.kafka, dead_letter_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics = await admin.existing()
     topic = topics.get(settings.topics.dead_letter)
     if topic is None:
         raise TopicError(f"missing: {settings.topics.dead_letter}; `kp-worker topics` creates it")
-    async with TopicReader(settings.kafka) as reader:
+    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         yield DeadLetters(reader, topic, topics.get(admin.replays))

@@ -27,11 +27,11 @@ from rich.table import Table
 from worker.demo import processes
 from worker.demo.brokers import Broker, running_broker
 from worker.errors import WorkerError
+from worker.kafka.connection import client_arguments
+from worker.kafka.topics import TopicAdmin
 from worker.observe import page
 from worker.produce import publish_lines
 from worker.settings import Settings, load_settings, override, render
-from worker.stream.publisher import client_arguments
-from worker.stream.topics import TopicAdmin
 
 PARTITIONS = 4
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.75)
@@ -106,12 +106,12 @@ def _settings(broker: Broker) -> Settings:
 async def _topics(settings: Settings, replication_factor: int) -> AsyncIterator[None]:
     """The demo's topics, for as long as it lasts."""
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        names = await admin.create_missing(PARTITIONS, replication_factor)
+        created = await admin.create_missing(PARTITIONS, replication_factor)
     try:
         yield
     finally:
         async with TopicAdmin(settings.kafka, settings.topics) as admin:
-            await admin.delete(names)
+            await admin.delete(list(created))
 
 
 class _Worker:

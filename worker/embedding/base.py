@@ -17,10 +17,12 @@ class Embeddings:
     Attributes:
         vectors: shape (texts, dimensions), float32, rows of length 1.
         truncated: how many of the texts were longer than the model reads.
+        repeated: how many were not computed, as the model had read the same before.
     """
 
     vectors: NDArray[np.float32]
     truncated: int
+    repeated: int = 0
 
 
 class Embedder(Protocol):
@@ -47,6 +49,11 @@ class Embedder(Protocol):
     @property
     def device(self) -> str:
         """Where it computes: ``cpu`` or ``cuda``."""
+        ...
+
+    @property
+    def runtime(self) -> str:
+        """What computes: a library and its version."""
         ...
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import threading
 import time
@@ -11,11 +12,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from worker.embedding.base import Embedder, Embeddings
+from worker.embedding.measurements import measured_once
 from worker.errors import EmbeddingError
 
 MAX_ADMITTED = 64
@@ -61,7 +64,7 @@ class Batcher:
     Args:
         embedder: is called from as many threads as it says.
         limit: how many texts may be admitted.
-        on_batch: told of every batch: its size and how many texts were truncated.
+        on_batch: called with every batch's size, and how many of its texts were truncated and repeated.
         on_error: told of every batch that failed.
     """
 
@@ -69,7 +72,7 @@ class Batcher:
         self,
         embedder: Embedder,
         limit: int = MAX_ADMITTED,
-        on_batch: Callable[[int, int], None] = lambda _size, _truncated: None,
+        on_batch: Callable[[int, int, int], None] = lambda _size, _truncated, _repeated: None,
         on_error: Callable[[], None] = lambda: None,
     ) -> None:
         self.embedder = embedder
@@ -189,37 +192,67 @@ class Batcher:
                 if not waiting.result.done():
                     waiting.result.set_exception(outcome)
             return
-        self._on_batch(len(batch), outcome.truncated)
+        self._on_batch(len(batch), outcome.truncated, outcome.repeated)
         for waiting, vector in zip(batch, outcome.vectors, strict=True):
             if not waiting.result.done():
                 waiting.result.set_result(Embedded(vector, waiting.admitted, started, finished))
 
 
-def admission_limit(embedder: Embedder, budget: float) -> int:
-    """Measure the embedder and say how many texts it can take so that the last stays within the budget.
+@dataclass(frozen=True)
+class Admission:
+    """How fast an embedder is.
+
+    Attributes:
+        rate: texts a second, all threads together.
+    """
+
+    rate: float
+
+
+def admission_limit(embedder: Embedder, budget: float, folder: Path | None = None) -> int:
+    """Return how many texts the embedder can take so that the last stays within the budget.
 
     A quarter of the budget times the rate, rounded up, the same for each thread: the rest is for a batch that
-    is under way, and for all else that happens on the same cores. It is measured in batches of about that
-    size; a machine that was busy meanwhile gives no less, unless it was very busy.
+    is under way, and for all else that happens on the same cores.
 
     Args:
-        embedder: is warmed up by it.
+        embedder: its rate is measured, once a machine.
         budget: seconds.
+        folder: what was measured is kept there for the next start; None keeps nothing.
+    """
+    conditions = {
+        "identity": embedder.identity,
+        "runtime": embedder.runtime,
+        "precision": embedder.precision,
+        "device": embedder.device,
+        "parallel": embedder.parallel,
+        "budget": budget,
+    }
+    admission = measured_once(folder, Admission, conditions, lambda: _measure(embedder, budget))
+    of_each = math.ceil(budget / 4 * admission.rate / embedder.parallel)
+    return max(1, min(MAX_ADMITTED, of_each * embedder.parallel))
+
+
+def _measure(embedder: Embedder, budget: float) -> Admission:
+    """Measure an embedder's rate, in batches that take about a quarter of the budget.
+
+    A machine that was busy meanwhile gives no less, unless it was very busy.
     """
     rate, size = 0.0, 1
+    texts = (f"{number} {_SAMPLE}" for number in itertools.count())  # the same again would not be embedded
     with ThreadPoolExecutor(embedder.parallel) as threads:
 
-        def seconds(texts: list[str]) -> float:
+        def seconds(size: int) -> float:
+            batches = [[next(texts) for _ in range(size)] for _ in range(embedder.parallel)]
             started = time.perf_counter()
-            list(threads.map(embedder.embed, [texts] * embedder.parallel))
+            list(threads.map(embedder.embed, batches))
             return time.perf_counter() - started
 
-        seconds([_SAMPLE])
+        seconds(1)
         while size <= MAX_ADMITTED:
-            fastest = min(seconds([_SAMPLE] * size) for _ in range(_REPEATS))
+            fastest = min(seconds(size) for _ in range(_REPEATS))
             rate = max(rate, embedder.parallel * size / fastest)
             if fastest > budget / 4:
                 break
             size *= 2
-    of_each = math.ceil(budget / 4 * rate / embedder.parallel)
-    return min(MAX_ADMITTED, of_each * embedder.parallel)
+    return Admission(rate)

@@ -24,6 +24,7 @@ class HashingEmbedder:
 
     precision = "float32"
     device = "cpu"
+    runtime = "Python"
     parallel = 1
 
     def __init__(self, dimensions: int = 384, max_tokens: int = 256) -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from functools import partial
+import ctypes
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from worker.embedding.base import Embedder
 from worker.embedding.hashing import HashingEmbedder
 from worker.embedding.precision import choose_precision
 from worker.errors import EmbeddingError
 from worker.settings import CacheSettings, EmbeddingSettings
+
+if TYPE_CHECKING:  # `none` and `hashing` need not wait for the rest
+    from worker.embedding.source import ModelSource
+    from worker.embedding.transformer import Precision, Runtime, TransformerEmbedder, Window
+
+logger = logging.getLogger(__name__)
 
 
 def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: int = 1) -> Embedder | None:
@@ -22,39 +32,92 @@ def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: i
     Raises:
         EmbeddingError: the model cannot be loaded, or its dimensions are not the cache's; names the setting.
     """
-    embedder = _make(settings, cache, parallel)
-    return None if embedder is None else _fitting(embedder, cache)
-
-
-def _fitting(embedder: Embedder, cache: CacheSettings) -> Embedder:
-    if embedder.dimensions != cache.dimensions:
-        raise EmbeddingError(
-            f"cache.dimensions: got {cache.dimensions}; {embedder.description} (embedding.model) "
-            f"makes vectors of {embedder.dimensions}"
-        )
-    return embedder
-
-
-def _make(settings: EmbeddingSettings, cache: CacheSettings, parallel: int) -> Embedder | None:
     match settings.backend:
         case "none":
             return None
         case "hashing":
             return HashingEmbedder(cache.dimensions, settings.max_tokens)
         case "sentence-transformers":
-            # Importing torch takes seconds, which `none` and `hashing` need not wait for.
-            from worker.embedding.sentence_transformers import SentenceTransformersEmbedder  # noqa: PLC0415
+            return _load_transformer(settings, cache, parallel)
 
-            make = partial(
-                SentenceTransformersEmbedder,
-                settings.model,
-                settings.revision,
-                settings.max_tokens,
-                settings.truncation,
-                device=settings.device,
-                parallel=parallel,
+
+def _load_transformer(settings: EmbeddingSettings, cache: CacheSettings, parallel: int) -> Embedder:
+    from worker.embedding.source import find_model  # noqa: PLC0415
+    from worker.embedding.transformer import TransformerEmbedder, Window  # noqa: PLC0415
+
+    if parallel > 1:  # the tokenizer's own threads would get in the way of ours
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    source = find_model(settings.model, settings.revision)
+    window = Window(settings.max_tokens, settings.truncation)
+    folder = cache_folder(settings)
+    runtime = _load_runtime(settings.device, source, window, folder, parallel)
+    logger.info("%s runs in %s on %s", source.description, runtime.name, runtime.device)
+    dimensions = runtime.transformer.dimensions
+    if dimensions != cache.dimensions:
+        raise EmbeddingError(
+            f"cache.dimensions: got {cache.dimensions}; {source.description} (embedding.model) "
+            f"makes vectors of {dimensions}"
+        )
+
+    def embedder(precision: Precision) -> TransformerEmbedder:
+        return TransformerEmbedder(runtime, window, precision, source.description)
+
+    if settings.precision != "auto":
+        return embedder(settings.precision)
+    conditions = {
+        "identity": runtime.transformer.identity,
+        "runtime": runtime.name,
+        "device": runtime.device,
+        "parallel": str(parallel),
+    }
+    return choose_precision(embedder, conditions, folder)
+
+
+def cache_folder(settings: EmbeddingSettings) -> Path | None:
+    """Return where a converted model and measurements are kept; None without a model, or without a place."""
+    if settings.backend != "sentence-transformers":
+        return None
+    if settings.cache_folder is not None:
+        return settings.cache_folder
+    try:
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a home
+        return None
+    return caches / "knowledgepulse-worker"
+
+
+def _load_runtime(
+    device: str, source: ModelSource, window: Window, folder: Path | None, parallel: int
+) -> Runtime:
+    """Return OpenVINO on the CPU, and PyTorch on a GPU or where OpenVINO cannot run the model."""
+    if device == "cuda" or (device == "auto" and _has_nvidia_driver()):
+        import torch  # noqa: PLC0415 - takes seconds and 600 MB, which a CPU need not
+
+        from worker.embedding.pytorch import PyTorchRuntime  # noqa: PLC0415
+
+        if torch.cuda.is_available():
+            return PyTorchRuntime(source, window, "cuda")
+        if device == "cuda":
+            raise EmbeddingError(
+                "embedding.device: got cuda; PyTorch finds no CUDA device here, set auto or cpu"
             )
-            if settings.precision != "auto":
-                return make(precision=settings.precision)
-            float32 = _fitting(make(precision="float32"), cache)  # before seconds of measuring
-            return choose_precision(float32, make(precision="bfloat16"))
+    try:
+        from worker.embedding.openvino import load_openvino  # noqa: PLC0415
+
+        return load_openvino(source, window, folder, parallel)
+    except EmbeddingError:
+        raise
+    except Exception as error:  # noqa: BLE001 - not installed, or whatever a model cannot be converted for
+        logger.warning("embedding in PyTorch, which is slower than OpenVINO: %s", error)
+    from worker.embedding.pytorch import PyTorchRuntime  # noqa: PLC0415
+
+    return PyTorchRuntime(source, window, "cpu", parallel)
+
+
+def _has_nvidia_driver() -> bool:
+    """Whether PyTorch could find a CUDA device at all: its own look takes seconds."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True

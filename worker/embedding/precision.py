@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schemas import ReasoningTrace
 from worker.embedding.base import Embedder
-from worker.scoring import VectorCache, embedding_text
+from worker.embedding.measurements import measured_once
+from worker.scoring import VectorCache
+
+if TYPE_CHECKING:
+    from worker.embedding.transformer import Precision
 
 logger = logging.getLogger(__name__)
 
@@ -23,8 +28,6 @@ LEAST_SPEEDUP = 1.3
 
 MOST_CHANGE = 0.005
 """That novelty may differ by."""
-
-_TEXTS = 12
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,25 @@ class Comparison:
         return self.speedup >= LEAST_SPEEDUP and self.change <= MOST_CHANGE
 
 
-def choose_precision(float32: Embedder, bfloat16: Embedder) -> Embedder:
-    """Measure both on real traces, and return the one to embed with.
+def choose_precision(
+    make: Callable[[Precision], Embedder], conditions: Mapping[str, str], folder: Path | None
+) -> Embedder:
+    """Return the embedder in the precision to embed in, measured on real texts.
 
     A CPU without matrix instructions for bfloat16 computes it more slowly than float32, and what it claims
     to have is no proof: so it is tried.
+
+    Args:
+        make: makes the embedder in a precision.
+        conditions: what decides, besides this machine.
+        folder: what was measured is kept there for the next start; None keeps nothing.
     """
-    compared = _compare(float32, bfloat16, fixed_texts())
+    compared = measured_once(
+        folder,
+        Comparison,
+        conditions,
+        lambda: _compare(make("float32"), make("bfloat16"), sample_texts()),
+    )
     logger.info(
         "bfloat16 is %.2f times as fast as float32 here (taken from %.1f on), and changes novelty by %.4f at "
         "most (up to %.3f)",
@@ -60,19 +75,21 @@ def choose_precision(float32: Embedder, bfloat16: Embedder) -> Embedder:
         compared.change,
         MOST_CHANGE,
     )
-    return bfloat16 if compared.is_worth_it else float32
+    return make("bfloat16" if compared.is_worth_it else "float32")
 
 
-def fixed_texts() -> list[str]:
-    """Return the texts of some of the demo's real traces."""
-    with resources.files("worker.demo").joinpath("real_traces.jsonl").open() as lines:
-        return [embedding_text(ReasoningTrace.model_validate_json(line)) for line in islice(lines, _TEXTS)]
+def sample_texts() -> list[str]:
+    """Return what is embedded of some real traces."""
+    texts: list[str] = json.loads(
+        resources.files("worker.embedding").joinpath("sample_texts.json").read_text()
+    )
+    return texts
 
 
 def _compare(reference: Embedder, other: Embedder, texts: Sequence[str]) -> Comparison:
     """Let both embed each text, in turns."""
     ours, theirs = _Tried(reference), _Tried(other)
-    for text in (texts[0], *texts):  # the first one twice, to warm up
+    for text in (f"to warm up: {texts[0]}", *texts):
         ours.embed(text)
         theirs.embed(text)
     return Comparison(
@@ -86,7 +103,7 @@ class _Tried:
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._cache = VectorCache(_TEXTS + 1, embedder.dimensions)
+        self._cache = VectorCache(1000, embedder.dimensions)
         self.seconds: list[float] = []
         self.novelties: list[float] = []
 

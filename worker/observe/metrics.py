@@ -90,11 +90,19 @@ class Metrics:
             buckets=[step / 10 for step in range(1, 11)],
             registry=registry,
         )
+        self._expired = Counter(
+            "kp_expired_outputs", "Outputs older than their topic keeps records", registry=registry
+        )
         self._redelivered = Counter(
             "kp_redelivered", "Records that were published from their ledger entry", registry=registry
         )
         self._retries = Counter(
             "kp_publish_retries", "Outputs that were sent again, alone", registry=registry
+        )
+        self._poison_skipped = Counter(
+            "kp_poison_skipped",
+            "Records without any output, because each attempt was deadly",
+            registry=registry,
         )
         _start_at_zero(self._traces, OUTCOMES)
         _start_at_zero(self._dead_letters, REASONS)
@@ -135,6 +143,11 @@ class Metrics:
         self._truncated = Counter(
             "kp_embedding_truncated", "Texts longer than the model reads", registry=registry
         )
+        self._repeated = Counter(
+            "kp_embedding_repeated",
+            "Texts not embedded, as the model had read the same before",
+            registry=registry,
+        )
 
     def _watch_flow(self, registry: CollectorRegistry) -> None:
         self._in_flight = Gauge(
@@ -150,13 +163,25 @@ class Metrics:
             "kp_in_flight_bytes_limit", "At most so many, owned partitions together", registry=registry
         )
         self._lag = Gauge(
-            "kp_consumer_lag_records", "Records behind the watermark", ["partition"], registry=registry
+            "kp_consumer_lag_records",
+            "Offsets between the watermark and the end of the partition",
+            ["partition"],
+            registry=registry,
+        )
+        self._held_back = Gauge(
+            "kp_open_transaction_records",
+            "Offsets that open transactions hold back",
+            ["partition"],
+            registry=registry,
         )
         self._last_commit = Gauge(
             "kp_last_commit_timestamp_seconds",
             "When a partition was last committed",
             ["partition"],
             registry=registry,
+        )
+        self._skipped = Counter(
+            "kp_skipped_offsets", "Offsets of raw that were deleted before they were read", registry=registry
         )
         self.partitions = Gauge("kp_partitions", "Partitions of the raw topic", ["state"], registry=registry)
         self.rebalances = Counter("kp_rebalances", "Rebalances of the group", registry=registry)
@@ -242,6 +267,10 @@ class Metrics:
         if seconds is not None:
             self._end_to_end.observe(max(0.0, seconds))
 
+    def expired(self) -> None:
+        """Count an output that its topic deletes for its age."""
+        self._expired.inc()
+
     def stage(self, stage: str, seconds: float) -> None:
         """A record spent so long in a stage."""
         self._stage_of[stage].observe(seconds)
@@ -250,10 +279,11 @@ class Metrics:
         """A record's turn for embedding came."""
         self._admission.observe(waited)
 
-    def embedded(self, batch: int, truncated: int) -> None:
+    def embedded(self, batch: int, truncated: int, repeated: int) -> None:
         """A batch was embedded."""
         self._batch_size.observe(batch)
         self._truncated.inc(truncated)
+        self._repeated.inc(repeated)
 
     def embedding_failed(self) -> None:
         """A batch was not embedded."""
@@ -267,6 +297,10 @@ class Metrics:
     def redelivered(self) -> None:
         """A record came again."""
         self._redelivered.inc()
+
+    def skipped_poison(self) -> None:
+        """Count a record that was skipped."""
+        self._poison_skipped.inc()
 
     def retried(self) -> None:
         """An output is sent again."""
@@ -284,23 +318,36 @@ class Metrics:
         """A partition was committed at a time, in seconds since the epoch."""
         self._last_commit.labels(partition).set(at)
 
+    def skipped(self, offsets: int) -> None:
+        """Count offsets that were deleted before they were read."""
+        self._skipped.inc(offsets)
+
     def lag(self, partition: int, records: int) -> None:
-        """A partition has so many records to go."""
+        """Set how many offsets lie between a partition's watermark and its end."""
         self._lag.labels(partition).set(records)
 
+    def held_back(self, partition: int, records: int) -> None:
+        """Set how many offsets of a partition open transactions hold back."""
+        self._held_back.labels(partition).set(records)
+
     def recovering(self, partition: int, remaining: int) -> None:
-        """A partition's ledger has so many records to be read."""
+        """Set how many records of a partition's ledger are still to be read."""
         self._recovery.labels(partition).set(remaining)
 
     def partition_left(self, partition: int) -> None:
         """A partition is no longer ours; its series go."""
-        for gauge in (self._cache_entries, self._last_commit, self._lag, self._recovery):
+        for gauge in (self._cache_entries, self._last_commit, self._lag, self._held_back, self._recovery):
             gauge.remove_by_labels({"partition": str(partition)})
 
-    def render(self, accept: str) -> tuple[str, bytes]:
-        """Return content type and page: OpenMetrics when asked for, else Prometheus' text format."""
+    def render(self, accept: str, *, content: bool) -> tuple[str, bytes]:
+        """Return content type and page.
+
+        Args:
+            accept: the request's header; OpenMetrics is possible, else it is Prometheus' text format.
+            content: whether to show what producers wrote: exemplars, which OpenMetrics has, are trace ids.
+        """
         self._bring_up_to_date()
-        if "application/openmetrics-text" in accept:
+        if content and "application/openmetrics-text" in accept:
             return OPENMETRICS, render_openmetrics(self.registry)
         return TEXT, render_text(self.registry)
 

@@ -15,6 +15,7 @@ from hashlib import sha256
 from importlib import metadata, resources
 from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
@@ -90,7 +91,7 @@ def _page_headers(page: bytes) -> dict[str, str]:
 PAGE_HEADERS = _page_headers(PAGE)
 
 
-def shows_content(web: WebSettings, asked_host: str | None) -> bool:
+def shows_content(web: WebSettings, host_header: str) -> bool:
     """Whether a request may see what producers wrote.
 
     Where ``web.show_content`` leaves it open, only on loopback: the worker listens there, and the browser
@@ -98,11 +99,11 @@ def shows_content(web: WebSettings, asked_host: str | None) -> bool:
 
     Args:
         web: the settings.
-        asked_host: the request's ``Host``, without the port.
+        host_header: the request's ``Host``; empty when it has none.
     """
     if web.show_content is not None:
         return web.show_content
-    return _is_loopback(web.host) and _is_loopback(asked_host or "")
+    return _is_loopback(web.host) and _is_loopback(_host(host_header))
 
 
 class Status:
@@ -240,6 +241,17 @@ def _versions() -> Iterator[tuple[str, str]]:
     yield "python", ".".join(map(str, sys.version_info[:3]))
     for name in _DISTRIBUTIONS:
         yield name, metadata.version(name)
+
+
+def _host(header: str) -> str:
+    """Return the host of a ``Host`` header without the port; nothing of one that is malformed."""
+    try:
+        parts = urlsplit(f"//{header}")
+        _ = parts.port  # raises where it is no number
+    except ValueError:
+        return ""
+    is_plain = parts.netloc == header and "@" not in header
+    return parts.hostname or "" if is_plain else ""
 
 
 def _is_loopback(host: str) -> bool:

@@ -14,23 +14,29 @@ The formula's reference is the KnowledgePulse SDK 0.1.1.
 
 from worker.scoring.cache import Nearest, VectorCache
 from worker.scoring.dimensions import complexity, novelty, outcome_confidence, tool_diversity
-from worker.scoring.overrides import apply_overrides
-from worker.scoring.score import Decision, Score, score_trace
-from worker.scoring.scorer import Embed, Scorer
-from worker.scoring.text import embedding_text
+from worker.scoring.overrides import apply_overrides, overrides_of
+from worker.scoring.score import Decision, Dimensions, Score, quality_score, rescore, score_trace
+from worker.scoring.scorer import Embed, Scorer, score_and_remember
+from worker.scoring.text import bounded_id, embedding_text
 
 __all__ = [
     "Decision",
+    "Dimensions",
     "Embed",
     "Nearest",
     "Score",
     "Scorer",
     "VectorCache",
     "apply_overrides",
+    "bounded_id",
     "complexity",
     "embedding_text",
     "novelty",
     "outcome_confidence",
+    "overrides_of",
+    "quality_score",
+    "rescore",
+    "score_and_remember",
     "score_trace",
     "tool_diversity",
 ]

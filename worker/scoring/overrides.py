@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from schemas import ReasoningTrace
 from worker.scoring.dimensions import tool_names
 
@@ -10,22 +12,33 @@ RECOVERED = "recovered"
 SINGLE_TOOL = "single_tool"
 
 
-def apply_overrides(score: float, trace: ReasoningTrace) -> tuple[float, tuple[str, ...]]:
-    """Return the score after the overrides that apply, and their names in order.
+def overrides_of(trace: ReasoningTrace) -> tuple[str, ...]:
+    """Return the names of the overrides that apply to a trace, in order.
 
-    - ``single_thought``: exactly one step and it is a thought; the score becomes 0.1.
-    - ``recovered``: more than two error recoveries and success; 0.1 more, at most 1.
-    - ``single_tool``: tools are used, but at most one distinct; 0.1 less, at least 0.
+    - ``single_thought``: exactly one step and it is a thought.
+    - ``recovered``: more than two error recoveries and success.
+    - ``single_tool``: tools are used, but at most one distinct.
     """
-    applied: list[str] = []
     steps = trace.steps
-    if len(steps) == 1 and steps[0].type == "thought":
+    applies = {
+        SINGLE_THOUGHT: len(steps) == 1 and steps[0].type == "thought",
+        RECOVERED: trace.metadata.success and sum(step.type == "error_recovery" for step in steps) > 2,
+        SINGLE_TOOL: len(tool_names(trace)) == 1,
+    }
+    return tuple(name for name, does in applies.items() if does)
+
+
+def apply_overrides(score: float, overrides: Collection[str]) -> float:
+    """Return the score after overrides.
+
+    - ``single_thought``: the score becomes 0.1.
+    - ``recovered``: 0.1 more, at most 1.
+    - ``single_tool``: 0.1 less, at least 0.
+    """
+    if SINGLE_THOUGHT in overrides:
         score = 0.1
-        applied.append(SINGLE_THOUGHT)
-    if trace.metadata.success and sum(step.type == "error_recovery" for step in steps) > 2:
+    if RECOVERED in overrides:
         score = min(1.0, score + 0.1)
-        applied.append(RECOVERED)
-    if len(tool_names(trace)) == 1:
+    if SINGLE_TOOL in overrides:
         score = max(0.0, score - 0.1)
-        applied.append(SINGLE_TOOL)
-    return score, tuple(applied)
+    return score

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from schemas import ReasoningTrace
-from worker.policy import Policy
+from worker.policy import Policy, Weights
 from worker.scoring.cache import Nearest
 from worker.scoring.dimensions import complexity, novelty, outcome_confidence, tool_diversity
-from worker.scoring.overrides import apply_overrides
+from worker.scoring.overrides import apply_overrides, overrides_of
 
 Decision = Literal["contribute", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dimensions:
+    """The four dimensions of a trace's quality, 0 to 1 each."""
+
+    complexity: float
+    novelty: float
+    tool_diversity: float
+    outcome_confidence: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +53,26 @@ class Score:
         """``contribute`` when the score reaches the threshold, else ``rejected``."""
         return "contribute" if self.quality_score >= self.threshold else "rejected"
 
+    @property
+    def dimensions(self) -> Dimensions:
+        """The four dimensions."""
+        return Dimensions(self.complexity, self.novelty, self.tool_diversity, self.outcome_confidence)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the members as a plain dict, in order."""
         return asdict(self)
+
+
+def quality_score(dimensions: Dimensions, overrides: Collection[str], weights: Weights) -> float:
+    """Return the weighted sum of the dimensions after the overrides, 0 to 1."""
+    weighted = (
+        dimensions.complexity * weights.complexity
+        + dimensions.novelty * weights.novelty
+        + dimensions.tool_diversity * weights.tool_diversity
+        + dimensions.outcome_confidence * weights.outcome_confidence
+    )
+    # Weights that sum to 1 can still add up to a last digit above it.
+    return min(1.0, apply_overrides(weighted, overrides))
 
 
 def score_trace(trace: ReasoningTrace, nearest: Nearest | None, policy: Policy) -> Score:
@@ -56,27 +84,38 @@ def score_trace(trace: ReasoningTrace, nearest: Nearest | None, policy: Policy) 
         policy: weights and thresholds.
     """
     profile = policy.profile(trace.metadata.task_domain)
-    weights = profile.weights
-    c = complexity(trace)
-    n = novelty(None if nearest is None else nearest.similarity)
-    d = tool_diversity(trace)
-    o = outcome_confidence(trace)
-    weighted = (
-        c * weights.complexity
-        + n * weights.novelty
-        + d * weights.tool_diversity
-        + o * weights.outcome_confidence
+    dimensions = Dimensions(
+        complexity=complexity(trace),
+        novelty=novelty(None if nearest is None else nearest.similarity),
+        tool_diversity=tool_diversity(trace),
+        outcome_confidence=outcome_confidence(trace),
     )
-    score, overrides = apply_overrides(weighted, trace)
+    overrides = overrides_of(trace)
     return Score(
-        # Weights that sum to 1 can still add up to a last digit above it.
-        quality_score=min(1.0, score),
-        complexity=c,
-        novelty=n,
-        tool_diversity=d,
-        outcome_confidence=o,
+        quality_score=quality_score(dimensions, overrides, profile.weights),
+        **asdict(dimensions),
         overrides=overrides,
         domain=profile.domain,
         threshold=profile.threshold,
         nearest=None if nearest is None else nearest.id,
+    )
+
+
+def rescore(score: Score, task_domain: str, policy: Policy) -> Score:
+    """Score a trace again from its dimensions, under another policy; nothing is embedded.
+
+    The dimensions and overrides do not depend on the policy, so under the policy that the trace was scored
+    with the result is equal to ``score``, to the last bit.
+
+    Args:
+        score: what the trace was scored with.
+        task_domain: the trace's own; a score only knows the profile that it selected.
+        policy: weights and thresholds.
+    """
+    profile = policy.profile(task_domain)
+    return replace(
+        score,
+        quality_score=quality_score(score.dimensions, score.overrides, profile.weights),
+        domain=profile.domain,
+        threshold=profile.threshold,
     )

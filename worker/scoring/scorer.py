@@ -1,4 +1,4 @@
-"""A scorer that remembers: what the stream runs for each partition, usable in any process."""
+"""Score traces one after another, each against those before it; usable in any process."""
 
 from __future__ import annotations
 
@@ -10,10 +10,32 @@ from schemas import ReasoningTrace
 from worker.policy import Policy
 from worker.scoring.cache import VectorCache
 from worker.scoring.score import Score, score_trace
-from worker.scoring.text import embedding_text
+from worker.scoring.text import bounded_id, embedding_text
 
 Embed = Callable[[str], ArrayLike]
 """A text's vector, of the cache's dimensions."""
+
+
+def score_and_remember(
+    trace: ReasoningTrace, vector: ArrayLike | None, cache: VectorCache, policy: Policy, *, at: float | None
+) -> Score:
+    """Score a trace against a cache, then add its vector, whatever the decision.
+
+    Args:
+        trace: what to score.
+        vector: shape (cache.dimensions,); None without an embedder: novelty is 0.5, and nothing is added.
+        cache: the earlier traces' vectors.
+        policy: weights and thresholds.
+        at: the trace's time in seconds since the epoch, for the cache's ttl; now when None.
+
+    Raises:
+        ValueError: the vector does not fit the cache.
+    """
+    if vector is None:
+        return score_trace(trace, None, policy)
+    score = score_trace(trace, cache.nearest(vector, at=at), policy)
+    cache.add(vector, id=bounded_id(trace.id), at=at)
+    return score
 
 
 class Scorer:
@@ -40,18 +62,5 @@ class Scorer:
     def evaluate_embedded(
         self, trace: ReasoningTrace, vector: ArrayLike | None, *, at: float | None = None
     ) -> Score:
-        """Score the trace against the cache, then add its vector, whatever the decision.
-
-        Args:
-            trace: what is scored.
-            vector: shape (cache.dimensions,); None when there is no embedder.
-            at: the trace's time in seconds since the epoch, for the cache's ttl; now when left out.
-
-        Raises:
-            ValueError: the vector does not fit the cache.
-        """
-        if vector is None:
-            return score_trace(trace, None, self.policy)
-        score = score_trace(trace, self.cache.nearest(vector, at=at), self.policy)
-        self.cache.add(vector, id=trace.id, at=at)
-        return score
+        """Call :func:`score_and_remember` with this scorer's cache and policy."""
+        return score_and_remember(trace, vector, self.cache, self.policy, at=at)

@@ -10,26 +10,40 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import joblib
 
 from worker import __version__
+from worker.descriptors import raise_descriptor_limit
 from worker.embedding import Batcher, Embedder, load_embedder
 from worker.embedding.batcher import admission_limit
-from worker.errors import EmbeddingError, StartError, TopicError, WorkerError
+from worker.embedding.load import cache_folder
+from worker.errors import (
+    DeliveryError,
+    EmbeddingError,
+    StalledError,
+    StartError,
+    TopicError,
+    WorkerError,
+)
 from worker.heartbeat import beat
+from worker.journal import Journal, Phase
+from worker.kafka.group import GroupConsumer
+from worker.kafka.lease import Lease, heartbeat_interval
+from worker.kafka.publisher import KafkaPublisher
+from worker.kafka.reader import TopicReader
+from worker.kafka.rights import require_rights, worker_rights
+from worker.kafka.topic_id import TopicIds
+from worker.kafka.topics import Topic, TopicAdmin, differences
 from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
 from worker.reload import PolicyReload
 from worker.settings import Settings
-from worker.stream.app import WorkerApp, heartbeat_interval
-from worker.stream.lease import Lease
-from worker.stream.loop import use_uvloop
-from worker.stream.publisher import KafkaPublisher
-from worker.stream.topics import Topic, TopicAdmin, differences
+from worker.signals import stop_signals
+from worker.stream.app import Clients, WorkerApp
 
 if TYPE_CHECKING:
     from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
@@ -38,6 +52,14 @@ logger = logging.getLogger(__name__)
 
 STOP_LIMIT = 5.0
 """Seconds to leave the group, and to close each connection."""
+
+REBALANCE_MARGIN = 40.0
+"""Seconds that a rebalance gives its members beyond ``limits.drain``."""
+
+CLEANUP_LIMIT = 1.0
+"""Seconds for the tasks that are left at the end."""
+
+_SAMPLE = "any text"
 
 TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
 """The variable of OpenTelemetry's that asks for spans: ``otlp`` or ``none``, here the default."""
@@ -50,37 +72,62 @@ class _Setup:
     settings: Settings
     config: Path | None
     heartbeat: int
+    journal: Journal
     topics: dict[str, Topic]
     embedder: Embedder | None
     admission_limit: int
     tracing: Tracing | None
 
 
-def run_worker(settings: Settings, config: Path | None, heartbeat: int) -> None:
-    """Work until SIGTERM or SIGINT; then finish what was sent, commit, and leave the group.
+def run_worker(settings: Settings, config: Path | None, heartbeat: int, journal: Journal) -> None:
+    """Work until SIGTERM, SIGHUP or SIGINT; then finish what was sent, commit, and leave the group.
 
     Args:
         settings: the effective settings.
         config: the file that they come from; its policy is followed.
         heartbeat: a pipe to the process that watches this one.
+        journal: notes for that process what is being worked on.
 
     Raises:
         StartError: it cannot start as it is configured.
         WorkerError: it could not go on; nothing is committed that was not finished.
     """
+    raise_descriptor_limit()
     try:
         topics = asyncio.run(_require_topics(settings))
         # Before there is an event loop, so that a signal ends the seconds that a model takes to load.
         embedder = load_embedder(settings.embedding, settings.cache, joblib.cpu_count())
-        limit = 0 if embedder is None else admission_limit(embedder, settings.limits.budget)
+        limit = (
+            0
+            if embedder is None
+            else admission_limit(embedder, settings.limits.budget, cache_folder(settings.embedding))
+        )
+        if embedder is not None:
+            embedder.embed([_SAMPLE])  # what fails at every text fails here, where no record is blamed for it
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
-    use_uvloop()
     with _tracing(settings) as tracing:
-        asyncio.run(_work(_Setup(settings, config, heartbeat, topics, embedder, limit, tracing)))
+        _run(_work(_Setup(settings, config, heartbeat, journal, topics, embedder, limit, tracing)))
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end, as ``asyncio.run`` does, but leave tasks behind that do not end when cancelled.
+
+    With a broker away some of the client's do not, and the process must end in time all the same.
+    """
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(work)
+    finally:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=CLEANUP_LIMIT))
 
 
 async def _require_topics(settings: Settings) -> dict[str, Topic]:
+    await require_rights(settings.kafka, worker_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics = await admin.require()
     for difference in differences(topics, settings.topics):
@@ -109,37 +156,62 @@ async def _work(setup: _Setup) -> None:
     settings, topics = setup.settings, setup.topics
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (*stop_signals(), signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     failed: asyncio.Future[None] = loop.create_future()
 
     def fail(error: BaseException) -> None:
         if not failed.done():
+            setup.journal.close(_blamed(error))
             failed.set_exception(error)
 
     metrics = Metrics(settings.policy, settings.limits.budget)
     async with AsyncExitStack() as stack:
+        stack.callback(setup.journal.close)
         batcher = _make_batcher(setup.embedder, setup.admission_limit, metrics)
         if batcher is not None:
             stack.push_async_callback(_within, STOP_LIMIT, batcher.close)
-        lease = Lease(settings.kafka.session_timeout - heartbeat_interval(settings.kafka))
+        lease = Lease(settings.kafka.session_timeout - heartbeat_interval(settings.kafka.session_timeout))
         largest = max(topic.max_message_bytes for topic in topics.values())
         publisher = KafkaPublisher(settings.kafka, largest, lease)
         await publisher.start()
         stack.push_async_callback(_within, STOP_LIMIT, publisher.stop)
-        datadir = stack.enter_context(TemporaryDirectory(prefix="kp-worker-"))
         in_force = PolicyInForce(settings.policy)
+        kafka, limits = settings.kafka, settings.limits
+        clients = Clients(
+            group=partial(GroupConsumer, kafka, limits.batch_bytes, lease, limits.drain + REBALANCE_MARGIN),
+            topic_ids=TopicIds(kafka, settings.topics.raw),
+            reader=partial(TopicReader, kafka, limits.batch_bytes),
+            publisher=publisher,
+        )
         app = WorkerApp(
-            settings, topics, batcher, publisher, lease, metrics, Path(datadir), in_force, fail, setup.tracing
+            settings,
+            topics,
+            batcher,
+            clients,
+            metrics,
+            in_force,
+            fail,
+            setup.tracing,
+            setup.journal,
         )
         heart = _guard(beat(setup.heartbeat, lambda: not app.readiness.reasons), fail)
-        guards = [_guard(app.watch(), fail)]
+        guards = [_guard(app.guard.watch(lambda: app.source), fail)]
         if setup.config is not None:
             reload = PolicyReload(setup.config, settings, in_force, metrics)
             guards.append(_guard(reload.watch(), fail))
         gc.collect()
         gc.freeze()  # a full collection would look at all that PyTorch and the rest have imported, each time
         await _serve(app, stop, failed, heart, guards)
+
+
+def _blamed(error: BaseException) -> frozenset[Phase]:
+    """Return the phases in which a record may be why the process ends; no record causes an outage."""
+    if isinstance(error, DeliveryError | TopicError):
+        return frozenset()
+    if isinstance(error, StalledError):
+        return frozenset({Phase.COMPUTING})  # an embedder that hangs; what is being sent waits for the broker
+    return frozenset(Phase)
 
 
 def _guard(watching: Coroutine[Any, Any, None], fail: Callable[[BaseException], None]) -> asyncio.Task[None]:

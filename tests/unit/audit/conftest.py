@@ -13,12 +13,12 @@ from worker.audit.partition import Bounds, PartitionAudit
 from worker.audit.vectors import Texts
 from worker.embedding import Embeddings, HashingEmbedder
 from worker.errors import RejectedRecord
+from worker.lane.decode import decode_trace
+from worker.lane.ledger import Entry, Failure, ScoreHeader, encode_vector, remember
+from worker.lane.outputs import Outputs
+from worker.lane.records import OutputRecord, RawRecord
 from worker.scoring import Scorer, VectorCache, embedding_text
 from worker.settings import Settings
-from worker.stream.decode import decode_trace
-from worker.stream.ledger import Entry, Failure, ScoreHeader, encode_vector, remember
-from worker.stream.outputs import Outputs
-from worker.stream.records import OutputRecord, RawRecord
 
 MAX_ELEMENTS = 4
 WINDOW = 8

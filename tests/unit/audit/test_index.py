@@ -5,8 +5,8 @@ import pytest
 from schemas import DeadLetterHeaders
 from worker.audit.index import SourceIndex
 from worker.errors import LedgerError
+from worker.lane.records import OutputRecord
 from worker.settings import TopicSettings
-from worker.stream.records import OutputRecord
 
 PARTITIONS = 2
 

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from worker.audit.report import Difference
 from worker.embedding import load_embedder
+from worker.lane.ledger import Entry, Failure
+from worker.lane.outputs import with_current_time
+from worker.lane.records import UNREAD_FINGERPRINT, Fault
 from worker.policy import Policy
+
+NOW_MS = 1_800_000_000_000
 
 
 def score_of(output):
@@ -74,6 +79,90 @@ def test_nothing_is_wrong_with_what_a_worker_does(stream, history):
     assert report.records == len(made.raw)
     assert report.outputs == len(made.outputs) == len(made.raw) + report.repeated
     assert report.novelty_exact == len({e.offset for e in made.entries.values() if e.score})
+
+
+@pytest.mark.parametrize("refused", [-5, 2**63 - 2])
+def test_outputs_that_could_not_have_their_record_s_time_are_what_they_should_be(stream, refused):
+    """Published twice, at two times."""
+    made = stream()
+    made.publish(4)
+    made.raw[2] = replace(made.raw[2], timestamp_ms=refused)
+    made.work()
+    made.work(since=0)
+    made.outputs = [
+        replace(with_current_time(output), timestamp_ms=NOW_MS + place) if place % 4 == 2 else output
+        for place, output in enumerate(made.outputs)
+    ]
+
+    assert counts(made.audit()) == {"repeated": 4}
+
+
+def test_outputs_of_a_record_without_a_time_may_have_two(stream):
+    made = stream()
+    made.publish(1)
+    made.raw[0] = replace(made.raw[0], timestamp_ms=-1)
+    made.work()
+    made.work(since=0)
+    made.outputs = [replace(output, timestamp_ms=at) for at, output in enumerate(made.outputs, start=17)]
+
+    assert counts(made.audit()) == {"repeated": 1}
+
+
+def test_another_time_in_the_header_than_the_record_s_is_found(stream):
+    made = stream()
+    made.publish(1)
+    made.work()
+    (output,) = made.outputs
+    made.outputs = [replace(with_current_time(replace(output, timestamp_ms=5)), timestamp_ms=17)]
+
+    assert len(counts(made.audit())["differing"]) == 1
+
+
+def trimmed(made, first):
+    """Delete the records before an offset, as retention does."""
+    made.raw = [record for record in made.raw if record.offset >= first]
+    return made
+
+
+@pytest.mark.parametrize("worked_on", [True, False], ids=["and it went on", "and it has yet to"])
+def test_offsets_deleted_before_they_were_read_are_told(stream, worked_on):
+    made = stream()
+    made.publish(10)
+    made.work()
+    for offset in (15, 16, 17):
+        made.publish(offset=offset)
+    trimmed(made, 15)
+    if worked_on:
+        made.work()
+
+    assert made.audit(first=15).deleted == [(10, 14)]
+
+
+def test_offsets_deleted_after_they_were_published_are_not_told(stream):
+    made = stream()
+    made.publish(20)
+    made.work()
+
+    assert trimmed(made, 15).audit(first=15).deleted == []
+
+
+def test_offsets_that_nothing_is_known_of_are_told_from_the_group_s_position_on(stream):
+    made = stream()
+    made.publish(20)
+    trimmed(made, 15)
+
+    assert made.audit(first=15, committed=12).deleted == [(12, 14)]
+    assert made.audit(first=15, committed=0).deleted == [], "a new group begins where the topic does"
+
+
+def test_offsets_whose_outputs_may_have_been_deleted_are_not_told(stream):
+    made = stream()
+    made.publish(20)
+    made.work()
+    made.outputs = made.outputs[8:]
+    made.changelog = [(key, value) for key, value in made.changelog if int(key) >= 8]
+
+    assert trimmed(made, 15).audit(first=15, outputs_from=8).deleted == []
 
 
 def flip(data, value):
@@ -578,3 +667,23 @@ def test_the_real_model_gives_its_novelty_again_in_batches_of_another_size(strea
 
     assert not report.differing
     assert report.novelty_embedded == 19
+
+
+@pytest.mark.parametrize("reason", ["undecodable", "too_large"])
+def test_a_record_that_could_not_be_read_is_a_dead_letter_without_content(stream, reason):
+    """Also where it can be read now, as `limits.batch_bytes` was raised since."""
+    made = stream()
+    made.publish(3)
+    readable = made.raw[1]
+    fault = Fault(reason, "the batch up to 1")
+    made.raw[1] = replace(readable, key=None, value=None, headers=(), fault=fault)
+    failure = Failure(reason, "RejectedRecord", fault.message)
+    made.restart()
+    made.entries[1] = Entry(1, readable.timestamp_ms, UNREAD_FINGERPRINT, failure=failure)
+    made.changelog.append((b"1", msgspec.msgpack.encode(made.entries[1])))
+    made.work()
+
+    assert not made.audit().differing
+
+    made.raw[1] = readable
+    assert not made.audit().differing

@@ -33,6 +33,7 @@ REPORT = Report(
             novelty_exact=5,
             novelty_unaudited={"trimmed": 7},
             unknown=2,
+            deleted=[(5, 5), (7, 11)],
         ),
     ],
     foreign=1,
@@ -46,6 +47,8 @@ def test_a_person_reads_the_sums_what_was_not_audited_and_the_first_of_what_is_w
     assert "2 records have a score too near" in text
     assert "7 records have a novelty that could not be audited: what came before" in text
     assert "3 outputs come from no record of raw-traces" in text
+    assert "6 offsets are gone from raw-traces without an output" in text
+    assert ": 1/5, 1/7 to 11" in text
     assert "missing: raw-traces/0/3 has no output" in text
     assert text.count("differs: raw-traces/1/") == DETAILS - 1
     assert "and 11 more" in text
@@ -59,8 +62,10 @@ def test_a_machine_reads_all_of_it():
     assert told["partitions"][1]["differing"][19] == {"offset": 19, "what": "novelty is 1, recomputed 0"}
     assert told["partitions"][1]["novelty_unaudited"] == {"trimmed": 7}
     assert told["partitions"][0]["missing"] == [3]
+    assert (told["deleted"], told["partitions"][1]["deleted"]) == (6, [[5, 5], [7, 11]])
 
 
 def test_only_what_is_missing_or_differs_is_wrong():
     odd = PartitionReport(0, records=3, waiting=1, repeated=2, unknown=4, other_policy=1, rescored=1)
+    odd.deleted.append((0, 4))
     assert Report("raw-traces", [odd], foreign=1).ok

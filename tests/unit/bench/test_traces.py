@@ -1,7 +1,10 @@
 """The records of the comparison with other clients are valid traces of one size."""
 
-from bench.traces import STREAM_BYTES, of_size, real_traces
-from worker.stream.decode import decode_trace, with_quality_score
+from itertools import islice
+
+from bench.traces import STREAM_BYTES, endless_texts, endless_traces, of_size, real_traces
+from worker.lane.decode import decode_trace, with_quality_score
+from worker.scoring import embedding_text
 
 
 def test_every_real_trace_can_be_made_a_valid_one_of_the_size():
@@ -10,3 +13,14 @@ def test_every_real_trace_can_be_made_a_valid_one_of_the_size():
         assert abs(len(shaped) - STREAM_BYTES) <= 16
         decode_trace(shaped, STREAM_BYTES * 2)
         assert b'"quality_score":0.5' in with_quality_score(shaped, 0.5)
+
+
+def test_no_text_comes_twice():
+    """The worker would not embed it again, and so look faster than it is."""
+    traces = real_traces()[:3]
+
+    endless = list(islice(endless_traces(traces), 9))
+
+    texts = {embedding_text(decode_trace(trace, 2**24))[:20] for trace in endless}
+    assert len(texts) == len(endless)
+    assert len(set(islice(endless_texts(), 200))) == 200

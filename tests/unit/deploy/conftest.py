@@ -69,9 +69,10 @@ def labels_of() -> dict[str, set[str]]:
     """The labels of each series that a worker exposes, by the series' name."""
     metrics = Metrics(Policy(), budget=0.1)
     metrics.built("version", "model", "precision", "device")
-    for of_a_partition in (metrics.lag, metrics.cache_size, metrics.recovering, metrics.committed):
+    partition_gauges = (metrics.lag, metrics.held_back, metrics.cache_size, metrics.recovering)
+    for of_a_partition in (*partition_gauges, metrics.committed):
         of_a_partition(0, 0)
-    _, page = metrics.render("")
+    _, page = metrics.render("", content=False)
     return {
         sample.name: set(sample.labels)
         for family in text_string_to_metric_families(page.decode())

@@ -24,6 +24,7 @@ class GatedEmbedder:
     identity = "gated"
     precision = "float32"
     device = "cpu"
+    runtime = "a test"
     parallel = 1
     description = "gated"
 
@@ -43,7 +44,7 @@ class GatedEmbedder:
         self.threads.add(threading.get_ident())
         self.entered.release()
         self.gate.wait()
-        return Embeddings(self.make(texts), truncated=1)
+        return Embeddings(self.make(texts), truncated=1, repeated=2)
 
     async def busy(self) -> None:
         """Wait until it has been given one more batch."""
@@ -269,13 +270,13 @@ async def test_a_text_that_is_given_up_while_it_is_embedded_takes_nothing_from_t
     assert await numbers(await submit(batcher, "3")) == [3]
 
 
-async def test_of_every_batch_its_size_and_what_was_truncated_is_told(make_batcher, embedder):
-    told: list[tuple[int, int]] = []
-    batcher = make_batcher(on_batch=lambda size, truncated: told.append((size, truncated)))
+async def test_every_batch_is_counted_with_what_was_truncated_and_repeated(make_batcher, embedder):
+    counted: list[tuple[int, ...]] = []
+    batcher = make_batcher(on_batch=lambda *counts: counted.append(counts))
 
     await numbers(await submit(batcher, "1", "2", "3"))
 
-    assert told == [(3, 1)]
+    assert counted == [(3, 1, 2)]
 
 
 @pytest.mark.parametrize("limit", [64, 1])
@@ -343,3 +344,29 @@ def test_no_fewer_are_admitted_than_threads_embed_at_once(monkeypatch):
     embedder.parallel = 3
 
     assert admission_limit(embedder, budget=0.1) == 3
+
+
+def test_the_rate_is_measured_once(monkeypatch, tmp_path):
+    embedder = GatedEmbedder()
+    embedder.make = lambda texts: np.zeros((len(texts), 3), np.float32)
+
+    first = admission_limit(embedder, 0.1, tmp_path)
+    calls = len(embedder.batches)
+
+    assert calls > 0
+    assert admission_limit(embedder, 0.1, tmp_path) == first
+    assert len(embedder.batches) == calls
+    embedder.precision = "bfloat16"
+    admission_limit(embedder, 0.1, tmp_path)
+    assert len(embedder.batches) > calls
+
+
+@pytest.mark.parametrize("rate", ["-5.0", "0.0", "1e300"])
+def test_a_rate_that_cannot_be_never_stops_or_floods_the_batcher(tmp_path, rate):
+    embedder = GatedEmbedder()
+    embedder.make = lambda texts: np.zeros((len(texts), 3), np.float32)
+    admission_limit(embedder, 0.1, tmp_path)
+    (kept,) = tmp_path.iterdir()
+    kept.write_text(f'{{"rate": {rate}}}')
+
+    assert 1 <= admission_limit(embedder, 0.1, tmp_path) <= MAX_ADMITTED

@@ -1,17 +1,22 @@
-"""The embedder that the settings ask for, and errors that name the setting to change."""
+"""The embedder that the settings ask for, what runs it, and errors that name the setting to change."""
 
+import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from worker.embedding import HashingEmbedder, load_embedder
+from worker.embedding import load as module
+from worker.embedding.load import cache_folder
+from worker.embedding.source import PACKAGED, find_model
 from worker.errors import EmbeddingError
 from worker.settings import CacheSettings, EmbeddingSettings
 
 
-def load(**embedding):
-    return load_embedder(EmbeddingSettings(**embedding), CacheSettings(dimensions=16))
+def load(dimensions=16, **embedding):
+    return load_embedder(EmbeddingSettings(**embedding), CacheSettings(dimensions=dimensions))
 
 
 def test_none_is_no_embedder():
@@ -25,8 +30,20 @@ def test_hashing_takes_the_caches_dimensions_and_the_window():
     assert (embedder.dimensions, embedder.max_tokens) == (16, 3)
 
 
-def test_neither_needs_torch():
-    code = "import sys, worker.embedding; sys.exit('torch' in sys.modules)"
+def test_neither_needs_torch_or_openvino():
+    code = "import sys, worker.embedding; sys.exit(not {'torch', 'openvino'}.isdisjoint(sys.modules))"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_no_file_of_the_demo_is_read():
+    """A package of the worker for production may leave it out."""
+    code = (
+        "import sys; sys.modules['worker.demo'] = None\n"
+        "from worker.embedding import load_embedder\n"
+        "from worker.embedding.precision import sample_texts\n"
+        "sys.exit(not sample_texts())"
+    )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -36,16 +53,18 @@ def test_a_folder_that_is_not_there_needs_a_revision_and_both_settings_are_named
         load(model="nosuch/model")
 
 
+@pytest.mark.model
 def test_a_folder_without_a_model_is_named_with_its_setting(tmp_path):
     with pytest.raises(EmbeddingError, match=f"embedding.model: '{tmp_path}' cannot be loaded"):
         load(model=str(tmp_path))
 
 
+@pytest.mark.model
 def test_a_model_that_the_hub_does_not_give_is_named_with_its_setting(monkeypatch):
     def refuse(*_, **__):
         raise OSError("no such model")
 
-    monkeypatch.setattr("worker.embedding.sentence_transformers.SentenceTransformer", refuse)
+    monkeypatch.setattr("worker.embedding.pytorch.SentenceTransformer", refuse)
 
     with pytest.raises(EmbeddingError, match=r"embedding\.model: 'some/model' cannot be loaded: no such"):
         load(model="some/model", revision="abc")
@@ -59,7 +78,76 @@ def test_dimensions_that_are_not_the_models_are_refused_with_both_numbers():
 
 @pytest.mark.model
 def test_a_window_that_the_model_does_not_have_is_refused():
-    from worker.embedding.sentence_transformers import SentenceTransformersEmbedder
+    from worker.embedding.pytorch import PyTorchRuntime
+    from worker.embedding.transformer import Window
 
     with pytest.raises(EmbeddingError, match=r"embedding\.max_tokens: got 513; .* reads at most 512"):
-        SentenceTransformersEmbedder(max_tokens=513)
+        PyTorchRuntime(find_model(None, None), Window(max_tokens=513))
+
+
+@pytest.mark.model
+def test_on_a_cpu_openvino_runs_it_and_the_log_says_so(caplog):
+    with caplog.at_level(logging.INFO):
+        embedder = load(384, device="cpu", precision="float32")
+
+    assert embedder.runtime.startswith("OpenVINO ")
+    assert f"{PACKAGED} runs in {embedder.runtime} on cpu" in caplog.text
+
+
+@pytest.mark.model
+def test_without_openvino_pytorch_runs_it_and_the_log_says_why(monkeypatch, caplog):
+    monkeypatch.delitem(sys.modules, "worker.embedding.openvino", raising=False)
+    monkeypatch.setitem(sys.modules, "openvino", None)
+
+    with caplog.at_level(logging.WARNING):
+        embedder = load(384, device="cpu", precision="float32")
+
+    assert embedder.runtime.startswith("PyTorch ")
+    assert "embedding in PyTorch, which is slower than OpenVINO: import of openvino halted" in caplog.text
+
+
+@pytest.mark.model
+def test_a_model_whose_vectors_change_in_the_conversion_runs_in_pytorch(monkeypatch, caplog, tmp_path):
+    from worker.embedding import openvino
+
+    monkeypatch.setattr(openvino, "_TOLERANCE", -1.0)
+
+    with caplog.at_level(logging.WARNING):
+        embedder = load(384, device="cpu", precision="float32", cache_folder=tmp_path)
+
+    assert embedder.runtime.startswith("PyTorch ")
+    assert "the converted model's vectors differ from the original's by" in caplog.text
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.model
+def test_a_device_that_is_not_there_is_refused_by_its_setting(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+    with pytest.raises(EmbeddingError, match=r"embedding\.device: got cuda; .* set auto or cpu"):
+        load(384, device="cuda")
+
+
+def test_what_is_kept_is_kept_where_the_setting_says_or_in_the_users_caches(monkeypatch, tmp_path):
+    settings = EmbeddingSettings()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    assert cache_folder(settings) == tmp_path / "knowledgepulse-worker"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder(settings) == tmp_path / ".cache" / "knowledgepulse-worker"
+    assert cache_folder(EmbeddingSettings(cache_folder=Path("/there"))) == Path("/there")
+
+
+def test_nothing_is_kept_of_embedders_without_a_model(tmp_path):
+    assert cache_folder(EmbeddingSettings(backend="hashing", cache_folder=tmp_path)) is None
+
+
+def test_a_user_without_a_home_keeps_nothing(monkeypatch):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(module.Path, "home", no_home)
+
+    assert cache_folder(EmbeddingSettings()) is None

@@ -8,7 +8,7 @@ import pytest
 
 from worker.embedding import Embeddings, HashingEmbedder
 from worker.embedding import precision as module
-from worker.embedding.precision import choose_precision, fixed_texts
+from worker.embedding.precision import choose_precision, sample_texts
 
 
 class Timed:
@@ -36,12 +36,14 @@ class Timed:
 
 @pytest.fixture
 def choose(monkeypatch):
-    def choose(seconds, error):
+    def choose(seconds, error, folder=None):
         clock = SimpleNamespace(now=0.0)
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
-        return choose_precision(
-            Timed("float32", clock, seconds=1.0), Timed("bfloat16", clock, seconds, error)
-        ).precision
+        embedders = {
+            "float32": Timed("float32", clock, seconds=1.0),
+            "bfloat16": Timed("bfloat16", clock, seconds, error),
+        }
+        return choose_precision(embedders.__getitem__, {}, folder).precision
 
     return choose
 
@@ -69,9 +71,15 @@ def test_the_log_tells_both_figures(choose, caplog):
     assert "changes novelty by 0.0000 at most" in caplog.text
 
 
+def test_it_is_measured_once(choose, tmp_path):
+    assert choose(0.4, 0.0, tmp_path) == "bfloat16"
+    assert choose(3.0, 0.0, tmp_path) == "bfloat16"
+    assert choose(3.0, 0.0, tmp_path / "another machine's") == "float32"
+
+
 def test_it_is_measured_on_real_texts_that_fill_the_window():
     """Short or made-up ones would say little about the traces to come."""
-    texts = fixed_texts()
+    texts = sample_texts()
 
     assert len(set(texts)) == len(texts) >= 10
     assert sum(len(text.split()) > 256 for text in texts) > len(texts) / 2

@@ -30,6 +30,7 @@ NAMES = {
     "kp_embedding_batch_size": ("histogram", set()),
     "kp_embedding_errors": ("counter", set()),
     "kp_embedding_truncated": ("counter", set()),
+    "kp_embedding_repeated": ("counter", set()),
     "kp_in_flight_records": ("gauge", set()),
     "kp_in_flight_bytes": ("gauge", set()),
     "kp_in_flight_records_limit": ("gauge", set()),
@@ -38,12 +39,16 @@ NAMES = {
     "kp_cache_resets": ("counter", {"reason"}),
     "kp_dead_letters": ("counter", {"reason"}),
     "kp_redelivered": ("counter", set()),
+    "kp_poison_skipped": ("counter", set()),
     "kp_publish_retries": ("counter", set()),
     "kp_consumer_lag_records": ("gauge", {"partition"}),
+    "kp_open_transaction_records": ("gauge", {"partition"}),
     "kp_recovery_remaining_records": ("gauge", {"partition"}),
     "kp_last_commit_timestamp_seconds": ("gauge", {"partition"}),
     "kp_partitions": ("gauge", {"state"}),
     "kp_rebalances": ("counter", set()),
+    "kp_expired_outputs": ("counter", set()),
+    "kp_skipped_offsets": ("counter", set()),
     "kp_threshold": ("gauge", {"domain"}),
     "kp_policy_info": ("gauge", {"policy"}),
     "kp_policy_reloads": ("counter", {"result"}),
@@ -82,7 +87,7 @@ def a_score(task_domain: str = "code") -> Score:
 
 
 def families(metrics: Metrics, accept: str = "") -> dict[str, Metric]:
-    _, page = metrics.render(accept)
+    _, page = metrics.render(accept, content=True)
     parse = parse_openmetrics if "openmetrics" in accept else parse_text
     return {family.name: family for family in parse(page.decode())}
 
@@ -108,8 +113,9 @@ def buckets(metrics: Metrics, name: str) -> list[float]:
 
 
 def test_names_types_and_labels_are_those_that_dashboards_and_alerts_use(metrics):
-    for partition in (metrics.cache_size, metrics.committed, metrics.lag, metrics.recovering):
-        partition(0, 1)
+    gauges = (metrics.cache_size, metrics.committed, metrics.lag, metrics.held_back, metrics.recovering)
+    for of_a_partition in gauges:
+        of_a_partition(0, 1)
     metrics.built("1.0", "hashing", "float32", "cpu")
 
     found = {
@@ -193,7 +199,7 @@ def test_what_happens_is_counted(metrics):
     metrics.buried("empty", -3.0)
     metrics.stage("embed", 0.02)
     metrics.admitted(0.5)
-    metrics.embedded(4, 3)
+    metrics.embedded(4, 3, 2)
     metrics.embedding_failed()
     metrics.redelivered()
     metrics.retried()
@@ -210,6 +216,7 @@ def test_what_happens_is_counted(metrics):
     assert values(metrics, "kp_admission_wait_seconds_sum") == {(): 0.5}
     assert values(metrics, "kp_embedding_batch_size_sum") == {(): 4}
     assert values(metrics, "kp_embedding_truncated_total") == {(): 3}
+    assert values(metrics, "kp_embedding_repeated_total") == {(): 2}
     assert values(metrics, "kp_embedding_errors_total") == {(): 1}
     assert values(metrics, "kp_redelivered_total") == {(): 1}
     assert values(metrics, "kp_publish_retries_total") == {(): 1}
@@ -259,7 +266,7 @@ def test_no_trace_id_breaks_an_observation_or_a_page(trace_id, accept):
     for id_ in (trace_id, ""):
         metrics = Metrics(Policy(), budget=0.1, registry=CollectorRegistry())
         metrics.scored(a_score(), id_, 0.01)
-        pages.append(metrics.render(accept)[1].decode())
+        pages.append(metrics.render(accept, content=True)[1].decode())
 
     assert EXEMPLAR.sub("", pages[0]) == EXEMPLAR.sub("", pages[1])
     assert "kp_scoring_seconds_count 1.0" in pages[0]
@@ -279,7 +286,16 @@ def test_an_ordinary_trace_id_is_the_exemplar(metrics, trace_id):
 def test_an_id_that_is_long_or_not_plain_ascii_is_no_exemplar(metrics, trace_id):
     metrics.scored(a_score(), trace_id, 0.01)
 
-    assert b"# {" not in metrics.render(OPENMETRICS)[1]
+    assert b"# {" not in metrics.render(OPENMETRICS, content=True)[1]
+
+
+def test_where_content_is_off_no_page_tells_a_trace_id(metrics):
+    """An exemplar is a trace id."""
+    metrics.scored(a_score(), "kp:trace:secret", 0.01)
+    content_type, page = metrics.render(OPENMETRICS, content=False)
+    assert content_type.startswith("text/plain")
+    assert b"kp_scoring_seconds_count 1.0" in page
+    assert b"secret" not in page
 
 
 def test_the_series_of_a_partition_that_left_go_and_those_of_others_stay(metrics):
@@ -287,6 +303,7 @@ def test_the_series_of_a_partition_that_left_go_and_those_of_others_stay(metrics
         "kp_novelty_cache_entries": metrics.cache_size,
         "kp_last_commit_timestamp_seconds": metrics.committed,
         "kp_consumer_lag_records": metrics.lag,
+        "kp_open_transaction_records": metrics.held_back,
         "kp_recovery_remaining_records": metrics.recovering,
     }
     for tell in gauges.values():
@@ -311,7 +328,7 @@ def test_the_series_of_a_partition_that_left_go_and_those_of_others_stay(metrics
     ],
 )
 def test_a_page_says_which_format_it_has(metrics, accept, content_type):
-    told, page = metrics.render(accept)
+    told, page = metrics.render(accept, content=True)
 
     assert told == content_type
     assert page.endswith(b"# EOF\n") == ("openmetrics" in content_type)

@@ -157,10 +157,16 @@ def test_partitions_are_as_the_metrics_are_now(metrics, status):
     [
         (None, "127.0.0.1", "127.0.0.1", True),
         (None, "127.0.0.1", "localhost", True),
-        (None, "::1", "::1", True),
+        (None, "127.0.0.1", "127.0.0.1:6066", True),
+        (None, "::1", "[::1]:6066", True),
         (None, "localhost", "LOCALHOST", True),
         (None, "127.0.0.1", "rebound.example", False),  # a name that somebody points at loopback
-        (None, "127.0.0.1", None, False),
+        (None, "127.0.0.1", "", False),
+        (None, "127.0.0.1", "localhost:evil", False),
+        (None, "127.0.0.1", "localhost:99999", False),
+        (None, "127.0.0.1", "rebound.example@localhost", False),
+        (None, "127.0.0.1", "localhost/", False),
+        (None, "127.0.0.1", "[::1", False),
         (None, "127.0.0.1", "10.0.0.1", False),
         (None, "0.0.0.0", "127.0.0.1", False),
         (None, "worker.internal", "localhost", False),

@@ -9,7 +9,15 @@ from pydantic import ValidationError
 
 from schemas import DeadLetterHeaders
 
-REASONS = ["not_json", "invalid_trace", "too_large", "empty", "scoring_failed"]
+REASONS = [
+    "not_json",
+    "invalid_trace",
+    "invalid_headers",
+    "too_large",
+    "empty",
+    "undecodable",
+    "scoring_failed",
+]
 FOREIGN = [("traceparent", b"00-1-2-01"), ("binary", b"\xff\xfe"), ("nothing", None)]
 
 

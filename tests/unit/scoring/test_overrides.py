@@ -4,19 +4,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.scoring import apply_overrides
+from worker.scoring import apply_overrides, overrides_of
 
 RECOVERIES = ["error_recovery"] * 3
 
 
+def overridden(score, trace):
+    """The score after the overrides of a trace, and their names."""
+    names = overrides_of(trace)
+    return apply_overrides(score, names), names
+
+
 @given(st.floats(0, 1))
 def test_a_single_thought_is_worth_a_tenth_whatever_it_scored(make_trace, score):
-    assert apply_overrides(score, make_trace("thought")) == (0.1, ("single_thought",))
+    assert overridden(score, make_trace("thought")) == (0.1, ("single_thought",))
 
 
 @pytest.mark.parametrize("steps", [["tool_call"], ["observation"], ["error_recovery"], ["thought"] * 2])
 def test_other_than_a_single_thought_keeps_its_score(make_trace, steps):
-    assert apply_overrides(0.6, make_trace(*steps)) == (0.6, ())
+    assert overridden(0.6, make_trace(*steps)) == (0.6, ())
 
 
 @pytest.mark.parametrize(
@@ -26,14 +32,14 @@ def test_other_than_a_single_thought_keeps_its_score(make_trace, steps):
 def test_more_than_two_recoveries_count_when_the_task_succeeded(make_trace, recoveries, success, expected):
     trace = make_trace(*["error_recovery"] * recoveries, success=success)
 
-    score, names = apply_overrides(0.6, trace)
+    score, names = overridden(0.6, trace)
 
     assert score == pytest.approx(expected)
     assert names == (("recovered",) if expected > 0.6 else ())
 
 
 def test_recovery_does_not_lift_a_score_above_1(make_trace):
-    assert apply_overrides(0.95, make_trace(*RECOVERIES)) == (1.0, ("recovered",))
+    assert overridden(0.95, make_trace(*RECOVERIES)) == (1.0, ("recovered",))
 
 
 @pytest.mark.parametrize(
@@ -47,23 +53,23 @@ def test_recovery_does_not_lift_a_score_above_1(make_trace):
     ],
 )
 def test_a_single_tool_costs_a_tenth(make_trace, steps, expected, names):
-    score, applied = apply_overrides(0.6, make_trace(*steps))
+    score, applied = overridden(0.6, make_trace(*steps))
 
     assert score == pytest.approx(expected)
     assert applied == names
 
 
 def test_a_single_tool_does_not_take_a_score_below_0(make_trace):
-    assert apply_overrides(0.05, make_trace("tool_call grep")) == (0.0, ("single_tool",))
+    assert overridden(0.05, make_trace("tool_call grep")) == (0.0, ("single_tool",))
 
 
 def test_a_single_thought_with_a_tool_loses_the_tenth_that_it_was_given(make_trace):
-    assert apply_overrides(0.9, make_trace("thought grep")) == (0.0, ("single_thought", "single_tool"))
+    assert overridden(0.9, make_trace("thought grep")) == (0.0, ("single_thought", "single_tool"))
 
 
 def test_recovery_is_capped_before_the_single_tool_is_taken_off(make_trace):
     """The other way round, 0.95 would stay 0.95."""
-    score, names = apply_overrides(0.95, make_trace(*RECOVERIES, "tool_call grep"))
+    score, names = overridden(0.95, make_trace(*RECOVERIES, "tool_call grep"))
 
     assert score == pytest.approx(0.9)
     assert names == ("recovered", "single_tool")
@@ -71,6 +77,6 @@ def test_recovery_is_capped_before_the_single_tool_is_taken_off(make_trace):
 
 @given(st.floats(0, 1), st.booleans(), st.lists(st.sampled_from(["thought", "error_recovery", "thought x"])))
 def test_a_score_stays_within_0_and_1(make_trace, score, success, steps):
-    overridden, _ = apply_overrides(score, make_trace("error_recovery", *steps, success=success))
+    result, _ = overridden(score, make_trace("error_recovery", *steps, success=success))
 
-    assert 0 <= overridden <= 1
+    assert 0 <= result <= 1

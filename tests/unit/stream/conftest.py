@@ -1,221 +1,153 @@
-"""Traces, and lanes with a memory publisher and an embedder that tests can stop, break and count."""
+"""The whole worker in memory: Faust's app, a group member, a topic and a publisher without a broker."""
 
 import asyncio
-import json
-import threading
-from collections.abc import Callable
+from contextlib import asynccontextmanager
 
-import msgspec
-import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from worker.embedding.base import Embeddings
-from worker.embedding.batcher import MAX_ADMITTED, Batcher
+from schemas import ReasoningTrace
+from worker.demo.processes import free_ports
+from worker.errors import TopicError
+from worker.kafka.memory_group import MemoryGroupConsumer, MemoryTopic, MemoryTopicIds
+from worker.kafka.reader import Record
+from worker.kafka.topics import Topic, changelog_topic_name
+from worker.lane.memory_publisher import MemoryPublisher
 from worker.observe.metrics import Metrics
-from worker.policy import Policy, PolicyInForce
-from worker.settings import CacheSettings, LimitSettings, TopicSettings
-from worker.stream.lane import Lane, LaneServices
-from worker.stream.lanes import Lanes
-from worker.stream.ledger import Changelog, Entry
-from worker.stream.memory_publisher import MemoryPublisher
-from worker.stream.outputs import Outputs
-from worker.stream.records import RawRecord
+from worker.policy import PolicyInForce
+from worker.settings import Settings
+from worker.stream.app import Clients, WorkerApp
 
-DIMENSIONS = 8
-
-
-@pytest.fixture(scope="session")
-def document():
-    """Returns a valid trace as a dict, with some of its members replaced or added."""
-
-    def new(**members):
-        return {
-            "@context": "https://openknowledgepulse.org/schema/v1",
-            "@type": "ReasoningTrace",
-            "id": "kp:trace:1",
-            "metadata": {
-                "created_at": "2026-01-31T12:00:00Z",
-                "task_domain": "code",
-                "success": True,
-                "visibility": "network",
-                "privacy_level": "aggregated",
-            },
-            "task": {"objective": "Fix the failing build"},
-            "steps": [{"step_id": 0, "type": "thought"}, {"step_id": 1, "type": "observation"}],
-            "outcome": {"result_summary": "", "confidence": 0.5},
-        } | members
-
-    return new
+RAW = "raw-traces"
+TRACE = ReasoningTrace.new(
+    objective="Fix the failing build",
+    steps=[{"type": "thought"}, {"type": "observation"}],
+    result_summary="",
+    confidence=0.5,
+    success=True,
+    task_domain="code",
+).to_json()
 
 
-@pytest.fixture(scope="session")
-def raw(document):
-    """Returns a record of the raw topic: a trace of its own, unless a value is given."""
+class MemoryReader:
+    """Reads the changelog back from the publisher's memory.
 
-    def new(offset, value=b"a trace", *, partition=0, padding=0):
-        if value == b"a trace":
-            trace = document(id=f"kp:trace:{partition}/{offset}", free="x" * padding)
-            value = json.dumps(trace).encode()
-        return RawRecord(
-            "raw-traces", partition, offset, 1_700_000_000_000 + offset % 1000, b"key", value, (("h", b"1"),)
-        )
+    Attributes:
+        gates: partitions whose changelog is read only once their event is set.
+        stops_short: partitions whose changelog cannot be read to its end.
+        reading: partitions that are being read.
+        most: how many were read at once.
+    """
 
-    return new
+    def __init__(self, publisher):
+        self._publisher = publisher
+        self.gates = {}
+        self.stops_short = set()
+        self.reading = set()
+        self.most = 0
 
+    @asynccontextmanager
+    async def connect(self):
+        yield self
 
-class FakeEmbedder:
-    """Gives every text a new random vector each time, so that a second embedding of it would show."""
+    def _records(self, topic, partition):
+        return [record for record in self._publisher.records(topic) if record.partition == partition]
 
-    dimensions = DIMENSIONS
-    identity = "fake"
-    precision = "float32"
-    device = "cpu"
-    parallel = 1
-    description = "fake"
+    async def bounds(self, topic, partition):
+        return range(len(self._records(topic, partition)))
 
-    def __init__(self):
-        self.asked = 0
-        self.texts = []
-        self.error = None
-        self.free = threading.Event()
-        self.free.set()
-        self._random = np.random.default_rng(0)
-
-    def embed(self, texts):
-        self.asked += len(texts)
-        self.free.wait()
-        if self.error is not None:
-            raise self.error
-        self.texts += texts
-        vectors = self._random.normal(size=(len(texts), self.dimensions)).astype(np.float32)
-        return Embeddings(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 0)
+    async def read(self, topic, partition, offsets):
+        self.reading.add(partition)
+        self.most = max(self.most, len(self.reading))
+        if partition in self.gates:
+            await self.gates[partition].wait()
+        for offset in offsets:
+            if partition in self.stops_short and offset == offsets[-1]:
+                raise TopicError("the broker gives nothing more")
+            one = self._records(topic, partition)[offset]
+            size = -1 if one.value is None else len(one.value)
+            yield Record(topic, partition, offset, 0, 0, one.key, one.value, None, -1, size, ())
+        self.reading.discard(partition)
 
 
 class World:
-    """Everything around lanes, and what they told it."""
+    """One worker over a topic that outlives it."""
 
-    ledger = "ledger"
-    scored = ("contribute", "rejected")
-    dead_letter = "dead-letter"
-
-    def __init__(self, policy, embedding, admitted, limits):
-        self.embedder = FakeEmbedder()
-        self.batcher = Batcher(self.embedder, admitted)
-        self.publisher = MemoryPublisher()
+    def __init__(self, topic, publisher, **limits):
+        self.topic = topic
+        self.publisher = publisher
+        self.reader = MemoryReader(publisher)
+        self.member = MemoryGroupConsumer(topic)
         self.failures = []
-        self.wants_commit = False
         self.registry = CollectorRegistry()
-        self.limits = LimitSettings(**{"uncommitted_records": 16, **limits})
-        self.services = LaneServices(
-            policy=PolicyInForce(policy or Policy()),
-            cache=CacheSettings(max_elements=4, dimensions=DIMENSIONS),
-            limits=self.limits,
-            batcher=self.batcher if embedding else None,
-            outputs=Outputs(
-                TopicSettings(), dict.fromkeys(("raw-traces", *self.scored, self.dead_letter), 3)
+        self.settings = Settings(
+            embedding={"backend": "none"}, web={"port": free_ports(1)[0]}, limits=limits, log={}
+        )
+        self.changelog = changelog_topic_name(self.settings.kafka.group)
+        count = len(topic.records)
+        names = (RAW, "contribute", "rejected", "dead-letter")
+        self.app = WorkerApp(
+            self.settings,
+            {name: Topic(name, count, 1_000_000) for name in names},
+            None,
+            Clients(
+                group=lambda: self.member,
+                topic_ids=MemoryTopicIds(topic),
+                reader=self.reader.connect,
+                publisher=publisher,
             ),
-            publisher=self.publisher,
-            changelog_topic=self.ledger,
-            metrics=Metrics(Policy(), 0.1, self.registry),
-        )
-        self._lanes = []
-
-    async def lane(self, next_offset=0, changelog=None) -> Lane:
-        """An open lane of partition 0."""
-        lane = Lane(
-            0,
-            next_offset,
-            0,
-            changelog or Changelog(),
-            self.services,
+            Metrics(self.settings.policy, 0.1, self.registry),
+            PolicyInForce(self.settings.policy),
             self.failures.append,
-            self._want_commit,
         )
-        self._lanes.append(lane)
-        await lane.open()
-        return lane
 
-    def lanes(self, changelog_of=None) -> Lanes:
-        """The lanes of all partitions, recovered."""
-        changelogs = [Changelog() for _ in range(3)]
-        lanes = Lanes(self.services, changelog_of or changelogs.__getitem__, self.failures.append)
-        self._lanes.append(lanes)
-        lanes.reopen()
-        return lanes
+    async def start(self):
+        """Start; Faust itself has started once the first rebalance is over."""
+        self._starting = asyncio.create_task(self.app.faust.start())
 
-    def changelog(self, partition=0) -> Changelog:
-        """What recovery would read now."""
-        changelog = Changelog()
-        written = [record for record in self.publisher.records(self.ledger) if record.partition == partition]
-        for place, record in enumerate(written):
-            changelog.apply(place, record.key, record.value)
-        return changelog
+    async def stop(self):
+        self.publisher.release("contribute", "rejected", "dead-letter", self.changelog)
+        await self.app.faust.stop()
+        self._starting.cancel()
+        await asyncio.wait([self._starting])
 
-    def entries(self) -> dict[int, Entry]:
-        """The entries of partition 0 that a successor would find."""
-        found = self.changelog().entries
-        return {offset: msgspec.msgpack.decode(value, type=Entry) for offset, value in sorted(found.items())}
+    def publish(self, partition, *numbers):
+        for number in numbers:
+            self.topic.publish(partition, TRACE, b"%d" % number)
 
-    def outputs(self):
-        """The confirmed outputs."""
-        return self.publisher.records(*self.scored, self.dead_letter)
+    def outputs(self, partition=None):
+        """The keys of the confirmed outputs, in the order of their confirmation."""
+        records = self.publisher.records("contribute", "rejected", "dead-letter")
+        return [int(one.key) for one in records if partition in (None, one.partition)]
 
-    def metric(self, name, **labels):
-        return self.registry.get_sample_value(name, labels)
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until something is so."""
+    async def until(self, condition):
         async with asyncio.timeout(20):
             while not condition():
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.005)
 
-    async def settle(self) -> None:
-        """Let everything happen that can happen now; embedders in their threads excepted."""
-        for _ in range(100):
-            await asyncio.sleep(0)
+    async def settle(self):
+        """Wait until the source has fetched several times with nothing else to do."""
+        for _ in range(10):
+            await self.member.fetched()
 
-    async def close(self) -> None:
-        for lanes in self._lanes:
-            if isinstance(lanes, Lane):
-                await lanes.close()
-            else:
-                for partition in lanes.watermarks():
-                    await lanes._lanes[partition].close()
-        self.embedder.free.set()
-        await self.batcher.close()
-
-    def forget(self) -> None:
-        """Keep nothing of lanes that are closed."""
-        self._lanes.clear()
-        self.failures.clear()
-
-    def _want_commit(self) -> None:
-        self.wants_commit = True
+    def metric(self, name, **labels):
+        self.app.metrics.render("", content=False)
+        return self.registry.get_sample_value(name, labels)
 
 
 @pytest.fixture
-async def no_leaks():
-    """Fails a test that leaves a task or an embedder's thread behind."""
-    yield
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-    for thread in threading.enumerate():
-        if thread.name.startswith("embedder"):
-            thread.join(timeout=10)
-            assert not thread.is_alive(), thread.name
+async def start():
+    """Start a worker over a topic; `await start(topic, publisher)`. Everything is stopped at the end."""
+    worlds = []
 
-
-@pytest.fixture
-async def world(no_leaks):
-    """Makes the world for lanes; at the end everything in it is closed."""
-    made = []
-
-    def new(*, policy=None, embedding=True, admitted=MAX_ADMITTED, **limits):
-        made.append(World(policy, embedding, admitted, limits))
-        return made[-1]
+    async def new(topic=None, publisher=None, partitions=2, **limits):
+        topic = topic or MemoryTopic.empty(RAW, partitions, b"first")
+        world = World(topic, publisher or MemoryPublisher(len(topic.records)), **limits)
+        worlds.append(world)
+        await world.start()
+        return world
 
     yield new
-    for one in made:
-        await one.close()
+    for world in worlds:
+        world.reader.gates.clear()
+        await world.stop()

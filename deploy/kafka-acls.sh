@@ -1,0 +1,63 @@
+#!/bin/sh
+# Grant a principal what one command of kp-worker needs on a cluster with ACLs, and no more:
+#
+#   export KAFKA_ACLS="kafka-acls.sh --bootstrap-server kafka:9093 --command-config admin.properties"
+#   deploy/kafka-acls.sh run User:kp-worker
+#
+# Commands: run, topics, publish, audit, dead-letters (list, show), replay (dead-letters replay; with
+# dead-letters) and policy (policy and traces; a topic of labels needs Read and DescribeConfigs besides, topics
+# for rescored traces Write and DescribeConfigs). The names of group and topics are those of the settings:
+set -eu
+
+group=${GROUP:-knowledgepulse-worker}
+raw=${RAW:-raw-traces}
+contribute=${CONTRIBUTE:-contribute}
+rejected=${REJECTED:-rejected}
+dead_letter=${DEAD_LETTER:-dead-letter}
+changelog=$group-ledger-changelog
+replays=$group-replays
+
+[ $# -eq 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+principal=$2
+
+allow() {
+    # shellcheck disable=SC2086  # a command with its arguments
+    $KAFKA_ACLS --add --allow-principal "$principal" "$@"
+}
+
+case $1 in
+run)
+    allow --operation Read --operation DescribeConfigs --topic "$raw"
+    allow --operation Write --operation DescribeConfigs \
+        --topic "$contribute" --topic "$rejected" --topic "$dead_letter"
+    allow --operation Read --operation Write --operation DescribeConfigs --topic "$changelog"
+    allow --operation Read --group "$group"
+    ;;
+topics)
+    allow --operation Create --operation Describe --operation DescribeConfigs \
+        --topic "$raw" --topic "$contribute" --topic "$rejected" --topic "$dead_letter" --topic "$changelog"
+    ;;
+publish)
+    allow --operation Write --topic "$raw"
+    ;;
+audit)
+    allow --operation Read --operation DescribeConfigs \
+        --topic "$raw" --topic "$contribute" --topic "$rejected" --topic "$dead_letter" --topic "$changelog"
+    allow --operation Describe --group "$group"
+    ;;
+dead-letters)
+    allow --operation Read --operation DescribeConfigs --topic "$dead_letter" --topic "$replays"
+    ;;
+replay)
+    allow --operation Write --operation DescribeConfigs --topic "$raw"
+    allow --operation Write --operation Create --topic "$replays"
+    allow --operation Write --transactional-id "$replays"
+    ;;
+policy)
+    allow --operation Read --operation DescribeConfigs --topic "$contribute" --topic "$rejected"
+    ;;
+*)
+    echo "$1: no such command: run, topics, publish, audit, dead-letters, replay, policy" >&2
+    exit 2
+    ;;
+esac

@@ -1,0 +1,171 @@
+"""Anthropic: the messages of the Messages API.
+
+Source: https://platform.claude.com/docs/en/api/messages; the types of ``anthropic``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from schemas.convert.errors import ConversionError
+from schemas.convert.hub import (
+    ROLES,
+    Error,
+    Message,
+    Part,
+    Reasoning,
+    Run,
+    Text,
+    ToolCall,
+    ToolCallResponse,
+)
+from schemas.convert.losses import Losses
+from schemas.convert.reading import Reading, as_text, each, lose_unread, read
+
+NAME = "anthropic"
+
+_CUT_OFF = {"refusal", "max_tokens", "model_context_window_exceeded"}
+_OWN_BLOCKS = {"thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use", "tool_result"}
+
+
+class _Block(Reading):
+    type: str
+    text: str | None = None
+    thinking: str | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+    server_name: str | None = None
+    tool_use_id: str | None = None
+    content: Any = None
+    is_error: bool | None = None
+
+
+class _Message(Reading):
+    role: str
+    content: str | list[_Block]
+    stop_reason: str | None = None
+
+
+class _Record(Reading):
+    """The messages of a request, with the members of the message that answered it."""
+
+    id: str | None = None
+    type: str | None = None
+    system: str | list[_Block] | None = None
+    messages: list[Any]
+    role: str | None = None
+    content: list[_Block] | None = None
+    stop_reason: str | None = None
+
+
+def recognises(document: Any) -> bool:
+    """Tell whether the document has blocks that only Anthropic's messages have."""
+    if isinstance(document, list):
+        return any(_is_message(one) or recognises_record(one) for one in document)
+    return recognises_record(document)
+
+
+def recognises_record(document: Any) -> bool:
+    """Tell whether the document is an object with Anthropic's messages."""
+    if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
+        return False
+    answered = document.get("type") == "message" and "stop_reason" in document
+    return answered or any(_is_message(one) for one in document["messages"])
+
+
+def runs(document: Any) -> Iterator[Run | ConversionError]:
+    """Yield the runs of a list of messages, of a record that has them, or of a list of records.
+
+    Raises:
+        ConversionError: it is none of these.
+    """
+    if isinstance(document, list) and any(isinstance(one, dict) and "messages" in one for one in document):
+        yield from each(document, _run_of_record)
+    elif isinstance(document, list):
+        losses = Losses()
+        yield Run(NAME, messages_of(document, "", losses), losses=losses)
+    else:
+        yield _run_of_record(document, "")
+
+
+def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
+    """Return the hub's messages.
+
+    Raises:
+        ConversionError: one of them is no message.
+    """
+    return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
+
+
+def _run_of_record(document: Any, path: str) -> Run:
+    record = read(_Record, document, path)
+    losses = Losses()
+    lose_unread(record, "", losses)
+    for block in [record.system] if isinstance(record.system, str) else record.system or ():
+        losses.add("system text", block if isinstance(block, str) else block.text)
+    messages = messages_of(record.messages, "messages", losses)
+    if record.content is not None:
+        answer = {"role": "assistant", "content": record.content, "stop_reason": record.stop_reason}
+        messages.append(_message(answer, "content", "", losses))
+    return Run(NAME, messages, native_id=record.id, losses=losses)
+
+
+def _message(value: Any, path: str, unindexed: str, losses: Losses) -> Message:
+    message = read(_Message, value, path)
+    lose_unread(message, unindexed, losses)
+    if message.role not in ROLES:
+        raise ConversionError(f"{path}.role: {message.role!r} is none of {', '.join(ROLES)}")
+    blocks = message.content
+    if isinstance(blocks, str):
+        parts: list[Part] = [Text(blocks)]
+    else:
+        parts = [part for block in blocks for part in _parts(block, f"{unindexed}.content[]", losses)]
+    if message.stop_reason in _CUT_OFF:
+        parts.append(Error())
+    return Message(ROLES[message.role], tuple(parts))
+
+
+def _parts(block: _Block, path: str, losses: Losses) -> Iterator[Part]:
+    if block.type == "text":
+        yield Text(block.text or "")
+    elif block.type == "thinking":
+        yield Reasoning(block.thinking or "")
+    elif block.type.endswith("tool_use"):
+        yield ToolCall(block.name or block.type, block.input, block.id, mcp_server=block.server_name)
+    elif block.type.endswith("tool_result"):
+        text, failed = _result(block.content, f"{path}.content", losses)
+        yield ToolCallResponse(text, block.tool_use_id, failed=failed or block.is_error is True)
+    else:
+        losses.add(f"{path}.{block.type}", [block.text, block.content, block.input])
+
+
+def _result(content: Any, path: str, losses: Losses) -> tuple[str, bool]:
+    """Return a result's text, and whether it is one of the services' own error objects."""
+    if isinstance(content, dict):
+        return as_text(content), str(content.get("type")).endswith("_error")
+    if not isinstance(content, list):
+        return as_text(content), False
+    texts = []
+    for value in content:
+        kind = value.get("type") if isinstance(value, dict) else None
+        if kind == "text" and isinstance(value.get("text"), str):
+            texts.append(value["text"])
+            for name, member in value.items():
+                if name not in {"type", "text"}:
+                    losses.add(f"{path}[].{name}", member)
+        elif kind in {"image", "document"}:
+            losses.add(f"{path}[].{kind}", value)
+        else:
+            texts.append(as_text(value))
+    return "\n".join(texts), False
+
+
+def _is_message(value: Any) -> bool:
+    if not isinstance(value, dict) or "role" not in value or not isinstance(value.get("content"), list):
+        return False
+    kinds = {str(one.get("type")) for one in value["content"] if isinstance(one, dict)}
+    return "stop_reason" in value or any(
+        kind in _OWN_BLOCKS or kind.endswith("_tool_result") for kind in kinds
+    )

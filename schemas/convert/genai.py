@@ -1,0 +1,343 @@
+"""OpenTelemetry's semantic conventions for generative AI, and the dialects that came before or beside them.
+
+What a call of a model said is looked for in this order: the messages in the span's attributes or in its
+``gen_ai.client.inference.operation.details`` event; what Google's ADK writes; the numbered attributes of
+OpenLLMetry; an event for each message, as the conventions had it before.
+
+Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import AliasChoices, Field
+
+from schemas.convert import openai
+from schemas.convert.errors import ConversionError
+from schemas.convert.hub import (
+    ROLES,
+    Error,
+    Message,
+    ModelCall,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolCallResponse,
+    ToolRun,
+)
+from schemas.convert.losses import Losses
+from schemas.convert.reading import Reading, as_text, parse_json, read
+from schemas.convert.reading import lose_unread as lose_unread_members
+from schemas.convert.span import Span, lose_unread, lose_whole, text_of, unflatten
+from schemas.convert.tree import Node, labels_of
+
+_OPERATION = "gen_ai.operation.name"
+_MODEL_CALLS = {"chat", "text_completion", "generate_content"}
+_AGENTS = {"invoke_agent", "invoke_workflow"}
+_INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
+_SYSTEM = "gen_ai.system_instructions"
+_FINISH = "gen_ai.response.finish_reasons"
+_DETAILS = "gen_ai.client.inference.operation.details"
+_EVALUATION = "gen_ai.evaluation"
+_TOOL_CALL = "gen_ai.tool.call"
+_ADK = "gcp.vertex.agent"
+_ADK_REQUEST, _ADK_RESPONSE = f"{_ADK}.llm_request", f"{_ADK}.llm_response"
+_CUT_OFF = {"length", "content_filter", "error", "max_tokens", "refusal", "safety"}
+
+
+class _Part(Reading):
+    type: str
+    content: Any = Field(default=None, validation_alias=AliasChoices("content", "text"))
+    id: str | None = None
+    name: str | None = None
+    arguments: Any = None
+    response: Any = None
+    result: Any = None  # what `response` was called at first
+    server_tool_call: Any = None
+    server_tool_call_response: Any = None
+
+
+class _Message(Reading):
+    role: str
+    parts: list[_Part]
+    name: str | None = None
+    finish_reason: str | None = None
+
+
+def node(span: Span) -> Node:
+    """Return a span as a node of the tree.
+
+    Raises:
+        ConversionError: its messages are not what the conventions say.
+    """
+    losses = Losses()
+    used = {_OPERATION, "gen_ai.agent.name", "gen_ai.agent.id", "error.type"}
+    error = _error(span)
+    agent = span.attributes.get(_OPERATION) in _AGENTS or _kind(span) == "agent"
+    event: ModelCall | ToolRun | None = None
+    if span.attributes.get(_OPERATION) == "execute_tool" or _kind(span) == "tool":
+        event = _tool_run(span, used, error, losses)
+    else:
+        call = _model_call(span, used, losses)
+        if call.input or call.output:
+            event = ModelCall(call.input, call.output, error)
+        elif error is not None and span.attributes.get(_OPERATION) in _MODEL_CALLS:
+            event = ModelCall(error=error)
+    if event is not None or agent:
+        lose_unread(span, used, losses)
+    else:
+        lose_whole(span, losses)
+    return Node(
+        trace_id=span.trace_id,
+        id=span.id,
+        parent_id=span.parent_id,
+        start=span.start,
+        end=span.end,
+        agent=agent,
+        event=event,
+        error=error if agent else None,
+        agent_id=text_of(span, "gen_ai.agent.id", "gen_ai.agent.name"),
+        names=tuple(
+            name
+            for one in ("gen_ai.agent.name", "gen_ai.agent.id", "gen_ai.workflow.name", "service.name")
+            if (name := text_of(span, one))
+        ),
+        labels=labels_of(
+            (
+                one.attributes.get(f"{_EVALUATION}.name"),
+                one.attributes.get(f"{_EVALUATION}.score.value"),
+            )
+            for one in span.events
+            if one.name == f"{_EVALUATION}.result"
+        ),
+        losses=losses,
+        shared=span.shared,
+    )
+
+
+def messages_of(document: Any, path: str, losses: Losses) -> tuple[Message, ...]:
+    """Return the hub's messages of what the conventions write, as JSON or as text of it.
+
+    Raises:
+        ConversionError: it is something else.
+    """
+    parsed = parse_json(document)
+    if not isinstance(parsed, list):
+        raise ConversionError(f"{path}: not a list of messages with `role` and `parts`")
+    messages: list[Message] = []
+    for number, value in enumerate(parsed):
+        if isinstance(value, dict) and "role" in value and "content" in value and "parts" not in value:
+            messages.append(_flat_message(value, "user", path, losses))  # as some write OpenAI's instead
+            continue
+        message = read(_Message, value, f"{path}[{number}]")
+        if message.role not in ROLES:
+            raise ConversionError(f"{path}[{number}].role: {message.role!r} is none of {', '.join(ROLES)}")
+        lose_unread_members(message, f"{path}[]", losses)
+        parts = [part for one in message.parts for part in _parts(one, f"{path}[].parts[]", losses)]
+        messages.append(Message(ROLES[message.role], (*parts, *_cut_off(message.finish_reason))))
+    return tuple(messages)
+
+
+def _parts(part: _Part, path: str, losses: Losses) -> Iterator[Part]:
+    if part.type == "text":
+        yield Text(as_text(part.content))
+    elif part.type == "reasoning":
+        yield Reasoning(as_text(part.content))
+    elif part.type == "tool_call":
+        yield ToolCall(part.name or "", part.arguments, part.id)
+    elif part.type == "tool_call_response":
+        yield ToolCallResponse(
+            as_text(part.result if part.response is None else part.response), part.id, part.name
+        )
+    elif part.type == "server_tool_call":
+        yield ToolCall(part.name or "", part.server_tool_call, part.id)
+    elif part.type == "server_tool_call_response":
+        yield ToolCallResponse(as_text(part.server_tool_call_response), part.id)
+    else:
+        losses.add(f"{path}.{part.type}", part.content or "-")
+
+
+def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
+    call = _recorded(span, used, losses) or _adk(span, used, losses) or _numbered(span, used, losses)
+    if call is None:
+        call = _events(span, losses)
+    reasons = span.attributes.get(_FINISH)
+    used.add(_FINISH)
+    cut_off = [part for reason in _strings(parse_json(reasons)) for part in _cut_off(reason)][:1]
+    ended = any(isinstance(part, Error) for message in call.output for part in message.parts)
+    if cut_off and not ended:
+        call = ModelCall(call.input, (*call.output, Message("assistant", tuple(cut_off))))
+    return call
+
+
+def _recorded(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
+    """Return what stands in the messages' own attributes, of the span or of its event."""
+    details = next((event.attributes for event in span.events if event.name == _DETAILS), {})
+    found = {name: span.attributes.get(name, details.get(name)) for name in (_INPUT, _OUTPUT, _SYSTEM)}
+    if found[_INPUT] is None and found[_OUTPUT] is None:
+        return None
+    used.update(found)
+    losses.add("system text", found[_SYSTEM])
+    given, said = (messages_of(found[name] or [], name, losses) for name in (_INPUT, _OUTPUT))
+    return ModelCall(given, said)
+
+
+def _adk(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
+    request, response = (parse_json(span.attributes.get(name)) for name in (_ADK_REQUEST, _ADK_RESPONSE))
+    if not isinstance(request, dict) or not isinstance(request.get("contents"), list):
+        return None
+    used |= {_ADK_REQUEST, _ADK_RESPONSE}
+    losses.add(f"{_ADK_REQUEST}.config", request.get("config"))
+    said = response.get("content") if isinstance(response, dict) else None
+    path = f"{_ADK_REQUEST}.contents"
+    given = tuple(_adk_content(one, "user", path, losses) for one in request["contents"])
+    answer = [_adk_content(said, "assistant", f"{_ADK_RESPONSE}.content", losses)] if said else []
+    finish = response.get("finish_reason") if isinstance(response, dict) else None
+    answer += [Message("assistant", (part,)) for part in _cut_off(finish)]
+    return ModelCall(given, tuple(answer))
+
+
+def _adk_content(content: Any, role: Role, path: str, losses: Losses) -> Message:
+    """Return the message of a Gemini content: ``{"role", "parts": [{"text" | "function_call" | …}]}``."""
+    if not isinstance(content, dict) or not isinstance(content.get("parts"), list):
+        raise ConversionError(f"{path}: not an object with `parts`")
+    parts: list[Part] = []
+    for part in content["parts"]:
+        called, answered = (
+            (part.get(name) for name in ("function_call", "function_response"))
+            if isinstance(part, dict)
+            else (None, None)
+        )
+        if isinstance(called, dict):
+            parts.append(ToolCall(as_text(called.get("name")), called.get("args"), _string(called.get("id"))))
+        elif isinstance(answered, dict):
+            response = answered.get("response")
+            failed = isinstance(response, dict) and response.get("isError") is True
+            name, call_id = _string(answered.get("name")), _string(answered.get("id"))
+            parts.append(ToolCallResponse(as_text(response), call_id, name, failed=failed))
+        elif isinstance(part, dict) and isinstance(part.get("text"), str):
+            parts.append(Reasoning(part["text"]) if part.get("thought") is True else Text(part["text"]))
+        else:
+            losses.add(f"{path}.parts[]", part)
+    return Message(ROLES.get(as_text(content.get("role")), role), tuple(parts))
+
+
+def _numbered(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
+    """Return what OpenLLMetry writes: ``gen_ai.prompt.0.role``, ``gen_ai.completion.0.content`` and so on."""
+    found = []
+    for prefix in ("gen_ai.prompt", "gen_ai.completion"):
+        values = unflatten(span.attributes, prefix)
+        found.append([one for one in values if isinstance(one, dict)] if isinstance(values, list) else [])
+        used.update(name for name in span.attributes if name.startswith(f"{prefix}."))
+    if not any(found):
+        return None
+    given, said = found
+    answer = [_flat_message(one, "assistant", "gen_ai.completion", losses) for one in said]
+    return ModelCall(
+        tuple(_flat_message(one, "user", "gen_ai.prompt", losses) for one in given), tuple(answer)
+    )
+
+
+def _events(span: Span, losses: Losses) -> ModelCall:
+    """Return what stands in an event for each message."""
+    given, said = [], []
+    for event in span.events:
+        kind = event.name.removeprefix("gen_ai.").removesuffix(".message")
+        if event.name == "gen_ai.choice":
+            body = parse_json(event.attributes.get("message"))
+            choice = {**event.attributes, **(body if isinstance(body, dict) else {})}
+            said.append(_flat_message(choice, "assistant", event.name, losses))
+        elif event.name == f"gen_ai.{kind}.message" and kind in ROLES:
+            given.append(_flat_message({"role": kind, **event.attributes}, ROLES[kind], event.name, losses))
+    return ModelCall(tuple(given), tuple(said))
+
+
+def _flat_message(values: dict[str, Any], default: Role, path: str, losses: Losses) -> Message:
+    """Return the message of members such as those of OpenAI's chat messages, some of them as JSON text."""
+    content = parse_json(values.get("content"))
+    if not (isinstance(content, list) and all(isinstance(one, dict) and "type" in one for one in content)):
+        content = as_text(values.get("content"))
+    role = ROLES.get(as_text(values.get("role")), default)
+    calls = parse_json(values.get("tool_calls"))
+    chat = {
+        name: value for name, value in values.items() if name not in {"finish_reason", "index", "message"}
+    }
+    chat |= {"role": role, "content": content, "tool_calls": None}
+    if isinstance(calls, list):
+        chat["tool_calls"] = [_nested_function(one) for one in calls]
+    if role == "tool":
+        chat.setdefault("tool_call_id", values.get("id"))
+    (message,) = openai.messages_of([chat], path, losses)
+    return Message(role, (*message.parts, *_cut_off(values.get("finish_reason"))))
+
+
+def _nested_function(call: Any) -> Any:
+    """Return a tool call as OpenAI has it; OpenLLMetry writes the name and arguments beside the id."""
+    if not isinstance(call, dict) or "name" not in call:
+        return call
+    rest = {name: value for name, value in call.items() if name not in {"name", "arguments"}}
+    return {**rest, "function": {"name": call["name"], "arguments": call.get("arguments")}}
+
+
+def _tool_run(span: Span, used: set[str], error: Error | None, losses: Losses) -> ToolRun:
+    names = {
+        "name": ("gen_ai.tool.name", "traceloop.entity.name"),
+        "id": (f"{_TOOL_CALL}.id",),
+        "arguments": (
+            "gen_ai.tool.call.arguments",
+            "gcp.vertex.agent.tool_call_args",
+            "traceloop.entity.input",
+        ),
+        "result": (f"{_TOOL_CALL}.result", f"{_ADK}.tool_response", "traceloop.entity.output"),
+    }
+    found = {
+        what: next((span.attributes[name] for name in named if name in span.attributes), None)
+        for what, named in names.items()
+    }
+    used.update(name for named in names.values() for name in named)
+    arguments, result = found["arguments"], found["result"]
+    if arguments is None and result is None:
+        losses.add("a tool's arguments and result, which were not recorded", "-")
+    parsed = parse_json(result)
+    failed = error is not None or (isinstance(parsed, dict) and parsed.get("isError") is True)
+    response = None if result is None else as_text(result)
+    if response is None and error is not None:
+        response = error.message
+    call = ToolCall(
+        as_text(found["name"]) or span.name,
+        arguments,
+        _string(found["id"]),
+        latency_ms=(span.end - span.start) / 1e6 if span.end > span.start > 0 else None,
+    )
+    return ToolRun(call, response, failed=failed)
+
+
+def _error(span: Span) -> Error | None:
+    """Return what the span's status, its ``error.type`` or its exception says, where it failed."""
+    exception = next((event.attributes for event in span.events if event.name == "exception"), None)
+    kind = span.attributes.get("error.type")
+    if not span.failed and not kind:
+        return None
+    said = [span.message, exception and exception.get("exception.message"), kind]
+    return Error(next((one for one in said if isinstance(one, str) and one), ""))
+
+
+def _kind(span: Span) -> Any:
+    return span.attributes.get("traceloop.span.kind")
+
+
+def _cut_off(reason: Any) -> Iterator[Error]:
+    if isinstance(reason, str) and reason.lower() in _CUT_OFF:
+        yield Error()
+
+
+def _strings(value: Any) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _string(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

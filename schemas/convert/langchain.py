@@ -1,0 +1,216 @@
+"""LangChain and LangGraph: messages as they are serialised, and the states that hold them.
+
+Source: https://reference.langchain.com/python/langchain-core/messages; the types of ``langchain-core``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from schemas.convert.errors import ConversionError
+from schemas.convert.hub import (
+    Error,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Run,
+    Text,
+    ToolCall,
+    ToolCallResponse,
+)
+from schemas.convert.losses import Losses
+from schemas.convert.reading import Reading, as_text, each, lose_unread, parse_time, read
+
+NAME = "langchain"
+
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "human": "user",
+    "ai": "assistant",
+    "tool": "tool",
+    "function": "tool",
+    "chat": "assistant",
+}
+_CUT_OFF = {"length", "content_filter", "max_tokens", "refusal", "MAX_TOKENS", "SAFETY"}
+_CALL_BLOCKS = {"tool_use", "tool_call", "tool_call_chunk", "function_call", "invalid_tool_call"}
+
+
+class _Call(Reading):
+    name: str | None = None
+    args: Any = None
+    id: str | None = None
+    type: str | None = None
+    error: str | None = None
+
+
+class _Block(Reading):
+    type: str
+    text: str | None = None
+    reasoning: str | None = None
+    thinking: str | None = None
+
+
+class _Message(Reading):
+    type: str
+    content: str | list[str | _Block] = ""
+    role: str | None = None
+    name: str | None = None
+    id: str | None = None
+    tool_calls: list[_Call] | None = None
+    invalid_tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+    status: str | None = None
+    response_metadata: dict[str, Any] | None = None
+    additional_kwargs: dict[str, Any] | None = None
+
+
+class _State(Reading):
+    """A graph's state; a thread's snapshot has it under ``values``."""
+
+    messages: list[Any]
+
+
+class _Snapshot(Reading):
+    values: _State
+    created_at: str | None = None
+    checkpoint: dict[str, Any] | None = None
+    tasks: list[Any] | None = None
+
+
+def recognises(document: Any) -> bool:
+    """Tell whether the document is a list of messages, a state or a snapshot, or a list of these."""
+    if isinstance(document, list):
+        return bool(document) and all(is_message(one) or recognises(one) for one in document)
+    if not isinstance(document, dict):
+        return False
+    if isinstance(document.get("values"), dict):
+        document = document["values"]
+    messages = document.get("messages")
+    return isinstance(messages, list) and bool(messages) and all(is_message(one) for one in messages)
+
+
+def runs(document: Any) -> Iterator[Run | ConversionError]:
+    """Yield the runs of a list of messages, of a state or snapshot, or of a list of these.
+
+    Raises:
+        ConversionError: it is none of these.
+    """
+    if isinstance(document, list) and not any(is_message(one) for one in document):
+        yield from each(document, _run_of_state)
+    elif isinstance(document, list):
+        losses = Losses()
+        yield Run(NAME, messages_of(document, "", losses), losses=losses)
+    else:
+        yield _run_of_state(document, "")
+
+
+def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
+    """Return the hub's messages.
+
+    Raises:
+        ConversionError: one of them is no message.
+    """
+    return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
+
+
+def is_message(value: Any) -> bool:
+    """Tell whether a value is a serialised message, in one of the three ways that there are."""
+    try:
+        return _plain(value).get("type", "").removesuffix("MessageChunk").lower() in _ROLES
+    except (AttributeError, TypeError):
+        return False
+
+
+def _run_of_state(document: Any, path: str) -> Run:
+    losses = Losses()
+    if isinstance(document, dict) and "values" in document:
+        snapshot = read(_Snapshot, document, path)
+        lose_unread(snapshot, "", losses)
+        messages = messages_of(snapshot.values.messages, "values.messages", losses)
+        if any(isinstance(task, dict) and task.get("error") for task in snapshot.tasks or ()):
+            messages.append(Message("assistant", (Error(),)))
+        checkpoint = dict(snapshot.checkpoint or {})
+        native = [checkpoint.pop("thread_id", None), checkpoint.pop("checkpoint_id", None)]
+        losses.add("checkpoint", checkpoint)
+        losses.add("tasks", snapshot.tasks)
+        native_id = "/".join(one for one in native if isinstance(one, str)) or None
+        ended_at = parse_time(snapshot.created_at)
+        return Run(NAME, messages, native_id=native_id, ended_at=ended_at, losses=losses)
+    state = read(_State, document, path)
+    lose_unread(state, "", losses)
+    return Run(NAME, messages_of(state.messages, "messages", losses), losses=losses)
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    """Return a message's members, with its ``type``, however it was serialised.
+
+    ``model_dump`` writes them plainly, ``messages_to_dict`` below ``data``, ``dumpd`` below ``kwargs``.
+    """
+    if isinstance(value.get("data"), dict):
+        return {**value["data"], "type": value["type"]}
+    if value.get("lc") is not None and isinstance(value.get("kwargs"), dict):
+        kind = str(value["id"][-1]).removesuffix("Chunk").removesuffix("Message").lower()
+        return {**value["kwargs"], "type": kind}
+    return dict(value)
+
+
+def _message(value: Any, path: str, unindexed: str, losses: Losses) -> Message:
+    try:
+        plain = _plain(value)
+    except (AttributeError, TypeError, LookupError):
+        raise ConversionError(f"{path}: not a serialised LangChain message") from None
+    message = read(_Message, plain, path)
+    kind = message.type.removesuffix("MessageChunk").lower()
+    if kind not in _ROLES:
+        raise ConversionError(f"{path}.type: {message.type!r} is none of {', '.join(_ROLES)}")
+    lose_unread(message, unindexed, losses)
+    losses.add(f"{unindexed}.additional_kwargs", _unrepeated(message.additional_kwargs))
+    losses.add(f"{unindexed}.response_metadata", message.response_metadata)
+    role = _ROLES[kind]
+    content = tuple(_content(message.content, f"{unindexed}.content", losses))
+    if role == "tool":
+        text = "\n".join(part.content for part in content if isinstance(part, Text))
+        failed = message.status == "error"
+        return Message(role, (ToolCallResponse(text, message.tool_call_id, message.name, failed=failed),))
+    losses.add(f"{unindexed}.name", message.name)
+    return Message(role, (*_reasoning(message), *content, *_calls(message), *_cut_off(message)))
+
+
+def _content(content: str | list[str | _Block], path: str, losses: Losses) -> Iterator[Part]:
+    for block in [content] if isinstance(content, str) else content:
+        if isinstance(block, str):
+            yield Text(block)
+        elif block.type in {"text", "output_text"}:
+            yield Text(block.text or "")
+        elif block.type in {"reasoning", "thinking"}:
+            yield Reasoning(block.reasoning or block.thinking or block.text or "")
+        elif block.type not in _CALL_BLOCKS:  # calls are repeated in tool_calls
+            losses.add(f"{path}[].{block.type}", block.text or "-")
+
+
+def _reasoning(message: _Message) -> Iterator[Part]:
+    text = (message.additional_kwargs or {}).get("reasoning_content")
+    if isinstance(text, str) and text:
+        yield Reasoning(text)
+
+
+def _calls(message: _Message) -> Iterator[Part]:
+    for call in message.tool_calls or ():
+        yield ToolCall(call.name or "", call.args, call.id)
+    for call in message.invalid_tool_calls or ():
+        yield ToolCall(call.name or "", as_text(call.args), call.id)
+        yield ToolCallResponse(call.error or "", call.id, call.name, failed=True)
+
+
+def _cut_off(message: _Message) -> Iterator[Part]:
+    metadata = message.response_metadata or {}
+    if metadata.get("finish_reason") in _CUT_OFF or metadata.get("stop_reason") in _CUT_OFF:
+        yield Error()
+
+
+def _unrepeated(members: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a provider's own members, but for those that the message has elsewhere."""
+    elsewhere = {"tool_calls", "function_call", "reasoning_content"}
+    return {name: value for name, value in (members or {}).items() if name not in elsewhere}

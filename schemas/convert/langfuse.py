@@ -1,0 +1,177 @@
+"""Langfuse: exported observations, and traces with their observations and scores.
+
+The second version of its interface and its blob exports have observations alone; the first has traces.
+
+Source: https://api.reference.langfuse.com/; the types of ``langfuse``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pydantic import AliasChoices, Field
+
+from schemas.convert.errors import ConversionError
+from schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
+from schemas.convert.losses import Losses
+from schemas.convert.messages import messages_of
+from schemas.convert.reading import Reading, as_text, each, lose_unread, parse_json, parse_time, read
+from schemas.convert.tree import Node, labels_of, nanoseconds, runs_of
+
+NAME = "langfuse"
+
+_TOOLS = {"TOOL", "RETRIEVER"}
+_OBSERVATION_NAMES = ({"traceId", "startTime"}, {"trace_id", "start_time"})
+
+
+def _either(camel: str, snake: str) -> Any:
+    """Return a field that the REST interface writes in camel case and the blob export in snake case."""
+    return Field(default=None, validation_alias=AliasChoices(camel, snake))
+
+
+class _Score(Reading):
+    name: str = ""
+    value: Any = None
+
+
+class _Observation(Reading):
+    id: str
+    trace_id: str | None = _either("traceId", "trace_id")
+    trace_name: str | None = _either("traceName", "trace_name")
+    parent_id: str | None = _either("parentObservationId", "parent_observation_id")
+    type: str
+    name: str | None = None
+    start: Any = _either("startTime", "start_time")
+    end: Any = _either("endTime", "end_time")
+    input: Any = None
+    output: Any = None
+    level: str | None = None
+    status_message: str | None = _either("statusMessage", "status_message")
+
+
+class _Trace(Reading):
+    id: str
+    name: str | None = None
+    timestamp: Any = None
+    input: Any = None
+    output: Any = None
+    observations: list[_Observation | str]
+    scores: list[_Score | str] | None = None
+
+
+def recognises(document: Any) -> bool:
+    """Tell whether the document is a trace with observations, an observation, or a list of either."""
+    if isinstance(document, dict) and isinstance(document.get("data"), list):
+        document = document["data"]
+    if isinstance(document, list):
+        return bool(document) and all(_is_trace(one) or is_observation(one) for one in document)
+    return _is_trace(document) or is_observation(document)
+
+
+def is_observation(document: Any) -> bool:
+    """Tell whether the document is an observation."""
+    if not isinstance(document, dict):
+        return False
+    return any({"id", "type", *names} <= document.keys() for names in _OBSERVATION_NAMES)
+
+
+def runs(document: Any) -> Iterator[Run | ConversionError]:
+    """Yield the run of each trace, or an error where the trace cannot be one.
+
+    Raises:
+        ConversionError: the document holds something that is neither a trace nor an observation.
+    """
+    if isinstance(document, dict) and isinstance(document.get("data"), list):
+        document = document["data"]
+    values = document if isinstance(document, list) else [document]
+    for one in each([value for value in values if not is_observation(value)], _nodes_of_trace):
+        if isinstance(one, ConversionError):
+            yield one
+        else:
+            yield from runs_of(one, NAME)
+    observations = [read(_Observation, value) for value in values if is_observation(value)]
+    yield from runs_of((_guarded(one, one.trace_id or one.id, None) for one in observations), NAME)
+
+
+def _is_trace(document: Any) -> bool:
+    return isinstance(document, dict) and "id" in document and isinstance(document.get("observations"), list)
+
+
+def _nodes_of_trace(value: Any, path: str) -> list[Node]:
+    trace = read(_Trace, value, path)
+    if any(isinstance(one, str) for one in trace.observations):
+        raise ConversionError(f"trace {trace.id}: only the ids of its observations; export them with it")
+    observations = [one for one in trace.observations if isinstance(one, _Observation)]
+    start = nanoseconds(parse_time(trace.timestamp))
+    losses = Losses()
+    lose_unread(trace.model_copy(update={"observations": []}), "", losses)
+    root = Node(
+        trace_id=trace.id,
+        id=trace.id,
+        parent_id=None,
+        start=start,
+        end=max([start, *(nanoseconds(parse_time(one.end)) for one in observations)]),
+        agent=True,
+        event=_whole(trace, "", losses),
+        agent_id=trace.name,
+        names=(trace.name,) if trace.name else (),
+        labels=labels_of((one.name, one.value) for one in trace.scores or () if isinstance(one, _Score)),
+        losses=losses,
+    )
+    return [root, *(_guarded(observation, trace.id, trace.id) for observation in observations)]
+
+
+def _whole(read_of: _Trace | _Observation, path: str, losses: Losses) -> ModelCall:
+    """Return what a trace or an agent was given and gave as a whole."""
+    given = messages_of(read_of.input, "user", f"{path}input", losses)
+    return ModelCall(given, messages_of(read_of.output, "assistant", f"{path}output", losses))
+
+
+def _guarded(observation: _Observation, trace_id: str, root_id: str | None) -> Node:
+    make = partial(_node, observation, trace_id, root_id)
+    return Node.of(trace_id, observation.id, observation.parent_id or root_id, make)
+
+
+def _node(observation: _Observation, trace_id: str, root_id: str | None) -> Node:
+    losses = Losses()
+    lose_unread(observation, "observations[]", losses)
+    error = Error(observation.status_message or "") if observation.level == "ERROR" else None
+    kind = observation.type.upper()
+    start, end = (nanoseconds(parse_time(one)) for one in (observation.start, observation.end))
+    parent_id = observation.parent_id or root_id
+    agent = kind == "AGENT" or (parent_id is None and kind not in {*_TOOLS, "GENERATION"})
+    event: ModelCall | ToolRun | None = None
+    if kind == "GENERATION":
+        event = replace(_whole(observation, "observations[].", losses), error=error)
+    elif kind in _TOOLS:
+        event = _tool_run(observation, (end - start) / 1e6 if end > start > 0 else None, error)
+    elif agent:
+        event = _whole(observation, "observations[].", losses)
+    else:
+        what = [observation.name, observation.input, observation.output]
+        losses.add("observations that are no call of a model or a tool", what)
+    return Node(
+        trace_id=trace_id,
+        id=observation.id,
+        parent_id=parent_id,
+        start=start,
+        end=end,
+        agent=agent,
+        event=event,
+        error=error if agent else None,
+        agent_id=observation.name,
+        names=tuple(name for name in (observation.name, observation.trace_name) if name),
+        losses=losses,
+    )
+
+
+def _tool_run(observation: _Observation, latency_ms: float | None, error: Error | None) -> ToolRun:
+    response = None if observation.output is None else as_text(observation.output)
+    if response is None and error is not None:
+        response = error.message
+    name = observation.name or observation.type.lower()
+    call = ToolCall(name, parse_json(observation.input), latency_ms=latency_ms)
+    return ToolRun(call, response, failed=error is not None)

@@ -1,0 +1,304 @@
+"""OpenAI: chat messages, and the items of the Responses API.
+
+Sources: https://platform.openai.com/docs/api-reference/chat and .../responses; the types of ``openai``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import Field
+
+from schemas.convert.errors import ConversionError
+from schemas.convert.hub import (
+    ROLES,
+    Error,
+    Message,
+    Part,
+    Reasoning,
+    Run,
+    Text,
+    ToolCall,
+    ToolCallResponse,
+)
+from schemas.convert.losses import Losses
+from schemas.convert.reading import Reading, as_text, each, lose_unread, parse_time, read
+
+NAME = "openai"
+
+_CUT_OFF = {"length", "content_filter"}
+_UNFINISHED = {"failed", "incomplete", "cancelled"}
+_TEXTS = {"text", "input_text", "output_text", "summary_text", "reasoning_text"}
+_CALLS = {"function_call", "custom_tool_call", "mcp_call"}
+
+
+class _Content(Reading):
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+
+
+class _Called(Reading):
+    name: str
+    arguments: Any = None
+    input: Any = None
+
+
+class _ToolCall(Reading):
+    id: str | None = None
+    type: str | None = None
+    function: _Called | None = None
+    custom: _Called | None = None
+
+
+class _Item(Reading):
+    """A chat message, or an item of the Responses API."""
+
+    type: str | None = None
+    role: str | None = None
+    id: str | None = None
+    status: str | None = None
+    content: str | list[str | _Content] | None = None
+    name: str | None = None
+    # a chat message
+    reasoning: str | None = None  # as OpenRouter and vLLM call it
+    reasoning_content: str | None = None  # as DeepSeek and LiteLLM call it
+    refusal: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+    function_call: _Called | None = None
+    tool_call_id: str | None = None
+    # an item
+    call_id: str | None = None
+    arguments: Any = None
+    input: Any = None
+    output: Any = None
+    summary: list[_Content] | None = None
+    server_label: str | None = None
+    error: Any = None
+
+
+class _Choice(Reading):
+    index: int = 0
+    finish_reason: str | None = None
+    message: _Item
+
+
+class _Record(Reading):
+    """Messages with the completion that they led to, or a response with the input that led to it."""
+
+    id: str | None = None
+    object: str | None = None
+    messages: list[Any] | None = None
+    choices: list[_Choice] | None = None
+    input: str | list[Any] | None = None
+    output: list[Any] | None = None
+    status: str | None = None
+    error: Any = None
+    instructions: str | list[Any] | None = None
+    created: float | None = None
+    created_at: float | None = None
+    completed_at: float | None = None
+    metadata: dict[str, Any] | None = Field(default=None)
+
+
+def recognises(document: Any) -> bool:
+    """Tell whether the document looks like chat messages, Responses items, or a record of them."""
+    if isinstance(document, list) and any(_is_record(one) for one in document):
+        return True
+    return _are_items(document) or _is_record(document)
+
+
+def runs(document: Any) -> Iterator[Run | ConversionError]:
+    """Yield the runs of a list of messages or items, of a record that has them, or of a list of records.
+
+    Raises:
+        ConversionError: it is none of these.
+    """
+    if isinstance(document, list) and any(_is_record(one) for one in document):
+        yield from each(document, _run_of_record)
+    elif isinstance(document, list):
+        losses = Losses()
+        yield Run(NAME, messages_of(document, "", losses), losses=losses)
+    else:
+        yield _run_of_record(document, "")
+
+
+def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
+    """Return the hub's messages of chat messages or of items.
+
+    Raises:
+        ConversionError: one of them is neither.
+    """
+    messages = []
+    for number, value in enumerate(items):
+        item = read(_Item, value, f"{path}[{number}]")
+        if item.role is not None:
+            lose_unread(item, f"{path}[]", losses)
+            messages.append(_message(item, f"{path}[{number}]", losses))
+        else:
+            messages.append(_of_item(item, f"{path}[{number}]", losses))
+    return messages
+
+
+def _run_of_record(document: Any, path: str) -> Run:
+    record = read(_Record, document, path)
+    losses = Losses()
+    lose_unread(record, "", losses)
+    losses.add("metadata", record.metadata)
+    given = record.messages if record.messages is not None else record.input
+    if given is None:
+        raise ConversionError(f"{path or 'the document'}: neither `messages` nor `input`")
+    if isinstance(given, str):
+        given = [{"role": "user", "content": given}]
+    name = "messages" if record.messages is not None else "input"
+    messages = messages_of(given, name, losses)
+    if record.instructions is not None:
+        losses.add("instructions", record.instructions)
+    if record.choices:
+        messages += _answer(record.choices, losses)
+        for choice in record.choices[1:]:
+            losses.add("choices[] after the first", choice.message.content or choice.finish_reason)
+    if record.output is not None:
+        messages += messages_of(record.output, "output", losses)
+    if record.error is not None or record.status in _UNFINISHED:
+        messages.append(Message("assistant", (Error(_error_text(record.error)),)))
+    ended = record.completed_at or record.created_at or record.created
+    return Run(NAME, messages, native_id=record.id, ended_at=parse_time(ended), losses=losses)
+
+
+def _answer(choices: list[_Choice], losses: Losses) -> Iterator[Message]:
+    choice = choices[0]
+    yield _message(choice.message, "choices[0].message", losses)
+    if choice.finish_reason in _CUT_OFF:
+        yield Message("assistant", (Error(),))
+
+
+def _message(item: _Item, path: str, losses: Losses) -> Message:
+    role = ROLES.get(item.role or "")
+    if role is None:
+        raise ConversionError(f"{path}.role: {item.role!r} is none of {', '.join(ROLES)}")
+    if role == "tool":
+        text = _response_text(item.content, f"{_unindexed(path)}.content", losses)
+        return Message(role, (ToolCallResponse(text, item.tool_call_id, item.name),))
+    losses.add(f"{_unindexed(path)}.name", item.name)
+    parts: list[Part] = [Reasoning(text) for text in (item.reasoning_content, item.reasoning) if text]
+    parts += _content(item.content, f"{_unindexed(path)}.content", losses)
+    parts += [Reasoning(text.text) for text in item.summary or () if text.text]
+    if item.refusal:
+        parts += [Text(item.refusal), Error()]
+    for number, call in enumerate(item.tool_calls or ()):
+        called = call.function or call.custom
+        if called is None:
+            raise ConversionError(f"{path}.tool_calls[{number}]: neither `function` nor `custom`")
+        parts.append(_tool_call(called, call.id))
+    if item.function_call is not None:
+        parts.append(_tool_call(item.function_call, None))
+    return Message(role, tuple(parts))
+
+
+def _tool_call(called: _Called, call_id: str | None) -> ToolCall:
+    return ToolCall(called.name, called.input if called.arguments is None else called.arguments, call_id)
+
+
+def _content(content: str | list[str | _Content] | None, path: str, losses: Losses) -> Iterator[Part]:
+    for part in [content] if isinstance(content, str) else content or ():
+        if isinstance(part, str):
+            yield Text(part)
+        elif part.type in _TEXTS:
+            yield Text(part.text or "")
+        elif part.refusal:
+            yield from (Text(part.refusal), Error())
+        else:
+            losses.add(f"{path}[].{part.type}", part.text or "-")
+
+
+def _response_text(content: Any, path: str, losses: Losses) -> str:
+    return "\n".join(part.content for part in _content(content, path, losses) if isinstance(part, Text))
+
+
+def _of_item(item: _Item, path: str, losses: Losses) -> Message:
+    """Return the message of an item that has no role."""
+    kind = item.type or ""
+    if not kind:
+        raise ConversionError(f"{path}: neither `role` nor `type`")
+    if kind in _CALLS:
+        lose_unread(item, _unindexed(path), losses)
+        return Message("assistant", tuple(_call(item, item.arguments, [item.output])))
+    if kind.endswith("_call"):
+        return Message("assistant", tuple(_hosted_call(item, _unindexed(path), losses)))
+    lose_unread(item, _unindexed(path), losses)
+    if kind == "reasoning":
+        texts = [*(item.summary or ()), *_parts(item.content)]
+        return Message("assistant", tuple(Reasoning(one.text) for one in texts if one.text))
+    if kind.endswith("_output"):
+        text = _output_text(item.output, f"{_unindexed(path)}.output", losses)
+        response = ToolCallResponse(text, item.call_id or item.id, item.name, failed=_failed(item))
+        return Message("tool", (response,))
+    losses.add(f"{_unindexed(path)}.{kind}", [item.content, item.arguments, item.input, item.output])
+    return Message("assistant", ())
+
+
+def _hosted_call(item: _Item, path: str, losses: Losses) -> Iterator[Part]:
+    """Yield a call of a tool that the service runs itself: all of its members are arguments or results."""
+    members = dict(item.model_extra or {})
+    losses.add(f"{path}.result", members.pop("result", None))  # an image
+    results = [item.output, *(members.pop(name, None) for name in ("outputs", "results"))]
+    yield from _call(item, members or None, results)
+
+
+def _call(item: _Item, arguments: Any, results: list[Any]) -> Iterator[Part]:
+    """Yield a call, and its response where it stands in the same item."""
+    name, call_id = item.name or (item.type or "").removesuffix("_call"), item.call_id or item.id
+    yield ToolCall(
+        name, item.input if arguments is None else arguments, call_id, mcp_server=item.server_label
+    )
+    answers = [as_text(one) for one in results if one] + [_error_text(item.error)] * bool(item.error)
+    if answers or _failed(item):
+        yield ToolCallResponse("\n".join(answers), call_id, name, failed=_failed(item))
+
+
+def _failed(item: _Item) -> bool:
+    return item.status in _UNFINISHED or bool(item.error)
+
+
+def _output_text(output: Any, path: str, losses: Losses) -> str:
+    if isinstance(output, list) and all(isinstance(one, dict) and "type" in one for one in output):
+        return _response_text([read(_Content, one, path) for one in output], path, losses)
+    return as_text(output)
+
+
+def _parts(content: str | list[str | _Content] | None) -> list[_Content]:
+    return [one for one in content if isinstance(one, _Content)] if isinstance(content, list) else []
+
+
+def _error_text(error: Any) -> str:
+    message = error.get("message") if isinstance(error, dict) else None
+    return message if isinstance(message, str) else as_text(error)
+
+
+def _are_items(values: Any) -> bool:
+    """Tell whether a list has only messages and items, at least one of them of a kind that is sure."""
+    if not isinstance(values, list) or not all(isinstance(one, dict) for one in values):
+        return False
+    typed = all("role" in one or isinstance(one.get("type"), str) for one in values)
+    return typed and any(_is_sure(one) for one in values)
+
+
+def _is_sure(item: dict[str, Any]) -> bool:
+    if isinstance(item.get("role"), str):
+        return "content" in item or "tool_calls" in item
+    return str(item.get("type")).endswith(("_call", "_call_output", "reasoning"))
+
+
+def _is_record(value: Any) -> bool:
+    if not isinstance(value, dict) or "role" in value:
+        return False
+    given = value.get("messages", value.get("input"))
+    if isinstance(given, str):
+        return value.get("object") == "response"
+    return _are_items(given)
+
+
+def _unindexed(path: str) -> str:
+    return path[: path.rindex("[")] + "[]" if path.endswith("]") else path

@@ -1,0 +1,304 @@
+"""OpenHands: the events of its conversations, and its evaluations' output.
+
+Both of its formats are read: the events of the SDK (``kind``: MessageEvent, ActionEvent, …) and those before
+it (``action`` and ``observation``). To finish is not to succeed: nobody has run the tests yet.
+
+Source: https://docs.openhands.dev/sdk/arch/events, https://github.com/OpenHands/OpenHands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import Field
+
+from schemas.convert.hub import (
+    Ending,
+    Error,
+    Labels,
+    Message,
+    Part,
+    Reasoning,
+    Run,
+    Text,
+    ToolCall,
+    ToolCallResponse,
+)
+from schemas.convert.losses import Losses
+from schemas.convert.reading import Reading, as_text, lose_unread, parse_time, read
+
+NAME = "openhands"
+
+_KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
+_BOOKKEEPING = {"null", "agent_state_changed", "change_agent_state", "system", "recall"}
+
+
+class _Content(Reading):
+    type: str = "text"
+    text: str | None = None
+
+
+class _Metadata(Reading):
+    function_name: str | None = None
+    tool_call_id: str | None = None
+
+
+class _LegacyEvent(Reading):
+    source: str | None = None
+    timestamp: str | None = None
+    action: str | None = None
+    observation: str | None = None
+    args: dict[str, Any] | None = None
+    content: Any = None
+    message: Any = None
+    extras: dict[str, Any] | None = None
+    tool: _Metadata | None = Field(default=None, alias="tool_call_metadata")
+    thought: str | None = None
+    exit_code: int | None = None
+    id: Any = None
+    cause: Any = None
+
+
+class _LlmMessage(Reading):
+    role: str
+    content: str | list[_Content] = ""
+    reasoning_content: str | None = None
+
+
+class _ToolCall(Reading):
+    id: str | None = None
+    name: str | None = None
+    arguments: Any = None
+
+
+class _Observed(Reading):
+    content: str | list[_Content] = ""
+    is_error: bool | None = None
+
+
+class _Event(Reading):
+    kind: str
+    source: str | None = None
+    timestamp: str | None = None
+    llm_message: _LlmMessage | None = None
+    thought: list[_Content] | None = None
+    reasoning_content: str | None = None
+    action: dict[str, Any] | None = None
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+    tool_call: _ToolCall | None = None
+    observation: _Observed | None = None
+    error: str | None = None
+    rejection_reason: str | None = None
+    key: str | None = None
+    value: Any = None
+    code: str | None = None
+    detail: str | None = None
+
+
+class _Output(Reading):
+    """A line of an evaluation's ``output.jsonl``."""
+
+    history: list[Any]
+    instance_id: str | None = None
+    instruction: str | None = None
+    error: str | None = None
+    success: bool | None = None
+    report: dict[str, Any] | None = None
+    test_result: Any = None
+
+
+def recognises(document: Any) -> bool:
+    """Tell whether the document is a list of events, or an evaluation's output with them."""
+    if isinstance(document, dict):
+        return (
+            recognises(document["history"])
+            if isinstance(document.get("history"), list)
+            else _is_event(document)
+        )
+    return isinstance(document, list) and bool(document) and all(_is_event(one) for one in document)
+
+
+def gathers(document: Any) -> bool:
+    """Tell whether a line of a file is a single event, which the others complete."""
+    return isinstance(document, dict) and "history" not in document
+
+
+def runs(document: Any) -> Iterator[Run]:
+    """Yield the run of a list of events, or of an evaluation's output.
+
+    Raises:
+        ConversionError: it is neither.
+    """
+    losses = Losses()
+    if isinstance(document, dict) and "history" in document:
+        output = read(_Output, document)
+        run = _run(output.history, "history", losses)
+        lose_unread(output, "", losses)
+        losses.add("test_result", output.test_result)
+        _ask(run.messages, output.instruction)
+        if output.error:
+            run.messages.append(Message("assistant", (Error(output.error),)))
+        run.labels = _labels(output)
+        yield run
+    else:
+        yield _run(document if isinstance(document, list) else [document], "", losses)
+
+
+def _ask(messages: list[Message], instruction: str | None) -> None:
+    """Let the instruction be the user's: the oldest files do not say who sent a message, or leave it out."""
+    if instruction is None or any(message.role == "user" for message in messages):
+        return
+    asked = Message("user", (Text(instruction),))
+    said = next((n for n, message in enumerate(messages) if message.parts == asked.parts), None)
+    if said is None:
+        messages.insert(0, asked)
+    else:
+        messages[said] = asked
+
+
+def _labels(output: _Output) -> Labels:
+    """Return what the benchmark's tests say, else what the resolver's judge says."""
+    result = output.test_result if isinstance(output.test_result, dict) else {}
+    report = output.report or result.get("report") or {}
+    resolved = report.get("resolved") if isinstance(report, dict) else None
+    return Labels(success=resolved if isinstance(resolved, bool) else output.success)
+
+
+def _run(values: list[Any], path: str, losses: Losses) -> Run:
+    messages: list[Message] = []
+    ended_at = None
+    ending: Ending = "submitted"
+    for number, value in enumerate(values):
+        if isinstance(value, dict) and "kind" in value:
+            event = read(_Event, value, f"{path}[{number}]")
+            message = _message(event, f"{path}[]", losses)
+            failed = _is_failure(event)
+        else:
+            legacy = read(_LegacyEvent, value, f"{path}[{number}]")
+            message = _legacy_message(legacy, f"{path}[]", losses)
+            failed = (legacy.extras or {}).get("agent_state") == "error"
+        ended_at = parse_time(value.get("timestamp")) or ended_at
+        if failed:
+            ending = "failed"
+        messages.append(message)
+    return Run(
+        NAME, messages, native_id=_conversation_id(values), ended_at=ended_at, ending=ending, losses=losses
+    )
+
+
+def _conversation_id(values: list[Any]) -> str | None:
+    """Return the id of the first event: those of the SDK are unique, the numbers before it are not."""
+    first = values[0].get("id") if values and isinstance(values[0], dict) else None
+    return first if isinstance(first, str) and len(first) >= len("xxxxxxxx-xxxx-xxxx") else None
+
+
+def _message(event: _Event, path: str, losses: Losses) -> Message:
+    if event.kind not in _KINDS:
+        if event.kind == "ConversationErrorEvent":
+            return Message("assistant", (Error(event.detail or event.code or ""),))
+        kept = {"kind": event.kind, **(event.model_extra or {}), "value": event.value}
+        losses.add(f"{path}.{event.kind}", kept)
+        return Message("assistant", ())
+    lose_unread(event, path, losses)
+    if event.llm_message is not None:
+        content = tuple(_content(event.llm_message.content, f"{path}.llm_message.content", losses))
+        if event.llm_message.role != "assistant":
+            return Message("system" if event.llm_message.role == "system" else "user", content)
+        return Message("assistant", (*_reasoning(event.llm_message.reasoning_content), *content))
+    if event.kind == "ActionEvent":
+        return _action(event, path, losses)
+    failed = event.kind != "ObservationEvent"
+    if event.observation is not None:
+        content = tuple(_content(event.observation.content, f"{path}.observation.content", losses))
+        text = "\n".join(part.content for part in content if isinstance(part, Text))
+        failed = failed or event.observation.is_error is True
+    else:
+        text = event.error or event.rejection_reason or ""
+    return Message("tool", (ToolCallResponse(text, event.tool_call_id, event.tool_name, failed=failed),))
+
+
+def _action(event: _Event, path: str, losses: Losses) -> Message:
+    parts: list[Part] = [*_reasoning(event.reasoning_content)]
+    parts += _content(event.thought or [], f"{path}.thought", losses)
+    called = event.tool_call or _ToolCall()
+    arguments = called.arguments if called.arguments is not None else event.action
+    action = event.action or {}
+    if action.get("kind") == "FinishAction" and isinstance(action.get("message"), str):
+        parts.append(Text(action["message"]))
+    parts.append(ToolCall(event.tool_name or called.name or "", arguments, event.tool_call_id or called.id))
+    return Message("assistant", tuple(parts))
+
+
+def _reasoning(text: str | None) -> Iterator[Part]:
+    if text:
+        yield Reasoning(text)
+
+
+def _content(content: str | list[_Content], path: str, losses: Losses) -> Iterator[Part]:
+    for one in [_Content(text=content)] if isinstance(content, str) else content:
+        if one.type == "text":
+            yield Text(one.text or "")
+        else:
+            losses.add(f"{path}[].{one.type}", one.text or "-")
+
+
+def _is_failure(event: _Event) -> bool:
+    if event.kind == "ConversationErrorEvent":
+        return True
+    return event.kind == "ConversationStateUpdateEvent" and event.value in ("error", "stuck")
+
+
+def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> Message:
+    kind = event.action or event.observation or ""
+    if kind in _BOOKKEEPING or (event.action is None and event.observation is None):
+        unused = [event.message, event.content, event.args, event.extras, event.model_extra]
+        losses.add(f"{path}.{kind or 'event'}", unused)
+        return Message("assistant", ())
+    if event.action is not None:
+        return _legacy_action(event, path, losses)
+    lose_unread(event, path, losses)
+    tool = event.tool or _Metadata()
+    extras = event.extras or {}
+    losses.add(f"{path}.extras", extras)
+    metadata = extras.get("metadata")
+    code = extras.get("exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None)
+    code = event.exit_code if code is None else code
+    failed = kind == "error" or (isinstance(code, int) and code > 0)
+    text = as_text(event.content) or as_text(event.message)
+    return Message(
+        "tool", (ToolCallResponse(text, tool.tool_call_id, tool.function_name or kind, failed=failed),)
+    )
+
+
+def _legacy_action(event: _LegacyEvent, path: str, losses: Losses) -> Message:
+    kind = event.action or ""
+    if event.args is None:  # the members stand beside the action, in the oldest files
+        arguments = dict(event.model_extra or {})
+    else:
+        lose_unread(event, path, losses)
+        arguments = dict(event.args)
+    thought = arguments.pop("thought", None) or event.thought
+    tool = event.tool or _Metadata()
+    if kind == "message":
+        text = arguments.pop("content", None) or event.content or event.message
+        losses.add(f"{path}.args", arguments)
+        return Message("user" if event.source == "user" else "assistant", (Text(as_text(text)),))
+    parts: list[Part] = [Text(thought)] if isinstance(thought, str) and thought else []
+    if kind == "finish":
+        said = arguments.get("final_thought") or event.message
+        parts += [Text(said)] if isinstance(said, str) and said and said != thought else []
+    if kind != "think" or tool.function_name:
+        parts.append(ToolCall(tool.function_name or kind, arguments, tool.tool_call_id))
+    return Message("assistant", tuple(parts))
+
+
+def _is_event(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    if isinstance(value.get("kind"), str) and value["kind"].endswith(
+        ("Event", "Observation", "Condensation")
+    ):
+        return "timestamp" in value or "id" in value
+    return isinstance(value.get("action"), str) or isinstance(value.get("observation"), str)

@@ -1,0 +1,374 @@
+"""Spans in the envelopes that backends export: OTLP as JSON, Tempo, Jaeger, Phoenix.
+
+Sources: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding,
+https://www.jaegertracing.io/docs/latest/apis/, https://arize.com/docs/phoenix.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pydantic import AliasChoices, Field
+
+from schemas.convert import genai, openinference
+from schemas.convert.errors import ConversionError
+from schemas.convert.hub import Run
+from schemas.convert.losses import Losses
+from schemas.convert.reading import Reading, lose_unread, parse_time, read
+from schemas.convert.span import Event, Span
+from schemas.convert.tree import Node, nanoseconds, runs_of
+
+OTLP, TEMPO, JAEGER, PHOENIX = "otlp", "tempo", "jaeger", "phoenix"
+
+_JAEGER_STATUS = {"error", "otel.status_code", "otel.status_description"}
+_FAILED = (2, "2", "STATUS_CODE_ERROR", "ERROR")
+
+
+def _either(name: str, *others: str) -> Any:
+    """Return a field for a member that OTLP's JSON writes in camel case and others do not."""
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    return Field(default=None, validation_alias=AliasChoices(name, snake, *others))
+
+
+class _KeyValue(Reading):
+    key: str
+    value: Any = None
+
+
+class _Status(Reading):
+    code: int | str | None = None
+    message: str | None = None
+
+
+class _OtlpEvent(Reading):
+    name: str = ""
+    time: int | str | None = _either("timeUnixNano")
+    attributes: list[_KeyValue] | None = None
+
+
+class _OtlpSpan(Reading):
+    trace_id: str = Field(validation_alias=AliasChoices("traceId", "trace_id"))
+    span_id: str = Field(validation_alias=AliasChoices("spanId", "span_id"))
+    parent_id: str | None = _either("parentSpanId")
+    name: str = ""
+    start: int | str | None = _either("startTimeUnixNano")
+    end: int | str | None = _either("endTimeUnixNano")
+    attributes: list[_KeyValue] | None = None
+    events: list[_OtlpEvent] | None = None
+    status: _Status | None = None
+
+
+class _Scope(Reading):
+    spans: list[_OtlpSpan] = Field(default_factory=list)
+
+
+class _Attributes(Reading):
+    attributes: list[_KeyValue] | None = None
+
+
+class _Resource(Reading):
+    resource: _Attributes | None = None
+    scopes: list[_Scope] | None = _either("scopeSpans", "instrumentationLibrarySpans")
+
+
+class _Otlp(Reading):
+    resources: list[_Resource] = Field(
+        validation_alias=AliasChoices("resourceSpans", "resource_spans", "batches")
+    )
+
+
+class _Reference(Reading):
+    kind: str | None = Field(default=None, alias="refType")
+    trace_id: str | None = Field(default=None, alias="traceID")
+    span_id: str = Field(alias="spanID")
+
+
+class _Tag(_KeyValue):
+    type: str | None = None
+
+
+class _Log(Reading):
+    timestamp: int = 0
+    fields: list[_Tag] = Field(default_factory=list)
+
+
+class _JaegerSpan(Reading):
+    trace_id: str = Field(alias="traceID")
+    span_id: str = Field(alias="spanID")
+    name: str = Field(default="", alias="operationName")
+    parent_id: str | None = Field(default=None, alias="parentSpanID")
+    references: list[_Reference] | None = None
+    start: int = Field(default=0, alias="startTime")
+    duration: int = 0
+    tags: list[_Tag] | None = None
+    logs: list[_Log] | None = None
+    process_id: str | None = Field(default=None, alias="processID")
+
+
+class _Process(Reading):
+    service: str | None = Field(default=None, alias="serviceName")
+    tags: list[_Tag] | None = None
+
+
+class _JaegerTrace(Reading):
+    spans: list[_JaegerSpan]
+    processes: dict[str, _Process] | None = None
+
+
+class _Jaeger(Reading):
+    data: list[_JaegerTrace]
+
+
+class _Context(Reading):
+    trace_id: str
+    span_id: str
+
+
+class _PhoenixEvent(Reading):
+    name: str = ""
+    attributes: dict[str, Any] | None = None
+
+
+class _PhoenixSpan(Reading):
+    context: _Context
+    name: str = ""
+    kind: str | None = Field(default=None, alias="span_kind")
+    parent_id: str | None = None
+    start: Any = Field(default=None, alias="start_time")
+    end: Any = Field(default=None, alias="end_time")
+    status_code: str | None = None
+    status_message: str | None = None
+    attributes: dict[str, Any] | None = None
+    events: list[_PhoenixEvent] | None = None
+
+
+def source_of(document: Any) -> str | None:
+    """Return which of the envelopes a document is in, if any; of several, they must all be in the same."""
+    if not isinstance(document, list):
+        return next((name for name, is_in in _ENVELOPES.items() if is_in(document)), None)
+    found = {source_of(one) for one in document}
+    return found.pop() if len(found) == 1 else None
+
+
+def runs(document: Any, source: str) -> Iterator[Run | ConversionError]:
+    """Yield the agents' runs of an export, or of several whose spans belong together.
+
+    Args:
+        document: as the backend writes it.
+        source: which of the envelopes it is in.
+
+    Raises:
+        ConversionError: it is not in that envelope.
+    """
+    documents = document if isinstance(document, list) else [document]
+    envelope = {OTLP: _otlp, TEMPO: _otlp, JAEGER: _jaeger, PHOENIX: _phoenix}[source]
+    spans = [
+        span
+        for number, one in enumerate(documents)
+        for span in envelope(one, f"[{number}]" if isinstance(document, list) else "")
+    ]
+    yield from runs_of(map(node_of, spans), source)
+
+
+def node_of(span: Span) -> Node:
+    """Return a span as a node of the tree, read by the conventions that it follows."""
+    conventions = openinference if openinference.follows(span) else genai
+    return Node.of(span.trace_id, span.id, span.parent_id, lambda: conventions.node(span))
+
+
+def _otlp(document: Any, path: str) -> Iterator[Span]:
+    if isinstance(document, dict) and isinstance(document.get("trace"), dict):
+        document = document["trace"]
+    export = read(_Otlp, document, path)
+    for resource in export.resources:
+        attributes = _attributes(resource.resource.attributes if resource.resource else None)
+        for scope in resource.scopes or ():
+            shared = _unread_around([export, resource, scope], attributes)
+            for span in scope.spans:
+                status = span.status or _Status()
+                yield Span(
+                    trace_id=_hex(span.trace_id),
+                    id=_hex(span.span_id),
+                    parent_id=_hex(span.parent_id) if span.parent_id else None,
+                    name=span.name,
+                    start=_integer(span.start),
+                    end=_integer(span.end),
+                    attributes=_attributes(span.attributes),
+                    resource=attributes,
+                    events=[Event(one.name, _attributes(one.attributes)) for one in span.events or ()],
+                    failed=status.code in _FAILED,
+                    message=status.message or "",
+                    losses=_unread(span, "spans[]"),
+                    shared=shared,
+                )
+
+
+def _jaeger(document: Any, path: str) -> Iterator[Span]:
+    export = read(_Jaeger, document, path)
+    for trace in export.data:
+        for span in trace.spans:
+            process = (trace.processes or {}).get(span.process_id or "", _Process())
+            resource = {tag.key: tag.value for tag in process.tags or ()}
+            tags = {tag.key: tag.value for tag in span.tags or ()}
+            logs = [{one.key: one.value for one in log.fields} for log in span.logs or ()]
+            parents = [one.span_id for one in span.references or () if one.kind in (None, "CHILD_OF")]
+            yield Span(
+                trace_id=span.trace_id,
+                id=span.span_id,
+                parent_id=span.parent_id or next(iter(parents), None),
+                name=span.name,
+                start=span.start * 1000,
+                end=(span.start + span.duration) * 1000,
+                attributes={name: value for name, value in tags.items() if name not in _JAEGER_STATUS},
+                resource={**resource, "service.name": process.service},
+                events=[Event(str(log.pop("event", "")), log) for log in logs],
+                failed=tags.get("error") in (True, "true") or tags.get("otel.status_code") in _FAILED,
+                message=str(tags.get("otel.status_description", "")),
+                losses=_unread(span, "spans[]"),
+                shared=_unread_around([export, trace, process], resource),
+            )
+
+
+def _phoenix(document: Any, path: str) -> Iterator[Span]:
+    values = document.get("data", [document]) if isinstance(document, dict) else [document]
+    if not isinstance(values, list):
+        raise ConversionError(f"{path}.data: not a list of spans".lstrip("."))
+    for number, value in enumerate(values):
+        span = read(_PhoenixSpan, _nested_context(value), f"{path}[{number}]")
+        attributes = dict(span.attributes or {})
+        if span.kind is not None:
+            attributes.setdefault(openinference.KIND, span.kind)
+        yield Span(
+            trace_id=span.context.trace_id,
+            id=span.context.span_id,
+            parent_id=span.parent_id,
+            name=span.name,
+            start=nanoseconds(_phoenix_time(span.start)),
+            end=nanoseconds(_phoenix_time(span.end)),
+            attributes=attributes,
+            events=[Event(one.name, one.attributes or {}) for one in span.events or ()],
+            failed=span.status_code in _FAILED,
+            message=span.status_message or "",
+            losses=_unread(span, "spans[]"),
+        )
+
+
+def _phoenix_time(value: Any) -> Any:
+    """Return a moment; pandas writes milliseconds since 1970."""
+    return parse_time(value / 1000 if isinstance(value, int) and not isinstance(value, bool) else value)
+
+
+def _nested_context(value: Any) -> Any:
+    """Return a span as the REST interface writes it; a data frame has columns such as ``context.span_id``."""
+    if not isinstance(value, dict) or "context.span_id" not in value:
+        return value
+    nested: dict[str, Any] = {"context": {}, "attributes": {}}
+    for name, member in value.items():
+        group, _, rest = name.partition(".")
+        if group in nested and rest:
+            nested[group][rest] = member
+        else:
+            nested[name] = member
+    return nested
+
+
+def _first(document: Any) -> Any:
+    """Return the first of what an interface wraps into ``data``; the document itself where it does not."""
+    data = document.get("data") if isinstance(document, dict) else None
+    return data[0] if isinstance(data, list) and data else document
+
+
+def _is_phoenix(document: Any) -> bool:
+    span = _first(document)
+    context = span.get("context") if isinstance(span, dict) else None
+    return isinstance(span, dict) and (
+        "context.span_id" in span or (isinstance(context, dict) and "span_id" in context)
+    )
+
+
+def _is_jaeger(document: Any) -> bool:
+    trace = _first(document)
+    return trace is not document and isinstance(trace, dict) and "spans" in trace
+
+
+def _is_otlp(document: Any) -> bool:
+    return isinstance(document, dict) and ("resourceSpans" in document or "resource_spans" in document)
+
+
+def _is_tempo(document: Any) -> bool:
+    if not isinstance(document, dict):
+        return False
+    return "batches" in document or _is_otlp(document.get("trace")) or _is_tempo(document.get("trace"))
+
+
+_ENVELOPES: dict[str, Callable[[Any], bool]] = {
+    OTLP: _is_otlp,
+    TEMPO: _is_tempo,
+    JAEGER: _is_jaeger,
+    PHOENIX: _is_phoenix,
+}
+
+
+def _unread(span: Reading, path: str) -> Losses:
+    losses = Losses()
+    lose_unread(span, path, losses)
+    return losses
+
+
+def _unread_around(readings: list[Reading], resource: dict[str, Any]) -> Losses:
+    """Return what of a span's surroundings has no place: unknown members, and what the resource says."""
+    losses = Losses()
+    for reading in readings:
+        for name, value in (reading.model_extra or {}).items():
+            losses.add(name, value)
+        for below in (getattr(reading, name) for name in type(reading).model_fields):
+            if isinstance(below, _Attributes):
+                lose_unread(below, "resource", losses)
+    for name, value in resource.items():
+        if name != "service.name":
+            losses.add(f"resource.{name}", value)
+    return losses
+
+
+def _attributes(pairs: Sequence[_KeyValue] | None) -> dict[str, Any]:
+    return {pair.key: _plain(pair.value) for pair in pairs or ()}
+
+
+def _plain(value: Any) -> Any:
+    """Return the JSON value that an OTLP AnyValue stands for."""
+    if not isinstance(value, dict):
+        return value
+    for name, one in value.items():
+        match name.replace("_v", "V"):
+            case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":
+                return one
+            case "intValue":
+                return _integer(one)
+            case "arrayValue" if isinstance(one, dict):
+                values = one.get("values")
+                return [_plain(item) for item in values] if isinstance(values, list) else []
+            case "kvlistValue" if isinstance(one, dict):
+                pairs = one.get("values")
+                items = [pair for pair in pairs if isinstance(pair, dict)] if isinstance(pairs, list) else []
+                return {str(pair.get("key")): _plain(pair.get("value")) for pair in items}
+    return None
+
+
+def _hex(text: str) -> str:
+    """Return an id in hexadecimal; protobuf's own JSON mapping writes base64."""
+    if len(text) in {12, 24} and text.endswith("="):
+        try:
+            return base64.b64decode(text, validate=True).hex()
+        except binascii.Error:
+            return text
+    return text.lower()
+
+
+def _integer(value: Any) -> int:
+    try:
+        return int(value or 0)
+    except (TypeError, ValueError, OverflowError):
+        return 0

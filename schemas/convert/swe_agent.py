@@ -1,0 +1,185 @@
+"""SWE-agent: the trajectories (``.traj``) that it writes.
+
+A submission is not a success: nobody has run the tests yet.
+
+Source: https://swe-agent.com/latest/usage/trajectories/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from schemas.convert import openai
+from schemas.convert.hub import Ending, Message, Part, Run, Text, ToolCall, ToolCallResponse
+from schemas.convert.losses import Losses
+from schemas.convert.reading import Reading, as_text, lose_unread, read
+
+NAME = "swe_agent"
+
+
+class _Turn(Reading):
+    """A message of the history; beside a chat message's members it has the parsed thought and action."""
+
+    role: str
+    content: Any = None
+    message_type: str | None = None
+    thought: str | None = None
+    action: str | None = None
+    is_demo: bool | None = None
+    agent: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_ids: list[str] | None = None
+
+
+class _Step(Reading):
+    thought: str | None = None
+    response: str | None = None
+    action: str | None = None
+    observation: str | None = None
+    messages: Any = None  # the part of the history that the model was given
+
+
+class _Problem(Reading):
+    id: str | None = None
+    text: str | None = None
+    problem_statement: str | None = None
+
+
+class _Configuration(Reading):
+    problem_statement: _Problem | None = None
+
+
+class _Info(Reading):
+    exit_status: str | None = None
+    submission: str | None = None
+
+
+class _Trajectory(Reading):
+    history: list[_Turn] | None = None
+    trajectory: list[_Step] | None = None
+    info: _Info | None = None
+    environment: str | None = None
+    replay_config: Any = None
+
+
+def recognises(document: Any) -> bool:
+    """Tell whether the document is a trajectory."""
+    if not isinstance(document, dict):
+        return False
+    steps, history = document.get("trajectory"), document.get("history")
+    if isinstance(steps, list) and steps:
+        return all(isinstance(one, dict) and "action" in one for one in steps)
+    if not isinstance(history, list) or not all(isinstance(one, dict) for one in history):
+        return False
+    return any("message_type" in one or "agent" in one for one in history)
+
+
+def runs(document: Any) -> Iterator[Run]:
+    """Yield the run of a trajectory.
+
+    Raises:
+        ConversionError: it is none.
+    """
+    read_document = read(_Trajectory, document)
+    losses = Losses()
+    info = read_document.info or _Info()
+    lose_unread(info, "info", losses)
+    losses.add("info.submission", info.submission)
+    losses.add("replay_config", read_document.replay_config)
+    for name, value in (read_document.model_extra or {}).items():
+        losses.add(name, value)
+    if read_document.history:
+        messages = list(_of_history(read_document.history, losses))
+        _complete(messages, read_document.trajectory or [])
+    else:
+        messages = [*_of_problem(read_document), *_of_steps(read_document.trajectory or [])]
+    _lose_unsaid(read_document.trajectory or [], messages, losses)
+    agents = [turn.agent for turn in read_document.history or () if turn.agent]
+    names = tuple(dict.fromkeys(name for name in [*agents[:1], read_document.environment] if name))
+    yield Run(NAME, messages, ending=_ending(info.exit_status), names=names, losses=losses)
+
+
+def _ending(status: str | None) -> Ending:
+    """Return how it ended: an exit without a submission, or one that an error forced, is a failure."""
+    return "submitted" if status in (None, "submitted") else "failed"
+
+
+def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[Message]:
+    call: ToolCall | None = None
+    for number, turn in enumerate(turns):
+        if turn.is_demo or turn.message_type == "demonstration":
+            losses.add("history[] of a demonstration", turn.content)
+            continue
+        chat = {"role": turn.role, "content": turn.content}
+        if turn.tool_calls:
+            chat["tool_calls"] = turn.tool_calls
+        if turn.tool_call_ids:
+            chat |= {"role": "tool", "tool_call_id": turn.tool_call_ids[0]}
+        lose_unread(turn, "history[]", losses)
+        (message,) = openai.messages_of([chat], "history", losses)
+        if turn.role == "assistant" and turn.action and not turn.tool_calls:
+            call = _call(turn.action, f"turn {number}")
+            yield Message("assistant", (Text(turn.thought or as_text(turn.content)), call))
+            if turn.thought and turn.thought not in as_text(turn.content):
+                losses.add("history[].content", turn.content)
+        elif turn.role == "user" and call is not None and turn.message_type != "instance_template":
+            yield Message("tool", (ToolCallResponse(_said(message.parts), call.id),))
+            call = None
+        else:
+            yield message
+
+
+def _complete(messages: list[Message], steps: list[_Step]) -> None:
+    """Add what the history leaves out at the end: the last observation, or a submission as a whole."""
+    turns = sum(message.role == "assistant" for message in messages)
+    if not turns or len(steps) < turns:
+        return
+    last = messages[-1]
+    if last.role == "assistant" and (observation := steps[turns - 1].observation):
+        call = next((part for part in last.parts if isinstance(part, ToolCall)), None)
+        messages.append(Message("tool", (ToolCallResponse(observation, call.id if call else None),)))
+    messages += _of_steps(steps[turns:])
+
+
+def _of_problem(document: _Trajectory) -> Iterator[Message]:
+    """Yield the task of a trajectory whose history was left out."""
+    configuration = document.replay_config if isinstance(document.replay_config, dict) else {}
+    problem = read(_Configuration, configuration, "replay_config").problem_statement
+    if problem is not None:
+        yield Message("user", (Text(problem.text or problem.problem_statement or ""),))
+
+
+def _of_steps(steps: list[_Step]) -> Iterator[Message]:
+    for number, step in enumerate(steps):
+        call = _call(step.action or "", f"action {number}")
+        yield Message(
+            "assistant", (Text(step.thought or step.response or ""), *([call] if step.action else []))
+        )
+        yield Message("tool", (ToolCallResponse(step.observation or "", call.id),))
+
+
+def _call(action: str, call_id: str) -> ToolCall:
+    """Return the call of a command: the first word is the tool."""
+    words = action.split(maxsplit=1)
+    return ToolCall(words[0] if words else "", {"command": action.strip()}, call_id)
+
+
+def _said(parts: tuple[Part, ...]) -> str:
+    return "\n".join(part.content for part in parts if isinstance(part, Text))
+
+
+def _lose_unsaid(steps: list[_Step], messages: list[Message], losses: Losses) -> None:
+    """Report what the steps say and the messages do not, such as times and states."""
+    said = "\n".join(
+        part.response if isinstance(part, ToolCallResponse) else part.content
+        for message in messages
+        for part in message.parts
+        if isinstance(part, Text | ToolCallResponse)
+    )
+    for step in steps:
+        lose_unread(step, "trajectory[]", losses)
+        for name in ("thought", "observation"):
+            text = getattr(step, name)
+            if text and text.strip() not in said:
+                losses.add(f"trajectory[].{name}", text)

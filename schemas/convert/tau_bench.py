@@ -1,0 +1,155 @@
+"""tau-bench and tau2-bench: the files of results that they write. The reward is a label.
+
+Source: https://github.com/sierra-research/tau-bench, https://github.com/sierra-research/tau2-bench.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import Field
+
+from schemas.convert import openai
+from schemas.convert.errors import ConversionError
+from schemas.convert.hub import (
+    ROLES,
+    Labels,
+    Message,
+    Part,
+    Run,
+    Text,
+    ToolCall,
+    ToolCallResponse,
+)
+from schemas.convert.losses import Losses
+from schemas.convert.reading import Reading, each, lose_unread, parse_time, read
+
+NAME = "tau_bench"
+
+_STOPPED = {"user_stop", "agent_stop"}
+
+
+class _Result(Reading):
+    """A result of tau-bench: OpenAI's chat messages, and what they were worth."""
+
+    messages: list[Any] = Field(alias="traj")
+    reward: float | None = None
+
+
+class _Call(Reading):
+    id: str | None = None
+    name: str
+    arguments: Any = None
+    requestor: str | None = None
+
+
+class _Message(Reading):
+    role: str
+    content: str | None = None
+    id: str | None = None
+    error: bool | None = None
+    requestor: str | None = None
+    tool_calls: list[_Call] | None = None
+    tool_messages: list[_Message] | None = None
+
+
+class _Reward(Reading):
+    reward: float | None = None
+
+
+class _Simulation(Reading):
+    """A simulation of tau2-bench."""
+
+    id: str
+    end_time: str | None = None
+    termination_reason: str | None = None
+    reward_info: _Reward | None = None
+    messages: list[_Message] | None = None
+
+
+def recognises(document: Any) -> bool:
+    """Tell whether the document is a file of results, or one result."""
+    if isinstance(document, dict) and isinstance(document.get("simulations"), list):
+        document = document["simulations"]
+    if isinstance(document, list):
+        return bool(document) and all(_is_result(one) or _is_simulation(one) for one in document)
+    return _is_result(document) or _is_simulation(document)
+
+
+def runs(document: Any) -> Iterator[Run | ConversionError]:
+    """Yield the run of each result.
+
+    Raises:
+        ConversionError: something in the document is no result.
+    """
+    if isinstance(document, dict) and isinstance(document.get("simulations"), list):
+        document = document["simulations"]
+    if isinstance(document, list):
+        yield from each(document, _run)
+    else:
+        yield _run(document, "")
+
+
+def _run(value: Any, path: str) -> Run:
+    return _of_result(value, path) if _is_result(value) else _of_simulation(value, path)
+
+
+def _of_result(value: Any, path: str) -> Run:
+    result = read(_Result, value, path)
+    losses = Losses()
+    lose_unread(result, "", losses)
+    messages = openai.messages_of(result.messages, f"{path}.traj".lstrip("."), losses)
+    return Run(NAME, messages, labels=_labels(result.reward), losses=losses)
+
+
+def _of_simulation(value: Any, path: str) -> Run:
+    simulation = read(_Simulation, value, path)
+    losses = Losses()
+    lose_unread(simulation, "", losses)
+    if simulation.messages is None:
+        raise ConversionError(f"{simulation.id}: no messages; simulations of speech are not converted")
+    stopped = simulation.termination_reason in (None, *_STOPPED)
+    return Run(
+        NAME,
+        [message for one in simulation.messages for message in _messages(one, losses)],
+        native_id=simulation.id,
+        ended_at=parse_time(simulation.end_time),
+        ending="without_error" if stopped else "failed",
+        labels=_labels(simulation.reward_info.reward if simulation.reward_info else None),
+        losses=losses,
+    )
+
+
+def _messages(message: _Message, losses: Losses) -> Iterator[Message]:
+    role = ROLES.get(message.role)
+    if role is None:
+        raise ConversionError(f"messages[].role: {message.role!r} is none of {', '.join(ROLES)}")
+    if message.tool_messages is not None:
+        for one in message.tool_messages:
+            yield from _messages(one, losses)
+    elif role == "tool" and message.requestor == "user":
+        losses.add("messages[] of tools that the user has", message.content or "-")
+    elif role == "tool":
+        response = ToolCallResponse(message.content or "", message.id, failed=message.error is True)
+        yield Message(role, (response,))
+    else:
+        parts: list[Part] = [Text(message.content)] if message.content else []
+        for call in message.tool_calls or ():
+            if role == "assistant":
+                parts.append(ToolCall(call.name, call.arguments, call.id or None))
+            else:
+                losses.add("messages[] of tools that the user has", [call.name, call.arguments])
+        yield Message(role, tuple(parts))
+
+
+def _labels(reward: float | None) -> Labels:
+    return Labels() if reward is None else Labels(success=reward >= 1)
+
+
+def _is_result(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("traj"), list)
+
+
+def _is_simulation(value: Any) -> bool:
+    return isinstance(value, dict) and {"id", "task_id", "termination_reason"} <= value.keys()

@@ -1,0 +1,258 @@
+"""From the hub to the trace: the rules, the same for every source."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import reduce
+from hashlib import sha256
+from typing import Any, Literal
+from uuid import UUID, uuid5
+
+from pydantic import ValidationError
+
+from schemas.convert.errors import ConversionError
+from schemas.convert.hub import (
+    Error,
+    Labels,
+    Message,
+    Reasoning,
+    Role,
+    Run,
+    Text,
+    ToolCall,
+    ToolCallResponse,
+)
+from schemas.convert.losses import Losses
+from schemas.convert.reading import parse_json
+from schemas.trace import CONTEXTS, ID_PREFIX, ReasoningTrace
+
+NAMESPACE = UUID("7e0d5a7c-3b0b-5f0e-9a51-6f1f0f3c9a01")
+"""Of the version-5 UUIDs that native ids become."""
+
+DEFAULT_CONFIDENCE = 0.5
+UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+"""The ``created_at`` of a run whose source has no time; fixed, so that converting again changes nothing."""
+
+Step = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a source cannot know of its traces.
+
+    Attributes:
+        domains: the ``task_domain`` of an agent, a service or a project, by its name; others are ``default``.
+        labels: success and confidence by the run's native id or by the trace's id; they go over the source's.
+        visibility: who may see the traces; no source says it.
+    """
+
+    domains: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, Labels] = field(default_factory=dict)
+    visibility: Literal["private", "org", "network"] = "private"
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A trace, and what of its source had no place in it."""
+
+    trace: ReasoningTrace
+    losses: Losses
+
+
+def to_trace(run: Run, options: Options | None = None) -> Conversion:
+    """Make the trace of a run.
+
+    Raises:
+        ConversionError: the run has no user text, which would be the objective, or nothing after it.
+    """
+    options = options or Options()
+    steps = _Steps(run)
+    objective = steps.objective
+    if objective is None:
+        raise ConversionError("no user text, which would be the objective; a message of the user is needed")
+    if not steps.steps:
+        raise ConversionError(
+            "no step: neither text, reasoning nor a tool's call stands beside the user's text"
+        )
+    native_id = run.native_id or _digest(objective, steps.steps)
+    trace_id = f"{ID_PREFIX}{uuid5(NAMESPACE, native_id)}"
+    given = [options.labels[one] for one in (trace_id, native_id) if one in options.labels]
+    labels = reduce(Labels.over, [*given, run.labels])
+    success, outcome_source = _success(run, labels, failed_last=steps.failed)
+    metadata = {
+        "created_at": _iso(run.ended_at or UNKNOWN_TIME),
+        "task_domain": next((options.domains[n] for n in run.names if n in options.domains), "default"),
+        "success": success,
+        "visibility": options.visibility,
+        "privacy_level": "private",
+        "framework": run.framework,
+        "outcome_source": outcome_source,
+        "confidence_source": "default" if labels.confidence is None else "label",
+    }
+    if run.ended_at is None:
+        metadata["created_at_source"] = "unknown"
+    if run.agent_id:
+        metadata["agent_id"] = run.agent_id
+    document = {
+        "@context": CONTEXTS[0],
+        "@type": "ReasoningTrace",
+        "id": trace_id,
+        "metadata": metadata,
+        "task": {"objective": objective},
+        "steps": [{"step_id": number, **step} for number, step in enumerate(steps.steps)],
+        "outcome": {
+            "result_summary": steps.result,
+            "confidence": DEFAULT_CONFIDENCE if labels.confidence is None else labels.confidence,
+        },
+    }
+    return Conversion(_validated(document), run.losses)
+
+
+class _Steps:
+    """The steps of a run, and what else its messages say.
+
+    Attributes:
+        objective: the first user text.
+        steps: without their numbers.
+        result: the last assistant text.
+        failed: whether a failure stands last, with no step of the agent's after it.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.objective: str | None = None
+        self.steps: list[Step] = []
+        self.result = ""
+        self.failed = False
+        self._losses = run.losses
+        self._tools: dict[str, Step] = {}
+        for message in run.messages:
+            self._add(message)
+
+    def _add(self, message: Message) -> None:
+        for part in _joined(message):
+            match part:
+                case Text():
+                    self._add_text(message.role, part.content)
+                case Reasoning():
+                    self._add_thought(part.content)
+                case ToolCall():
+                    self._add_call(part)
+                case ToolCallResponse():
+                    self._add_response(part)
+                case Error():
+                    self._add_error(part)
+
+    def _add_text(self, role: Role, text: str) -> None:
+        if not text.strip():
+            return
+        if role == "system":
+            self._losses.add("system text", text)
+        elif role == "assistant":
+            self._add_thought(text)
+            self.result = text
+        elif role == "user" and self.objective is None:
+            self.objective = text
+        else:
+            self.steps.append({"type": "observation", "content": text})
+
+    def _add_call(self, call: ToolCall) -> None:
+        tool = {"name": call.name}
+        if call.mcp_server:
+            tool["mcp_server"] = call.mcp_server
+        if call.id is not None:
+            self._tools[call.id] = tool
+        step: Step = {"type": "tool_call", "tool": tool}
+        if (arguments := _arguments(call.arguments)) is not None:
+            step["input"] = arguments
+        if call.latency_ms is not None and call.latency_ms >= 0:
+            step["latency_ms"] = call.latency_ms
+        self._add_own(step)
+
+    def _add_response(self, response: ToolCallResponse) -> None:
+        step: Step = {"type": "observation", "content": response.response}
+        tool = self._tools.get(response.id) if response.id is not None else None
+        if tool is None and response.name:
+            tool = {"name": response.name}
+        if tool is None:
+            self._losses.add("tool of a response whose call is missing", response.id or "-")
+        else:
+            step["tool"] = tool
+        self.steps.append(step)
+        self.failed = self.failed or response.failed
+
+    def _add_error(self, error: Error) -> None:
+        if error.message.strip():
+            self.steps.append({"type": "observation", "content": error.message})
+        self.failed = True
+
+    def _add_thought(self, text: str) -> None:
+        if text.strip():
+            self._add_own({"type": "thought", "content": text})
+
+    def _add_own(self, step: Step) -> None:
+        """Add a step of the agent's; the one after a failure recovers from it."""
+        if self.failed:
+            step["type"] = "error_recovery"
+        self.failed = False
+        self.steps.append(step)
+
+
+def _joined(message: Message) -> Iterator[Any]:
+    """Yield a message's parts, texts that follow each other as one."""
+    texts: list[str] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            texts.append(part.content)
+            continue
+        if texts:
+            yield Text("\n".join(texts))
+            texts.clear()
+        yield part
+    if texts:
+        yield Text("\n".join(texts))
+
+
+def _arguments(arguments: Any) -> dict[str, Any] | None:
+    parsed = parse_json(arguments)
+    if isinstance(parsed, dict) or parsed is None:
+        return parsed
+    return None if parsed == "" else {"raw": arguments}
+
+
+def _success(run: Run, labels: Labels, *, failed_last: bool) -> tuple[bool, str]:
+    if labels.success is not None:
+        return labels.success, "label"
+    if run.ending == "failed" or failed_last:
+        return False, "structural_failure"
+    if run.ending == "submitted":
+        return False, "unverified_submission"
+    return True, "ended_without_error"
+
+
+def _digest(objective: str, steps: list[Step]) -> str:
+    """Return what stands for the native id of a run that has none: a hash of what was said and done."""
+    return sha256(_json([objective, steps])).hexdigest()
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _validated(document: dict[str, Any]) -> ReasoningTrace:
+    try:
+        return ReasoningTrace.model_validate_json(_json(document))
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(str(step) for step in problem["loc"])
+        raise ConversionError(f"the trace would not be valid: {place}: {problem['msg']}") from error
+
+
+def _json(value: Any) -> bytes:
+    """Return a value as JSON; half of a surrogate pair, which UTF-8 cannot hold, becomes ``?``."""
+    try:
+        return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConversionError(f"the trace cannot be written as JSON: {error}") from error

@@ -1,0 +1,264 @@
+"""Runs from what tracers record: a tree of calls, of which the agents' outermost are the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from schemas.convert.errors import ConversionError
+from schemas.convert.hub import (
+    Error,
+    Labels,
+    Message,
+    ModelCall,
+    Part,
+    Reasoning,
+    Run,
+    Text,
+    ToolCallResponse,
+    ToolRun,
+    conversation,
+)
+from schemas.convert.losses import Losses
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+NO_CONTENT = (
+    "no message content was recorded, and a trace without it would be scored as an empty one; switch it on "
+    "where the spans are made, such as with OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+)
+
+
+@dataclass(slots=True)
+class Node:
+    """A span, whatever its tracer calls it.
+
+    Attributes:
+        trace_id: of the trace that it belongs to.
+        id: its own id, unique in the trace.
+        parent_id: the id of the span that it is part of.
+        start: when it began, in nanoseconds since 1970.
+        end: when it ended, likewise.
+        agent: whether it is a run of an agent.
+        event: the call of a model or a run of a tool that it stands for.
+        error: what its tracer flags, where it failed.
+        agent_id: the agent's id or name.
+        names: what a domain map may call it.
+        labels: what its tracer keeps of judgements.
+        losses: what of it had no place.
+        shared: what of the things around it had none, such as the resource; counted once for a run.
+        problem: why it could not be read; its run is then refused.
+    """
+
+    trace_id: str
+    id: str
+    parent_id: str | None
+    start: int
+    end: int
+    agent: bool = False
+    event: ModelCall | ToolRun | None = None
+    error: Error | None = None
+    agent_id: str | None = None
+    names: tuple[str, ...] = ()
+    labels: Labels = field(default_factory=Labels)
+    losses: Losses = field(default_factory=Losses)
+    shared: Losses = field(default_factory=Losses)
+    problem: ConversionError | None = None
+
+    @classmethod
+    def of(cls, trace_id: str, id: str, parent_id: str | None, make: Callable[[], Node]) -> Node:  # noqa: A002
+        """Return the node that ``make`` returns, or one with the problem that it has with its content."""
+        try:
+            return make()
+        except ConversionError as error:
+            return cls(trace_id, id, parent_id, 0, 0, problem=error)
+
+
+def runs_of(nodes: Iterable[Node], framework: str) -> Iterator[Run | ConversionError]:
+    """Yield the run of each outermost agent; of a trace without an agent, that of each root with calls.
+
+    The messages of a run are what the calls below it say, in time order.
+    """
+    traces: dict[str, dict[str, Node]] = {}
+    for node in nodes:
+        traces.setdefault(node.trace_id, {})[node.id] = node
+    for trace in traces.values():
+        yield from _Tree(trace, framework).runs()
+
+
+class _Tree:
+    def __init__(self, nodes: dict[str, Node], framework: str) -> None:
+        self._framework = framework
+        self._nodes = nodes
+        self._children: dict[str, list[Node]] = {}
+        self._roots = []
+        for node in nodes.values():
+            if node.parent_id in nodes and node.parent_id != node.id:
+                self._children.setdefault(node.parent_id, []).append(node)
+            else:
+                self._roots.append(node)
+
+    def runs(self) -> Iterator[Run | ConversionError]:
+        outermost = list(self._outermost_agents())
+        for root in outermost or [root for root in self._roots if self._has_content(root)]:
+            try:
+                yield self._run(root)
+            except ConversionError as error:
+                yield error
+
+    def _outermost_agents(self) -> Iterator[Node]:
+        rest = list(self._roots)
+        while rest:
+            node = rest.pop(0)
+            if node.agent:
+                yield node
+            else:
+                rest += self._children.get(node.id, [])
+
+    def _below(self, root: Node) -> Iterator[Node]:
+        """Yield the node and all that are part of it."""
+        rest = [root]
+        while rest:
+            node = rest.pop()
+            yield node
+            rest += self._children.get(node.id, [])
+
+    def _has_content(self, root: Node) -> bool:
+        return any(node.event is not None or node.problem is not None for node in self._below(root))
+
+    def _run(self, root: Node) -> Run:
+        for node in self._below(root):
+            if node.problem is not None:
+                raise ConversionError(f"trace {root.trace_id}, span {node.id}: {node.problem}")
+        nodes = sorted(self._below(root), key=lambda node: (node.start, node.end, node.id))
+        losses, labels = Losses(), root.labels
+        messages = self._messages(root, nodes, losses)
+        if not any(message.parts for message in messages):
+            raise ConversionError(f"trace {root.trace_id}, span {root.id}: {NO_CONTENT}")
+        if root.error is not None:
+            said = {part for message in messages for part in message.parts if isinstance(part, Error)}
+            if root.error not in said:
+                messages.append(Message("assistant", (root.error,)))
+        losses.merge(root.shared)
+        for node in nodes:
+            losses.merge(node.losses)
+            labels = labels.over(node.labels)
+        return Run(
+            self._framework,
+            messages,
+            native_id=f"{root.trace_id}/{root.id}",
+            ended_at=_moment(root.end),
+            ending="without_error" if root.error is None else "failed",
+            agent_id=root.agent_id,
+            names=root.names,
+            labels=labels,
+            losses=losses,
+        )
+
+    def _messages(self, root: Node, nodes: list[Node], losses: Losses) -> list[Message]:
+        """Return what the calls below the root say; where they say nothing, what the root itself says."""
+        timed: list[tuple[int, ModelCall | ToolRun | Error]] = []
+        for node in nodes:
+            if node.event is not None and not node.agent and not self._is_repeated(node):
+                timed.append((node.start, node.event))
+            elif node.agent and node.error is not None and node is not root:
+                timed.append((node.end, node.error))
+        timed.sort(key=lambda one: one[0])
+        events = _of_this_run([event for _, event in timed], losses)
+        if all(is_empty(event) for event in events) and isinstance(root.event, ModelCall):
+            return conversation(_of_this_run([root.event, *events], losses))
+        if isinstance(root.event, ModelCall) and not _has_user(conversation(events)):
+            events = _of_this_run([ModelCall(input=root.event.input), *events], losses)
+        messages = conversation(events)
+        said = "\n".join(_text_of(part) for message in messages for part in message.parts)
+        for node in nodes:
+            if node.agent and isinstance(node.event, ModelCall):
+                _lose_unsaid(node.event, said, losses)
+        return messages
+
+    def _is_repeated(self, node: Node) -> bool:
+        """Tell whether another tracer recorded the same call around this one."""
+        seen = {node.id}
+        parent = self._nodes.get(node.parent_id or "")
+        while parent is not None and parent.id not in seen and not parent.agent:
+            if parent.event is not None and not is_empty(parent.event):
+                return type(parent.event) is type(node.event)
+            seen.add(parent.id)
+            parent = self._nodes.get(parent.parent_id or "")
+        return False
+
+
+def is_empty(event: ModelCall | ToolRun | Error) -> bool:
+    """Tell whether nothing was recorded of what a model call was about."""
+    return isinstance(event, ModelCall) and not any(message.parts for message in event.input + event.output)
+
+
+def _of_this_run(
+    events: list[ModelCall | ToolRun | Error], losses: Losses
+) -> list[ModelCall | ToolRun | Error]:
+    """Return the events without the earlier runs of the same conversation, which the first call repeats.
+
+    What stands up to the last assistant message of its input was said before this run began.
+    """
+    for number, event in enumerate(events):
+        if isinstance(event, ModelCall) and any(message.parts for message in event.input):
+            roles = [message.role for message in event.input]
+            begin = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
+            if not _has_user(list(event.input[begin:])):
+                return events
+            for message in event.input[:begin]:
+                losses.add(
+                    "messages of earlier runs", [getattr(part, "content", "") for part in message.parts]
+                )
+            changed = replace(event, input=event.input[begin:])
+            return [*events[:number], changed, *events[number + 1 :]]
+    return events
+
+
+def _lose_unsaid(event: ModelCall, said: str, losses: Losses) -> None:
+    """Report what an agent's span says of its input and output and no call below it does."""
+    for name, messages in (("input", event.input), ("output", event.output)):
+        for part in (part for message in messages for part in message.parts):
+            if _text_of(part) not in said:
+                losses.add(f"an agent's {name}", _text_of(part))
+
+
+def _text_of(part: Part) -> str:
+    match part:
+        case Text() | Reasoning():
+            return part.content
+        case ToolCallResponse():
+            return part.response
+        case _:
+            return ""
+
+
+def _has_user(messages: list[Message]) -> bool:
+    return any(message.role == "user" and message.parts for message in messages)
+
+
+def _moment(nanoseconds: int) -> datetime | None:
+    try:
+        return _EPOCH + timedelta(microseconds=nanoseconds // 1000) if nanoseconds > 0 else None
+    except OverflowError:
+        return None
+
+
+def nanoseconds(moment: datetime | None) -> int:
+    """Return a moment as nanoseconds since 1970; 0 where there is none."""
+    return 0 if moment is None else (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def labels_of(scores: Iterable[tuple[Any, Any]]) -> Labels:
+    """Return what scores named ``success`` (true, false, 1 or 0) and ``confidence`` (0 to 1) say."""
+    labels = Labels()
+    for name, value in scores:
+        if not isinstance(value, int | float):
+            continue
+        if name == "success" and value in {0, 1}:
+            labels = Labels(success=bool(value)).over(labels)
+        elif name == "confidence" and not isinstance(value, bool) and 0 <= value <= 1:
+            labels = Labels(confidence=float(value)).over(labels)
+    return labels

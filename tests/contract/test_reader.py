@@ -1,0 +1,96 @@
+"""What every reader does, in memory and on a real broker alike."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from support.scored import dead_letter
+from support.streams import Message
+from worker.kafka.memory_reader import MemoryReader
+from worker.kafka.reader import TopicReader, read_topic
+from worker.kafka.topics import Topic
+
+PARTITIONS = 2
+NOW = time.time_ns() // 10**6  # a record that is older than its topic's retention is deleted
+
+
+class Memory:
+    """The memory reader."""
+
+    def __init__(self):
+        self.reader = MemoryReader()
+        self.topic = Topic("a-topic", PARTITIONS, 10**6)
+
+    async def write(self, messages):
+        for one in messages:
+            record = replace(dead_letter(0), topic=self.topic.name, partition=one.partition)
+            self.reader.append(replace(record, value=one.value, timestamp=one.timestamp_ms))
+
+
+class Kafka:
+    """The real reader, and a topic at a real broker."""
+
+    def __init__(self, stream, reader):
+        self.reader = reader
+        self.topic = Topic(stream.settings.topics.raw, PARTITIONS, 10**6)
+        self.write = stream.publish
+
+
+@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.integration)])
+def make_stream_if_real(request):
+    """Makes a stream at a real broker; None where there is none to be."""
+    return request.getfixturevalue("make_stream") if request.param == "kafka" else None
+
+
+@pytest.fixture
+async def stage(make_stream_if_real):
+    if make_stream_if_real is None:
+        yield Memory()
+    else:
+        stream = await make_stream_if_real(PARTITIONS)
+        async with TopicReader(stream.settings.kafka, stream.settings.limits.batch_bytes) as reader:
+            yield Kafka(stream, reader)
+
+
+@pytest.fixture
+async def written(stage):
+    """Five records, of which the second of partition 0 is late."""
+    places = [(0, 0), (0, -60), (0, 20), (1, 10), (1, 30)]
+    await stage.write(
+        Message(b"%d" % number, partition=partition, timestamp_ms=NOW + seconds * 1000)
+        for number, (partition, seconds) in enumerate(places)
+    )
+    return stage
+
+
+async def test_bounds_are_the_offsets_that_a_partition_holds(written):
+    assert await written.reader.bounds(written.topic.name, 0) == range(3)
+    assert await written.reader.bounds(written.topic.name, 1) == range(2)
+
+
+async def test_an_empty_partition_has_no_bounds_and_no_records(stage):
+    assert len(await stage.reader.bounds(stage.topic.name, 0)) == 0
+    assert [one async for one in read_topic(stage.reader, stage.topic, NOW, lambda *_: None)] == []
+
+
+async def test_the_first_since_a_time_is_the_one_before_which_all_are_older(written):
+    async def first(seconds):
+        return await written.reader.first_since(written.topic.name, 0, NOW + seconds * 1000)
+
+    assert [await first(-3600), await first(0), await first(10), await first(60)] == [0, 0, 2, None]
+
+
+async def test_a_range_is_read_and_nothing_else(written):
+    records = [one async for one in written.reader.read(written.topic.name, 0, range(1, 2))]
+    assert [(one.offset, one.value) for one in records] == [(1, b"1")]
+
+
+@pytest.mark.parametrize(("since", "values"), [(None, "01234"), (15, "24"), (3600, "")])
+async def test_a_topic_is_read_from_a_time_on_with_progress_up_to_its_end(written, since, values):
+    since_ms = None if since is None else NOW + since * 1000
+    told = []
+    records = read_topic(written.reader, written.topic, since_ms, lambda *progress: told.append(progress))
+
+    assert [one.value.decode() async for one in records] == [*values]
+    assert told[-1] == (len(values), len(values))

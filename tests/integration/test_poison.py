@@ -1,0 +1,38 @@
+"""A record that kills every process that embeds it is buried; all others are scored."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from chaos.deadly import DEADLY
+from support.streams import Message, headers_of, source_of
+
+pytestmark = pytest.mark.integration
+
+
+async def test_a_deadly_record_is_buried_and_its_neighbours_are_scored(make_stream, real_traces):
+    stream = await make_stream(2)
+    lines = list(real_traces[:20])
+    deadly = json.loads(lines[7])
+    deadly["task"]["objective"] = DEADLY
+    lines[7] = json.dumps(deadly).encode()
+
+    raw = await stream.publish(Message(line, partition=number % 2) for number, line in enumerate(lines))
+    async with stream.worker(module="chaos.deadly") as worker:
+        outputs = {source_of(record): record for record in await stream.outputs(worker, raw)}
+        counted = await worker.metrics()
+        assert await worker.stop() == 0
+
+    assert outputs.keys() == {(record.partition, record.offset) for record in raw}
+    buried = {
+        source: record
+        for source, record in outputs.items()
+        if record.topic == stream.settings.topics.dead_letter
+    }
+    assert list(buried) == [(1, 3)]
+    assert buried[1, 3].value == lines[7]
+    assert headers_of(buried[1, 3])["kp-reason"] == "poison"
+    assert 'kp_dead_letters_total{reason="poison"} 1.0' in counted
+    assert "partition 1, offset 3: 3 workers died of it" in worker.log()

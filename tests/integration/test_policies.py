@@ -1,0 +1,155 @@
+"""Policies and traces on real topics, as a person runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from click.testing import CliRunner
+
+from support.streams import Message, headers_of, score_of
+from worker import cli
+from worker.errors import WorkerError
+from worker.policy import Policy
+
+pytestmark = pytest.mark.integration
+
+TRACES = 16
+
+
+@pytest.fixture
+def kp_worker(config):
+    """Run a command; its result has `exit_code`, `stdout` and `stderr`."""
+
+    async def run(stream, *arguments):
+        # In a thread, as it runs a loop of its own; a process for each would take most of the tests' time.
+        group, *arguments = [*map(str, arguments), "--config", config(stream.settings)]
+        return await asyncio.to_thread(CliRunner().invoke, cli.main.commands[group], arguments)
+
+    return run
+
+
+def output(result):
+    """What a command that went well printed."""
+    assert result.exit_code == 0, result.exception
+    return result.stdout
+
+
+@pytest.fixture
+async def stream(make_stream, real_traces):
+    """A stream of some scored traces, one of them published twice."""
+    stream = await make_stream(2)
+    messages = [Message(line, b"key", partition=n % 2) for n, line in enumerate(real_traces[:TRACES])]
+    raw = await stream.publish(messages)
+    async with stream.worker() as worker:
+        await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+    repeat = (await stream.read(stream.settings.topics.rejected))[0]
+    await write(stream, repeat.topic, repeat.value, repeat.key, repeat.timestamp, repeat.headers)
+    return stream
+
+
+async def write(stream, topic, value, key=None, timestamp_ms=None, headers=()):
+    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
+        await producer.send_and_wait(
+            topic, value, key=key, partition=0, timestamp_ms=timestamp_ms, headers=list(headers)
+        )
+
+
+async def create(stream, *names):
+    admin = AIOKafkaAdminClient(bootstrap_servers=stream.settings.kafka.bootstrap_servers)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(name, 2, 1) for name in names])
+    finally:
+        await admin.close()
+
+
+async def test_scored_topics_are_tuned_rescored_explained_and_compared_with_labels(
+    stream, kp_worker, real_traces, tmp_path
+):
+    topics = stream.settings.topics
+    scored = await stream.read(topics.contribute, topics.rejected)
+    group = stream.settings.kafka.group
+
+    # Tune: each trace counts once, however often it was published.
+    result = await kp_worker(stream, "policy", "tune", "--json", "--target", "0.5", "--since", "1h")
+    assert "1 records repeat earlier ones" in result.stderr
+    tuning = json.loads(output(result))
+    assert tuning["domains"]["customer_service"]["traces"] == TRACES
+
+    # Rescore: a report at first, then records in topics of their own.
+    proposed = tmp_path / "proposed.toml"
+    proposed.write_text(
+        f"[policy]\nthreshold = {tuning['proposed']['domains']['customer_service']['threshold']}\n"
+    )
+    await create(stream, f"{group}-a", f"{group}-b")
+    named = ("--policy", proposed, "--json", "--contribute", f"{group}-a", "--rejected", f"{group}-b")
+    report = json.loads(output(await kp_worker(stream, "policy", "rescore", *named[:3])))
+    assert await stream.read(f"{group}-a", f"{group}-b") == []
+    assert json.loads(output(await kp_worker(stream, "policy", "rescore", *named))) == report
+    again = await stream.read(f"{group}-a", f"{group}-b")
+    assert len(again) == report["traces"] == TRACES
+    assert sum(one.topic.endswith("-a") for one in again) == TRACES / 2
+    before = {headers_of(one)["kp-source"]: one for one in scored}
+    for one in again:
+        old = before[headers_of(one)["kp-source"]]
+        assert (one.key, one.partition, one.timestamp, one.value) == (
+            (old.key, old.partition, old.timestamp, old.value)
+        )
+        assert score_of(one)["score"] == score_of(old)["score"]
+        assert headers_of(one)["kp-policy"] == report["policy"] != Policy().digest
+    live = ("--contribute", topics.contribute, "--rejected", f"{group}-b")
+    refused = await kp_worker(stream, "policy", "rescore", "--policy", proposed, *live)
+    assert f"{topics.contribute} is a topic that workers use" in str(refused.exception)
+    assert len(await stream.read(topics.contribute, topics.rejected)) == len(scored)
+
+    # Evaluate, with labels from a topic; one of them is withdrawn.
+    labels = f"{group}-labels"
+    await create(stream, labels)
+    for number, line in enumerate(real_traces[:TRACES]):
+        label = {"id": json.loads(line)["id"], "keep": number % 2 == 0, "source": "me"}
+        await write(stream, labels, json.dumps(label).encode(), label["id"].encode())
+    await write(stream, labels, None, label["id"].encode())
+    evaluation = json.loads(
+        output(await kp_worker(stream, "policy", "evaluate", "--json", "--labels-topic", labels))
+    )
+    assert evaluation["sources"] == {"me": TRACES - 1}
+    assert evaluation["unlabelled"] == 1
+
+    # List and show.
+    listed = [
+        json.loads(line) for line in output(await kp_worker(stream, "traces", "list", "--json")).splitlines()
+    ]
+    assert {one["id"] for one in listed} == {json.loads(line)["id"] for line in real_traces[:TRACES]}
+    one = listed[0]
+    by_id = output(await kp_worker(stream, "traces", "show", one["id"]))
+    assert f"from {one['source']} at 20" in by_id
+    assert f"policy {Policy().digest}:" in by_id
+    assert output(await kp_worker(stream, "traces", "show", one["source"])) == by_id
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("policy", "tune"), "{contribute} and {rejected} hold no scored traces"),
+        (
+            ("policy", "tune", "--since", "1h"),
+            "{contribute} and {rejected} hold no scored traces of that time",
+        ),
+        (("traces", "show", "kp:trace:1"), "no scored trace is kp:trace:1"),
+        (("policy", "evaluate", "--labels-topic", "no-such-topic"), "missing: no-such-topic"),
+        (("policy", "evaluate", "--labels-topic", "{raw}"), "{raw} holds no labels"),
+    ],
+)
+async def test_a_topic_that_holds_nothing_is_one_clear_error(make_stream, kp_worker, arguments, told):
+    stream = await make_stream(1)
+    names = stream.settings.topics.model_dump()
+
+    result = await kp_worker(stream, *(argument.format(**names) for argument in arguments))
+
+    assert isinstance(result.exception, WorkerError)
+    assert (str(result.exception), result.stdout) == (told.format(**names), "")

@@ -1,0 +1,395 @@
+"""Logins, certificates and rights, on a real Kafka that asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import datetime
+import gc
+import json
+import os
+import signal
+import warnings
+from contextlib import asynccontextmanager
+
+import psutil
+import pytest
+import trustme
+from aiohttp import web
+
+from support.commands import kp_worker
+from support.secured import (
+    LISTENERS,
+    PASSWORD,
+    USER,
+    granted_by_script,
+    secured_broker,
+    write_client_certificate,
+)
+from support.streams import Stream, own_settings
+from worker.dead_letters.letter import Selection
+from worker.dead_letters.replay import replay
+from worker.demo.processes import LOOPBACK, free_ports
+from worker.errors import NoBrokerError, SecurityError
+from worker.kafka import rights
+from worker.kafka.connection import client_arguments
+from worker.kafka.diagnosis import _failures
+from worker.kafka.rights import require_rights
+from worker.kafka.topics import TopicAdmin
+from worker.settings import render
+
+# Kafka's client does not wait until a TLS connection is closed that failed; the loop's end comes first here.
+pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
+
+SECRET = "canary-of-the-client-secret-5150"
+LONG_AGO = datetime.datetime(2021, 1, 1, tzinfo=datetime.UTC)
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    with secured_broker(tmp_path_factory.mktemp("secured")) as broker:
+        yield broker
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        gc.collect()  # so that the last of these connections is no other test's
+
+
+@pytest.fixture
+def settings(secured):
+    """The worker's settings on the broker, with a group and topics of the test's own."""
+    mine = own_settings("unused:1", "secured", {"embedding": {"backend": "none"}})
+    kafka = secured.settings(group=mine.kafka.group)
+    return mine.model_copy(update={"kafka": kafka})
+
+
+@asynccontextmanager
+async def token_endpoint(answers):
+    """Serve what a test says as a token endpoint; yields its address and the requests that came."""
+    requests = []
+
+    async def answer(request):
+        requests.append((request.headers["Authorization"], dict(await request.post())))
+        status, body = answers(len(requests))
+        return web.json_response(body, status=status)
+
+    app = web.Application()
+    app.router.add_post("/token", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    (port,) = free_ports(1)
+    await web.TCPSite(runner, LOOPBACK, port).start()
+    try:
+        yield f"http://{LOOPBACK}:{port}/token", requests
+    finally:
+        await runner.cleanup()
+
+
+def unsigned_token(lifetime=3600):
+    """A JSON Web Token without a signature, which the broker takes in its default configuration."""
+    now = datetime.datetime.now(datetime.UTC).timestamp()
+    parts = {"alg": "none"}, {"sub": USER, "iat": now, "exp": now + lifetime}
+    return (
+        ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+        + "."
+    )
+
+
+# --- ways to log in
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_a_login_by_password_is_taken(secured, mechanism):
+    await require_rights(secured.settings(sasl_mechanism=mechanism), [])
+
+
+async def test_a_client_certificate_is_a_login(secured):
+    await require_rights(secured.settings("SSL"), [])
+
+
+async def test_client_credentials_are_exchanged_for_a_token(secured):
+    def answers(_count):
+        return 200, {"access_token": unsigned_token(), "expires_in": 3600}
+
+    async with token_endpoint(answers) as (url, requests):
+        kafka = oauth_settings(secured, url, sasl_oauthbearer_scope="kafka")
+        await require_rights(kafka, [])
+
+    expected = base64.b64encode(f"fleet%2B1:{SECRET}".encode()).decode()
+    assert requests == [(f"Basic {expected}", {"grant_type": "client_credentials", "scope": "kafka"})]
+
+
+def oauth_settings(secured, url, **changes):
+    return secured.settings(
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauthbearer_token_endpoint_url=url,
+        sasl_oauthbearer_client_id="fleet+1",
+        sasl_oauthbearer_client_secret=SECRET,
+        **changes,
+    )
+
+
+# --- what is refused, and the setting to mend
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changes", "told"),
+    [
+        (
+            "SASL_SSL",
+            {"sasl_password": "wrong"},
+            "kafka.sasl_username, kafka.sasl_password: .* refuses the login",
+        ),
+        (
+            "SASL_SSL",
+            {"sasl_password": "wrong", "sasl_mechanism": "PLAIN"},
+            "kafka.sasl_username, kafka.sasl_password: .* refuses the login",
+        ),
+        ("SASL_SSL", {"ssl_cafile": None}, "kafka.ssl_cafile: the system's authorities: cannot verify"),
+        (
+            "SASL_SSL",
+            {"ssl_cafile": "other-ca.pem"},
+            r"kafka.ssl_cafile: .*other-ca\.pem: cannot verify .* issuer",
+        ),
+        ("SSL", {"ssl_certfile": None}, "kafka.ssl_certfile: not set: .* refuses the client certificate"),
+        ("SSL", {"ssl_certfile": "expired.pem"}, r"kafka.ssl_certfile: .*expired\.pem: .* refuses"),
+        ("SSL", {"ssl_certfile": "foreign.pem"}, r"kafka.ssl_certfile: .*foreign\.pem: .* refuses"),
+    ],
+)
+async def test_a_refusal_names_the_setting_to_mend(secured, protocol, changes, told):
+    folder = secured.folder
+    trustme.CA().cert_pem.write_to_path(folder / "other-ca.pem")
+    write_client_certificate(secured.authority, folder / "expired.pem", not_after=LONG_AGO)
+    write_client_certificate(trustme.CA(), folder / "foreign.pem")
+    files = {
+        name: folder / value if name.startswith("ssl_") and value else value
+        for name, value in changes.items()
+    }
+
+    with pytest.raises(SecurityError, match=told):
+        await require_rights(secured.settings(protocol, **files), [])
+
+
+async def test_the_certificate_of_another_host_is_told(secured):
+    elsewhere = f"localhost:{secured.ports['SASL_SSL']}"
+    with pytest.raises(
+        SecurityError, match=r"kafka\.bootstrap_servers: the certificate of localhost:.* another host's"
+    ):
+        await require_rights(secured.settings(bootstrap_servers=elsewhere), [])
+
+
+PROTOCOLS = [(set_to, listens) for set_to in LISTENERS for listens in LISTENERS if set_to != listens]
+
+
+@pytest.mark.parametrize(("set_to", "listens"), PROTOCOLS)
+async def test_a_protocol_that_the_listener_does_not_speak_is_told(secured, set_to, listens):
+    there = f"{LOOPBACK}:{secured.ports[listens]}"
+    with pytest.raises((SecurityError, NoBrokerError)) as raised:
+        await require_rights(secured.settings(set_to, bootstrap_servers=there), [])
+    expected = "kafka.ssl_certfile" if (set_to, listens) == ("SASL_SSL", "SSL") else "kafka.security_protocol"
+    assert expected in str(raised.value)
+
+
+async def test_refused_client_credentials_are_told(secured):
+    async with token_endpoint(lambda _: (401, {"error": "invalid_client"})) as (url, _):
+        with pytest.raises(
+            SecurityError, match=r"kafka\.sasl_oauthbearer_client_id, .* refuses them: invalid_client"
+        ):
+            await require_rights(oauth_settings(secured, url), [])
+
+
+async def test_a_token_endpoint_that_is_away_may_come_back(secured):
+    with pytest.raises(NoBrokerError, match=r"kafka\.sasl_oauthbearer_token_endpoint_url: http://127"):
+        await require_rights(oauth_settings(secured, "http://127.0.0.1:1"), [])
+
+
+async def test_a_token_that_the_broker_refuses_is_told(secured):
+    async with token_endpoint(lambda _: (200, {"access_token": unsigned_token(-60)})) as (url, _):
+        with pytest.raises(SecurityError, match=r"kafka\.sasl_oauthbearer_.* refuses the login"):
+            await require_rights(oauth_settings(secured, url), [])
+
+
+@pytest.mark.parametrize("command", ["run", "topics"])
+async def test_a_wrong_password_ends_a_command_with_78_and_one_line(settings, config, command):
+    kafka = settings.kafka.model_copy(update={"sasl_password": None})
+    file = config(settings.model_copy(update={"kafka": kafka}))
+
+    status, _, errors = await kp_worker(
+        command, "--config", file, KP_KAFKA__SASL_PASSWORD="wrong-canary", KP_LOG__FORMAT="human"
+    )
+
+    assert (status, len(errors.splitlines())) == (os.EX_CONFIG, 1), errors
+    assert "kafka.sasl_username, kafka.sasl_password: 127.0.0.1:" in errors
+    assert "wrong-canary" not in errors
+
+
+# --- certificates that are renewed
+
+
+async def test_a_renewed_client_certificate_is_taken_by_the_next_connection(secured):
+    """The worker's clients keep their context for as long as the process runs."""
+    file = secured.folder / "renewed.pem"
+    write_client_certificate(secured.authority, file, not_after=LONG_AGO)
+    kafka = secured.settings("SSL", ssl_certfile=file)
+    arguments = client_arguments(kafka)
+    assert len(await failures(kafka, arguments)) == 1
+
+    write_client_certificate(secured.authority, file)
+    assert await failures(kafka, arguments) == []
+
+    file.write_bytes(file.read_bytes()[:300])
+    assert await failures(kafka, arguments) == [], "what was read before a half-written file stays in use"
+
+
+async def failures(kafka, arguments):
+    return [str(failure) async for failure in _failures(kafka, arguments)]
+
+
+# --- rights
+
+DECLARED = {
+    "run": rights.worker_rights,
+    "topics": rights.creation_rights,
+    "publish": rights.publishing_rights,
+    "audit": rights.audit_rights,
+    "dead-letters": rights.dead_letter_rights,
+    "replay": rights.replay_rights,
+    "policy": rights.scored_rights,
+}
+
+
+@pytest.mark.parametrize("command", DECLARED)
+async def test_each_right_that_is_missing_is_named(secured, settings, command):
+    needed = list(DECLARED[command](settings))
+    granted = granted_by_script(command, settings)
+    assert [
+        right for right in granted if right.operation != "Create" and right.resource != "transactional-id"
+    ] == needed
+    await Stream(anonymous(secured, settings), secured.folder).create_topics(1)
+    await anonymous_replays(secured, settings)
+
+    async with secured.rights() as mine:
+        await mine.grant(*granted)
+        await told(settings, needed, [])
+        for right in needed:
+            await mine.revoke(right)
+            await told(settings, needed, [right])
+            await mine.grant(right)
+
+
+async def told(settings, needed, missing):
+    """Wait until it is told that these rights are missing; the broker learns of a change a moment later."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                await require_rights(settings.kafka, needed)
+                found = ""
+            except SecurityError as error:
+                found = str(error)
+            if all(str(right) in found for right in missing) and bool(found) == bool(missing):
+                return
+            await asyncio.sleep(0.02)
+
+
+def anonymous(secured, settings):
+    """The same for a super user."""
+    kafka = secured.settings("PLAINTEXT", group=settings.kafka.group)
+    return settings.model_copy(update={"kafka": kafka})
+
+
+async def anonymous_replays(secured, settings):
+    async with TopicAdmin(anonymous(secured, settings).kafka, settings.topics) as admin:
+        await admin.create_replays()
+
+
+async def test_a_topic_that_may_not_be_made_is_told(settings, secured):
+    async with secured.rights() as mine:
+        needed = [right for right in granted_by_script("topics", settings) if right.operation != "Create"]
+        await mine.grant(*needed)
+        await told(settings, needed, [])
+        async with TopicAdmin(settings.kafka, settings.topics) as admin:
+            with pytest.raises(SecurityError, match=f"Create on topic {settings.topics.raw}"):
+                await admin.create_missing(1, -1)
+
+
+async def test_a_replay_without_its_transactional_id_is_told(settings, secured):
+    await Stream(anonymous(secured, settings), secured.folder).create_topics(1)
+    async with secured.rights() as mine:
+        granted = granted_by_script("dead-letters", settings) + granted_by_script("replay", settings)
+        needed = [right for right in granted if right.resource != "transactional-id"]
+        await mine.grant(*needed)
+        await told(settings, [right for right in needed if right.operation != "Create"], [])
+        with pytest.raises(SecurityError, match=f"Write on transactional-id {settings.kafka.group}-replays"):
+            async for _ in replay(settings, Selection(), 3, dry_run=False, told=lambda *_: None):
+                pass
+
+
+async def test_every_command_does_its_work_with_the_least_rights(
+    settings, secured, config, tmp_path, real_traces
+):
+    """And no secret is seen anywhere meanwhile."""
+    kafka = settings.kafka.model_copy(update={"sasl_password": None})
+    secret_file = tmp_path / "password"
+    secret_file.write_text(f"{PASSWORD}\n")
+    kafka = kafka.model_copy(update={"sasl_password_file": secret_file})
+    settings = settings.model_copy(update={"kafka": kafka})
+    file = config(settings)
+    traces = tmp_path / "traces.jsonl"
+    traces.write_bytes(b"\n".join([*real_traces[:3], b"garbage", b""]))
+    seen = [render(settings)]
+
+    async with secured.rights() as mine:
+
+        async def does(*command, rights_of=()):
+            for name in rights_of or (command[0],):
+                await mine.grant(*granted_by_script(name, settings))
+                await told(settings, list(DECLARED[name](settings)), [])
+            status, output, errors = await kp_worker(*command, "--config", file, KP_LOG__LEVEL="DEBUG")
+            assert status == 0, output + errors
+            seen.append(output + errors)
+            return output
+
+        await does("topics", "--partitions", "1")
+        await mine.revoke(*granted_by_script("topics", settings))
+        await does("publish", str(traces))
+        await mine.revoke(*granted_by_script("publish", settings))
+
+        await mine.grant(*granted_by_script("run", settings))
+        await told(settings, list(DECLARED["run"](settings)), [])
+        stream = Stream(settings, tmp_path)
+        debug = stream.configured(log={"level": "DEBUG"})
+        async with stream.worker(debug, module="support.read_only") as worker:
+            await worker.published(4)
+            # Neither is logged, nor answered by an error of the server's.
+            assert await raw_request(worker, b"no http at all\r\n\r\n") == b"HTTP/1.0 400 Bad Request"
+            bad_host = b"GET /metrics HTTP/1.1\r\nHost: localhost:evil\r\nConnection: close\r\n\r\n"
+            assert await raw_request(worker, bad_host) == b"HTTP/1.1 200 OK"
+            pages = ("/", "/metrics", "/api/status", "/readyz")
+            seen += [(await worker.get(path, Accept="application/openmetrics-text"))[1] for path in pages]
+            processes = [psutil.Process(worker.process.pid)]
+            processes += processes[0].children(recursive=True)
+            seen += [" ".join(process.cmdline()) for process in processes]
+            os.killpg(worker.process.pid, signal.SIGHUP)  # as a terminal that closes does
+            assert await worker.stop() == 0
+            assert "ERROR" not in worker.log()
+            seen.append(worker.log())
+        await mine.revoke(*granted_by_script("run", settings))
+
+        await does("traces", "list", rights_of=["policy"])
+        await mine.revoke(*granted_by_script("policy", settings))
+        await does("audit")
+        await mine.revoke(*granted_by_script("audit", settings))
+        assert "not_json" in await does("dead-letters", "list")
+        replayed = await does("dead-letters", "replay", rights_of=["replay"])
+        assert f"replayed to {settings.topics.raw}/0/4" in replayed
+
+    assert PASSWORD not in "\n".join(seen)
+
+
+async def raw_request(worker, request):
+    """Send bytes to the worker's port; returns the first line of the answer."""
+    reader, writer = await asyncio.open_connection(worker.settings.web.host, worker.settings.web.port)
+    try:
+        writer.write(request)
+        return (await reader.readline()).strip()
+    finally:
+        writer.close()
+        await writer.wait_closed()

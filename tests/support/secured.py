@@ -1,0 +1,225 @@
+"""Apache Kafka as operators secure it: TLS, logins and rights; started here, on Java."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trustme
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from worker.demo import brokers, processes
+from worker.demo.processes import LOOPBACK
+from worker.kafka.rights import Right
+from worker.settings import KafkaSettings, Settings
+
+ROOT = Path(__file__).parents[2]
+USER, PASSWORD = "worker", "canary-of-the-password-5150"
+CERTIFICATE_NAME = "fleet"
+LISTENERS = ("SASL_SSL", "SSL", "SASL_PLAINTEXT", "PLAINTEXT")
+START_LIMIT = 60
+_ANY = 1
+
+_LOGIN = "org.apache.kafka.common.security"
+_MECHANISMS = {
+    "PLAIN": f'{_LOGIN}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
+    "SCRAM-SHA-256": f"{_LOGIN}.scram.ScramLoginModule required;",
+    "SCRAM-SHA-512": f"{_LOGIN}.scram.ScramLoginModule required;",
+    # Without further settings the broker takes tokens that nobody has signed.
+    "OAUTHBEARER": f"{_LOGIN}.oauthbearer.OAuthBearerLoginModule required;",
+}
+
+
+@dataclass(frozen=True)
+class SecuredBroker:
+    """A broker with a listener for each protocol; rights are asked on all of them, super users excepted."""
+
+    ports: Mapping[str, int]
+    authority: trustme.CA
+    folder: Path
+
+    def settings(self, protocol: str = "SASL_SSL", **changes: Any) -> KafkaSettings:
+        """The settings of a client that the broker knows."""
+        values: dict[str, Any] = {
+            "bootstrap_servers": f"{LOOPBACK}:{self.ports[protocol]}",
+            "security_protocol": protocol,
+        }
+        if protocol.endswith("SSL"):
+            values["ssl_cafile"] = self.folder / "ca.pem"
+        if protocol == "SSL":
+            values["ssl_certfile"] = self.folder / "client.pem"
+        if protocol.startswith("SASL"):
+            values |= {"sasl_username": USER, "sasl_password": PASSWORD}
+        return KafkaSettings(**values | changes)
+
+    @asynccontextmanager
+    async def rights(self) -> AsyncIterator[Rights]:
+        """The rights of the worker's user, none at first; they are taken away again."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=f"{LOOPBACK}:{self.ports['PLAINTEXT']}")
+        await admin.start()
+        try:
+            yield Rights(admin)
+        finally:
+            await admin._send_request(DeleteAclsRequest(_ANY, None, _ANY, None, None, _ANY, _ANY))
+            await admin.close()
+
+
+class Rights:
+    """Grants rights to the worker's user, and takes them away."""
+
+    def __init__(self, admin: AIOKafkaAdminClient) -> None:
+        self._admin = admin
+
+    async def grant(self, *rights: Right) -> None:
+        for right in rights:
+            answer = await self._admin._send_request(CreateAclsRequest(*_acl(right)))
+            assert [code for code, _ in answer.creation_responses] == [0]
+
+    async def revoke(self, *rights: Right) -> None:
+        for right in rights:
+            answer = await self._admin._send_request(DeleteAclsRequest(*_acl(right)))
+            assert [len(found) for _, _, found in answer.filter_responses] == [1], right
+
+
+def _acl(right: Right) -> tuple[int, str, int, str, str, int, int]:
+    literal, allow = 3, 3
+    resource = {"topic": 2, "group": 3, "transactional-id": 5}[right.resource]
+    operation = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}[right.operation]
+    return resource, right.name, literal, f"User:{USER}", "*", operation, allow
+
+
+def granted_by_script(command: str, settings: Settings) -> list[Right]:
+    """What deploy/kafka-acls.sh grants for a command."""
+    topics = settings.topics
+    names = {
+        "GROUP": settings.kafka.group,
+        "RAW": topics.raw,
+        "CONTRIBUTE": topics.contribute,
+        "REJECTED": topics.rejected,
+        "DEAD_LETTER": topics.dead_letter,
+    }
+    done = subprocess.run(
+        [ROOT / "deploy" / "kafka-acls.sh", command, f"User:{USER}"],
+        env=os.environ | names | {"KAFKA_ACLS": "echo"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    rights = []
+    for line in done.stdout.splitlines():
+        add, *words = line.split()
+        options = list(zip(words[::2], words[1::2], strict=True))
+        assert (add, options[0]) == ("--add", ("--allow-principal", f"User:{USER}"))
+        operations = [value for option, value in options if option == "--operation"]
+        resources = [(option[2:], value) for option, value in options[1:] if option != "--operation"]
+        rights += [Right(operation, *resource) for resource in resources for operation in operations]
+    return rights
+
+
+@contextmanager
+def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
+    """Start a broker, and stop it afterwards."""
+    java, _ = brokers._find_java()
+    kafka = [
+        java,
+        "-Xmx512m",
+        "-Dorg.apache.logging.log4j.level=WARN",
+        "-cp",
+        str(brokers._kafka_jars(print) / "*"),
+    ]
+    authority = _write_certificates(folder)
+    broker_port, controller_port, *ports = processes.free_ports(2 + len(LISTENERS))
+    secured = SecuredBroker(dict(zip(LISTENERS, ports, strict=True)), authority, folder)
+    properties = folder / "server.properties"
+    settings = _broker_settings(secured.ports, broker_port, controller_port, folder)
+    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    users = [
+        f"--add-scram={mechanism}=[name={USER},password={PASSWORD}]"
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+    ]
+    storage_tool = [
+        "kafka.tools.StorageTool",
+        "format",
+        "-t",
+        brokers._CLUSTER_ID,
+        "-c",
+        str(properties),
+        *users,
+    ]
+    brokers._run([*kafka, *storage_tool], START_LIMIT, "kafka.tools.StorageTool")
+    with ExitStack() as stack:
+        servers = f"{LOOPBACK}:{secured.ports['PLAINTEXT']}"
+        brokers._start_process(
+            stack, [*kafka, "kafka.Kafka", str(properties)], folder / "broker.log", servers
+        )
+        yield secured
+
+
+def _broker_settings(
+    ports: Mapping[str, int], broker_port: int, controller_port: int, folder: Path
+) -> dict[str, str]:
+    plain = brokers._broker_settings(
+        clients=f"{LOOPBACK}:{ports['PLAINTEXT']}",
+        advertised=f"{LOOPBACK}:{ports['PLAINTEXT']}",
+        broker=f"{LOOPBACK}:{broker_port}",
+        controller=f"{LOOPBACK}:{controller_port}",
+    )
+    listeners = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in ports.items() if name != "PLAINTEXT")
+    protocols = ",".join(f"{name}:{name}" for name in ports if name != "PLAINTEXT")
+    settings = plain | {
+        "log.dirs": (folder / "data").as_posix(),
+        "listeners": f"{plain['listeners']},{listeners}",
+        "advertised.listeners": f"{plain['advertised.listeners']},{listeners}",
+        "listener.security.protocol.map": f"{plain['listener.security.protocol.map']},{protocols}",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",  # the tests' own clients, without a login
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(folder / "broker.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / "ca.pem"),
+        "listener.name.ssl.ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^.*CN=([^,]+).*$/$1/,DEFAULT",
+        "sasl.enabled.mechanisms": ",".join(_MECHANISMS),
+    }
+    for listener in ("sasl_ssl", "sasl_plaintext"):
+        for mechanism, login in _MECHANISMS.items():
+            settings[f"listener.name.{listener}.{mechanism.lower()}.sasl.jaas.config"] = login
+        settings[f"listener.name.{listener}.oauthbearer.sasl.server.callback.handler.class"] = (
+            f"{_LOGIN}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+        )
+    return settings
+
+
+def _write_certificates(folder: Path) -> trustme.CA:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    _write(authority.issue_cert(LOOPBACK), folder / "broker.pem")
+    write_client_certificate(authority, folder / "client.pem")
+    return authority
+
+
+def write_client_certificate(
+    authority: trustme.CA, file: Path, not_after: datetime.datetime | None = None
+) -> None:
+    """Write a client's key and certificate, by which the broker knows it as the worker's user."""
+    _write(authority.issue_cert(CERTIFICATE_NAME, common_name=USER, not_after=not_after), file)
+
+
+def _write(issued: trustme.LeafCert, file: Path) -> None:
+    # Java reads keys in PKCS 8 only.
+    key = load_pem_private_key(issued.private_key_pem.bytes(), password=None)
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    file.write_bytes(text + b"".join(certificate.bytes() for certificate in issued.cert_chain_pems))

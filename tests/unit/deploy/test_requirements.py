@@ -1,0 +1,52 @@
+"""What the image installs: the tested versions, each file with its hash."""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+
+def requirements(root):
+    """Each requirement of the image with its hashes."""
+    text = (root / "deploy" / "requirements.txt").read_text().replace("\\\n", " ")
+    for line in text.splitlines():
+        requirement, *hashes = line.split("--hash=")
+        yield Requirement(requirement), [one.strip() for one in hashes]
+
+
+def test_every_file_is_told_by_its_hash_and_no_registry_is_named(root):
+    for requirement, hashes in requirements(root):
+        assert hashes, requirement
+        assert all(re.fullmatch("sha256:[0-9a-f]{64}", one) for one in hashes), requirement
+        assert requirement.url is None
+
+
+def test_the_versions_are_those_that_are_tested(root):
+    pinned = {
+        canonicalize_name(name): version
+        for name, version in (line.split("==") for line in (root / "constraints.txt").read_text().split())
+    }
+    here = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
+    for requirement, _ in requirements(root):
+        if requirement.marker is None or requirement.marker.evaluate(here):
+            assert str(requirement.specifier) == f"=={pinned[canonicalize_name(requirement.name)]}"
+
+
+def test_nothing_that_the_worker_needs_is_left_out(root):
+    """pip refuses to install what has no hash, so the image would not be built."""
+    listed = {canonicalize_name(requirement.name) for requirement, _ in requirements(root)}
+    to_do, needed = [("knowledgepulse-worker", "worker")], set()
+    while to_do:
+        distribution, extra = to_do.pop()
+        for line in metadata.requires(distribution) or ():
+            requirement = Requirement(line)
+            name = canonicalize_name(requirement.name)
+            if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+                continue
+            if name not in needed:
+                needed.add(name)
+                to_do.append((name, ""))
+    assert needed <= listed

@@ -1,0 +1,84 @@
+"""The files that TLS needs: what is wrong with them is told by the setting's name."""
+
+from __future__ import annotations
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from worker.errors import SettingsError
+from worker.kafka.connection import client_arguments
+from worker.settings import KafkaSettings
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """An authority, a certificate with its key apart, the key encrypted, another's key, and no PEM at all."""
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    mine, other = authority.issue_cert("worker"), authority.issue_cert("other")
+    mine.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    mine.private_key_pem.write_to_path(folder / "key.pem")
+    other.private_key_pem.write_to_path(folder / "other.pem")
+    key = load_pem_private_key(mine.private_key_pem.bytes(), password=None)
+    encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"opens it"))
+    (folder / "encrypted.pem").write_bytes(encrypted)
+    (folder / "empty.pem").touch()
+    return folder
+
+
+def connect(files, **settings):
+    paths = {name: files / value if name.endswith("file") else value for name, value in settings.items()}
+    return client_arguments(KafkaSettings(security_protocol="SSL", **paths))["ssl_context"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"ssl_cafile": "ca.pem"},
+        {"ssl_certfile": "cert.pem", "ssl_keyfile": "key.pem"},
+        {"ssl_certfile": "cert.pem", "ssl_keyfile": "encrypted.pem", "ssl_key_password": "opens it"},
+    ],
+)
+def test_brokers_are_always_verified(files, settings):
+    context = connect(files, **settings)
+    assert context.check_hostname
+    assert context.verify_mode.name == "CERT_REQUIRED"
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"ssl_cafile": "nosuch.pem"}, r"kafka\.ssl_cafile: .*nosuch\.pem: cannot be read: No such file"),
+        ({"ssl_cafile": "empty.pem"}, r"kafka\.ssl_cafile: .*empty\.pem: holds no PEM certificate|in PEM"),
+        ({"ssl_cafile": "."}, r"kafka\.ssl_cafile: .*: cannot be read: Is a directory"),
+        ({"ssl_certfile": "nosuch.pem"}, r"kafka\.ssl_certfile: .*nosuch\.pem: cannot be read: No such file"),
+        ({"ssl_certfile": "empty.pem"}, r"kafka\.ssl_certfile: .*empty\.pem: holds no certificate"),
+        ({"ssl_certfile": "cert.pem"}, r"kafka\.ssl_keyfile: .*cert\.pem: holds no private key"),
+        (
+            {"ssl_certfile": "cert.pem", "ssl_keyfile": "nosuch.pem"},
+            r"kafka\.ssl_keyfile: .*nosuch\.pem: cannot be read",
+        ),
+        (
+            {"ssl_certfile": "cert.pem", "ssl_keyfile": "other.pem"},
+            r"kafka\.ssl_keyfile: .*other\.pem: is not the key of kafka\.ssl_certfile: .*cert\.pem",
+        ),
+        (
+            {"ssl_certfile": "cert.pem", "ssl_keyfile": "encrypted.pem"},
+            r"kafka\.ssl_key_password: does not open .*encrypted\.pem",
+        ),
+        (
+            {"ssl_certfile": "cert.pem", "ssl_keyfile": "encrypted.pem", "ssl_key_password": "no"},
+            r"kafka\.ssl_key_password: does not open .*encrypted\.pem",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_with_its_setting(files, settings, told):
+    with pytest.raises(SettingsError, match=told):
+        connect(files, **settings)

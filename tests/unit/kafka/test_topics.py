@@ -1,0 +1,220 @@
+"""Creating the topics where brokers learn of them one by one, and what is said of those that do not fit."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from worker.errors import TopicError
+from worker.kafka.topics import LAST_RESORT_BYTES, LEDGER_ENTRY_BYTES, Topic, TopicAdmin, differences
+from worker.settings import KafkaSettings, TopicSettings
+
+NAMES = TopicSettings()
+CHANGELOG = "knowledgepulse-worker-ledger-changelog"
+DAY_MS = 86_400_000
+DEFAULTS = {
+    "max.message.bytes": "1048588",
+    "cleanup.policy": "delete",
+    "retention.ms": str(7 * DAY_MS),
+    "retention.bytes": "-1",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": str(2**63 - 1),
+    "message.timestamp.after.max.ms": "3600000",
+}
+
+
+class Response(NamedTuple):
+    resources: Any = ()
+    topic_errors: Any = ()
+
+
+class Brokers:
+    """A fake admin client of several brokers, which are asked in turn; only the first has heard of news.
+
+    A topic reaches each of the others once that broker was asked for its topics and did not know it.
+    """
+
+    def __init__(self, count=3):
+        self.configs = {}
+        self.partitions = {}
+        self._known = [set() for _ in range(count)]
+        self._asked = -1
+
+    async def start(self): ...
+
+    async def close(self): ...
+
+    def add(self, name, partitions, **config):
+        self.partitions[name] = partitions
+        self.configs[name] = DEFAULTS | config
+        for known in self._known:
+            known.add(name)
+
+    async def create_topics(self, topics):
+        for topic in topics:
+            self.partitions[topic.name] = topic.num_partitions
+            self.configs[topic.name] = DEFAULTS | topic.topic_configs
+            self._asked = -1
+            self._known[0].add(topic.name)
+        return Response(topic_errors=[(topic.name, 0, None) for topic in topics])
+
+    async def list_topics(self):
+        self._asked = (self._asked + 1) % len(self._known)
+        known = set(self._known[self._asked])
+        self._known[self._asked] |= self.partitions.keys()
+        return known
+
+    async def describe_topics(self, names):
+        return [
+            {"topic": name, "error_code": 0, "partitions": [None] * self.partitions[name]} for name in names
+        ]
+
+    async def describe_configs(self, resources):
+        return [
+            Response(
+                [(0, None, 2, one.name, [(key, value) for key, value in self.configs[one.name].items()])]
+            )
+            for one in resources
+        ]
+
+
+@pytest.fixture
+def brokers():
+    return Brokers()
+
+
+@pytest.fixture
+def admin(brokers, monkeypatch):
+    monkeypatch.setattr("worker.kafka.topics.AIOKafkaAdminClient", lambda **_: brokers)
+    return TopicAdmin(KafkaSettings(), NAMES)
+
+
+@pytest.fixture
+def fit(brokers):
+    """Add the topics as `kp-worker topics` would, with some settings of one changed."""
+
+    def add(changed="", **config):
+        for name in (NAMES.raw, NAMES.contribute, NAMES.rejected, NAMES.dead_letter, CHANGELOG):
+            own = {"cleanup.policy": "compact"} if name == CHANGELOG else {}
+            brokers.add(name, 4, **(own | (config if name == changed else {})))
+
+    return add
+
+
+async def test_topics_are_created_although_the_next_broker_asked_does_not_know_the_last_one(admin, brokers):
+    """The count just created is what counts; looked up again, it was a KeyError."""
+    created = await admin.create_missing(partitions=5, replication_factor=1)
+
+    assert {name: topic.partitions for name, topic in created.items()} == brokers.partitions
+    assert set(brokers.partitions.values()) == {5}
+    assert created.keys() == {NAMES.raw, *admin.outputs, CHANGELOG}
+
+
+async def test_a_changelog_that_was_just_created_is_there_whatever_broker_is_asked(admin, brokers):
+    for name in (NAMES.raw, *admin.outputs):
+        brokers.add(name, 2)
+
+    topics = await admin.require()
+
+    assert topics[CHANGELOG].partitions == 2
+
+
+async def test_outputs_that_are_created_take_and_keep_what_raw_takes(admin, brokers):
+    brokers.add(NAMES.raw, 1, **{"max.message.bytes": "5000", "message.timestamp.after.max.ms": "77"})
+
+    created = await admin.create_missing(partitions=9, replication_factor=1)
+
+    for name in admin.outputs:
+        output = created[name]
+        assert (output.partitions, output.max_message_bytes) == (1, 5000 + 2**20)
+        assert (output.retention_ms, output.timestamp_after_max_ms) == (-1, 77)
+        assert output.timestamp_type == "CreateTime"
+    assert [*differences({NAMES.raw: (await admin.existing())[NAMES.raw]} | created, NAMES)] == []
+
+
+async def test_topics_that_fit_are_taken(admin, fit):
+    fit()
+
+    assert len(await admin.require()) == 5
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+async def test_a_changelog_that_deletes_its_entries_is_refused(admin, fit, policy):
+    fit(CHANGELOG, **{"cleanup.policy": policy})
+
+    with pytest.raises(TopicError, match=f"{CHANGELOG} has cleanup.policy={policy}, must have compact: "):
+        await admin.require()
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [(CHANGELOG, LEDGER_ENTRY_BYTES), (NAMES.dead_letter, LAST_RESORT_BYTES)]
+)
+async def test_a_topic_that_may_refuse_what_must_be_written_is_refused(admin, fit, name, least):
+    fit(name, **{"max.message.bytes": str(least - 1)})
+
+    with pytest.raises(
+        TopicError, match=rf"{name} has max\.message\.bytes={least - 1}, must have at least {least}: "
+    ):
+        await admin.require()
+
+
+async def test_a_broker_that_tells_the_size_limit_only_is_taken_at_its_word(admin, brokers, fit):
+    fit()
+    for name in brokers.configs:
+        brokers.configs[name] = {"max.message.bytes": "3000000"}
+
+    assert [*differences(await admin.require(), NAMES)]
+
+
+RAW = Topic(NAMES.raw, 4, 1_000, "delete", retention_ms=7 * DAY_MS, timestamp_after_max_ms=3_600_000)
+OUTPUT = Topic("", 4, 1_000 + 2**20, "delete", timestamp_after_max_ms=3_600_000)
+
+
+def told(raw=RAW, **changes):
+    """What is said when one output has other settings."""
+    outputs = {name: replace(OUTPUT, name=name) for name in (NAMES.rejected, NAMES.dead_letter)}
+    changed = replace(OUTPUT, name=NAMES.contribute, **changes)
+    return [*differences({NAMES.raw: raw, NAMES.contribute: changed, **outputs}, NAMES)]
+
+
+def test_outputs_like_those_that_are_created_differ_in_nothing():
+    assert told() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"partitions": 2}, "contribute has 2 partitions, raw-traces has 4: the key decides"),
+        ({"max_message_bytes": 1_000}, "contribute has max.message.bytes=1000, should have at least 1049576"),
+        ({"timestamp_type": "LogAppendTime"}, "contribute has message.timestamp.type=LogAppendTime: "),
+        (
+            {"timestamp_after_max_ms": 5},
+            "contribute has message.timestamp.after.max.ms=5, raw-traces has 3600000: ",
+        ),
+        (
+            {"timestamp_before_max_ms": DAY_MS},
+            f"contribute has message.timestamp.before.max.ms={DAY_MS}, raw-traces any: ",
+        ),
+        ({"retention_ms": DAY_MS}, f"contribute has retention.ms={DAY_MS}, raw-traces has {7 * DAY_MS}: "),
+        ({"retention_bytes": 10}, "contribute has retention.bytes=10, raw-traces has -1: "),
+        ({"cleanup_policy": "compact,delete"}, "contribute has cleanup.policy=compact,delete: "),
+    ],
+)
+def test_what_works_but_not_as_it_should_is_told_with_topic_setting_and_values(changes, words):
+    (line,) = told(**changes)
+
+    assert line.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("raw", "changes"),
+    [
+        (RAW, {"retention_ms": 7 * DAY_MS}),
+        (RAW, {"timestamp_before_max_ms": 2**63 - 1}),
+        (replace(RAW, cleanup_policy="compact"), {}),
+        (replace(RAW, timestamp_type="LogAppendTime", timestamp_after_max_ms=2**63 - 1), {}),
+    ],
+    ids=["as long as raw", "any time", "raw deletes nothing", "raw has the time of the append"],
+)
+def test_what_cannot_go_wrong_is_not_told(raw, changes):
+    assert told(raw, **changes) == []

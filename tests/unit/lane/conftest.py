@@ -1,0 +1,221 @@
+"""Traces, and lanes with a memory publisher and an embedder that tests can stop, break and count."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from worker.embedding.base import Embeddings
+from worker.embedding.batcher import MAX_ADMITTED, Batcher
+from worker.lane.lane import Lane, LaneServices
+from worker.lane.lanes import Lanes
+from worker.lane.ledger import Changelog, Entry
+from worker.lane.memory_publisher import MemoryPublisher
+from worker.lane.outputs import Outputs
+from worker.lane.records import RawRecord
+from worker.observe.metrics import Metrics
+from worker.policy import Policy, PolicyInForce
+from worker.settings import CacheSettings, LimitSettings, TopicSettings
+
+DIMENSIONS = 8
+
+
+@pytest.fixture(scope="session")
+def document():
+    """Returns a valid trace as a dict, with some of its members replaced or added."""
+
+    def new(**members):
+        return {
+            "@context": "https://openknowledgepulse.org/schema/v1",
+            "@type": "ReasoningTrace",
+            "id": "kp:trace:1",
+            "metadata": {
+                "created_at": "2026-01-31T12:00:00Z",
+                "task_domain": "code",
+                "success": True,
+                "visibility": "network",
+                "privacy_level": "aggregated",
+            },
+            "task": {"objective": "Fix the failing build"},
+            "steps": [{"step_id": 0, "type": "thought"}, {"step_id": 1, "type": "observation"}],
+            "outcome": {"result_summary": "", "confidence": 0.5},
+        } | members
+
+    return new
+
+
+@pytest.fixture(scope="session")
+def raw(document):
+    """Returns a record of the raw topic: a trace of its own, unless a value is given."""
+
+    def new(offset, value=b"a trace", *, partition=0, padding=0):
+        if value == b"a trace":
+            trace = document(id=f"kp:trace:{partition}/{offset}", free="x" * padding)
+            value = json.dumps(trace).encode()
+        return RawRecord(
+            "raw-traces", partition, offset, 1_700_000_000_000 + offset % 1000, b"key", value, (("h", b"1"),)
+        )
+
+    return new
+
+
+class FakeEmbedder:
+    """Gives every text a new random vector each time, so that a second embedding of it would show."""
+
+    dimensions = DIMENSIONS
+    identity = "fake"
+    precision = "float32"
+    device = "cpu"
+    parallel = 1
+    description = "fake"
+
+    def __init__(self):
+        self.asked = 0
+        self.texts = []
+        self.error = None
+        self.free = threading.Event()
+        self.free.set()
+        self._random = np.random.default_rng(0)
+
+    def embed(self, texts):
+        self.asked += len(texts)
+        self.free.wait()
+        if self.error is not None:
+            raise self.error
+        self.texts += texts
+        vectors = self._random.normal(size=(len(texts), self.dimensions)).astype(np.float32)
+        return Embeddings(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 0)
+
+
+class World:
+    """Everything around lanes, and what they told it."""
+
+    ledger = "ledger"
+    scored = ("contribute", "rejected")
+    dead_letter = "dead-letter"
+
+    def __init__(self, policy, embedding, admitted, limits):
+        self.embedder = FakeEmbedder()
+        self.batcher = Batcher(self.embedder, admitted)
+        self.publisher = MemoryPublisher()
+        self.failures = []
+        self.wants_commit = False
+        self.registry = CollectorRegistry()
+        self.limits = LimitSettings(**{"uncommitted_records": 16, **limits})
+        self.services = LaneServices(
+            policy=PolicyInForce(policy or Policy()),
+            cache=CacheSettings(max_elements=4, dimensions=DIMENSIONS),
+            limits=self.limits,
+            batcher=self.batcher if embedding else None,
+            outputs=Outputs(
+                TopicSettings(), dict.fromkeys(("raw-traces", *self.scored, self.dead_letter), 3)
+            ),
+            publisher=self.publisher,
+            changelog_topic=self.ledger,
+            metrics=Metrics(Policy(), 0.1, self.registry),
+        )
+        self._lanes = []
+
+    async def lane(self, next_offset=0, changelog=None) -> Lane:
+        """An open lane of partition 0."""
+        first = RawRecord("raw-traces", 0, next_offset, 0, None, None, ())
+        lane = Lane(
+            first,
+            0,
+            changelog or Changelog(0),
+            self.services,
+            self.failures.append,
+            self._want_commit,
+        )
+        self._lanes.append(lane)
+        await lane.open()
+        return lane
+
+    def lanes(self, changelog_of=None) -> Lanes:
+        """The lanes of all partitions, recovered."""
+        changelogs = [Changelog(number) for number in range(3)]
+        lanes = Lanes(self.services, changelog_of or changelogs.__getitem__, self.failures.append)
+        self._lanes.append(lanes)
+        lanes.open()
+        return lanes
+
+    def changelog(self, partition=0) -> Changelog:
+        """What recovery would read now."""
+        changelog = Changelog(partition)
+        written = [record for record in self.publisher.records(self.ledger) if record.partition == partition]
+        for place, record in enumerate(written):
+            changelog.apply(place, record.key, record.value)
+        return changelog
+
+    def entries(self) -> dict[int, Entry]:
+        """The entries of partition 0 that a successor would find."""
+        found = self.changelog().entries
+        return {offset: msgspec.msgpack.decode(value, type=Entry) for offset, value in sorted(found.items())}
+
+    def outputs(self):
+        """The confirmed outputs."""
+        return self.publisher.records(*self.scored, self.dead_letter)
+
+    def metric(self, name, **labels):
+        return self.registry.get_sample_value(name, labels)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait until something is so."""
+        async with asyncio.timeout(20):
+            while not condition():
+                await asyncio.sleep(0)
+
+    async def settle(self) -> None:
+        """Let everything happen that can happen now; embedders in their threads excepted."""
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        for lanes in self._lanes:
+            if isinstance(lanes, Lane):
+                await lanes.close()
+            else:
+                for partition in lanes.watermarks():
+                    await lanes._lanes[partition].close()
+        self.embedder.free.set()
+        await self.batcher.close()
+
+    def forget(self) -> None:
+        """Keep nothing of lanes that are closed."""
+        self._lanes.clear()
+        self.failures.clear()
+
+    def _want_commit(self) -> None:
+        self.wants_commit = True
+
+
+@pytest.fixture
+async def no_leaks():
+    """Fails a test that leaves a task or an embedder's thread behind."""
+    yield
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    for thread in threading.enumerate():
+        if thread.name.startswith("embedder"):
+            thread.join(timeout=10)
+            assert not thread.is_alive(), thread.name
+
+
+@pytest.fixture
+async def world(no_leaks):
+    """Makes the world for lanes; at the end everything in it is closed."""
+    made = []
+
+    def new(*, policy=None, embedding=True, admitted=MAX_ADMITTED, **limits):
+        made.append(World(policy, embedding, admitted, limits))
+        return made[-1]
+
+    yield new
+    for one in made:
+        await one.close()

@@ -1,0 +1,58 @@
+"""Outputs that their topic deletes for their age are counted, and logged once a minute."""
+
+import time
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from worker.lane.expiry import Expiry
+from worker.lane.records import NO_TIMESTAMP, OutputRecord
+from worker.observe.metrics import Metrics
+from worker.policy import Policy
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def registry():
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def expiry(registry):
+    return Expiry({"contribute": HOUR_MS, "rejected": HOUR_MS}, Metrics(Policy(), 0.1, registry))
+
+
+def output(topic, age_ms):
+    now = time.time_ns() // 1_000_000
+    return OutputRecord(
+        topic, 0, NO_TIMESTAMP if age_ms is None else now - age_ms, b"key", b"private", (("h", b"private"),)
+    )
+
+
+def expired(registry):
+    return registry.get_sample_value("kp_expired_outputs_total")
+
+
+def test_an_output_older_than_its_topic_keeps_is_counted_and_logged_once_a_minute(expiry, registry, caplog):
+    for topic in ("contribute", "rejected"):
+        for _ in range(5):
+            expiry.check(output(topic, 2 * HOUR_MS))
+
+    assert expired(registry) == 10
+    assert [message.split()[0] for message in caplog.messages] == ["contribute", "rejected"]
+    assert "after 3600 s (retention.ms) and got an output of 7200 s" in caplog.text
+    assert "private" not in caplog.text
+
+
+@pytest.mark.parametrize("age_ms", [0, HOUR_MS // 2, -HOUR_MS, None])
+def test_an_output_that_its_topic_keeps_is_not_counted(expiry, registry, age_ms, caplog):
+    expiry.check(output("contribute", age_ms))
+
+    assert (expired(registry), caplog.messages) == (0, [])
+
+
+def test_a_topic_that_deletes_nothing_by_age_keeps_the_oldest(expiry, registry):
+    expiry.check(output("dead-letter", 10**6 * HOUR_MS))
+
+    assert expired(registry) == 0

@@ -1,0 +1,372 @@
+"""Invariants 1 and 2 over random histories of kills, failures, drains and restarts.
+
+One partition is worked through by lanes that end at any moment; a successor finds what the broker had by
+then. Everything that could differ from run to run does: embeddings come in any order and with fresh noise
+each time, confirmations come late and by topic, commits lag behind, and each life has a policy of its own.
+"""
+
+import asyncio
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from random import Random
+from types import SimpleNamespace
+
+import msgspec
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from schemas import ReasoningTrace
+from worker.embedding.batcher import Embedded
+from worker.lane.lane import Lane, LaneServices
+from worker.lane.ledger import Changelog, Entry, ScoreHeader, decode_vector
+from worker.lane.memory_publisher import MemoryPublisher
+from worker.lane.outputs import Outputs
+from worker.lane.records import RawRecord
+from worker.observe.metrics import Metrics
+from worker.policy import Policy, PolicyInForce
+from worker.scoring import Nearest, score_trace
+from worker.settings import CacheSettings, LimitSettings, TopicSettings
+
+LEDGER = "ledger"
+OUTPUTS = ("contribute", "rejected", "dead-letter")
+
+# Unit vectors whose products single precision holds exactly, so that scores can be compared to the last bit.
+VECTORS = [
+    *(
+        tuple(sign if place == axis else 0.0 for place in range(4))
+        for axis in range(4)
+        for sign in (1.0, -1.0)
+    ),
+    *((a, b, c, d) for a in (0.5, -0.5) for b in (0.5, -0.5) for c in (0.5, -0.5) for d in (0.5, -0.5)),
+]
+METRICS = Metrics(Policy(), 0.1, CollectorRegistry())
+
+
+@dataclass(frozen=True)
+class Life:
+    """A lane from its start to its end."""
+
+    steps: int
+    ending: str
+    threshold: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What stays the same over all lives."""
+
+    window: int
+    max_elements: int
+    ttl: int | None
+    refused: frozenset[str]
+    refused_in_batch: frozenset[str]
+
+
+class Batcher:
+    """Embeds when it is told to, whichever text, with fresh noise each time; never what has an entry."""
+
+    embedder = SimpleNamespace(identity="noisy", precision="float32")
+
+    def __init__(self, random, known):
+        self._random = random
+        self._known = known
+        self._waiting = []
+
+    async def submit(self, text):
+        assert int(text.split()[0]) not in self._known
+        self._waiting.append(asyncio.get_running_loop().create_future())
+        return self._waiting[-1]
+
+    def finish_one(self):
+        if self._waiting:
+            result = self._waiting.pop(self._random.randrange(len(self._waiting)))
+            if not result.done():
+                vector = np.array(self._random.choice(VECTORS), dtype=np.float32)
+                result.set_result(Embedded(vector, 0.0, 0.0, 0.0))
+
+
+class Partition:
+    """The raw records, what the broker has of everything else, and the lives that come and go."""
+
+    def __init__(self, setting, records):
+        self.setting = setting
+        self.records = records
+        self.end = records[-1].offset + 1
+        self.committed = 0
+        self.policies = {}
+        self.publisher = MemoryPublisher()
+        self.publisher.refused.update(setting.refused)
+        self.publisher.refused_in_batch.update(setting.refused_in_batch)
+        self._changelog = None
+
+    async def live(self, life):
+        ahead = [record for record in self.records if record.offset >= self.committed]
+        if not ahead:
+            return
+        random = Random(life.seed)
+        changelog = self.recover(random, self._changelog)
+        self._changelog = None
+        batcher = Batcher(random, set(changelog.entries))
+        failures = []
+        self.publisher.hold(LEDGER, *OUTPUTS)
+        lane = Lane(
+            ahead[0],
+            0,
+            changelog,
+            self._services(life.threshold, batcher),
+            failures.append,
+            lambda: None,
+        )
+        await lane.open()
+        feeding = asyncio.create_task(_feed(lane, ahead))
+
+        for _ in range(life.steps):
+            self._step(random, lane, batcher)
+            await asyncio.sleep(0)
+            assert failures == []
+        match life.ending:
+            case "complete":
+                await self._complete(random, lane, batcher, failures)
+            case "drain":
+                await self._drain(random, lane, changelog)
+            case "fail":
+                await self._fail(random)
+                await self._kill(random, lane)
+            case "kill":
+                await self._kill(random, lane)
+        feeding.cancel()
+        await asyncio.gather(feeding, return_exceptions=True)
+        assert len(failures) <= (life.ending == "fail")
+
+    def recover(self, random, changelog=None):
+        """What a lane finds; what a later write replaced may be gone, what this process knows is not read."""
+        changelog = changelog or Changelog(0)
+        read = -1 if changelog.position is None else changelog.position
+        written = self.publisher.records(LEDGER)
+        last = {record.key: place for place, record in enumerate(written)}
+        for place, record in enumerate(written):
+            if place > read and (place == last[record.key] or random.random() < 0.5):
+                changelog.apply(place, record.key, record.value)
+        return changelog
+
+    def _services(self, threshold, batcher):
+        policy = Policy(threshold=threshold)
+        self.policies[policy.digest] = policy
+        setting = self.setting
+        return LaneServices(
+            policy=PolicyInForce(policy),
+            cache=CacheSettings(max_elements=setting.max_elements, dimensions=4, ttl=setting.ttl),
+            limits=LimitSettings(uncommitted_records=setting.window, in_flight_records=3),
+            batcher=batcher,
+            outputs=Outputs(TopicSettings(), dict.fromkeys(("raw-traces", *OUTPUTS), 1)),
+            publisher=self.publisher,
+            changelog_topic=LEDGER,
+            metrics=METRICS,
+        )
+
+    def _step(self, random, lane, batcher):
+        happens = random.random()
+        if happens < 0.3:
+            batcher.finish_one()
+        elif happens < 0.6:
+            self.publisher.confirm(LEDGER)
+        elif happens < 0.9:
+            self.publisher.confirm(random.choice(OUTPUTS))
+        elif happens < 0.93:
+            self._commit(lane)
+            if random.random() < 0.8:  # else it hears of it late, or never
+                lane.committed(self.committed)
+
+    def _commit(self, lane):
+        """Invariant 1: what is committed has its output at the broker, and so has everything before."""
+        assert lane.watermark >= self.committed
+        self.committed = lane.watermark
+        finished = {_offset(output) for output in self.publisher.records(*OUTPUTS)}
+        assert {record.offset for record in self.records if record.offset < self.committed} <= finished
+
+    async def _complete(self, random, lane, batcher, failures):
+        async with asyncio.timeout(20):
+            while lane.watermark < self.end:
+                self._step(random, lane, batcher)
+                lane.committed(self.committed)
+                await asyncio.sleep(0)
+                assert failures == []
+        self.publisher.release(LEDGER, *OUTPUTS)
+        await lane.drain(20)
+        self._commit(lane)
+
+    async def _drain(self, random, lane, changelog):
+        """As in a rebalance, after which the partition comes back to this process, or goes to another."""
+        known = len(self.publisher.confirmed)
+        self.publisher.release(LEDGER, *OUTPUTS)
+        await lane.drain(20)
+        self._commit(lane)
+        finished = [output for output in self.publisher.confirmed[known:] if output.topic != LEDGER]
+        assert all(_offset(output) < self.committed for output in finished)
+        assert changelog.entries == self.recover(random).entries
+        if random.random() < 0.5:
+            self._changelog = changelog
+
+    async def _fail(self, random):
+        """One output is not confirmed, others after it perhaps are; then the process ends."""
+        topic = random.choice(OUTPUTS)
+        self.publisher.failing.add(topic)
+        self.publisher.confirm(topic)
+        self.publisher.failing.remove(topic)
+        for _ in range(random.randrange(4)):
+            await asyncio.sleep(0)
+
+    async def _kill(self, random, lane):
+        """The broker has the first of what was sent to each topic; nobody was told."""
+        for topic in (LEDGER, *OUTPUTS):
+            self.publisher.confirm(topic, count=random.randint(0, len(self.publisher.waiting(topic))))
+        await lane.close()
+        self.publisher.lose()
+
+
+async def _feed(lane, records):
+    for record in records:
+        await lane.take(record)
+
+
+def _offset(output):
+    headers = dict(output.headers)
+    source = headers.get("kp-source")
+    return int(source.rpartition(b"/")[2] if source else headers["__streams.errors.offset"])
+
+
+async def _run(partition, lives):
+    for life in lives:
+        await partition.live(life)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+def _check(partition):
+    """Compare with one pass over the records, in which each got the vector that its entry holds."""
+    setting = partition.setting
+    outputs = defaultdict(list)
+    for output in partition.publisher.records(*OUTPUTS):
+        outputs[_offset(output)].append(output)
+    entries = defaultdict(list)
+    for record in partition.publisher.records(LEDGER):
+        if record.value is not None:
+            entries[int(record.key)].append(msgspec.msgpack.decode(record.value, type=Entry))
+    assert set(outputs) == set(entries) == {record.offset for record in partition.records}
+
+    seen = []
+    for record in partition.records:
+        first, *repeats = outputs[record.offset]
+        assert repeats == [first] * len(repeats)
+        entry, *changed = entries[record.offset]
+        assert all(one.failure.reason == "too_large" for one in changed)
+        if entry.vector is None:
+            assert (first.topic, first.value) == ("dead-letter", record.value)
+            assert dict(first.headers)["kp-reason"] == b"not_json"
+            continue
+        nearest = _nearest(seen[-setting.max_elements :], entry, setting.ttl)
+        trace = ReasoningTrace.model_validate_json(record.value)
+        score = score_trace(trace, nearest, partition.policies[entry.policy])
+        assert entry.score == msgspec.json.encode(ScoreHeader.of(score))
+        assert {(one.vector, one.score, one.policy) for one in changed} <= {
+            (entry.vector, entry.score, entry.policy)
+        }
+        if score.decision in setting.refused:
+            assert dict(first.headers)["kp-reason"] == b"too_large"
+        else:
+            assert first.topic == score.decision
+            assert dict(first.headers)["kp-score"] == entry.score
+            assert json.loads(first.value)["metadata"]["quality_score"] == score.quality_score
+        seen.append(entry)
+
+    window = range(partition.end - setting.window, partition.end)
+    ring = {entry.offset for entry in [e for e in seen if e.offset < window.start][-setting.max_elements :]}
+    ring |= {record.offset for record in partition.records if record.offset in window}
+    assert set(partition.recover(Random(0)).entries) == ring
+
+
+def _nearest(recent, entry, ttl):
+    fresh = [
+        one for one in recent if ttl is None or one.timestamp_ms / 1000 >= entry.timestamp_ms / 1000 - ttl
+    ]
+    if not fresh:
+        return None
+    vector = decode_vector(entry.vector).tolist()
+    similarities = [
+        sum(a * b for a, b in zip(decode_vector(one.vector).tolist(), vector, strict=True)) for one in fresh
+    ]
+    best = similarities.index(max(similarities))
+    return Nearest(similarities[best], fresh[best].trace_id)
+
+
+seeds = st.integers(0, 2**32)
+thresholds = st.sampled_from([0.3, 0.4, 0.5])
+lives = st.lists(
+    st.builds(
+        Life,
+        steps=st.integers(0, 200),
+        ending=st.sampled_from(["kill", "kill", "drain", "fail"]),
+        threshold=thresholds,
+        seed=seeds,
+    ),
+    min_size=2,
+    max_size=8,
+)
+last_lives = st.builds(Life, steps=st.just(0), ending=st.just("complete"), threshold=thresholds, seed=seeds)
+sets_of_topics = st.sampled_from([frozenset(), frozenset(), frozenset({"contribute"})])
+situations = st.builds(
+    Setting,
+    window=st.sampled_from([4, 4, 1, 2, 7]),
+    max_elements=st.sampled_from([5, 5, 1, 2]),
+    ttl=st.sampled_from([None, None, 3]),
+    refused=sets_of_topics,
+    refused_in_batch=st.sampled_from([frozenset(), frozenset(OUTPUTS)]),
+)
+
+
+@st.composite
+def raw_records(draw):
+    """Traces of different quality and records that are none, with gaps, at times that may go back."""
+    kinds = st.tuples(
+        st.sampled_from([0, 0, 0, 1, 5, 50_000_000]),
+        st.sampled_from([0.2, 0.9, None]),
+        st.integers(0, 9),
+    )
+    records = []
+    offset = -1
+    for gap, confidence, seconds in draw(st.lists(kinds, min_size=8, max_size=40)):
+        offset += 1 + gap
+        records.append(_record(offset, confidence, seconds))
+    return records
+
+
+def _record(offset, confidence, seconds):
+    value = b"no JSON"
+    if confidence is not None:
+        value = ReasoningTrace.new(
+            objective=f"{offset}",
+            steps=[{"type": "thought"}, {"type": "observation"}],
+            result_summary="",
+            confidence=confidence,
+            success=True,
+            task_domain="code",
+            created_at="2026-01-31T12:00:00Z",
+        )
+        value = value.model_copy(update={"id": f"kp:trace:{offset}"}).to_json()
+    return RawRecord("raw-traces", 0, offset, seconds * 1000, b"key", value, (("h", None),))
+
+
+@given(situation=situations, records=raw_records(), lives=lives, last=last_lives)
+@settings(max_examples=200, deadline=None)
+def test_kills_and_restarts_change_no_score_and_lose_and_alter_no_outcome(situation, records, lives, last):
+    """Each record has one outcome, and the score of an uninterrupted run with the vectors that were drawn."""
+    partition = Partition(situation, records)
+
+    asyncio.run(_run(partition, [*lives, last]))
+
+    _check(partition)

@@ -1,0 +1,87 @@
+"""Scored records, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiokafka.structs import ConsumerRecord
+from click.testing import CliRunner, Result
+
+from schemas import ReasoningTrace
+from support.scored import published
+from worker.cli import main
+from worker.policies.records import ScoredRecord
+from worker.policy import Policy
+from worker.scoring import Score, Scorer, quality_score
+
+
+@pytest.fixture
+def kp_worker() -> Callable[..., Result]:
+    """Run a command; its result has `exit_code`, `stdout` and `stderr`."""
+
+    def run(*arguments: object, **options: Any) -> Result:
+        return CliRunner().invoke(main, [str(argument) for argument in arguments], **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def make_record() -> Callable[..., ScoredRecord]:
+    """Make a scored record of its dimensions: complexity, novelty, tool diversity, confidence."""
+
+    def make(
+        dimensions: tuple[float, ...] = (0.5, 0.5, 0.5, 0.5),
+        domain: str = "default",
+        overrides: tuple[str, ...] = (),
+        *,
+        id: str = "kp:trace:1",  # noqa: A002 - the field's name
+        success: bool = True,
+        nearest: str | None = None,
+        policy: Policy | None = None,
+        **others: Any,
+    ) -> ScoredRecord:
+        policy = policy or Policy()
+        profile = policy.profile(domain)
+        score = Score(0, *dimensions, overrides, profile.domain, profile.threshold, nearest)
+        quality = quality_score(score.dimensions, overrides, profile.weights)
+        confidence = score.outcome_confidence if success else min(1.0, score.outcome_confidence / 0.3)
+        return ScoredRecord(
+            source=f"raw-traces/0/{id}",
+            id=id,
+            task_domain=domain,
+            success=success,
+            confidence=confidence,
+            score=Score(quality, *dimensions, overrides, profile.domain, profile.threshold, nearest),
+            **others,
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def published_traces(real_traces: list[bytes]) -> list[ConsumerRecord]:
+    """The real traces as a worker without an embedder publishes them."""
+    scorer = Scorer()
+    return [
+        published(offset, line, scorer.evaluate(ReasoningTrace.model_validate_json(line)), scorer.policy)
+        for offset, line in enumerate(real_traces)
+    ]
+
+
+@pytest.fixture(scope="session")
+def reference_records(real_traces: list[bytes], reference_scores: list[dict[str, Any]]) -> list[ScoredRecord]:
+    """The real traces with the novelty that the SDK gave them: what it added to the score tells."""
+    scorer = Scorer()
+    records = []
+    for line, reference in zip(real_traces, reference_scores, strict=True):
+        trace = ReasoningTrace.model_validate_json(line)
+        score = scorer.evaluate(trace)
+        weight = scorer.policy.profile(score.domain).weights.novelty
+        added = (reference["score_minilm_256_tokens"] - reference["score_no_embedder"]) / weight
+        scored = replace(score, novelty=score.novelty + added)
+        record = ScoredRecord.of(trace.id, trace, scored)
+        records.append(replace(record, score=record.under(scorer.policy)))
+    return records

@@ -1,0 +1,202 @@
+"""Evaluation gives the figures that a few lines of numpy and scikit-learn give, and warns of leaks."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import brier_score_loss, f1_score, precision_score, recall_score, roc_auc_score
+
+import worker.demo
+from worker.errors import InputError
+from worker.policies.evaluate import ALL, auc, evaluate
+from worker.policies.labels import Label, labels_of_files
+from worker.policies.tables import evaluation_tables
+from worker.policy import Policy
+
+
+@pytest.fixture(scope="module")
+def labels():
+    """The labels that come with the real traces: the runs' rewards."""
+    return labels_of_files([Path(worker.demo.__file__).with_name("real_traces.labels.jsonl")])
+
+
+@pytest.fixture(scope="module")
+def evaluation(reference_records, labels):
+    return evaluate(reference_records, labels, Policy())
+
+
+def column(records, name):
+    return np.array([getattr(one.score, name) for one in records])
+
+
+def test_the_score_of_the_real_traces_contains_the_answer(evaluation):
+    """As measured from the SDK's scores: success makes the score, and nothing else in it tells success."""
+    one = evaluation.domains["customer_service"]
+
+    assert (one.traces, one.kept, one.groups) == (140, 43, 35)
+    assert round(one.score.value, 2) == 0.99
+    assert round(one.without["outcome_confidence"].value, 2) == 0.41
+    assert [round(one.alone[name].value, 2) for name in ("complexity", "novelty", "tool_diversity")] == [
+        0.41,
+        0.44,
+        0.52,
+    ]
+    assert [leak.dimension for leak in one.leaks] == ["outcome_confidence"]
+    assert one.agreement == 1
+
+
+def test_all_real_traces_together_show_the_same(evaluation):
+    one = evaluation.domains[ALL]
+
+    assert round(one.score.value, 2) == 0.99
+    assert one.alone["complexity"].value == pytest.approx(0.4675, abs=1e-4)
+    assert one.alone["novelty"].value == pytest.approx(0.456, abs=2e-3)
+    assert one.alone["tool_diversity"].value == pytest.approx(0.595, abs=1e-4)
+
+
+def test_a_leak_is_warned_of_in_words(evaluation):
+    warnings = [line for line in evaluation_tables(evaluation) if str(line).startswith("warning: customer")]
+
+    assert "100% of the labels equal metadata.success" in warnings[0]
+    assert "outcome confidence alone predicts the label (AUC 1.00); with it held constant" in warnings[1]
+    assert "the score's AUC is 0.41 (" in warnings[1]
+    assert "no better than chance" in warnings[2]
+
+
+def test_a_domain_whose_labels_are_alike_is_told_and_not_compared(evaluation):
+    one = evaluation.domains["code"]
+    assert (one.traces, one.kept, one.score, one.alone, one.leaks) == (14, 14, None, {}, [])
+    assert "warning: code: all 14 labels are the same, so nothing can be compared" in [
+        *evaluation_tables(evaluation)
+    ]
+
+
+def test_intervals_are_those_of_resampling_tasks(evaluation, reference_records, labels):
+    """Trials of a task are not independent: one by one, the interval would be too narrow."""
+    records = reference_records[:140]
+    kept = np.array([labels[one.id].reward == 1 for one in records])
+    complexity = column(records, "complexity")
+    tasks = np.arange(140).reshape(4, 35)  # four trials of each
+    rng = np.random.default_rng(3)
+    drawn = [tasks[:, rng.integers(0, 35, 35)].ravel() for _ in range(1000)]
+    expected = np.quantile([roc_auc_score(kept[at], complexity[at]) for at in drawn], [0.025, 0.975])
+
+    _, low, high = evaluation.domains["customer_service"].alone["complexity"]
+
+    assert (low, high) == pytest.approx(expected, abs=0.02)
+
+
+def test_thresholds_have_the_precision_and_recall_of_scikit_learn(evaluation, reference_records, labels):
+    records = reference_records[:140]
+    kept = [labels[one.id].reward == 1 for one in records]
+    scores = column(records, "quality_score")
+    one = evaluation.domains["customer_service"]
+
+    rows = [*one.operating, one.best_f1, one.precise]
+    for row in rows:
+        passing = scores >= row.threshold
+        assert row.passing == passing.sum()
+        assert (row.precision, row.recall, row.f1) == pytest.approx(
+            [measure(kept, passing) for measure in (precision_score, recall_score, f1_score)]
+        )
+    best = max(f1_score(kept, scores >= threshold) for threshold in scores)
+    assert one.best_f1.f1 == pytest.approx(best)
+    assert one.precise.precision >= 0.9
+    assert one.precise.recall == max(
+        recall_score(kept, scores >= threshold)
+        for threshold in scores
+        if precision_score(kept, scores >= threshold) >= 0.9
+    )
+
+
+def test_the_agents_confidence_is_calibrated_as_scikit_learn_says(evaluation, reference_records, labels):
+    kept = [labels[one.id].reward == 1 for one in reference_records]
+    confidence = [one.confidence for one in reference_records]
+    calibration = evaluation.domains[ALL].calibration
+
+    shares, means = calibration_curve(kept, confidence, n_bins=10)
+    assert [one.confidence for one in calibration.bins] == pytest.approx(means)
+    assert [one.kept for one in calibration.bins] == pytest.approx(shares)
+    assert calibration.brier == pytest.approx(brier_score_loss(kept, confidence))
+    assert calibration.error == pytest.approx(0.2)
+
+
+@settings(deadline=None)  # a machine may be busy
+@given(
+    st.lists(st.tuples(st.booleans(), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.integers(0, 3)), min_size=2)
+)
+def test_a_resamples_auc_is_that_of_its_traces(rows):
+    """Ties and traces that were drawn several times, or never, included."""
+    kept, values, counts = (np.array(part) for part in zip(*rows, strict=True))
+    drawn = np.repeat(np.arange(len(rows)), counts)
+
+    area = auc(kept, values, counts[None, :])[0]
+
+    if len(set(kept[drawn])) < 2:
+        assert np.isnan(area)
+    else:
+        assert area == pytest.approx(roc_auc_score(kept[drawn], values[drawn]))
+
+
+def test_labels_that_do_not_come_from_the_score_give_no_warning(make_record):
+    rng = np.random.default_rng(4)
+    records = [make_record(tuple(rng.random(4)), id=f"kp:trace:{n}", success=True) for n in range(200)]
+    labels = {
+        one.id: Label(one.id, keep=bool(one.score.complexity + rng.normal(0, 0.5) > 0.5)) for one in records
+    }
+
+    one = evaluate(records, labels, Policy()).domains["default"]
+
+    assert one.leaks == []
+    assert one.alone["complexity"].low > 0.5
+    assert one.without["complexity"].value < one.score.value
+
+
+def test_a_dimension_that_orders_the_other_way_round_holds_the_label_too(make_record):
+    records = [make_record((n / 40, 0.5, 0.5, 0.5), id=f"kp:trace:{n}") for n in range(40)]
+    labels = {one.id: Label(one.id, keep=one.score.complexity < 0.5) for one in records}
+
+    (leak,) = evaluate(records, labels, Policy()).domains["default"].leaks
+
+    assert (leak.dimension, leak.alone.value, leak.rest.value) == ("complexity", 0, 0.5)
+
+
+def test_unmatched_labels_and_unlabelled_traces_are_counted(make_record):
+    records = [make_record((n / 10, 0, 0, 0), id=f"kp:trace:{n}") for n in range(10)]
+    labels = {f"kp:trace:{n}": Label(f"kp:trace:{n}", keep=n > 5, source="me") for n in range(3, 30)}
+
+    evaluation = evaluate(records, labels, Policy())
+
+    assert (evaluation.unmatched, evaluation.unlabelled) == (20, 3)
+    assert evaluation.sources == {"me": 7}
+
+
+def test_labels_that_match_no_trace_are_an_error(make_record):
+    with pytest.raises(InputError, match="none of the 1 labels is of one of the 1 traces"):
+        evaluate([make_record()], {"kp:trace:2": Label("kp:trace:2", keep=True)}, Policy())
+
+
+@pytest.mark.parametrize(("keep", "said"), [(True, "worth keeping"), (False, "not worth keeping")])
+def test_labels_of_one_kind_only_are_an_error(make_record, keep, said):
+    with pytest.raises(InputError, match=f"all 1 labels that match a trace say {said}; "):
+        evaluate([make_record()], {"kp:trace:1": Label("kp:trace:1", keep=keep)}, Policy())
+
+
+def test_where_no_threshold_is_precise_enough_none_is_named(make_record):
+    records = [make_record((n / 10, 0, 0, 0), id=f"kp:trace:{n}") for n in range(10)]
+    labels = {one.id: Label(one.id, keep=one.score.complexity < 0.5) for one in records}
+
+    evaluation = evaluate(records, labels, Policy())
+
+    assert evaluation.domains["default"].precise is None
+    assert "no threshold has a precision of 0.9" in [*evaluation_tables(evaluation)]
+
+
+def test_the_report_is_json(evaluation):
+    report = json.loads(json.dumps(evaluation.as_dict()))
+    assert report["policy"] == Policy().digest
+    assert report["domains"]["customer_service"]["leaks"][0]["dimension"] == "outcome_confidence"

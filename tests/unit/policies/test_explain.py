@@ -1,0 +1,109 @@
+"""A trace's score, taken apart in words."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from worker.policies.explain import explain
+from worker.policies.records import ScoredRecord
+from worker.policy import Policy
+from worker.scoring import quality_score
+
+UNIT = st.floats(0, 1)
+
+
+def told(record, policy=None):
+    return "\n".join(explain(record, policy or Policy()))
+
+
+def test_every_part_of_the_score_is_told(make_record):
+    """The weights of `code` are 0.2, 0.3, 0.3 and 0.2."""
+    record = make_record((0.5, 0.4, 0.8, 0.9), "code", ("single_tool",), nearest="kp:trace:0")
+
+    text = told(replace(record, policy=Policy().digest, timestamp_ms=1000))
+
+    assert "from raw-traces/0/kp:trace:1 at 1970-01-01T00:00:01.000Z" in text
+    assert "score 0.5400 is below the threshold 0.75 of code: rejected" in text
+    assert f"policy {Policy().digest}:" in text
+    assert "  complexity         0.5000 × 0.2   = 0.1000 of at most 0.2\n" in text
+    assert "  tool diversity     0.8000 × 0.3   = 0.2400 of at most 0.3\n" in text
+    assert (
+        "  sum                                 0.6400\n  override single_tool: one tool only: 0.1 less"
+        in text
+    )
+    assert "  score                               0.5400\n" in text
+    assert "nearest earlier trace: kp:trace:0, similarity 0.6000\n" in text
+    assert text.endswith("it lacks 0.2100; no single part makes up for it")
+
+
+def test_what_would_have_been_enough_is_told(make_record):
+    text = told(make_record((0.5, 0.4, 0.8, 0.9), "code"))
+
+    assert "it lacks 0.1100; each of these alone would do:\n  novelty of 0.7667 instead of 0.4000" in text
+    assert "complexity of" not in text
+
+
+def test_success_and_a_missing_override_are_ways_too(make_record):
+    failed = make_record((0.9, 0.9, 0.9, 0.24), "medical", success=False)
+    single = make_record((0.8, 0.8, 0.8, 0.8), "code", ("single_tool",))
+
+    assert "  success, with the same confidence of 0.8" in told(failed)
+    assert "  no override single_tool" in told(single)
+
+
+def test_a_single_thought_passes_by_nothing_else(make_record):
+    assert "no override single_thought" in told(make_record((1, 1, 1, 1), "code", ("single_thought",)))
+    assert "no single part makes up for it" in told(make_record((0, 0, 0, 0), "code", ("single_thought",)))
+
+
+@settings(deadline=None)  # a machine may be busy
+@given(
+    dimensions=st.tuples(UNIT, UNIT, UNIT, UNIT),
+    overrides=st.sampled_from([(), ("single_tool",), ("recovered",), ("single_thought",)]),
+)
+def test_a_value_that_is_named_passes_and_a_lower_one_does_not(make_record, dimensions, overrides):
+    record = make_record(dimensions, "code", overrides)
+    score, profile = record.score, Policy().profile("code")
+
+    for line in explain(record, Policy()):
+        if " instead of " not in line:
+            continue
+        name, _, needed = line.strip().partition(" instead")[0].rpartition(" of ")
+        field = name.replace(" ", "_")
+        for value, passes in ((float(needed), True), (float(needed) - 1.01e-4, False)):
+            changed = replace(score.dimensions, **{field: value})
+            assert (quality_score(changed, overrides, profile.weights) >= profile.threshold) is passes
+
+
+def test_a_trace_that_passes_says_by_how_much(make_record):
+    assert told(make_record((0.8, 0.8, 0.8, 0.8), "code")).endswith("it passes by 0.0500")
+
+
+def test_the_first_trace_has_nothing_to_be_compared_with(make_record):
+    assert "there was no earlier trace to compare with, so novelty is 0.5" in told(make_record())
+
+
+def test_a_domain_without_a_profile_is_told(make_record):
+    assert "of default (no profile is named legal): rejected" in told(make_record(domain="legal"))
+
+
+@pytest.mark.parametrize("digest", [None, "0123456789ab"])
+def test_the_weights_of_another_policy_are_not_made_up(make_record, digest):
+    record = make_record(policy=Policy(threshold=0.6))
+
+    text = told(replace(record, policy=digest))
+
+    named = "another policy" if digest is None else f"policy {digest}"
+    assert f"scored under {named}, not {Policy().digest}: --policy FILE" in text
+    assert "×" not in text
+    assert "×" in told(record, Policy(threshold=0.6))
+
+
+def test_what_a_producer_wrote_cannot_steer_the_terminal(make_record):
+    hostile = "kp:trace:\x1b[2J\n\x9b"
+    record = replace(make_record(id=hostile, nearest=hostile), task_domain="\r\x07", policy="\x1b")
+
+    assert all(line.isprintable() for line in explain(record, Policy()))
+    assert isinstance(record, ScoredRecord)

@@ -1,0 +1,81 @@
+"""Scored traces from files."""
+
+import pytest
+
+from worker.errors import InputError
+from worker.offline import make_scorer, score_line
+from worker.policies.files import read_files
+from worker.scoring import Scorer
+from worker.settings import Settings
+
+
+@pytest.fixture
+def scored_lines(real_traces):
+    scorer = make_scorer(Settings(), None)
+    return [score_line(line, scorer, 10**7).to_json().encode() for line in real_traces[:5]]
+
+
+def read(*paths, make_scorer=Scorer):
+    return list(read_files(paths, make_scorer, 10**7))
+
+
+def test_raw_traces_are_scored_and_scored_ones_are_read_as_they_are(tmp_path, real_traces, scored_lines):
+    raw, scored = tmp_path / "raw.jsonl", tmp_path / "scored.jsonl"
+    raw.write_bytes(b"\n".join(real_traces[:5]))
+    scored.write_bytes(b"\n\n".join(scored_lines) + b"\n")
+
+    records = read(raw, scored)
+
+    assert [one.score for one in records[:5]] == [one.score for one in records[5:]]
+    assert records[1].source == f"{raw}:2"
+    assert records[6].source == f"{scored}:3"
+
+
+def test_scored_lines_load_no_embedder(tmp_path, scored_lines):
+    file = tmp_path / "scored.jsonl"
+    file.write_bytes(b"\n".join(scored_lines))
+
+    assert len(read(file, make_scorer=lambda: pytest.fail("nothing is to be scored"))) == 5
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n"])
+def test_an_empty_file_is_an_error(tmp_path, content):
+    file = tmp_path / "empty.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=f"{file}: is empty"):
+        read(file)
+
+
+@pytest.mark.parametrize("cut", [1, 40, -3])
+def test_a_half_written_file_is_an_error_that_names_the_line(tmp_path, scored_lines, cut):
+    file = tmp_path / "half.jsonl"
+    file.write_bytes(scored_lines[0] + b"\n" + scored_lines[1][:cut])
+    with pytest.raises(InputError, match=f"{file}:2: is no line that `kp-worker score` wrote: .*truncated"):
+        read(file)
+
+
+def test_a_half_written_raw_file_is_an_error_that_names_the_line(tmp_path, real_traces):
+    file = tmp_path / "half.jsonl"
+    file.write_bytes(real_traces[0] + b"\n" + real_traces[1][:100])
+    with pytest.raises(InputError, match=f"{file}:2: is no trace: "):
+        read(file)
+
+
+@pytest.mark.parametrize("content", [b"{}", b"[]", b"3", b"text", b"\xff", b'{"quality'])
+def test_a_file_of_something_else_is_an_error(tmp_path, content):
+    file = tmp_path / "other.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=f"{file}:1: is neither"):
+        read(file)
+
+
+def test_a_score_out_of_range_is_an_error(tmp_path, scored_lines):
+    file = tmp_path / "scored.jsonl"
+    file.write_bytes(scored_lines[0].replace(b'"complexity": 1', b'"complexity": 2'))
+    with pytest.raises(InputError, match=r"`float` <= 1.0 - at `\$.complexity`"):
+        read(file)
+
+
+def test_a_folder_cannot_be_read(tmp_path):
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        read(tmp_path)

@@ -1,0 +1,86 @@
+"""Labels from files and topics."""
+
+import json
+
+import pytest
+
+from support.scored import dead_letter
+from worker.errors import InputError
+from worker.policies.labels import Label, labels_of_files, labels_of_records, read_label
+
+
+def label(**members):
+    return json.dumps({"id": "kp:trace:1", **members}).encode()
+
+
+@pytest.mark.parametrize(
+    ("members", "kept"),
+    [
+        ({"keep": True}, True),
+        ({"keep": False}, False),
+        ({"reward": 1}, True),
+        ({"reward": 0.5}, True),
+        ({"reward": 0.4}, False),
+        ({"reward": -1}, False),
+    ],
+)
+def test_a_label_says_keep_or_how_good(members, kept):
+    assert read_label("file:1", label(source="me", group=3, **members)).is_kept(0.5) is kept
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"", "truncated"),
+        (b"yes", "malformed"),
+        (b"[]", "Expected `object`"),
+        (b'{"keep": true}', "missing required field `id`"),
+        (b'{"id": "", "keep": true}', "length >= 1"),
+        (label(keep="yes"), "Expected `bool | null`"),
+        (label(reward="1"), "Expected `float | null`"),
+        (label(), "one of keep (true or false) and reward (a number)"),
+        (label(keep=True, reward=1), "one of keep (true or false) and reward (a number)"),
+        (b"\xff", "is no label"),
+    ],
+)
+def test_what_is_no_label_is_an_error_that_names_its_place(text, told):
+    with pytest.raises(InputError) as error:
+        read_label("labels.jsonl:7", text)
+    assert str(error.value).startswith("labels.jsonl:7: is no label: ")
+    assert told in str(error.value)
+
+
+def test_the_last_label_of_a_trace_counts(tmp_path):
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    first.write_bytes(label(keep=True))
+    second.write_bytes(label(keep=False) + b"\n\n" + label(keep=True, source="after a second look"))
+
+    assert labels_of_files([first, second]) == {
+        "kp:trace:1": Label("kp:trace:1", True, source="after a second look")
+    }
+
+
+def test_an_empty_file_holds_no_labels(tmp_path):
+    file = tmp_path / "labels.jsonl"
+    file.touch()
+    with pytest.raises(InputError, match=f"{file}: is empty"):
+        labels_of_files([file])
+
+
+async def test_a_record_without_a_value_withdraws_a_label():
+    values = {b"kp:trace:1": None, b"kp:trace:2": None}
+
+    async def records():
+        for key, value in [
+            (b"kp:trace:1", label(keep=True)),
+            (b"kp:trace:2", b'{"id": "kp:trace:2", "keep": false}'),
+            (None, None),
+            *values.items(),
+            (b"kp:trace:1", label(keep=False)),
+        ]:
+            record = dead_letter(0)
+            object.__setattr__(record, "key", key)
+            object.__setattr__(record, "value", value)
+            yield record
+
+    assert await labels_of_records(records()) == {"kp:trace:1": Label("kp:trace:1", False)}

@@ -1,0 +1,77 @@
+"""`kp-worker policy check` and `diff`, as a person runs them."""
+
+import os
+
+import pytest
+
+from worker.policy import Policy
+
+
+@pytest.fixture
+def policy_file(tmp_path):
+    """Write a policy file; returns its path."""
+
+    def write(text, name="policy.toml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_check_prints_digest_table_and_what_differs_from_the_sdk(kp_worker, policy_file):
+    file = policy_file("[policy.domains.finance]\nthreshold = 0.6\n[web]\nport = 6067\n")
+
+    result = kp_worker("policy", "check", file)
+
+    assert result.exit_code == 0
+    assert "  finance: threshold 0.75 → 0.6\n" in result.stdout
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert ["customer_service", "0.75", "0.2", "0.3", "0.2", "0.3"] in rows
+
+
+def test_check_reads_the_file_alone(kp_worker, policy_file, monkeypatch):
+    """What it prints is what the file says, wherever it is run."""
+    monkeypatch.setenv("KP_POLICY__THRESHOLD", "0.1")
+
+    result = kp_worker("policy", "check", policy_file("[policy]\nthreshold = 0.75\n"))
+
+    assert f"policy {Policy().digest}\n" in result.stdout
+    assert "no trace is scored or routed differently" in result.stdout
+
+
+WEIGHTS = "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confidence = 0.3\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "has no [policy]"),
+        ("[polcy]\nthreshold = 0.5\n", "polcy: no such setting; did you mean policy?"),
+        ("[policy]\nthreshold = 1.2\n", "policy.threshold: got 1.2; should be less than or equal to 1"),
+        ("[policy]\ntreshold = 0.5\n", "policy.treshold: no such setting; did you mean policy.threshold?"),
+        (
+            "[policy.domains.code]\nthresold = 0.5\n",
+            "policy.domains.code.thresold: no such setting; did you mean policy.domains.code.threshold?",
+        ),
+        (f"[policy.domains.code.weights]\n{WEIGHTS}", "the four weights must sum to 1, these sum to 1.1"),
+        ("[policy]\nthreshold = 0.", "is not TOML"),
+        ("policy = 3\n", "policy: got 3;"),
+    ],
+)
+def test_a_policy_that_is_none_is_one_clear_error(kp_worker, policy_file, text, told):
+    file = policy_file(text)
+    result = kp_worker("policy", "check", file)
+
+    assert (result.exit_code, result.stdout) == (os.EX_CONFIG, "")
+    assert result.stderr.startswith(f"Error: {file}: ")
+    assert told in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_diff_says_what_the_second_changes(kp_worker, policy_file):
+    old = policy_file("[policy]\nthreshold = 0.75\n", "old.toml")
+    new = policy_file("[policy]\nthreshold = 0.75\n[policy.domains.code]\nthreshold = 0.5\n", "new.toml")
+
+    assert kp_worker("policy", "diff", old, new).stdout.splitlines()[1:] == ["  code: threshold 0.75 → 0.5"]
+    assert kp_worker("policy", "diff", old, old).stdout == "no trace is scored or routed differently\n"

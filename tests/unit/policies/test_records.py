@@ -1,0 +1,98 @@
+"""Scored traces as topics and files have them."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from schemas import ReasoningTrace
+from worker.offline import make_scorer, score_line
+from worker.policies.records import read_line, read_record
+from worker.policy import Policy
+from worker.scoring import Scorer
+from worker.settings import Settings
+
+
+def changed(record, **values):
+    return SimpleNamespace(**{**vars_of(record), **values})
+
+
+def vars_of(record):
+    return {name: getattr(record, name) for name in ("value", "headers", "timestamp")}
+
+
+def test_a_published_record_gives_back_what_it_was_scored_with(published_traces, real_traces):
+    scorer = Scorer()
+    for record, line in zip(published_traces, real_traces, strict=True):
+        trace = ReasoningTrace.model_validate_json(line)
+        read = read_record(record)
+        assert read.score == scorer.evaluate(trace)
+        assert (read.id, read.task_domain) == (trace.id, trace.metadata.task_domain)
+        assert (read.success, read.confidence) == (trace.metadata.success, trace.outcome.confidence)
+        assert (read.source, read.policy) == (f"raw-traces/0/{record.offset}", Policy().digest)
+        assert read.under(Policy()) == read.score
+
+
+def test_a_line_of_the_score_command_gives_back_what_it_was_scored_with(real_traces):
+    scorer = make_scorer(Settings(), None)
+    for line in real_traces:
+        scored = score_line(line, scorer, 10**7)
+        assert read_line("file:1", scored.to_json().encode()).score == scored.score
+
+
+def test_headers_of_a_producer_that_are_named_like_the_workers_do_not_count(published_traces):
+    """They come first and stay; the worker's own are the last."""
+    record = published_traces[0]
+    forged = (("kp-source", b"raw-traces/9/9"), ("kp-score", b"{}"), ("kp-policy", b"forged"))
+
+    read = read_record(changed(record, headers=(*forged, *record.headers)))
+
+    assert read == read_record(record)
+
+
+def test_a_lone_surrogate_in_the_value_does_not_hide_a_record(published_traces):
+    record = published_traces[0]
+    value = record.value.replace(b'"objective":', b'"note":"\\ud800","objective":', 1)
+    assert value != record.value
+
+    assert read_record(changed(record, value=value)) == read_record(record)
+
+
+def without(record, name):
+    return changed(record, headers=tuple(header for header in record.headers if header[0] != name))
+
+
+def with_score(record, **parts):
+    headers = dict(record.headers)
+    score = msgspec.json.decode(headers["kp-score"]) | parts
+    return changed(record, headers=tuple((headers | {"kp-score": msgspec.json.encode(score)}).items()))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda record: changed(record, headers=()),
+        lambda record: without(record, "kp-score"),
+        lambda record: without(record, "kp-policy"),
+        lambda record: changed(record, value=None),
+        lambda record: changed(record, value=record.value[:-20]),
+        lambda record: changed(record, value=b"[]"),
+        lambda record: with_score(record, score=2),
+        lambda record: with_score(record, novelty=-0.1),
+        lambda record: with_score(record, overrides=["bribed"]),
+        lambda record: changed(record, headers=(*record.headers[:-1], ("kp-policy", None))),
+        lambda record: changed(record, headers=(*record.headers[:-1], ("kp-policy", b"\xff"))),
+        lambda record: changed(record, headers=(*record.headers, ("after", b"ours"))),
+    ],
+)
+def test_a_record_that_no_worker_wrote_is_none(published_traces, spoil):
+    assert read_record(spoil(published_traces[0])) is None
+
+
+def test_a_score_under_another_policy_goes_by_the_traces_own_domain(make_record):
+    record = replace(make_record(), task_domain="legal")
+    policy = Policy(domains={"legal": {"threshold": 0.4}})
+
+    assert (record.score.domain, record.under(policy).domain) == ("default", "legal")
+    assert record.under(policy).decision == "contribute"

@@ -1,0 +1,228 @@
+"""The commands that tune, rescore, evaluate and explain, on files, as a person runs them."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+import worker.demo
+from worker.cli import main
+from worker.policy import Policy
+
+DEMO = Path(worker.demo.__file__).parent
+LABELS = DEMO / "real_traces.labels.jsonl"
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory, real_traces):
+    """The real traces, scored without an embedder."""
+    from worker.offline import make_scorer, score_line
+    from worker.settings import Settings
+
+    scorer = make_scorer(Settings(), None)
+    file = tmp_path_factory.mktemp("scored") / "scored.jsonl"
+    file.write_text("\n".join(score_line(line, scorer, 10**7).to_json() for line in real_traces) + "\n")
+    return file
+
+
+def output(result):
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def test_tune_proposes_a_policy_that_check_accepts_and_rescore_tries(kp_worker, scored, tmp_path):
+    proposed = tmp_path / "proposed.toml"
+
+    text = output(kp_worker("policy", "tune", scored, "--target", "0.2", "--output", proposed))
+    assert "The threshold that lets 20.0% of a domain's traces pass" in text
+    assert "[policy]" not in text
+    assert "customer_service: threshold 0.75 → 0." in output(kp_worker("policy", "check", proposed))
+
+    report = json.loads(output(kp_worker("policy", "rescore", scored, "--policy", proposed, "--json")))
+    assert report["traces"] == 154
+    assert report["rescored"] == 0
+    routes = report["routes"]["customer_service"]
+    assert routes["rejected → contribute"] / 140 == pytest.approx(0.2, abs=0.02)
+    assert len(report["flips"]) == sum(
+        domain["rejected → contribute"] + domain["contribute → rejected"]
+        for domain in report["routes"].values()
+    )
+
+
+def test_tune_prints_the_policy_to_review(kp_worker, scored):
+    text = output(kp_worker("policy", "tune", scored))
+    block = text[text.index("# code: of 14 traces") :]
+    report = json.loads(output(kp_worker("policy", "tune", scored, "--json")))
+    assert tomllib.loads(block)["policy"] == report["proposed"]
+
+
+def test_tune_scores_raw_traces_itself(kp_worker, scored):
+    raw = output(kp_worker("policy", "tune", DEMO / "real_traces.jsonl", "--embedder", "none", "--json"))
+    assert raw == output(kp_worker("policy", "tune", scored, "--json"))
+
+
+@pytest.mark.parametrize(("suffix", "begins"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
+def test_plots_are_what_their_suffix_says(kp_worker, scored, tmp_path, suffix, begins):
+    tuned, evaluated = tmp_path / f"tune{suffix}", tmp_path / f"evaluate{suffix}"
+
+    output(kp_worker("policy", "tune", scored, "--plot", tuned))
+    output(kp_worker("policy", "evaluate", scored, "--labels", LABELS, "--plot", evaluated))
+
+    assert tuned.read_bytes().startswith(begins)
+    assert evaluated.read_bytes().startswith(begins)
+
+
+def test_rescore_under_the_same_policy_changes_nothing(kp_worker, scored, tmp_path):
+    same = tmp_path / "same.toml"
+    same.write_text("[policy]\n")
+
+    text = output(kp_worker("policy", "rescore", scored, "--policy", same))
+
+    assert f"policy {Policy().digest}: 154 traces, 0 with another score" in text
+    assert "flips" not in text
+
+
+def test_rescore_names_the_first_flips(kp_worker, scored, tmp_path):
+    lower = tmp_path / "lower.toml"
+    lower.write_text("[policy]\nthreshold = 0.3\n")
+
+    text = output(kp_worker("policy", "rescore", scored, "--policy", lower))
+
+    assert text.count("flips: kp:trace:") == 10
+    assert "more; --json has them all" in text
+
+
+def test_evaluate_warns_that_the_score_contains_the_label(kp_worker, scored):
+    text = output(kp_worker("policy", "evaluate", scored, "--labels", LABELS))
+
+    assert "warning: customer_service: outcome confidence alone predicts the label (AUC 1.00)" in text
+    assert "labels: 140 from tau-bench, 14 from swe-agent" in text
+
+
+def test_the_queue_holds_traces_near_the_threshold_without_labels(kp_worker, scored, tmp_path):
+    few = tmp_path / "few.jsonl"
+    few.write_bytes(b"".join(LABELS.read_bytes().splitlines(keepends=True)[:100]))
+
+    text = output(kp_worker("policy", "queue", scored, "--labels", few, "--count", "7"))
+
+    labelled = {json.loads(line)["id"] for line in few.read_text().splitlines()}
+    queued = [json.loads(line) for line in text.splitlines()]
+    assert len(queued) == 7
+    assert not labelled & {one["id"] for one in queued}
+
+
+def test_traces_are_listed_by_domain_and_score(kp_worker, scored):
+    rows = output(kp_worker("traces", "list", scored, "--domain", "code", "--min", "0.6", "--json"))
+    found = [json.loads(line) for line in rows.splitlines()]
+
+    assert found
+    assert all(one["domain"] == "code" and one["quality_score"] >= 0.6 for one in found)
+    everything = output(kp_worker("traces", "list", scored))
+    assert len(everything.splitlines()) == 155
+
+
+def test_a_trace_is_shown_by_id_and_by_place(kp_worker, scored):
+    by_place = output(kp_worker("traces", "show", f"{scored}:1", scored))
+    first = json.loads(scored.read_text().splitlines()[0])["id"]
+
+    assert by_place.startswith(f"trace {first}\nfrom {scored}:1\n")
+    assert output(kp_worker("traces", "show", first, scored)) == by_place
+
+
+TUNE, EVALUATE = ("policy", "tune", "SCORED"), ("policy", "evaluate", "SCORED")
+RESCORE = ("policy", "rescore", "--policy", "POLICY", "--contribute", "a")
+
+BAD_INPUT = {
+    "no such trace": (("traces", "show", "kp:trace:gone", "SCORED"), "no scored trace is kp:trace:gone"),
+    "no labels": (EVALUATE, "labels are missing: give --labels FILE or"),
+    "others' labels": ((*EVALUATE, "--labels", "OTHERS"), "none of the 1 labels is of one of the 154 traces"),
+    "one class": ((*EVALUATE, "--labels", "ONE"), "all 14 labels that match a trace say"),
+    "no label": ((*EVALUATE, "--labels", "SCORED"), "SCORED:1: is no label: it has one of"),
+    "an empty file": (("policy", "tune", "EMPTY"), "EMPTY: is empty"),
+    "a half-written file": (("policy", "tune", "HALF"), "HALF:154: is no line that `kp-worker score` wrote"),
+    "times of a file": ((*TUNE, "--since", "2h"), "--since and --until choose records of"),
+    "one topic": (RESCORE, "--contribute and --rejected go together"),
+    "files to topics": (
+        (*RESCORE, "--rejected", "b", "SCORED"),
+        "only records that are read from topics can be published",
+    ),
+    "another plot": ((*TUNE, "--plot", "OUT.pdf"), "OUT.pdf: a plot is one of .png, .svg"),
+    "no folder": ((*TUNE, "--plot", "OUT/tune.png"), "OUT/tune.png: cannot be written: No"),
+    "no folder for a policy": ((*TUNE, "--output", "OUT/p.toml"), "OUT/p.toml: cannot be written: No"),
+    "a target of none": ((*TUNE, "--target", "0"), "0.0 is not in the range 0<x<=1"),
+    "a wrong policy": ((*TUNE, "--policy", "WRONG"), "WRONG: policy.threshold: got 1.2;"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "told"), BAD_INPUT.values(), ids=BAD_INPUT)
+def test_bad_input_is_one_clear_error_and_nothing_is_written(kp_worker, scored, tmp_path, arguments, told):
+    lines = LABELS.read_text().splitlines(keepends=True)
+    contents = {
+        "OTHERS": '{"id": "kp:trace:other", "keep": true}\n',
+        "ONE": "".join(lines[140:]),
+        "EMPTY": "",
+        "HALF": scored.read_text()[:-30],
+        "POLICY": "[policy]\n",
+        "WRONG": "[policy]\nthreshold = 1.2\n",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+    before = sorted(tmp_path.iterdir())
+
+    def placed(text):
+        for name in contents:
+            text = text.replace(name, str(tmp_path / name)) if text.startswith(name) else text
+        return text.replace("SCORED", str(scored)).replace("OUT", str(tmp_path / "out"))
+
+    result = kp_worker(*(placed(argument) for argument in arguments))
+
+    assert result.exit_code in (1, 2, os.EX_CONFIG)
+    assert result.stdout == ""
+    assert placed(told) in result.stderr
+    assert "Traceback" not in result.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_guide_names_commands_and_options_that_are_there():
+    guide = (Path(__file__).parents[3] / "deploy/threshold.md").read_text()
+    lines = re.findall(r"^kp-worker (.+)$", guide, re.MULTILINE)
+    assert len(lines) == 8
+    for line in lines:
+        command = main
+        for word in line.split():
+            if isinstance(command, click.Group):
+                command = command.commands[word]
+        options = {name for parameter in command.params for name in parameter.opts}
+        assert set(re.findall(r"--[a-z-]+", line)) <= options
+
+
+def test_a_plot_without_matplotlib_names_the_extra(kp_worker, scored, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.delitem(sys.modules, "worker.policies.plots", raising=False)
+
+    result = kp_worker("policy", "tune", scored, "--plot", tmp_path / "tune.png")
+
+    assert result.exit_code == 1
+    assert "is missing; pip install 'knowledgepulse-worker[policy]'" in result.stderr
+
+
+def test_help_needs_neither_numpy_nor_kafka():
+    """`kp-worker policy --help` answers at once."""
+    code = (
+        "import sys; from worker import cli; cli.main(['policy', 'tune', '--help'], standalone_mode=False); "
+        "heavy = {'numpy', 'scipy', 'sklearn', 'matplotlib', 'aiokafka', 'torch'} & set(sys.modules); "
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

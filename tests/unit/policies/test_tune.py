@@ -1,0 +1,144 @@
+"""Tuning gives the figures that a few lines of numpy give."""
+
+import json
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from worker.errors import InputError
+from worker.policies.tune import reweighted, tune, with_thresholds
+from worker.policy import REFERENCE_WEIGHTS, DomainPolicy, Policy
+
+CUSTOMER_SERVICE = np.array([0.20, 0.30, 0.20, 0.30])
+
+
+@pytest.fixture(scope="module")
+def tuning(reference_records):
+    return tune(reference_records, Policy(), 0.1)
+
+
+@pytest.fixture(scope="module")
+def dimensions(reference_records):
+    """The dimensions of the 140 traces of customer_service."""
+    return np.array([astuple(one.score.dimensions) for one in reference_records[:140]])
+
+
+@pytest.fixture(scope="module")
+def overridden(reference_records):
+    """What the overrides add to each of them: one used a single tool, or recovered."""
+    added = {"single_tool": -0.1, "recovered": 0.1}
+    return np.array([sum(added[name] for name in one.score.overrides) for one in reference_records[:140]])
+
+
+def test_a_domain_is_described_by_its_own_traces(tuning, dimensions, overridden):
+    domain = tuning.domains["customer_service"]
+    scores = dimensions @ CUSTOMER_SERVICE + overridden
+
+    assert list(tuning.domains) == ["code", "customer_service"]
+    assert (domain.traces, tuning.domains["code"].traces) == (140, 14)
+    assert domain.scores == pytest.approx(scores)
+    assert domain.quantiles[0.5] == pytest.approx(np.median(scores))
+    assert domain.quantiles[0.95] == pytest.approx(np.percentile(scores, 95))
+    assert domain.current.share.value == np.mean(scores >= 0.75)
+    assert [one.share.value for one in domain.grid] == [
+        np.mean(scores >= threshold - 1e-12) for threshold in np.arange(21) / 20
+    ]
+
+
+def test_the_proposed_threshold_lets_the_target_share_pass(tuning, dimensions, overridden):
+    scores = dimensions @ CUSTOMER_SERVICE + overridden
+    proposal = tuning.domains["customer_service"].proposal
+
+    assert proposal.needed.value == pytest.approx(np.sort(scores)[-14])
+    assert 0 <= proposal.needed.value - proposal.passing.threshold < 1e-4
+    assert proposal.passing.share.value == 14 / 140
+    assert tuning.proposed.profile("customer_service").threshold == proposal.passing.threshold
+
+
+def test_losses_are_the_weights_times_what_dimensions_lack(tuning, dimensions, overridden):
+    scores = dimensions @ CUSTOMER_SERVICE + overridden
+    lost = ((1 - dimensions) * CUSTOMER_SERVICE)[scores < 0.75]
+    losses = tuning.domains["customer_service"].losses
+
+    assert [one.mean for one in losses.values()] == pytest.approx(lost.mean(axis=0))
+    assert losses["outcome_confidence"].largest == pytest.approx(np.mean(lost.argmax(axis=1) == 3))
+
+
+def test_a_weights_sensitivity_is_the_change_of_the_share(tuning, dimensions, overridden):
+    domain = tuning.domains["customer_service"]
+    threshold = domain.proposal.passing.threshold
+    heavier = np.array([0.20 * 0.65 / 0.7, 0.35, 0.20 * 0.65 / 0.7, 0.30 * 0.65 / 0.7])
+    before = dimensions @ CUSTOMER_SERVICE + overridden >= threshold
+    after = dimensions @ heavier + overridden >= threshold
+
+    (found,) = [one for one in domain.sensitivities if (one.weight, one.by) == ("novelty", 0.05)]
+
+    assert len(domain.sensitivities) == 8
+    assert found.difference.value == pytest.approx(after.mean() - before.mean())
+    assert found.difference.low <= found.difference.value <= found.difference.high
+
+
+def test_traces_are_tuned_under_the_policy_that_is_asked_for(make_record):
+    """Whatever they were scored under: history mixes policies."""
+    records = [make_record(policy=Policy(threshold=0.1)), make_record()]
+
+    tuning = tune(records, Policy(threshold=0.6), 0.5)
+
+    assert tuning.domains["default"].current.threshold == 0.6
+    assert tuning.domains["default"].traces == 2
+
+
+def test_nothing_to_tune_with_is_an_error():
+    with pytest.raises(InputError, match="no scored traces"):
+        tune([], Policy(), 0.1)
+
+
+def test_where_all_pass_no_dimension_holds_traces_back(make_record):
+    assert tune([make_record((1, 1, 1, 1))], Policy(), 0.1).domains["default"].losses == {}
+
+
+def test_the_report_is_json_without_the_scores(tuning):
+    report = json.loads(json.dumps(tuning.as_dict()))
+    assert report["policy"] == Policy().digest
+    assert "scores" not in report["domains"]["code"]
+    assert Policy.model_validate(report["proposed"]) == tuning.proposed
+
+
+@settings(deadline=None)  # a machine may be busy
+@given(
+    st.sampled_from(list(REFERENCE_WEIGHTS)),
+    st.sampled_from(["complexity", "novelty", "tool_diversity", "outcome_confidence"]),
+    st.floats(-1, 1),
+)
+def test_changed_weights_sum_to_1_and_the_others_keep_their_proportions(domain, name, by):
+    old = REFERENCE_WEIGHTS[domain].model_dump()
+
+    new = reweighted(REFERENCE_WEIGHTS[domain], name, by).model_dump()
+
+    assert sum(new.values()) == pytest.approx(1)
+    assert new.pop(name) == pytest.approx(min(1, max(0, old.pop(name) + by)))
+    for one, other in zip(list(new), list(new)[1:], strict=False):
+        assert new[one] * old[other] == pytest.approx(new[other] * old[one])
+
+
+def test_the_only_weight_gives_to_the_others_alike():
+    only = REFERENCE_WEIGHTS["default"].model_validate(
+        {"complexity": 1, "novelty": 0, "tool_diversity": 0, "outcome_confidence": 0}
+    )
+    assert reweighted(only, "complexity", -0.3).novelty == pytest.approx(0.1)
+
+
+@settings(deadline=None)  # a machine may be busy
+@given(st.dictionaries(st.sampled_from(["default", "code", "finance", "legal"]), st.floats(0, 1)))
+def test_new_thresholds_leave_the_other_domains_as_they_are(thresholds):
+    """Those without one of their own take `default`'s, so that must not move them."""
+    policy = Policy(threshold=0.7, domains={"legal": DomainPolicy(), "medical": DomainPolicy(threshold=0.8)})
+
+    changed = with_thresholds(policy, thresholds)
+
+    for name, profile in policy.profiles.items():
+        assert changed.profile(name).threshold == thresholds.get(name, profile.threshold)
+        assert changed.profile(name).weights == profile.weights

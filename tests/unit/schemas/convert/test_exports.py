@@ -1,0 +1,293 @@
+"""What services export: LangSmith's runs, Langfuse's observations, the OpenAI Agents SDK's spans."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from langchain_core.load import dumpd
+from langchain_core.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
+from langfuse.api.commons.types.observation_level import ObservationLevel
+from langfuse.api.commons.types.observation_v2 import ObservationV2
+from langsmith.schemas import Run as LangsmithRun
+
+from schemas.convert import ConversionError, convert, from_langfuse, from_langsmith, source_of
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+ASK, DONE = HumanMessage("What is the weather in Paris?"), AIMessage("It is sunny.")
+CALL = AIMessage("", tool_calls=[ToolCall(name="weather", args={"city": "Paris"}, id="call_1")])
+ANSWER = ToolMessage("Sunny", tool_call_id="call_1", name="weather")
+TRACE = [
+    ("tool_call", None, "weather"),
+    ("observation", "Sunny", "weather"),
+    ("thought", "It is sunny.", None),
+]
+
+
+def steps(conversion):
+    return [(step.type, step.content, step.tool and step.tool.name) for step in conversion.trace.steps]
+
+
+def only(document):
+    (conversion,) = convert(document)
+    assert not isinstance(conversion, ConversionError), conversion
+    return conversion
+
+
+# LangSmith ------------------------------------------------------------------------------------------------
+
+
+def run(number, run_type, inputs, outputs, parent=1, **members):
+    return LangsmithRun(
+        id=UUID(int=number),
+        trace_id=UUID(int=1),
+        parent_run_id=None if parent is None else UUID(int=parent),
+        name=members.pop("name", run_type),
+        run_type=run_type,
+        start_time=START + timedelta(seconds=number),
+        end_time=START + timedelta(seconds=number + 1),
+        inputs=inputs,
+        outputs=outputs,
+        **members,
+    ).model_dump(mode="json")
+
+
+def model_call(number, given, said, **members):
+    generation = {"text": said.content, "message": dumpd(said), "type": "ChatGeneration"}
+    outputs = {"generations": [[generation]], "llm_output": {}, "type": "LLMResult"}
+    return run(number, "llm", {"messages": [[dumpd(message) for message in given]]}, outputs, **members)
+
+
+def langsmith_runs(**root):
+    plain = [message.model_dump(mode="json") for message in (ASK, CALL, ANSWER, DONE)]
+    return [
+        run(1, "chain", {"messages": plain[:1]}, {"messages": plain}, None, name="forecaster", **root),
+        model_call(2, [ASK], CALL),
+        run(3, "tool", {"city": "Paris"}, {"output": dumpd(ANSWER)}, name="weather"),
+        model_call(4, [ASK, CALL, ANSWER], DONE),
+    ]
+
+
+def test_langsmith_runs_are_one_run_of_the_agent():
+    trace = only(langsmith_runs()).trace
+
+    assert source_of(langsmith_runs()).name == "langsmith"
+    assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == TRACE
+    assert trace.task.objective == ASK.content
+    assert (trace.metadata.agent_id, trace.metadata.created_at) == ("forecaster", "2026-01-01T00:00:02.000Z")
+
+
+def test_langsmith_children_may_stand_in_their_parent():
+    root, *children = langsmith_runs()
+
+    assert steps(only({**root, "child_runs": children})) == TRACE
+
+
+def test_a_langsmith_run_with_an_error_is_no_success():
+    runs = langsmith_runs(error="GraphRecursionError('25')", status="error")
+
+    trace = only(runs).trace
+
+    assert trace.metadata.success is False
+    assert trace.steps[-1].content == "GraphRecursionError('25')"
+
+
+def test_a_langsmith_tool_that_failed_is_recovered_from():
+    runs = langsmith_runs()
+    runs[2] = run(3, "tool", {"city": "Paris"}, None, name="weather", error="TimeoutError()")
+
+    assert [kind for kind, _, _ in steps(only(runs))] == ["tool_call", "observation", "error_recovery"]
+
+
+def test_langsmith_feedback_is_a_label():
+    feedback = {
+        "success": {"n": 1, "avg": 0.0},
+        "confidence": {"n": 1, "avg": 0.7},
+        "tone": {"n": 1, "avg": 1},
+    }
+
+    trace = only(langsmith_runs(feedback_stats=feedback)).trace
+
+    assert (trace.metadata.success, trace.outcome.confidence) == (False, 0.7)
+
+
+def test_each_trace_of_a_langsmith_export_is_a_run():
+    other = [{**one, "trace_id": str(UUID(int=9))} for one in langsmith_runs()]
+
+    assert len(from_langsmith(langsmith_runs() + other)) == 2
+
+
+# Langfuse -------------------------------------------------------------------------------------------------
+
+CHAT_ASK = {"role": "user", "content": "What is the weather in Paris?"}
+CHAT_CALL = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [
+        {
+            "id": "call_1",
+            "type": "function",
+            "function": {"name": "weather", "arguments": '{"city": "Paris"}'},
+        }
+    ],
+}
+CHAT_ANSWER = {"role": "tool", "tool_call_id": "call_1", "content": "Sunny"}
+CHAT_DONE = {"role": "assistant", "content": "It is sunny."}
+
+
+def observation(number, kind, given, said, parent="1", **members):
+    return json.loads(
+        ObservationV2(
+            id=str(number),
+            trace_id="trace-1",
+            start_time=START + timedelta(seconds=number),
+            end_time=START + timedelta(seconds=number + 1),
+            project_id="project",
+            parent_observation_id=parent,
+            type=kind,
+            name=members.pop("name", kind.lower()),
+            input=given,
+            output=said,
+            **members,
+        ).model_dump_json(by_alias=True)
+    )
+
+
+def langfuse_observations(**root):
+    return [
+        observation(
+            1, "AGENT", "What is the weather in Paris?", "It is sunny.", None, name="forecaster", **root
+        ),
+        observation(2, "GENERATION", [CHAT_ASK], CHAT_CALL),
+        observation(3, "TOOL", {"city": "Paris"}, "Sunny", name="weather"),
+        observation(4, "GENERATION", {"messages": [CHAT_ASK, CHAT_CALL, CHAT_ANSWER]}, json.dumps(CHAT_DONE)),
+    ]
+
+
+def langfuse_trace():
+    """As the first version of the interface has it, which the package no longer has types for."""
+    return {
+        "id": "trace-1",
+        "name": "forecaster",
+        "timestamp": "2026-01-01T00:00:00.000Z",
+        "input": "What is the weather in Paris?",
+        "output": "It is sunny.",
+        "observations": langfuse_observations(),
+        "scores": [
+            {"id": "s1", "name": "success", "value": 1, "dataType": "BOOLEAN"},
+            {"id": "s2", "name": "confidence", "value": 0.6, "dataType": "NUMERIC"},
+            {"id": "s3", "name": "tone", "value": "warm", "dataType": "CATEGORICAL"},
+        ],
+    }
+
+
+@pytest.mark.parametrize("wrapped", [lambda values: values, lambda values: {"data": values, "meta": {}}])
+def test_langfuse_observations_are_one_run_of_the_agent(wrapped):
+    trace = only(wrapped(langfuse_observations())).trace
+
+    assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == TRACE
+    assert (trace.metadata.agent_id, trace.metadata.created_at) == ("forecaster", "2026-01-01T00:00:02.000Z")
+
+
+def test_langfuse_exports_may_write_snake_case():
+    names = {"traceId": "trace_id", "startTime": "start_time", "endTime": "end_time"}
+    names["parentObservationId"] = "parent_observation_id"
+    values = [
+        {names.get(name, name): value for name, value in one.items()} for one in langfuse_observations()
+    ]
+
+    assert only(values).trace == only(langfuse_observations()).trace
+
+
+def test_a_langfuse_trace_has_its_scores():
+    trace = only(langfuse_trace()).trace
+
+    assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == TRACE
+    assert (trace.metadata.success, trace.metadata.outcome_source) == (True, "label")
+    assert trace.outcome.confidence == 0.6
+
+
+def test_a_langfuse_tool_that_failed_is_recovered_from():
+    values = langfuse_observations()
+    error = {"level": ObservationLevel.ERROR, "status_message": "no such city", "name": "weather"}
+    values[2] = observation(3, "TOOL", {"city": "Paris"}, None, **error)
+
+    assert steps(only(values))[1:] == [
+        ("observation", "no such city", "weather"),
+        ("error_recovery", "It is sunny.", None),
+    ]
+
+
+def test_a_langfuse_trace_with_only_the_ids_of_its_observations_is_refused():
+    with pytest.raises(ConversionError, match="only the ids"):
+        from_langfuse({**langfuse_trace(), "observations": ["1", "2"]})
+
+
+# The OpenAI Agents SDK ------------------------------------------------------------------------------------
+
+
+def agents_span(number, data, parent=None, error=None):
+    return {
+        "object": "trace.span",
+        "id": f"span_{number}",
+        "trace_id": "trace_1",
+        "parent_id": parent,
+        "started_at": (START + timedelta(seconds=number)).isoformat(),
+        "ended_at": (START + timedelta(seconds=number + 1)).isoformat(),
+        "span_data": data,
+        "error": error,
+    }
+
+
+def agents_export(error=None):
+    """As SDK 0.24 writes it: ``export()`` of a trace and of its spans."""
+    function = {"type": "function", "name": "weather", "input": '{"city": "Paris"}', "output": "Sunny"}
+    function["mcp_data"] = {"server": "atlas"}
+    generation = {"type": "generation", "model": "gpt-5", "model_config": {}, "usage": {"input_tokens": 9}}
+    return [
+        {
+            "object": "trace",
+            "id": "trace_1",
+            "workflow_name": "weather",
+            "group_id": None,
+            "metadata": {"a": "b"},
+        },
+        agents_span(
+            1, {"type": "agent", "name": "forecaster", "handoffs": [], "tools": [], "output_type": "str"}
+        ),
+        agents_span(2, {**generation, "input": [CHAT_ASK], "output": [CHAT_CALL]}, "span_1"),
+        agents_span(3, function, "span_1", error),
+        agents_span(
+            4, {**generation, "input": [CHAT_ASK, CHAT_CALL, CHAT_ANSWER], "output": [CHAT_DONE]}, "span_1"
+        ),
+    ]
+
+
+def test_the_agents_sdks_spans_are_one_run():
+    conversion = only(agents_export())
+
+    assert source_of(agents_export()).name == "openai_agents"
+    assert steps(conversion) == TRACE
+    assert conversion.trace.steps[0].tool.mcp_server == "atlas"
+    assert conversion.trace.metadata.agent_id == "forecaster"
+    assert {"metadata", "span_data.usage"} <= set(conversion.losses)
+
+
+def test_a_function_of_the_agents_sdk_that_failed_is_recovered_from():
+    error = {"message": "Error running tool", "data": {"error": "no such city"}}
+
+    conversion = only(agents_export(error))
+
+    assert [kind for kind, _, _ in steps(conversion)] == ["tool_call", "observation", "error_recovery"]
+    assert "error.data" in conversion.losses
+
+
+def test_spans_of_responses_that_have_no_content_are_refused():
+    """The SDK exports the id of a response alone, and leaves the content to OpenAI's own store."""
+    spans = agents_export()[:2]
+    spans.append(agents_span(2, {"type": "response", "response_id": "resp_1", "usage": {}}, "span_1"))
+
+    (outcome,) = convert(spans)
+
+    assert isinstance(outcome, ConversionError)
+    assert "no message content was recorded" in str(outcome)

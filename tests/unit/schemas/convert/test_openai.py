@@ -1,0 +1,220 @@
+"""OpenAI's chat messages and Responses items, made of the vendor's own types."""
+
+import json
+
+import pytest
+from openai.types.chat import (
+    ChatCompletion,
+    ChatCompletionMessage,
+    ChatCompletionMessageFunctionToolCall,
+)
+from openai.types.chat.chat_completion import Choice
+from openai.types.chat.chat_completion_message_function_tool_call import Function
+from openai.types.responses import (
+    Response,
+    ResponseFunctionToolCall,
+    ResponseFunctionWebSearch,
+    ResponseOutputMessage,
+    ResponseOutputRefusal,
+    ResponseOutputText,
+    ResponseReasoningItem,
+)
+from openai.types.responses.response_function_web_search import ActionSearch
+from openai.types.responses.response_output_item import McpCall
+from openai.types.responses.response_reasoning_item import Summary
+
+from schemas.convert import ConversionError, from_openai
+
+ASK = {"role": "user", "content": "What is the weather in Paris?"}
+CALL = ChatCompletionMessage(
+    role="assistant",
+    tool_calls=[
+        ChatCompletionMessageFunctionToolCall(
+            id="call_1", type="function", function=Function(name="weather", arguments='{"city": "Paris"}')
+        )
+    ],
+)
+ANSWER = {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "Sunny"}]}
+DONE = ChatCompletionMessage(role="assistant", content="It is sunny.")
+
+
+def completion(message=DONE, finish_reason="stop"):
+    return ChatCompletion(
+        id="chatcmpl-1",
+        object="chat.completion",
+        created=1767225600,
+        model="gpt-5",
+        choices=[Choice(index=0, finish_reason=finish_reason, message=message)],
+    ).model_dump(mode="json")
+
+
+def response(*output, **members):
+    defaults = {"model": "gpt-5", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    return Response(
+        id="resp_1", object="response", created_at=1767225600, output=list(output), **defaults | members
+    ).model_dump(mode="json")
+
+
+def said(text="It is sunny."):
+    content = [ResponseOutputText(type="output_text", text=text, annotations=[])]
+    return ResponseOutputMessage(
+        id="msg_1", type="message", role="assistant", status="completed", content=content
+    )
+
+
+def kinds(trace):
+    return [(step.type, step.tool and step.tool.name) for step in trace.steps]
+
+
+def test_chat_messages_with_a_tool():
+    messages = [ASK, CALL.model_dump(mode="json"), ANSWER, DONE.model_dump(mode="json")]
+
+    trace = from_openai(messages).trace
+
+    assert trace.task.objective == ASK["content"]
+    assert kinds(trace) == [("tool_call", "weather"), ("observation", "weather"), ("thought", None)]
+    assert trace.steps[0].input == {"city": "Paris"}
+    assert trace.steps[1].content == "Sunny"
+    assert trace.outcome.result_summary == "It is sunny."
+
+
+def test_a_completion_with_its_messages_has_an_id_and_a_time():
+    trace = from_openai({**completion(), "messages": [ASK]}).trace
+
+    assert trace.metadata.created_at == "2026-01-01T00:00:00.000Z"
+    assert trace.id == from_openai({**completion(CALL), "messages": [ASK]}).trace.id
+
+
+@pytest.mark.parametrize(
+    ("finish_reason", "success"),
+    [("stop", True), ("tool_calls", True), ("length", False), ("content_filter", False)],
+)
+def test_an_answer_that_was_cut_off_is_no_success(finish_reason, success):
+    record = {**completion(finish_reason=finish_reason), "messages": [ASK]}
+
+    assert from_openai(record).trace.metadata.success is success
+
+
+def test_a_refusal_is_text_and_no_success():
+    message = ChatCompletionMessage(role="assistant", refusal="I cannot").model_dump(mode="json")
+
+    trace = from_openai([ASK, message]).trace
+
+    assert (trace.outcome.result_summary, trace.metadata.success) == ("I cannot", False)
+
+
+def test_reasoning_beside_the_content_is_a_thought():
+    messages = [ASK, {"role": "assistant", "reasoning_content": "Hm", "content": "Sunny"}]
+
+    assert [step.content for step in from_openai(messages).trace.steps] == ["Hm", "Sunny"]
+
+
+def test_a_response_with_its_input():
+    items = [
+        ResponseReasoningItem(
+            id="rs_1", type="reasoning", summary=[Summary(type="summary_text", text="Look it up")]
+        ),
+        ResponseFunctionToolCall(
+            type="function_call", call_id="call_1", name="weather", arguments='{"city": "Paris"}'
+        ),
+    ]
+    given = [ASK, *(item.model_dump(mode="json") for item in items)]
+    given.append({"type": "function_call_output", "call_id": "call_1", "output": "Sunny"})
+
+    trace = from_openai({**response(said()), "input": given}).trace
+
+    assert kinds(trace) == [
+        ("thought", None),
+        ("tool_call", "weather"),
+        ("observation", "weather"),
+        ("thought", None),
+    ]
+    assert trace.steps[0].content == "Look it up"
+
+
+def test_the_input_of_a_response_may_be_text():
+    assert from_openai({**response(said()), "input": "Weather?"}).trace.task.objective == "Weather?"
+
+
+def test_a_tool_of_an_mcp_server_that_failed_is_recovered_from():
+    error = {"type": "mcp_protocol_error", "code": 404, "message": "no such city"}
+    call = McpCall(
+        id="mcp_1", type="mcp_call", name="lookup", arguments="{}", server_label="atlas", error=error
+    )
+
+    trace = from_openai({**response(call, said()), "input": "Weather?"}).trace
+
+    assert trace.steps[0].tool.mcp_server == "atlas"
+    assert [(step.type, step.content) for step in trace.steps[1:]] == [
+        ("observation", "no such city"),
+        ("error_recovery", "It is sunny."),
+    ]
+
+
+def test_a_tool_of_the_service_itself_is_a_call_with_its_action():
+    search = ResponseFunctionWebSearch(
+        id="ws_1",
+        type="web_search_call",
+        status="completed",
+        action=ActionSearch(type="search", query="weather paris"),
+    )
+
+    step = from_openai({**response(search, said()), "input": "Weather?"}).trace.steps[0]
+
+    assert (step.type, step.tool.name) == ("tool_call", "web_search")
+    assert step.input["action"]["query"] == "weather paris"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+        {"status": "failed", "error": {"code": "server_error", "message": "broken"}},
+    ],
+)
+def test_a_response_that_did_not_complete_is_no_success(members):
+    assert from_openai({**response(said(), **members), "input": "Weather?"}).trace.metadata.success is False
+
+
+def test_a_refusal_in_a_response_is_no_success():
+    refusal = said()
+    refusal.content = [ResponseOutputRefusal(type="refusal", refusal="I cannot")]
+
+    trace = from_openai({**response(refusal), "input": "Weather?"}).trace
+
+    assert (trace.outcome.result_summary, trace.metadata.success) == ("I cannot", False)
+
+
+def test_images_usage_and_log_probabilities_are_reported_as_lost():
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    record = completion()
+    record["choices"][0]["logprobs"] = {"content": [{"token": "It", "logprob": -0.01, "top_logprobs": []}]}
+    record["messages"] = [{"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]}]
+
+    losses = from_openai(record).losses
+
+    assert {"messages[].content[].image_url", "choices[].logprobs", "model"} <= set(losses)
+
+
+def test_a_wrong_message_is_told_with_its_place_and_what_it_should_be():
+    with pytest.raises(ConversionError, match=r"\[1\]\.content.*valid string.*got a number"):
+        from_openai([ASK, {"role": "assistant", "content": 7}])
+
+
+def test_an_unknown_role_is_told_with_those_that_are_known():
+    with pytest.raises(ConversionError, match=r"\[0\]\.role: 'wizard' is none of system, .*, tool"):
+        from_openai([{"role": "wizard", "content": "x"}])
+
+
+def test_the_types_arguments_survive_json():
+    """The converters take what ``json.loads`` gives, and not the vendor's objects."""
+    messages = json.loads(json.dumps([ASK, CALL.model_dump(mode="json"), ANSWER]))
+
+    assert from_openai(messages).trace.steps[0].input == {"city": "Paris"}
+
+
+def test_an_object_of_the_vendor_is_refused_by_its_name():
+    with pytest.raises(
+        ConversionError, match=r"\[1\]: Input should be a valid object, got ChatCompletionMessage"
+    ):
+        from_openai([ASK, DONE])

@@ -1,0 +1,305 @@
+"""What holds for whatever is converted."""
+
+import json
+from itertools import count
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from schemas import ReasoningTrace
+from schemas.convert import AUTO, SOURCES, Conversion, ConversionError, convert
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+arbitrary_json = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+NAMES = sorted(
+    [
+        "role",
+        "content",
+        "parts",
+        "type",
+        "text",
+        "name",
+        "id",
+        "messages",
+        "input",
+        "output",
+        "tool_calls",
+        "function",
+        "arguments",
+        "status",
+        "error",
+        "spans",
+        "data",
+        "traceId",
+        "spanId",
+        "trace_id",
+        "span_id",
+        "resourceSpans",
+        "scopeSpans",
+        "batches",
+        "attributes",
+        "key",
+        "value",
+        "stringValue",
+        "kvlistValue",
+        "history",
+        "trajectory",
+        "action",
+        "observation",
+        "thought",
+        "info",
+        "steps",
+        "source",
+        "message",
+        "schema_version",
+        "agent",
+        "kind",
+        "llm_message",
+        "run_type",
+        "inputs",
+        "outputs",
+        "parent_run_id",
+        "observations",
+        "scores",
+        "object",
+        "span_data",
+        "values",
+        "checkpoint",
+        "lc",
+        "kwargs",
+        "tool_use_id",
+        "tool_call_id",
+        "response",
+        "choices",
+        "context",
+        "start_time",
+        "startTime",
+        "references",
+        "processes",
+        "events",
+    ]
+)
+VALUES = [
+    *(
+        "user",
+        "assistant",
+        "tool",
+        "system",
+        "ai",
+        "human",
+        "text",
+        "tool_use",
+        "tool_result",
+        "function_call",
+    ),
+    *(
+        "trace.span",
+        "llm",
+        "GENERATION",
+        "ATIF-v1.8",
+        "MessageEvent",
+        "run",
+        "openinference.span.kind",
+        "LLM",
+    ),
+    *(
+        "gen_ai.operation.name",
+        "chat",
+        "invoke_agent",
+        "gen_ai.input.messages",
+        '[{"role": "user", "parts": []}]',
+    ),
+]
+likely_json = st.recursive(
+    st.sampled_from(VALUES) | scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=6),
+    max_leaves=30,
+)
+
+
+def outcomes(document, source):
+    return list(convert(document, source))
+
+
+@settings(deadline=None)  # a machine may be busy
+@given(arbitrary_json | likely_json, st.sampled_from([AUTO, *SOURCES]))
+@example(
+    {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "", "spanId": "", "attributes": None}]}]}]},
+    "otlp",
+)
+def test_whatever_comes_is_a_valid_trace_or_the_one_error(document, source):
+    for outcome in outcomes(document, source):
+        if isinstance(outcome, Conversion):
+            ReasoningTrace.model_validate_json(outcome.trace.to_json())
+        else:
+            assert isinstance(outcome, ConversionError)
+            assert str(outcome)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_what_is_nested_too_deeply_is_refused(source):
+    deep = inner = {}
+    for _ in range(100_000):
+        inner["parts"] = inner = {}
+
+    for document in (deep, [deep], {"messages": [{"role": "user", "content": deep}]}):
+        assert all(isinstance(outcome, ConversionError) for outcome in outcomes(document, source))
+
+
+# Conversations that every source of messages can spell ----------------------------------------------------
+
+texts = st.text(st.characters(codec="utf-8"), min_size=1).filter(str.strip)
+arguments = st.dictionaries(
+    st.text(st.characters(codec="utf-8")), st.integers() | st.booleans() | texts, max_size=3
+)
+turns = st.one_of(
+    st.tuples(st.just("user"), texts),
+    st.tuples(st.just("assistant"), texts),
+    st.tuples(st.just("thought"), texts),
+    st.tuples(st.just("call"), texts, arguments, texts, st.booleans()),
+)
+conversations = st.tuples(texts, st.lists(turns, min_size=1, max_size=8))
+
+
+def as_openai(objective, spoken):
+    messages, numbers = [{"role": "user", "content": objective}], count()
+    for turn in spoken:
+        match turn:
+            case "call", name, values, answer, _:
+                call_id = f"call_{next(numbers)}"
+                function = {"name": name, "arguments": json.dumps(values)}
+                call = {"id": call_id, "type": "function", "function": function}
+                messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+                messages.append({"role": "tool", "tool_call_id": call_id, "content": answer})
+            case "thought", text:
+                messages.append({"role": "assistant", "content": None, "reasoning_content": text})
+            case role, text:
+                messages.append({"role": role, "content": text})
+    return messages
+
+
+def as_anthropic(objective, spoken):
+    messages, numbers = [{"role": "user", "content": objective}], count()
+    for turn in spoken:
+        match turn:
+            case "call", name, values, answer, failed:
+                call_id = f"toolu_{next(numbers)}"
+                use = {"type": "tool_use", "id": call_id, "name": name, "input": values}
+                result = {
+                    "type": "tool_result",
+                    "tool_use_id": call_id,
+                    "content": answer,
+                    "is_error": failed,
+                }
+                messages += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+            case "thought", text:
+                messages.append({"role": "assistant", "content": [{"type": "thinking", "thinking": text}]})
+            case role, text:
+                messages.append({"role": role, "content": [{"type": "text", "text": text}]})
+    return messages
+
+
+def as_langchain(objective, spoken):
+    messages, numbers = [{"type": "human", "content": objective}], count()
+    for turn in spoken:
+        match turn:
+            case "call", name, values, answer, failed:
+                call_id = f"call_{next(numbers)}"
+                call = {"name": name, "args": values, "id": call_id, "type": "tool_call"}
+                status = "error" if failed else "success"
+                messages.append({"type": "ai", "content": "", "tool_calls": [call]})
+                messages.append(
+                    {"type": "tool", "content": answer, "tool_call_id": call_id, "status": status}
+                )
+            case "thought", text:
+                messages.append({"type": "ai", "content": [{"type": "reasoning", "reasoning": text}]})
+            case role, text:
+                messages.append({"type": "human" if role == "user" else "ai", "content": text})
+    return messages
+
+
+def as_spans(objective, spoken):
+    """A chat for each turn of the assistant's, with all that was said before it."""
+    said, spans, numbers = [{"role": "user", "parts": [{"type": "text", "content": objective}]}], [], count(2)
+    for turn in spoken:
+        number = next(numbers)
+        match turn:
+            case "call", name, values, answer, _:
+                call = {"type": "tool_call", "id": f"call_{number}", "name": name, "arguments": values}
+                output = {"role": "assistant", "parts": [call]}
+                response = {"type": "tool_call_response", "id": f"call_{number}", "response": answer}
+                after = [{"role": "tool", "parts": [response]}]
+            case "user", text:
+                said.append({"role": "user", "parts": [{"type": "text", "content": text}]})
+                continue
+            case kind, text:
+                part = {"type": "reasoning" if kind == "thought" else "text", "content": text}
+                output, after = {"role": "assistant", "parts": [part]}, []
+        spans.append(_chat(number, said, output))
+        said += [output, *after]
+    spans.append(_chat(next(numbers), said, None))
+    root = {"traceId": "a", "spanId": "1", "attributes": _pairs({"gen_ai.operation.name": "invoke_agent"})}
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [root, *spans]}]}]}
+
+
+def _chat(number, given, output):
+    values = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(given)}
+    if output is not None:
+        values["gen_ai.output.messages"] = json.dumps([output])
+    times = {"startTimeUnixNano": str(number), "endTimeUnixNano": str(number)}
+    return {"traceId": "a", "spanId": str(number), "parentSpanId": "1", "attributes": _pairs(values), **times}
+
+
+def _pairs(values):
+    return [{"key": name, "value": {"stringValue": value}} for name, value in values.items()]
+
+
+SPELLINGS = {"openai": as_openai, "anthropic": as_anthropic, "langchain": as_langchain, "otlp": as_spans}
+
+
+def expected(spoken, *, flagged):
+    failed = False
+    for turn in spoken:
+        match turn:
+            case "user", text:
+                yield ("observation", text)
+            case "call", name, _, answer, fails:
+                yield ("error_recovery" if failed else "tool_call", name)
+                failed = fails and flagged
+                yield ("observation", answer)
+            case _, text:
+                yield ("error_recovery" if failed else "thought", text)
+                failed = False
+
+
+@pytest.mark.parametrize("source", SPELLINGS)
+@settings(deadline=None)  # a machine may be busy
+@given(conversations)
+def test_every_turn_is_a_step_in_its_order(source, conversation):
+    objective, spoken = conversation
+
+    (outcome,) = outcomes(SPELLINGS[source](objective, spoken), source)
+
+    assert outcome.trace.task.objective == objective
+    found = [
+        (step.type, step.content if step.content is not None else step.tool.name)
+        for step in outcome.trace.steps
+    ]
+    assert found == list(expected(spoken, flagged=source in {"anthropic", "langchain"}))
+
+
+@pytest.mark.parametrize("source", SPELLINGS)
+@settings(deadline=None)  # a machine may be busy
+@given(conversations)
+def test_converting_twice_gives_the_same_trace(source, conversation):
+    document = SPELLINGS[source](*conversation)
+
+    (first,), (second,) = (outcomes(json.loads(json.dumps(document)), source) for _ in range(2))
+
+    assert first.trace.to_json() == second.trace.to_json()

@@ -1,0 +1,235 @@
+"""The rules by which a run becomes a trace, whatever its source."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from schemas.convert import ConversionError, Labels, Options
+from schemas.convert.hub import Error, Message, Reasoning, Run, Text, ToolCall, ToolCallResponse
+from schemas.convert.trace import to_trace
+
+ASK = Message("user", (Text("Fix the build"),))
+DONE = Message("assistant", (Text("The build is green"),))
+CALL = Message("assistant", (ToolCall("shell", '{"command": "make"}', "call-1", mcp_server="local"),))
+FAILED = Message("tool", (ToolCallResponse("exit status 2", "call-1", failed=True),))
+
+
+def convert(*messages, options=None, **run):
+    return to_trace(Run("test", list(messages), **run), options)
+
+
+def steps(*messages):
+    trace = json.loads(convert(*messages).trace.to_json())
+    return [{name: value for name, value in step.items() if name != "step_id"} for step in trace["steps"]]
+
+
+def test_each_part_of_a_conversation_has_its_step():
+    assert steps(
+        Message("system", (Text("Be brief"),)),
+        ASK,
+        Message("assistant", (Reasoning("The lock is stale"), Text("Let me see"), *CALL.parts)),
+        Message("tool", (ToolCallResponse("made", "call-1"),)),
+        Message("user", (Text("Go on"),)),
+        DONE,
+    ) == [
+        {"type": "thought", "content": "The lock is stale"},
+        {"type": "thought", "content": "Let me see"},
+        {"type": "tool_call", "tool": {"name": "shell", "mcp_server": "local"}, "input": {"command": "make"}},
+        {"type": "observation", "content": "made", "tool": {"name": "shell", "mcp_server": "local"}},
+        {"type": "observation", "content": "Go on"},
+        {"type": "thought", "content": "The build is green"},
+    ]
+
+
+def test_the_first_user_text_is_the_objective_and_the_last_assistant_text_the_result():
+    trace = convert(ASK, Message("assistant", (Text("Hm"),)), Message("user", (Text("And?"),)), DONE).trace
+
+    assert trace.task.objective == "Fix the build"
+    assert trace.outcome.result_summary == "The build is green"
+
+
+def test_system_text_is_dropped_and_reported():
+    losses = convert(Message("system", (Text("Be brief"),)), ASK, DONE).losses
+
+    assert (losses["system text"].values, losses["system text"].characters) == (1, 8)
+
+
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        ([DONE], "no user text"),
+        ([Message("user", (Text(" \n"),)), DONE], "no user text"),
+        ([ASK], "no step"),
+        ([], "no user text"),
+    ],
+)
+def test_a_run_without_a_task_or_without_a_step_is_refused(messages, problem):
+    with pytest.raises(ConversionError, match=problem):
+        convert(*messages)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "step_input"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ({"a": 1}, {"a": 1}),
+        ("ls -l", {"raw": "ls -l"}),
+        ("[1]", {"raw": "[1]"}),
+        ('{"a": ', {"raw": '{"a": '}),
+        ([1], {"raw": [1]}),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_arguments_are_an_object_or_kept_raw(arguments, step_input):
+    step = steps(ASK, Message("assistant", (ToolCall("f", arguments),)))[0]
+
+    assert step.get("input") == step_input
+
+
+def test_only_the_agents_step_after_a_flagged_failure_recovers():
+    parallel = Message("assistant", (ToolCall("a", id="1"), ToolCall("b", id="2")))
+    answers = Message(
+        "tool", (ToolCallResponse("no", "1", failed=True), ToolCallResponse("error: none", "2"))
+    )
+
+    kinds = [step["type"] for step in steps(ASK, parallel, answers, CALL, DONE)]
+
+    assert kinds == ["tool_call", "tool_call", "observation", "observation", "error_recovery", "thought"]
+
+
+def test_what_reads_like_an_error_is_none():
+    kinds = [
+        step["type"]
+        for step in steps(ASK, CALL, Message("tool", (ToolCallResponse("Traceback", "call-1"),)), DONE)
+    ]
+
+    assert "error_recovery" not in kinds
+
+
+def test_an_error_outside_of_a_tool_keeps_its_message():
+    assert steps(ASK, Message("assistant", (Error("rate limit"),)), DONE)[0] == {
+        "type": "observation",
+        "content": "rate limit",
+    }
+
+
+@pytest.mark.parametrize(
+    ("messages", "run", "expected"),
+    [
+        ([DONE], {}, (True, "ended_without_error")),
+        ([DONE], {"ending": "failed"}, (False, "structural_failure")),
+        ([CALL, FAILED], {}, (False, "structural_failure")),
+        ([CALL, FAILED, DONE], {}, (True, "ended_without_error")),
+        ([DONE, Message("assistant", (Error(),))], {}, (False, "structural_failure")),
+        ([DONE], {"ending": "submitted"}, (False, "unverified_submission")),
+        ([DONE], {"ending": "submitted", "labels": Labels(success=True)}, (True, "label")),
+        ([CALL, FAILED], {"labels": Labels(success=True)}, (True, "label")),
+        ([DONE], {"labels": Labels(success=False)}, (False, "label")),
+    ],
+)
+def test_success_is_a_label_else_no_failure_in_the_structure(messages, run, expected):
+    metadata = convert(ASK, *messages, **run).trace.metadata
+
+    assert (metadata.success, metadata.outcome_source) == expected
+
+
+def test_confidence_is_a_label_or_a_half_and_never_follows_success():
+    failed = convert(ASK, DONE, ending="failed").trace
+    labelled = convert(ASK, DONE, labels=Labels(confidence=0.9)).trace
+
+    assert (failed.outcome.confidence, failed.metadata.confidence_source) == (0.5, "default")
+    assert (labelled.outcome.confidence, labelled.metadata.confidence_source) == (0.9, "label")
+
+
+def test_given_labels_go_over_the_sources_by_native_id_or_by_trace_id():
+    own = Labels(success=True, confidence=0.2)
+    by_native_id = Options(labels={"run-1": Labels(success=False)})
+    trace = convert(ASK, DONE, native_id="run-1", labels=own, options=by_native_id).trace
+    by_trace_id = Options(labels={trace.id: Labels(confidence=0.8)})
+
+    assert (trace.metadata.success, trace.outcome.confidence) == (False, 0.2)
+    assert (
+        convert(ASK, DONE, native_id="run-1", labels=own, options=by_trace_id).trace.outcome.confidence == 0.8
+    )
+
+
+def test_the_id_comes_from_the_native_id_or_else_from_the_content():
+    assert convert(ASK, DONE, native_id="1").trace.id == convert(ASK, CALL, native_id="1").trace.id
+    assert convert(ASK, DONE).trace.id == convert(ASK, DONE).trace.id
+    assert (
+        len(
+            {
+                convert(ASK, DONE).trace.id,
+                convert(ASK, CALL).trace.id,
+                convert(ASK, DONE, native_id="1").trace.id,
+            }
+        )
+        == 3
+    )
+
+
+def test_a_known_native_id_has_a_known_trace_id():
+    """Traces that were published are recognised by it; a change would make them new ones."""
+    trace = convert(ASK, DONE, native_id="5b8efff798038103d269b633813fc60c/eee19b7ec3c1b173").trace
+
+    assert trace.id == "kp:trace:91661bf2-c061-50d6-95eb-17a602528fa4"
+
+
+def test_a_known_conversation_has_a_known_trace_id():
+    assert convert(ASK, CALL, DONE).trace.id == "kp:trace:eef4549c-9c27-5319-8f33-fc8e0745d93f"
+
+
+def test_what_is_no_json_is_refused():
+    """A caller in Python may hand in objects that no JSON document holds."""
+    with pytest.raises(ConversionError, match="cannot be written as JSON"):
+        convert(ASK, Message("assistant", (ToolCall("f", {"at": datetime.now(UTC)}),)))
+
+
+def test_the_trace_was_made_when_the_run_ended():
+    known = convert(ASK, DONE, ended_at=datetime(2026, 1, 31, 12, tzinfo=UTC)).trace.metadata
+    unknown = convert(ASK, DONE).trace.metadata
+
+    assert known.created_at == "2026-01-31T12:00:00.000Z"
+    assert "created_at_source" not in known.model_extra
+    assert (unknown.created_at, unknown.created_at_source) == ("1970-01-01T00:00:00.000Z", "unknown")
+
+
+def test_the_domain_is_that_of_the_first_name_in_the_map():
+    options = Options(domains={"payments": "finance", "coder": "code"})
+
+    assert (
+        convert(ASK, DONE, names=("coder", "payments"), options=options).trace.metadata.task_domain == "code"
+    )
+    assert (
+        convert(ASK, DONE, names=("x", "payments"), options=options).trace.metadata.task_domain == "finance"
+    )
+    assert convert(ASK, DONE, names=("x",), options=options).trace.metadata.task_domain == "default"
+
+
+def test_nothing_says_that_others_may_see_a_trace():
+    assert convert(ASK, DONE).trace.metadata.visibility == "private"
+    assert convert(ASK, DONE, options=Options(visibility="org")).trace.metadata.visibility == "org"
+
+
+def test_texts_that_follow_each_other_in_a_message_are_one_step():
+    assert steps(ASK, Message("assistant", (Text("a"), Text("b"))))[0]["content"] == "a\nb"
+
+
+def test_a_response_whose_call_is_missing_stays_and_is_reported():
+    conversion = convert(ASK, Message("tool", (ToolCallResponse("made", "call-9"),)))
+
+    assert conversion.trace.steps[0].content == "made"
+    assert "tool of a response whose call is missing" in conversion.losses
+
+
+def test_half_of_a_surrogate_pair_does_not_stop_a_conversion():
+    """A text that was cut in the middle of an emoji; JSON can spell it, UTF-8 cannot."""
+    assert b"cut ?" in convert(ASK, Message("assistant", (Text("cut \ud83d"),))).trace.to_json()
+
+
+def test_what_json_has_no_number_for_is_null():
+    value = convert(ASK, Message("assistant", (ToolCall("f", {"x": float("nan")}),))).trace.to_json()
+
+    assert json.loads(value, parse_constant=pytest.fail)["steps"][0]["input"] == {"x": None}

@@ -1,0 +1,590 @@
+"""Spans: the envelopes of OTLP, Tempo, Jaeger and Phoenix, and the conventions of GenAI and OpenInference."""
+
+import base64
+import json
+
+import pytest
+from google.protobuf.json_format import MessageToDict
+from openinference.semconv.trace import (
+    MessageAttributes,
+    OpenInferenceSpanKindValues,
+    SpanAttributes,
+    ToolCallAttributes,
+)
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import (
+    ResourceSpans,
+    ScopeSpans,
+    Span,
+    Status,
+    TracesData,
+)
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
+from opentelemetry.semconv.attributes import error_attributes
+
+from schemas.convert import ConversionError, Options, convert, from_otlp, source_of
+
+TRACE_ID = bytes.fromhex("5b8efff798038103d269b633813fc60c")
+SECOND = 1_000_000_000
+START = 1_767_225_600 * SECOND
+
+ASK = {"role": "user", "parts": [{"type": "text", "content": "What is the weather in Paris?"}]}
+CALL = {
+    "role": "assistant",
+    "parts": [{"type": "tool_call", "id": "call_1", "name": "weather", "arguments": {"city": "Paris"}}],
+    "finish_reason": "tool_call",
+}
+ANSWER = {"role": "tool", "parts": [{"type": "tool_call_response", "id": "call_1", "response": "Sunny"}]}
+DONE = {
+    "role": "assistant",
+    "parts": [{"type": "reasoning", "content": "Good"}, {"type": "text", "content": "It is sunny."}],
+    "finish_reason": "stop",
+}
+TRACE = [
+    ("tool_call", None, "weather"),
+    ("observation", "Sunny", "weather"),
+    ("thought", "Good", None),
+    ("thought", "It is sunny.", None),
+]
+
+
+def any_value(value):
+    if isinstance(value, list):
+        return AnyValue(array_value={"values": [any_value(one) for one in value]})
+    if isinstance(value, dict):
+        pairs = [KeyValue(key=name, value=any_value(one)) for name, one in value.items()]
+        return AnyValue(kvlist_value={"values": pairs})
+    kinds = {str: "string_value", bool: "bool_value", int: "int_value", float: "double_value"}
+    return AnyValue(**{kinds[type(value)]: value})
+
+
+def attributes(values):
+    return [KeyValue(key=name, value=any_value(value)) for name, value in values.items()]
+
+
+def span(number, name, values, parent=None, at=0, takes=1, failed=None, events=()):
+    return Span(
+        trace_id=TRACE_ID,
+        span_id=number.to_bytes(8, "big"),
+        parent_span_id=b"" if parent is None else parent.to_bytes(8, "big"),
+        name=name,
+        start_time_unix_nano=START + at * SECOND,
+        end_time_unix_nano=START + (at + takes) * SECOND,
+        attributes=attributes(values),
+        events=[Span.Event(name=event, attributes=attributes(one)) for event, one in events],
+        status=Status() if failed is None else Status(code=Status.STATUS_CODE_ERROR, message=failed),
+    )
+
+
+def agent(number=1, parent=None, **options):
+    values = {gen_ai.GEN_AI_OPERATION_NAME: "invoke_agent", gen_ai.GEN_AI_AGENT_NAME: "forecaster"}
+    return span(number, "invoke_agent forecaster", values, parent, **{"takes": 10, **options})
+
+
+def chat(number, given, said, *, structured=False, **options):
+    written = (lambda value: value) if structured else json.dumps
+    values = {gen_ai.GEN_AI_OPERATION_NAME: "chat", gen_ai.GEN_AI_INPUT_MESSAGES: written(given)}
+    if said is not None:
+        values[gen_ai.GEN_AI_OUTPUT_MESSAGES] = written(said)
+    return span(number, "chat gpt-5", values, **{"parent": 1, **options})
+
+
+def tool(number, **options):
+    values = {
+        gen_ai.GEN_AI_OPERATION_NAME: "execute_tool",
+        gen_ai.GEN_AI_TOOL_NAME: "weather",
+        gen_ai.GEN_AI_TOOL_CALL_ID: "call_1",
+        gen_ai.GEN_AI_TOOL_CALL_ARGUMENTS: '{"city": "Paris"}',
+        gen_ai.GEN_AI_TOOL_CALL_RESULT: "Sunny",
+    } | options.pop("values", {})
+    return span(number, "execute_tool weather", values, **{"parent": 1, **options})
+
+
+def run():
+    return [
+        agent(),
+        chat(2, [ASK], [CALL], at=1),
+        tool(3, at=3),
+        chat(4, [ASK, CALL, ANSWER], [DONE], at=5),
+    ]
+
+
+def data(spans, service="weather-service"):
+    resource = Resource(attributes=attributes({"service.name": service}))
+    return TracesData(
+        resource_spans=[ResourceSpans(resource=resource, scope_spans=[ScopeSpans(spans=spans)])]
+    )
+
+
+def protobuf_json(spans):
+    """Protobuf's own JSON mapping: ids in base64, numbers of 64 bits as texts."""
+    return MessageToDict(data(spans))
+
+
+def otlp(spans):
+    """OTLP's JSON mapping, which writes ids in hexadecimal."""
+    document = protobuf_json(spans)
+    for scope in document["resourceSpans"][0]["scopeSpans"]:
+        for one in scope["spans"]:
+            for name in ("traceId", "spanId", "parentSpanId"):
+                if name in one:
+                    one[name] = base64.b64decode(one[name]).hex()
+    return document
+
+
+def snake_case(spans):
+    return MessageToDict(data(spans), preserving_proto_field_name=True)
+
+
+def tempo(spans):
+    batch = protobuf_json(spans)["resourceSpans"][0]
+    return {"batches": [{**batch, "instrumentationLibrarySpans": batch.pop("scopeSpans")}]}
+
+
+def jaeger(spans):
+    """As Jaeger's query interface writes what it was sent by OTLP."""
+    found = []
+    for one in spans:
+        tags = [
+            {"key": pair.key, "type": "string", "value": pair.value.string_value} for pair in one.attributes
+        ]
+        if one.status.code == Status.STATUS_CODE_ERROR:
+            tags += [{"key": "error", "type": "bool", "value": True}]
+            tags += [{"key": "otel.status_description", "type": "string", "value": one.status.message}]
+        reference = {"refType": "CHILD_OF", "traceID": TRACE_ID.hex(), "spanID": one.parent_span_id.hex()}
+        found.append(
+            {
+                "traceID": TRACE_ID.hex(),
+                "spanID": one.span_id.hex(),
+                "operationName": one.name,
+                "references": [reference] if one.parent_span_id else [],
+                "startTime": one.start_time_unix_nano // 1000,
+                "duration": (one.end_time_unix_nano - one.start_time_unix_nano) // 1000,
+                "tags": tags,
+                "logs": [],
+                "processID": "p1",
+            }
+        )
+    processes = {"p1": {"serviceName": "weather-service", "tags": []}}
+    return {"data": [{"traceID": TRACE_ID.hex(), "spans": found, "processes": processes}], "total": 1}
+
+
+def only(document, options=None):
+    (conversion,) = convert(document, options=options)
+    assert not isinstance(conversion, ConversionError), conversion
+    return conversion
+
+
+def steps(document):
+    return [(step.type, step.content, step.tool and step.tool.name) for step in only(document).trace.steps]
+
+
+ENVELOPES = {
+    "otlp": otlp,
+    "protobuf": protobuf_json,
+    "snake_case": snake_case,
+    "tempo": tempo,
+    "jaeger": jaeger,
+}
+
+
+@pytest.mark.parametrize("envelope", ENVELOPES)
+def test_every_envelope_of_the_same_spans_gives_the_same_trace(envelope):
+    trace = only(ENVELOPES[envelope](run())).trace
+
+    assert trace.id == only(otlp(run())).trace.id
+    assert trace.metadata.created_at == "2026-01-01T00:00:10.000Z"
+    assert trace.metadata.agent_id == "forecaster"
+    assert trace.task.objective == "What is the weather in Paris?"
+    assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == TRACE
+    assert (trace.steps[0].input, trace.steps[0].latency_ms) == ({"city": "Paris"}, 1000)
+
+
+def test_the_order_of_the_spans_in_the_export_does_not_matter():
+    assert only(otlp(run()[::-1])).trace == only(otlp(run())).trace
+
+
+def test_messages_may_be_attributes_with_a_structure():
+    spans = [agent(), chat(2, [ASK], [DONE], structured=True)]
+
+    assert steps(otlp(spans)) == TRACE[2:]
+
+
+def test_messages_may_stand_in_an_event_of_the_span():
+    details = {
+        gen_ai.GEN_AI_INPUT_MESSAGES: json.dumps([ASK]),
+        gen_ai.GEN_AI_OUTPUT_MESSAGES: json.dumps([DONE]),
+        gen_ai.GEN_AI_SYSTEM_INSTRUCTIONS: json.dumps([{"type": "text", "content": "Be brief"}]),
+    }
+    call = span(
+        2,
+        "chat",
+        {gen_ai.GEN_AI_OPERATION_NAME: "chat"},
+        parent=1,
+        events=[("gen_ai.client.inference.operation.details", details)],
+    )
+
+    conversion = only(otlp([agent(), call]))
+
+    assert [step.content for step in conversion.trace.steps] == ["Good", "It is sunny."]
+    assert "system text" in conversion.losses
+
+
+def test_messages_may_stand_in_an_event_each():
+    events = [
+        ("gen_ai.user.message", {"content": "Weather?"}),
+        ("gen_ai.choice", {"finish_reason": "stop", "message": json.dumps({"content": "Sunny"})}),
+    ]
+    call = span(2, "chat", {gen_ai.GEN_AI_OPERATION_NAME: "chat"}, parent=1, events=events)
+
+    assert steps(otlp([agent(), call])) == [("thought", "Sunny", None)]
+
+
+def test_messages_may_be_numbered_attributes():
+    """As OpenLLMetry writes them, on spans that name no operation."""
+    call = span(
+        2,
+        "openai.chat",
+        {
+            "gen_ai.prompt.0.role": "user",
+            "gen_ai.prompt.0.content": "Weather?",
+            "gen_ai.prompt.1.role": "assistant",
+            "gen_ai.prompt.1.tool_calls.0.id": "call_1",
+            "gen_ai.prompt.1.tool_calls.0.name": "weather",
+            "gen_ai.prompt.1.tool_calls.0.arguments": '{"city": "Paris"}',
+            "gen_ai.prompt.2.role": "tool",
+            "gen_ai.prompt.2.tool_call_id": "call_1",
+            "gen_ai.prompt.2.content": "Sunny",
+            "gen_ai.prompt.3.role": "user",
+            "gen_ai.prompt.3.content": "In short?",
+            "gen_ai.completion.0.role": "assistant",
+            "gen_ai.completion.0.content": "Sunny.",
+            "gen_ai.completion.0.finish_reason": "stop",
+        },
+    )
+    first = span(
+        1,
+        "openai.chat",
+        {
+            "gen_ai.prompt.0.role": "user",
+            "gen_ai.prompt.0.content": "Weather?",
+            "gen_ai.completion.0.tool_calls.0.id": "call_1",
+            "gen_ai.completion.0.tool_calls.0.name": "weather",
+            "gen_ai.completion.0.tool_calls.0.arguments": '{"city": "Paris"}',
+        },
+    )
+    root = span(9, "workflow", {}, takes=10)
+    for one in (first, call):
+        one.parent_span_id = root.span_id
+    call.start_time_unix_nano += SECOND
+
+    assert steps(otlp([root, first, call])) == [
+        ("tool_call", None, "weather"),
+        ("observation", "Sunny", "weather"),
+        ("observation", "In short?", None),
+        ("thought", "Sunny.", None),
+    ]
+
+
+def test_a_call_that_two_tracers_recorded_counts_once():
+    spans = [agent(), chat(2, [ASK], [DONE]), chat(3, [ASK], [DONE], parent=2)]
+
+    assert steps(otlp(spans)) == TRACE[2:]
+
+
+def test_an_agent_in_an_agent_belongs_to_the_outermost():
+    spans = [agent(), agent(5, parent=1, at=1), chat(2, [ASK], [DONE], parent=5, at=2)]
+
+    assert steps(otlp(spans)) == TRACE[2:]
+
+
+def test_each_outermost_agent_of_a_trace_is_a_run():
+    root = span(9, "POST /chat", {}, takes=30)
+    spans = [
+        root,
+        agent(1, parent=9),
+        chat(2, [ASK], [DONE]),
+        agent(3, parent=9),
+        chat(4, [ASK], [DONE], parent=3),
+    ]
+
+    ids = [conversion.trace.id for conversion in from_otlp(otlp(spans))]
+
+    assert len(set(ids)) == 2
+
+
+def test_the_runs_before_it_in_the_same_conversation_are_not_repeated():
+    later = {"role": "user", "parts": [{"type": "text", "content": "And tomorrow?"}]}
+    spans = [agent(), chat(2, [ASK, DONE, later], [DONE])]
+
+    conversion = only(otlp(spans))
+
+    assert conversion.trace.task.objective == "And tomorrow?"
+    assert [step.content for step in conversion.trace.steps] == ["Good", "It is sunny."]
+    assert "messages of earlier runs" in conversion.losses
+
+
+def test_a_tool_that_failed_is_recovered_from():
+    values = {gen_ai.GEN_AI_TOOL_CALL_RESULT: "", error_attributes.ERROR_TYPE: "TimeoutError"}
+    spans = [
+        agent(),
+        chat(2, [ASK], [CALL], at=1),
+        tool(3, at=3, values=values),
+        chat(4, [ASK, CALL], [DONE], at=5),
+    ]
+
+    assert [kind for kind, _, _ in steps(otlp(spans))] == [
+        "tool_call",
+        "observation",
+        "error_recovery",
+        "thought",
+    ]
+
+
+@pytest.mark.parametrize("envelope", ["otlp", "jaeger"])
+def test_a_failed_root_is_no_success_and_says_why(envelope):
+    spans = [agent(failed="out of budget"), *run()[1:]]
+
+    trace = only(ENVELOPES[envelope](spans)).trace
+
+    assert (trace.metadata.success, trace.metadata.outcome_source) == (False, "structural_failure")
+    assert trace.steps[-1].content == "out of budget"
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter", "error"])
+def test_an_answer_that_was_cut_off_is_no_success(reason):
+    spans = [agent(), chat(2, [ASK], [{**DONE, "finish_reason": reason}])]
+
+    assert only(otlp(spans)).trace.metadata.success is False
+
+
+def test_content_that_was_switched_off_is_said():
+    spans = [agent(), span(2, "chat", {gen_ai.GEN_AI_OPERATION_NAME: "chat"}, parent=1)]
+
+    with pytest.raises(ConversionError, match=r"no message content was recorded.*CAPTURE_MESSAGE_CONTENT"):
+        from_otlp(otlp(spans))
+
+
+def test_the_other_runs_of_an_export_go_on():
+    good = data(run()).resource_spans[0].scope_spans[0].spans
+    other = agent(7)
+    other.trace_id = bytes(16)
+
+    outcomes = list(convert(otlp([other, *good])))
+
+    assert [isinstance(outcome, ConversionError) for outcome in outcomes] == [True, False]
+
+
+def test_an_evaluation_of_the_span_is_its_label():
+    events = [
+        (
+            "gen_ai.evaluation.result",
+            {gen_ai.GEN_AI_EVALUATION_NAME: name, gen_ai.GEN_AI_EVALUATION_SCORE_VALUE: value},
+        )
+        for name, value in (("success", 0.0), ("confidence", 0.9), ("relevance", 0.1))
+    ]
+
+    trace = only(otlp([agent(events=events), *run()[1:]])).trace
+
+    assert (trace.metadata.success, trace.metadata.outcome_source) == (False, "label")
+    assert (trace.outcome.confidence, trace.metadata.confidence_source) == (0.9, "label")
+
+
+@pytest.mark.parametrize("name", ["forecaster", "weather-service"])
+def test_the_domain_goes_by_the_agent_and_the_service(name):
+    options = Options(domains={name: "finance"})
+
+    assert only(otlp(run()), options).trace.metadata.task_domain == "finance"
+
+
+def test_what_has_no_place_is_reported_by_its_name():
+    call = chat(2, [ASK], [DONE])
+    call.attributes.extend(attributes({gen_ai.GEN_AI_USAGE_INPUT_TOKENS: 7, "llm.tools.3.name": "x"}))
+
+    losses = only(otlp([agent(), call, span(5, "POST", {"url.full": "http://localhost"}, parent=1)])).losses
+
+    assert {
+        "attributes.gen_ai.usage.input_tokens",
+        "attributes.llm.tools[].name",
+        "spans that are no call of an agent, a model or a tool",
+    } <= set(losses)
+
+
+def test_spans_of_one_trace_on_several_lines_are_one_run():
+    first, *others = run()
+
+    assert steps([otlp([first]), otlp(others)]) == TRACE
+
+
+def test_messages_that_are_not_what_the_conventions_say_are_refused():
+    spans = [agent(), chat(2, [{"role": "user", "part": "a"}], [DONE])]
+
+    with pytest.raises(ConversionError, match=r"gen_ai.input.messages\[0\].parts: Field required"):
+        from_otlp(otlp(spans))
+
+
+def test_messages_in_the_shape_of_openai_are_read_where_the_conventions_have_theirs():
+    """Some instrumentations write those under the conventions' names."""
+    given = [{"role": "user", "content": "Weather?"}]
+    said = [{"role": "assistant", "parts": [{"type": "text", "text": "Sunny"}]}]
+
+    assert steps(otlp([agent(), chat(2, given, said)])) == [("thought", "Sunny", None)]
+
+
+# OpenInference --------------------------------------------------------------------------------------------
+
+
+def flat_message(prefix, number, message):
+    return {f"{prefix}.{number}.{name}": value for name, value in message.items()}
+
+
+OPENINFERENCE_CALL = {
+    MessageAttributes.MESSAGE_ROLE: "assistant",
+    f"{MessageAttributes.MESSAGE_TOOL_CALLS}.0.{ToolCallAttributes.TOOL_CALL_ID}": "call_1",
+    f"{MessageAttributes.MESSAGE_TOOL_CALLS}.0.{ToolCallAttributes.TOOL_CALL_FUNCTION_NAME}": "weather",
+    f"{MessageAttributes.MESSAGE_TOOL_CALLS}.0.{ToolCallAttributes.TOOL_CALL_FUNCTION_ARGUMENTS_JSON}": (
+        '{"city": "Paris"}'
+    ),
+}
+OPENINFERENCE_ASK = {
+    MessageAttributes.MESSAGE_ROLE: "user",
+    MessageAttributes.MESSAGE_CONTENT: "What is the weather in Paris?",
+}
+OPENINFERENCE_DONE = {
+    MessageAttributes.MESSAGE_ROLE: "assistant",
+    MessageAttributes.MESSAGE_CONTENT: "It is sunny.",
+}
+
+
+def openinference_run():
+    kind = SpanAttributes.OPENINFERENCE_SPAN_KIND
+    given, said = SpanAttributes.LLM_INPUT_MESSAGES, SpanAttributes.LLM_OUTPUT_MESSAGES
+    kinds = OpenInferenceSpanKindValues
+    return [
+        (1, None, 0, {kind: kinds.AGENT.value, SpanAttributes.INPUT_VALUE: "What is the weather in Paris?"}),
+        (
+            2,
+            1,
+            1,
+            {
+                kind: kinds.LLM.value,
+                SpanAttributes.LLM_TOKEN_COUNT_TOTAL: 9,
+                **flat_message(given, 0, OPENINFERENCE_ASK),
+                **flat_message(said, 0, OPENINFERENCE_CALL),
+            },
+        ),
+        (
+            3,
+            1,
+            3,
+            {
+                kind: kinds.TOOL.value,
+                SpanAttributes.TOOL_NAME: "weather",
+                SpanAttributes.INPUT_VALUE: '{"city": "Paris"}',
+                SpanAttributes.OUTPUT_VALUE: "Sunny",
+            },
+        ),
+        (
+            4,
+            1,
+            5,
+            {
+                kind: kinds.LLM.value,
+                **flat_message(given, 0, OPENINFERENCE_ASK),
+                **flat_message(given, 1, OPENINFERENCE_CALL),
+                **flat_message(
+                    given,
+                    2,
+                    {
+                        MessageAttributes.MESSAGE_ROLE: "tool",
+                        MessageAttributes.MESSAGE_CONTENT: "Sunny",
+                        MessageAttributes.MESSAGE_TOOL_CALL_ID: "call_1",
+                    },
+                ),
+                **flat_message(said, 0, OPENINFERENCE_DONE),
+            },
+        ),
+    ]
+
+
+def openinference_otlp():
+    return otlp(
+        [span(number, "step", values, parent, at) for number, parent, at, values in openinference_run()]
+    )
+
+
+def phoenix_rest():
+    spans = [
+        {
+            "id": f"node-{number}",
+            "name": "step",
+            "context": {"trace_id": TRACE_ID.hex(), "span_id": f"{number:016x}"},
+            "span_kind": values[SpanAttributes.OPENINFERENCE_SPAN_KIND],
+            "parent_id": None if parent is None else f"{parent:016x}",
+            "start_time": f"2026-01-01T00:00:{at:02}+00:00",
+            "end_time": f"2026-01-01T00:00:{at + 1:02}+00:00",
+            "status_code": "OK",
+            "status_message": "",
+            "attributes": values,
+            "events": [],
+        }
+        for number, parent, at, values in openinference_run()
+    ]
+    return {"data": spans, "next_cursor": None}
+
+
+def phoenix_data_frame():
+    """As pandas writes the rows of a data frame of spans, with milliseconds since 1970."""
+    rows = []
+    for one in phoenix_rest()["data"]:
+        row = {name: value for name, value in one.items() if name not in {"context", "attributes", "id"}}
+        row["start_time"] = 1_767_225_600_000 + int(one["start_time"][17:19]) * 1000
+        row["end_time"] = row["start_time"] + 1000
+        row |= {f"context.{name}": value for name, value in one["context"].items()}
+        row |= {f"attributes.{name}": value for name, value in one["attributes"].items()}
+        rows.append(row)
+    return rows
+
+
+@pytest.mark.parametrize("export", [openinference_otlp, phoenix_rest, phoenix_data_frame])
+def test_openinference_in_every_envelope_gives_the_same_trace(export):
+    trace = only(export()).trace
+
+    assert trace.id == only(openinference_otlp()).trace.id
+    assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == [
+        ("tool_call", None, "weather"),
+        ("observation", "Sunny", "weather"),
+        ("thought", "It is sunny.", None),
+    ]
+    assert trace.steps[0].input == {"city": "Paris"}
+    assert trace.metadata.created_at == "2026-01-01T00:00:01.000Z"
+
+
+def test_phoenix_exports_are_told_from_jaegers():
+    assert source_of(phoenix_rest()).name == source_of(phoenix_data_frame()).name == "phoenix"
+    assert source_of(jaeger(run())).name == "jaeger"
+
+
+def test_an_annotation_is_a_label():
+    document = phoenix_rest()
+    values = document["data"][0]["attributes"]
+    values["annotations.0.annotation.name"] = "confidence"
+    values["annotations.0.annotation.score"] = 0.8
+
+    assert only(document).trace.outcome.confidence == 0.8
+
+
+def test_a_retrieval_is_the_call_of_a_tool():
+    values = {
+        SpanAttributes.OPENINFERENCE_SPAN_KIND: OpenInferenceSpanKindValues.RETRIEVER.value,
+        SpanAttributes.INPUT_VALUE: "Paris",
+        f"{SpanAttributes.RETRIEVAL_DOCUMENTS}.0.document.content": "Paris is a city",
+    }
+    document = openinference_otlp()
+    document["resourceSpans"] += otlp([span(7, "search", values, parent=1, at=2)])["resourceSpans"]
+
+    found = only(document).trace.steps
+
+    assert [step.tool.name for step in found if step.tool] == ["weather", "search", "search", "weather"]
+    assert "Paris is a city" in found[2].content

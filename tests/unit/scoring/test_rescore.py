@@ -1,0 +1,70 @@
+"""Rescoring from the dimensions gives what scoring the trace would have given."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas import ReasoningTrace
+from worker.policy import REFERENCE_WEIGHTS, DomainPolicy, Policy, Weights
+from worker.scoring import Nearest, Scorer, rescore, score_trace
+
+UNIT = st.floats(0, 1)
+STEPS = ["thought", "tool_call a", "tool_call b", "observation", "error_recovery"]
+
+
+@st.composite
+def weights(draw):
+    cuts = sorted(draw(st.lists(UNIT, min_size=3, max_size=3)))
+    parts = [high - low for low, high in zip([0, *cuts], [*cuts, 1], strict=True)]
+    return Weights(**dict(zip(Weights.model_fields, parts, strict=True)))
+
+
+DOMAINS = st.sampled_from(["default", "code", "legal"])
+POLICIES = st.builds(
+    Policy,
+    threshold=UNIT,
+    domains=st.dictionaries(
+        DOMAINS, st.builds(DomainPolicy, threshold=st.none() | UNIT, weights=st.none() | weights())
+    ),
+)
+
+
+@given(
+    steps=st.lists(st.sampled_from(STEPS), min_size=1, max_size=6),
+    confidence=UNIT,
+    success=st.booleans(),
+    domain=DOMAINS,
+    nearest=st.none() | st.builds(Nearest, st.floats(-1, 1), st.just("kp:trace:1")),
+    scored_under=POLICIES,
+    policy=POLICIES,
+)
+def test_a_rescored_trace_is_a_trace_scored_under_that_policy(
+    make_trace, steps, confidence, success, domain, nearest, scored_under, policy
+):
+    """Exactly, the same policy among them: a shadow and a report over history must agree with the worker."""
+    trace = make_trace(*steps, confidence=confidence, success=success, task_domain=domain)
+    score = score_trace(trace, nearest, scored_under)
+
+    assert rescore(score, domain, policy) == score_trace(trace, nearest, policy)
+    assert rescore(score, domain, scored_under) == score
+
+
+def test_the_real_traces_rescored_under_their_own_policy_are_unchanged(real_traces):
+    scorer = Scorer()
+    for line in real_traces:
+        trace = ReasoningTrace.model_validate_json(line)
+        score = scorer.evaluate(trace)
+        assert rescore(score, trace.metadata.task_domain, scorer.policy) == score
+
+
+def test_a_domain_that_the_new_policy_names_takes_its_own_profile(make_trace):
+    """The score's own domain is `default`; only the trace tells that it is `legal`."""
+    trace = make_trace("tool_call a", "tool_call b", task_domain="legal")
+    score = score_trace(trace, None, Policy())
+    legal = DomainPolicy(threshold=0.1, weights=REFERENCE_WEIGHTS["medical"])
+
+    rescored = rescore(score, "legal", Policy(domains={"legal": legal}))
+
+    assert (score.domain, score.decision) == ("default", "rejected")
+    assert (rescored.domain, rescored.threshold, rescored.decision) == ("legal", 0.1, "contribute")
+    assert rescored.quality_score == pytest.approx(0.15 * 0.145 + 0.2 * 0.5 + 0.1 * 1 + 0.55 * 0.5)

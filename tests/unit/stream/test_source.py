@@ -1,0 +1,416 @@
+"""The source, driven through a running Faust app: what it fetches, hands over, recovers and commits."""
+
+import asyncio
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+
+from worker.errors import StalledError, TopicError, WorkerError
+from worker.stream.ledgers import PARALLEL_READERS
+
+RAW = "raw-traces"
+
+
+async def finished(world, *keys):
+    await world.until(lambda: sorted(world.outputs()) == sorted(keys))
+
+
+async def committed(world, **positions):
+    wanted = {int(number.removeprefix("p")): offset for number, offset in positions.items()}
+    await world.until(lambda: world.topic.committed == wanted)
+
+
+async def test_records_of_all_owned_partitions_come_out_in_order_and_are_committed(start):
+    world = await start()
+    world.publish(0, *range(10))
+    world.publish(1, *range(100, 105))
+
+    await world.member.rebalance([0, 1])
+    await committed(world, p0=10, p1=5)
+
+    assert world.outputs(0) == list(range(10))
+    assert world.outputs(1) == list(range(100, 105))
+
+
+async def test_nothing_of_another_worker_s_partition_is_read(start):
+    world = await start()
+    world.publish(0, 1)
+    world.publish(1, 2)
+
+    await world.member.rebalance([1])
+    await committed(world, p1=1)
+
+    assert world.outputs() == [2]
+
+
+async def test_a_successor_goes_on_where_the_group_is(start):
+    first = await start()
+    first.publish(0, 1, 2)
+    await first.member.rebalance([0])
+    await committed(first, p0=2)
+    await first.stop()
+
+    second = await start(first.topic, first.publisher)
+    second.publish(0, 3)
+    await second.member.rebalance([0])
+    await committed(second, p0=3)
+
+    assert second.outputs() == [1, 2, 3]
+
+
+async def test_a_partition_is_consumed_as_soon_as_its_own_ledger_is_back_and_not_before(start):
+    world = await start()
+    world.publish(0, 1)
+    world.publish(1, 2)
+    world.reader.gates[0] = asyncio.Event()
+
+    await world.member.rebalance([0, 1])
+    await finished(world, 2)
+    await world.settle()
+    assert world.outputs() == [2]
+    assert world.app.readiness.reasons
+
+    world.reader.gates[0].set()
+    await finished(world, 1, 2)
+    assert not world.app.readiness.reasons
+
+
+async def test_a_recovery_that_stops_short_ends_the_app_and_its_partition_is_not_consumed(start):
+    first = await start()
+    first.publish(0, 1, 2)
+    await first.member.rebalance([0])
+    await committed(first, p0=2)
+    await first.stop()
+
+    second = await start(first.topic, first.publisher)
+    second.reader.stops_short.add(0)
+    second.publish(0, 3)
+    await second.member.rebalance([0])
+    await second.until(lambda: second.app.faust.crashed)
+
+    assert second.outputs() == [1, 2]
+    assert second.app.readiness.reasons
+
+
+async def test_ledgers_are_recovered_a_few_at_a_time(start):
+    partitions = PARALLEL_READERS + 3
+    world = await start(partitions=partitions)
+    gate = asyncio.Event()
+    world.reader.gates = dict.fromkeys(range(partitions), gate)
+
+    await world.member.rebalance(range(partitions))
+    await world.until(lambda: len(world.reader.reading) == PARALLEL_READERS)
+    gate.set()
+    await world.until(lambda: not world.app.readiness.reasons)
+
+    assert world.reader.most == PARALLEL_READERS
+
+
+async def test_a_worker_that_owns_nothing_is_ready(start):
+    world = await start()
+
+    await world.member.rebalance([])
+
+    await world.until(lambda: not world.app.readiness.reasons)
+
+
+async def test_the_ledger_of_a_partition_that_left_is_forgotten(start):
+    """Another worker writes to it; when the partition comes back, it is read from its beginning."""
+    world = await start()
+    world.publish(0, 1)
+    await world.member.rebalance([0])
+    await committed(world, p0=1)
+    changelog = world.app.ledgers.changelog(0)
+
+    await world.member.rebalance([1])
+    await world.member.rebalance([0])
+
+    assert world.app.ledgers.changelog(0) is not changelog
+
+
+async def test_the_ledger_of_a_partition_that_stays_is_kept(start):
+    world = await start()
+    world.publish(0, 1)
+    await world.member.rebalance([0])
+    await committed(world, p0=1)
+    changelog = world.app.ledgers.changelog(0)
+
+    await world.member.rebalance([0, 1])
+
+    assert world.app.ledgers.changelog(0) is changelog
+
+
+async def test_a_partition_whose_lane_is_full_is_paused_and_the_others_go_on(start):
+    world = await start(in_flight_records=1)
+    world.publisher.hold("rejected")
+    world.publish(0, *range(30))
+    await world.member.rebalance([0, 1])
+    await world.until(lambda: world.publisher.waiting("rejected"))
+    await world.settle()
+
+    fetched = await world.member.position(TopicPartition(RAW, 0))
+    assert fetched < 15, "a few batches at most"
+    world.publisher.release("rejected")
+    await committed(world, p0=30)
+
+
+async def test_a_rebalance_finishes_and_commits_first(start):
+    world = await start()
+    world.publish(0, *range(5))
+    await world.member.rebalance([0])
+    await finished(world, *range(5))
+
+    await world.member.rebalance([1])
+
+    assert world.topic.committed == {0: 5}
+
+
+async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start):
+    """What waits for a full lane as its partition is revoked is delivered again, in order."""
+    world = await start(in_flight_records=2)
+    world.publisher.hold("rejected")
+    world.publish(0, *range(20))
+    await world.member.rebalance([0])
+    await world.until(lambda: len(world.publisher.waiting("rejected")) == 2)
+    revoking = asyncio.create_task(world.member.rebalance([0]))
+    await asyncio.sleep(0)
+    world.publisher.release("rejected")
+    await revoking
+    await committed(world, p0=20)
+
+    assert world.outputs() == list(range(20))
+
+
+async def test_nothing_is_fetched_before_faust_takes_records_again(start, monkeypatch):
+    """Faust resumes some time after the assignment; a batch handed over before that would be lost."""
+    world = await start()
+    source = world.app.source
+    resume = source.resume_flow
+    monkeypatch.setattr(source, "resume_flow", lambda: None)
+    world.publish(0, *range(10))
+    await world.member.rebalance([0])
+    await world.until(lambda: world.app.ledgers.remaining == {0: 0})
+    await world.settle()
+    assert await world.member.position(TopicPartition(RAW, 0)) == 0
+
+    resume()
+    await committed(world, p0=10)
+
+    assert world.outputs() == list(range(10))
+
+
+async def test_a_fetch_that_begins_before_a_rebalance_and_ends_after_it_loses_nothing(start):
+    """The client may wait for a whole rebalance, and return what it fetched under the new assignment."""
+    world = await start()
+    world.publish(0, *range(10))
+    await world.member.rebalance([1])
+    await world.until(lambda: not world.app.readiness.reasons)
+    world.member.gate.clear()
+    await asyncio.sleep(0.01)
+    await world.member.rebalance([0])
+    await world.until(lambda: not world.member.paused())
+
+    world.member.gate.set()
+    await committed(world, p0=10)
+
+    assert world.outputs() == list(range(10))
+
+
+async def test_a_worker_outside_its_group_commits_nothing_and_leaves_its_lanes(start):
+    world = await start()
+    world.publisher.hold("rejected")
+    world.publish(0, 1)
+    await world.member.rebalance([0])
+    await world.until(lambda: world.publisher.waiting("rejected"))
+
+    world.member.expel()
+    world.publisher.release("rejected")
+    await finished(world, 1)
+    await world.app.source.commit()
+    await world.member.rebalance([1])
+
+    assert world.member.commits == []
+    assert world.app.lanes.watermarks() == {}
+
+
+async def test_what_ends_the_client_s_part_in_its_group_ends_the_app(start):
+    world = await start()
+    await world.member.rebalance([0])
+
+    world.member.error = KafkaError("the group is gone")
+
+    await world.until(lambda: world.app.faust.crashed)
+
+
+async def test_a_member_that_its_group_refuses_is_noticed_before_the_first_fetch(start):
+    """A worker with another assignor than the group's is refused when it joins."""
+    world = await start()
+    world.member.error = KafkaError("inconsistent group protocol")
+
+    with pytest.raises(WorkerError, match="inconsistent group protocol"):
+        await world.app.guard.check(world.app.source)
+
+
+async def test_a_recreated_topic_is_read_from_its_beginning_while_running(start):
+    """Its records up to the old position would be skipped, since that position is valid in it, too."""
+    world = await start()
+    world.publish(0, *range(5))
+    await world.member.rebalance([0])
+    await committed(world, p0=5)
+
+    world.topic.records[0].clear()
+    world.topic.id = b"second"
+    world.publish(0, *range(100, 110))
+    await world.until(lambda: len(world.outputs()) == 15)
+
+    assert world.outputs()[5:] == list(range(100, 110))
+    assert world.metric("kp_cache_resets_total", reason="recreated") == 1
+
+
+async def test_a_topic_recreated_while_no_worker_ran_is_read_from_its_beginning(start):
+    first = await start()
+    first.publish(0, *range(5))
+    await first.member.rebalance([0])
+    await committed(first, p0=5)
+    await first.stop()
+
+    first.topic.records[0].clear()
+    first.topic.id = b"second"
+    second = await start(first.topic, first.publisher)
+    second.publish(0, *range(100, 110))
+    await second.member.rebalance([0])
+    await second.until(lambda: len(second.outputs()) == 15)
+
+    assert second.outputs()[5:] == list(range(100, 110))
+
+
+async def skipped(world):
+    await world.app.guard.check(world.app.source)
+    return world.metric("kp_skipped_offsets_total")
+
+
+async def test_offsets_deleted_while_no_worker_ran_are_counted_and_logged(start, caplog):
+    world = await start()
+    world.topic.committed[0] = 2
+    world.publish(0, *range(10))
+    world.topic.delete_before(0, 5)
+    await world.member.rebalance([0])
+    await committed(world, p0=10)
+
+    assert await skipped(world) == 3
+    assert await skipped(world) == 3, "once"
+    assert "partition 0: offsets 2 to 4 were deleted from raw-traces before they were read" in caplog.text
+
+
+async def test_offsets_deleted_behind_a_full_lane_are_counted(start):
+    world = await start(in_flight_records=1)
+    world.publisher.hold("rejected")
+    world.publish(0, *range(30))
+    await world.member.rebalance([0])
+    await world.until(lambda: world.publisher.waiting("rejected"))
+    await world.settle()
+
+    world.topic.delete_before(0, 20)
+    world.publisher.release("rejected")
+    await committed(world, p0=30)
+
+    assert world.outputs()[-10:] == list(range(20, 30))
+    assert len(world.outputs()) + await skipped(world) == 30
+
+
+async def test_gaps_of_transactions_and_compaction_are_no_loss(start):
+    """Also where older records have been deleted since they were read."""
+    world = await start()
+    world.publish(0, 1)
+    await world.member.rebalance([0])
+    await committed(world, p0=1)
+    world.topic.publish(0, b"", b"5", gap=4)
+    await committed(world, p0=6)
+    world.topic.delete_before(0, 1)
+
+    assert await skipped(world) == 0
+
+
+async def test_a_group_without_a_position_has_skipped_nothing(start):
+    world = await start()
+    world.publish(0, *range(10))
+    world.topic.delete_before(0, 5)
+    await world.member.rebalance([0])
+    await committed(world, p0=10)
+
+    assert await skipped(world) == 0
+
+
+async def test_a_recreated_topic_that_begins_later_has_skipped_nothing(start):
+    world = await start()
+    world.publish(0, *range(5))
+    await world.member.rebalance([0])
+    await committed(world, p0=5)
+
+    world.topic.records[0].clear()
+    world.topic.id = b"second"
+    world.topic.delete_before(0, 50)
+    world.publish(0, 100)
+    await finished(world, *range(5), 100)
+
+    assert await skipped(world) == 0
+
+
+async def test_where_a_partition_begins_is_asked_again_when_the_broker_is_away(start):
+    world = await start()
+    world.topic.committed[0] = 2
+    world.publish(0, *range(10))
+    world.topic.delete_before(0, 5)
+    world.member.look_up_error = KafkaError("the broker is away")
+    await world.member.rebalance([0])
+    await committed(world, p0=10)
+
+    assert await skipped(world) + await skipped(world) >= 3
+    assert await skipped(world) == 3
+
+
+async def test_lag_counts_to_the_end_and_open_transactions_are_told_apart(start):
+    world = await start()
+    world.publish(0, *range(10))
+    world.topic.open_from[0] = 4
+    await world.member.rebalance([0])
+    await committed(world, p0=4)
+    await world.app.guard.check(world.app.source)
+
+    assert world.metric("kp_consumer_lag_records", partition="0") == 6
+    assert world.metric("kp_open_transaction_records", partition="0") == 6
+
+    world.topic.open_from.clear()
+    await committed(world, p0=10)
+    await world.app.guard.check(world.app.source)
+    assert world.metric("kp_consumer_lag_records", partition="0") == 0
+    assert world.metric("kp_open_transaction_records", partition="0") == 0
+
+
+async def test_a_changed_partition_count_ends_the_worker(start):
+    world = await start()
+    await world.member.rebalance([0])
+    await world.until(lambda: not world.app.readiness.reasons)
+
+    world.topic.records.append([])
+    with pytest.raises(TopicError, match="raw-traces has 3 partitions now, it had 2"):
+        await world.app.guard.check(world.app.source)
+    world.topic.records.clear()
+    with pytest.raises(TopicError, match="raw-traces is no longer there"):
+        await world.app.guard.check(world.app.source)
+
+
+async def test_records_that_wait_while_none_is_finished_end_the_worker(start):
+    world = await start(stall=5)
+    world.publisher.hold("rejected")
+    world.publish(0, 1)
+    await world.member.rebalance([0])
+    await world.until(lambda: world.publisher.waiting("rejected"))
+
+    async def check_often():
+        for _ in range(8):
+            await world.app.guard.check(world.app.source)
+
+    with pytest.raises(StalledError, match="partition 0"):
+        await check_often()

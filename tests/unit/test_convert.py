@@ -1,0 +1,259 @@
+"""`kp-worker convert`: files in, traces out, the rest on standard error."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import signal
+
+import pytest
+from click.testing import CliRunner
+from google.protobuf.json_format import ParseDict
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+from worker import cli
+
+CHAT = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
+
+
+def trajectory(name):
+    return {
+        "schema_version": "ATIF-v1.8",
+        "trajectory_id": name,
+        "agent": {"name": "fixer"},
+        "steps": [
+            {"step_id": 1, "source": "user", "message": "Fix it"},
+            {"step_id": 2, "source": "agent", "message": "Done", "extra": {"note": "x" * 10}},
+        ],
+    }
+
+
+def span(number, **attributes):
+    pairs = [{"key": name, "value": {"stringValue": value}} for name, value in attributes.items()]
+    ids = {"traceId": "a", "spanId": str(number), **({"parentSpanId": "1"} if number > 1 else {})}
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [{**ids, "attributes": pairs}]}]}]}
+
+
+RUN = [
+    span(1, **{"gen_ai.operation.name": "invoke_agent"}),
+    span(
+        2,
+        **{
+            "gen_ai.prompt.0.role": "user",
+            "gen_ai.prompt.0.content": "Fix it",
+            "gen_ai.completion.0.content": "Done",
+        },
+    ),
+]
+
+
+@pytest.fixture
+def convert(tmp_path):
+    """Run the command on files of the given contents; its result has `exit_code`, `stdout` and `stderr`."""
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def run(*contents, options=(), **invocation):
+        paths = []
+        for number, content in enumerate(contents):
+            path = tmp_path / f"{number}.json"
+            path.write_bytes(content)
+            paths.append(str(path))
+        return CliRunner().invoke(cli.main, ["convert", *paths, *map(str, options)], **invocation)
+
+    yield run
+    signal.signal(signal.SIGTERM, handler)
+
+
+def lines(*documents):
+    return b"\n".join(json.dumps(document).encode() for document in documents)
+
+
+def traces(result):
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lines(CHAT, CHAT),
+        json.dumps([{"messages": CHAT}, {"messages": CHAT}], indent=2).encode(),
+        b"\n\n" + lines(CHAT, CHAT) + b"\n\n",
+        b"\xef\xbb\xbf" + lines(CHAT, CHAT),
+    ],
+)
+def test_a_file_is_one_document_or_one_on_each_line(convert, content):
+    result = convert(content)
+
+    assert result.exit_code == 0, result.stderr
+    assert [trace["task"]["objective"] for trace in traces(result)] == ["Fix it", "Fix it"]
+    assert "2 traces, 0 with a label; 0 not converted" in result.stderr
+
+
+def test_standard_input_is_read(convert):
+    assert len(traces(convert(options=["-"], input=lines(CHAT)))) == 1
+
+
+def test_files_of_several_formats_are_told_apart(convert):
+    result = convert(lines(CHAT), lines(trajectory("1")))
+
+    assert [trace["metadata"]["framework"] for trace in traces(result)] == ["openai", "atif"]
+
+
+def test_spans_of_a_run_may_stand_on_several_lines(convert):
+    """As the Collector's file exporter writes them."""
+    assert len(traces(convert(lines(*RUN)))) == 1
+
+
+def test_a_line_that_is_something_else_is_told_and_the_rest_goes_on(convert, tmp_path):
+    result = convert(b"\n".join([lines(CHAT), b"{", b'"text"', lines([CHAT[0]]), lines(CHAT)]))
+
+    file = tmp_path / "0.json"
+    assert result.exit_code == 1
+    assert len(traces(result)) == 2
+    assert f"{file}:2: not converted: not JSON: " in result.stderr
+    assert f"{file}:3: not converted: no format that is known; accepted are otlp, " in result.stderr
+    assert f"{file}:4: not converted: no step" in result.stderr
+    assert "2 traces, 0 with a label; 3 not converted" in result.stderr
+
+
+def test_a_line_among_spans_that_is_something_else_is_told(convert, tmp_path):
+    result = convert(lines(RUN[0], CHAT, RUN[1]))
+
+    assert result.exit_code == 1
+    assert len(traces(result)) == 1
+    assert f"{tmp_path / '0.json'}:2: not converted: not otlp, as the lines before it are" in result.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"PK\x03\x04\x00binary", b"\xff\xfe\x00", b"[" * 100_000])
+def test_a_file_that_is_no_json_is_one_error(convert, content):
+    result = convert(content)
+
+    assert result.exit_code == 1
+    assert result.stderr.count("not converted: ") == 1
+
+
+def test_a_broken_document_of_many_lines_is_one_error(convert):
+    result = convert(json.dumps(CHAT, indent=2).encode()[:-5])
+
+    assert result.stderr.count("not converted: ") == 1
+    assert "not JSON: Expecting" in result.stderr
+
+
+def test_what_is_not_in_the_given_format_is_told_with_its_place(convert):
+    result = convert(lines({"messages": CHAT}), options=["--from", "atif"])
+
+    assert "schema_version: Field required" in result.stderr
+
+
+def test_the_losses_are_listed_the_largest_first(convert):
+    document = trajectory("1")
+    document["notes"] = "y" * 5
+
+    told = convert(lines(document)).stderr.splitlines()
+
+    start = told.index("without a place in the traces:")
+    assert told[start + 1 : start + 3] == [
+        "  steps[].extra: 1 values, 10 characters",
+        "  notes: 1 values, 5 characters",
+    ]
+
+
+def test_the_domain_map_and_the_labels_are_applied(convert, tmp_path):
+    (tmp_path / "domains.toml").write_text('fixer = "code"')
+    (tmp_path / "labels.jsonl").write_text('{"id": "1", "success": false, "confidence": 0.9}\n\n{"id": "3"}')
+
+    result = convert(
+        lines(trajectory("1"), trajectory("2")),
+        options=["--domain-map", tmp_path / "domains.toml", "--labels", tmp_path / "labels.jsonl"],
+    )
+
+    first, second = traces(result)
+    assert first["metadata"]["task_domain"] == second["metadata"]["task_domain"] == "code"
+    assert (first["metadata"]["success"], first["outcome"]["confidence"]) == (False, 0.9)
+    assert (second["metadata"]["success"], second["outcome"]["confidence"]) == (True, 0.5)
+    assert "2 traces, 1 with a label" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "problem"),
+    [
+        (
+            "--labels",
+            '{"id": "1", "confidence": 1.5}',
+            "labels:1: no label such as .*less than or equal to 1",
+        ),
+        ("--labels", '\n{"id": "1", "succes": true}', "labels:2: no label such as .*succes: Extra inputs"),
+        ("--labels", "1,true", "labels:1: no label such as "),
+        (
+            "--domain-map",
+            "fixer = 1",
+            "domain-map: not a TOML file of lines such as .*fixer: Input should be a valid string",
+        ),
+        ("--domain-map", "fixer: code", "domain-map: not a TOML file of lines such as "),
+    ],
+)
+def test_a_wrong_map_or_label_is_told_and_nothing_is_converted(convert, tmp_path, option, content, problem):
+    file = tmp_path / option.lstrip("-")
+    file.write_text(content)
+
+    result = convert(lines(CHAT), options=[option, file])
+
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert re.search(problem, result.stderr)
+
+
+def test_the_visibility_is_private_unless_it_is_given(convert):
+    given = traces(convert(lines(CHAT), options=["--visibility", "org"]))[0]
+
+    assert traces(convert(lines(CHAT)))[0]["metadata"]["visibility"] == "private"
+    assert given["metadata"]["visibility"] == "org"
+
+
+def test_the_traces_can_be_scored(convert, tmp_path):
+    (tmp_path / "traces.jsonl").write_text(convert(lines(CHAT, trajectory("1"))).stdout)
+
+    result = CliRunner().invoke(cli.main, ["score", str(tmp_path / "traces.jsonl"), "--embedder", "none"])
+
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
+
+
+def frames(documents):
+    """The Collector's file exporter, told to write protobuf: the length of each export stands before it."""
+    exports = [
+        ParseDict(with_ids_of_bytes(document), TracesData()).SerializeToString() for document in documents
+    ]
+    return b"".join(len(export).to_bytes(4, "big") + export for export in exports)
+
+
+def with_ids_of_bytes(document):
+    (span,) = document["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    size = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
+    ids = {
+        name: base64.b64encode(span[name].encode().rjust(size[name], b"0")).decode()
+        for name in size
+        if name in span
+    }
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [{**span, **ids}]}]}]}
+
+
+def test_spans_as_protobuf_are_read_in_frames_and_alone(convert):
+    whole = TracesData()
+    for document in RUN:
+        whole.MergeFrom(ParseDict(with_ids_of_bytes(document), TracesData()))
+
+    framed = convert(frames(RUN), options=["--from", "otlp"])
+    alone = convert(whole.SerializeToString(), options=["--from", "otlp"])
+
+    assert framed.exit_code == 0, framed.stderr
+    assert traces(framed) == traces(alone)
+    assert traces(framed)[0]["task"]["objective"] == "Fix it"
+
+
+@pytest.mark.parametrize("cut", [1, 3, 30])
+def test_protobuf_that_was_cut_off_is_told(convert, cut):
+    result = convert(frames(RUN)[:-cut], options=["--from", "otlp"])
+
+    assert result.exit_code == 1
+    assert "not converted: neither JSON nor OTLP's protobuf: " in result.stderr

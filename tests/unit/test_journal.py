@@ -1,0 +1,102 @@
+"""Notes in shared memory, which outlive the process that makes them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from worker import journal as module
+from worker.journal import Journal, Phase, Place, Suspect, Treatment, shared_memory
+
+A, B = Place(0, 0), Place(1, 2**40)
+
+
+@pytest.fixture
+def memory():
+    descriptor = shared_memory()
+    yield descriptor
+    os.close(descriptor)
+
+
+CHILD = """\
+import os, sys
+from worker.journal import Journal, Place
+journal = Journal(int(sys.argv[1]))
+journal.begin(Place(0, 0))
+journal.begin(Place(5, 6))
+journal.begin(Place(1, 2**40))
+journal.end(Place(5, 6))
+"""
+
+
+@pytest.mark.parametrize("end", [f"os.kill(os.getpid(), {int(signal.SIGKILL)})", "os.abort()", "os._exit(0)"])
+def test_the_notes_of_a_child_that_dies_are_there(memory, end):
+    subprocess.run(
+        [sys.executable, "-c", CHILD + end, str(memory)], check=False, pass_fds=[memory], timeout=60
+    )
+    assert Journal(memory).in_progress() == {A, B}
+
+
+def test_the_next_child_finds_the_suspects_and_clears_those_that_are_committed(memory):
+    suspects = {A: Suspect(2, Treatment.ALONE), B: Suspect(0, Treatment.BURIED)}
+    Journal(memory).prepare(suspects)
+
+    child = Journal(memory)
+    assert child.has_suspects
+    assert (child.treatment(A), child.treatment(B), child.treatment(Place(0, 1))) == (
+        Treatment.ALONE,
+        Treatment.BURIED,
+        None,
+    )
+    child.forget(0, below=0)
+    child.forget(1, below=5)
+    assert Journal(memory).suspects() == suspects
+    child.forget(0, below=1)
+    assert Journal(memory).suspects() == {B: suspects[B]}
+
+
+def test_the_next_child_begins_without_notes(memory):
+    Journal(memory).begin(A)
+    Journal(memory).prepare({})
+    assert Journal(memory).in_progress() == frozenset()
+
+
+def test_a_child_that_ends_by_itself_leaves_only_what_it_blames(memory):
+    child = Journal(memory)
+    child.begin(A)
+    child.begin(B, Phase.SENDING)
+    child.close(frozenset({Phase.SENDING}))
+    child.begin(Place(2, 2))
+    child.end(B)
+    child.close()
+    assert Journal(memory).in_progress() == {B}
+
+
+def test_a_partition_that_leaves_takes_its_notes_along(memory):
+    child = Journal(memory)
+    child.begin(A)
+    child.begin(B)
+    child.end_partition(1)
+    assert Journal(memory).in_progress() == {A}
+
+
+def test_more_than_the_memory_holds_goes_without_a_note(memory):
+    places = [Place(0, offset) for offset in range(module.ROWS + 10)]
+    child = Journal(memory)
+    for place in places:
+        child.begin(place)
+    assert len(Journal(memory).in_progress()) == module.ROWS
+    for place in places:
+        child.end(place)
+    child.begin(B)
+    assert Journal(memory).in_progress() == {B}
+
+
+def test_of_too_many_suspects_the_gravest_are_kept(memory):
+    many = {Place(0, offset): Suspect(1) for offset in range(module.ROWS)}
+    Journal(memory).prepare(many | {B: Suspect(0, Treatment.SKIPPED)})
+    assert Journal(memory).treatment(B) is Treatment.SKIPPED

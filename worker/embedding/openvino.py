@@ -1,0 +1,188 @@
+"""A model in OpenVINO, the fastest on CPUs: converted once, and kept for later starts.
+
+What is kept needs no PyTorch to run, so a start takes a second and a quarter of the memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shutil
+import sys
+import threading
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.embedding.source import ModelSource
+from worker.embedding.transformer import Forward, Precision, Transformer, Window
+
+# It would report to OpenVINO's makers that OpenVINO is imported and what is converted; OpenVINO does without.
+sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+import openvino  # noqa: E402
+
+logger = logging.getLogger(__name__)
+
+_HINTS: dict[Precision, str] = {"float32": "f32", "bfloat16": "bf16"}
+_MODEL, _WEIGHTS, _ABOUT = "model.xml", "model.bin", "about.json"
+_CONVERTERS = ("openvino", "sentence-transformers", "torch", "transformers")
+_TOLERANCE = 1e-5
+"""By how much a converted model's vectors may differ from PyTorch's, in float32."""
+
+
+class OpenVinoForward:
+    """A compiled forward pass.
+
+    Args:
+        compiled: takes token ids, and returns vectors.
+        precision: what it computes in.
+    """
+
+    def __init__(self, compiled: openvino.CompiledModel, precision: Precision) -> None:
+        self.precision: Precision = precision
+        self._compiled = compiled
+        self._threads = threading.local()
+
+    def __call__(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Turn token ids, shape (texts, tokens), into unit vectors, shape (texts, dimensions)."""
+        request: openvino.InferRequest | None = getattr(self._threads, "request", None)
+        if request is None:
+            request = self._threads.request = self._compiled.create_infer_request()
+        request.infer({0: ids}, share_inputs=True)
+        vectors: NDArray[np.float32] = request.get_output_tensor().data.copy()  # the next call overwrites it
+        return vectors
+
+
+class OpenVinoRuntime:
+    """Runs a converted model on the CPU.
+
+    Args:
+        network: takes token ids, and returns vectors.
+        transformer: the model.
+        parallel: threads that will call the forward pass at once; they share the cores.
+    """
+
+    name = f"OpenVINO {openvino.__version__.partition('-')[0]}"
+    device = "cpu"
+
+    def __init__(self, network: openvino.Model, transformer: Transformer, parallel: int = 1) -> None:
+        self.network = network
+        self.transformer = transformer
+        self.parallel = parallel
+
+    def forward(self, precision: Precision) -> OpenVinoForward:
+        """Return the forward pass in a precision, or in float32 where the CPU lacks it."""
+        compiled = openvino.Core().compile_model(
+            self.network,
+            "CPU",
+            {
+                "INFERENCE_PRECISION_HINT": _HINTS[precision],
+                "NUM_STREAMS": self.parallel,
+                "INFERENCE_NUM_THREADS": max(self.parallel, joblib.cpu_count()),
+                "ENABLE_CPU_PINNING": False,  # several workers would pin themselves to the same cores
+                # Of shapes, each some 300 kB a layer; by default so many that texts of all lengths take 1 GB.
+                "CPU_RUNTIME_CACHE_CAPACITY": 64,
+            },
+        )
+        computed = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
+        return OpenVinoForward(compiled, precision if computed == _HINTS[precision] else "float32")
+
+
+def load_openvino(
+    source: ModelSource, window: Window, folder: Path | None, parallel: int = 1
+) -> OpenVinoRuntime:
+    """Return the model that was converted at an earlier start, or convert it.
+
+    Args:
+        source: the model.
+        window: how much of a text it will read.
+        folder: converted models are kept there; None keeps none.
+        parallel: threads that will call the forward pass at once.
+
+    Raises:
+        EmbeddingError: the model cannot be loaded.
+        Exception: the model cannot be converted; of whatever kind OpenVINO and PyTorch raise.
+    """
+    kept = None
+    if folder is not None and source.fingerprint is not None:
+        kept = folder / _key(source.fingerprint, window)
+        if kept.is_dir():
+            try:
+                return OpenVinoRuntime(*_read(kept), parallel)
+            except Exception as error:  # noqa: BLE001 - half written, damaged, or of another make
+                logger.warning("converting the model again: %s cannot be used: %r", kept, error)
+    network, transformer = _convert(source, window)
+    if kept is not None:
+        try:
+            _write(network, transformer, kept)
+            network, transformer = _read(kept)  # so that this start's vectors are those of later ones
+        except (OSError, RuntimeError, ValueError) as error:
+            logger.warning("each start converts the model again: it cannot be kept in %s: %s", kept, error)
+    return OpenVinoRuntime(network, transformer, parallel)
+
+
+def _key(fingerprint: str, window: Window) -> str:
+    converters = {name: metadata.version(name) for name in _CONVERTERS}
+    about = json.dumps([fingerprint, asdict(window), converters])
+    return hashlib.sha256(about.encode()).hexdigest()[:32]
+
+
+def _convert(source: ModelSource, window: Window) -> tuple[openvino.Model, Transformer]:
+    # Importing torch takes seconds and 600 MB, which a kept model need not.
+    import torch  # noqa: PLC0415
+
+    from worker.embedding.pytorch import PyTorchRuntime  # noqa: PLC0415
+
+    original = PyTorchRuntime(source, window)
+    shape = (2, window.max_tokens)
+    any_size = torch.export.Dim.DYNAMIC
+    with torch.no_grad():
+        exported = torch.export.export(
+            original.module, (torch.ones(shape, dtype=torch.int64),), dynamic_shapes=((any_size, any_size),)
+        )
+    runtime = OpenVinoRuntime(openvino.convert_model(exported), original.transformer)
+    _require_agreement(runtime.forward("float32"), original.forward("float32"), shape)
+    return runtime.network, original.transformer
+
+
+def _require_agreement(converted: Forward, original: Forward, longest: tuple[int, int]) -> None:
+    """Raise ValueError where the vectors of one, of several, or of the longest texts differ."""
+    generator = np.random.default_rng(0)
+    for texts, tokens in ((1, 3), (3, max(3, longest[1] // 2)), longest):
+        ids = generator.integers(0, 1000, size=(texts, tokens))
+        difference = float(np.abs(converted(ids) - original(ids)).max())
+        if not difference <= _TOLERANCE:  # NaN neither
+            raise ValueError(f"the converted model's vectors differ from the original's by {difference:.1e}")
+
+
+def _write(network: openvino.Model, transformer: Transformer, folder: Path) -> None:
+    """Keep a model: all of it, or nothing."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent, prefix="new-") as temporary:
+        new = Path(temporary) / folder.name
+        openvino.save_model(network, new / _MODEL, compress_to_fp16=False)
+        about = {"transformer": asdict(transformer), "sha256": _digests(new)}
+        (new / _ABOUT).write_text(json.dumps(about))
+        shutil.rmtree(folder, ignore_errors=True)
+        new.rename(folder)
+
+
+def _read(folder: Path) -> tuple[openvino.Model, Transformer]:
+    about = json.loads((folder / _ABOUT).read_text())
+    if about["sha256"] != _digests(folder):
+        raise ValueError("its files are not those that were written")
+    return openvino.Core().read_model(folder / _MODEL), Transformer(**about["transformer"])
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    digests = {}
+    for name in (_MODEL, _WEIGHTS):
+        with (folder / name).open("rb") as file:
+            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests

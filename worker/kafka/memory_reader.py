@@ -1,0 +1,42 @@
+"""A reader of topics in memory, for tests."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from worker.kafka.reader import Record
+
+
+class MemoryReader:
+    """Reads records that were put into it, as :class:`~worker.kafka.reader.Reader` says.
+
+    Attributes:
+        records: each partition's, in order of their offsets, by topic and number.
+    """
+
+    def __init__(self) -> None:
+        self.records: defaultdict[tuple[str, int], list[Record]] = defaultdict(list)
+
+    def append(self, record: Record) -> None:
+        """Put a record at the end of its partition."""
+        records = self.records[record.topic, record.partition]
+        offset = records[-1].offset + 1 if records else 0
+        records.append(replace(record, offset=offset))
+
+    async def bounds(self, topic: str, partition: int) -> range:
+        """Return the offsets that a partition holds now."""
+        records = self.records[topic, partition]
+        return range(records[0].offset, records[-1].offset + 1) if records else range(0)
+
+    async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """Return the offset before which every record is older; None when all are."""
+        later = (one.offset for one in self.records[topic, partition] if one.timestamp >= timestamp_ms)
+        return next(later, None)
+
+    async def read(self, topic: str, partition: int, offsets: range) -> AsyncIterator[Record]:
+        """Yield the records in a range of offsets."""
+        for record in self.records[topic, partition]:
+            if record.offset in offsets:
+                yield record

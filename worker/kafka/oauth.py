@@ -1,0 +1,180 @@
+"""Access tokens for OAUTHBEARER (KIP-255), from the client credentials or from a function in the settings."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import time
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import quote_plus
+
+import aiohttp
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import KafkaError
+
+from worker.errors import SettingsError
+from worker.settings import KafkaSettings
+
+_TIMEOUT = aiohttp.ClientTimeout(total=10)
+_USED_SHARE = 0.8
+"""Share of a token's lifetime after which the next connection gets a new one."""
+
+_PROVIDER = "kafka.sasl_oauthbearer_token_provider"
+_ENDPOINT = "kafka.sasl_oauthbearer_token_endpoint_url"
+_CREDENTIALS = "kafka.sasl_oauthbearer_client_id, kafka.sasl_oauthbearer_client_secret"
+
+TokenFunction = Callable[[], Awaitable[str]]
+
+
+class TokenError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
+    """No token could be had. Kafka's client takes it for a connection that failed, and tries again.
+
+    Attributes:
+        refused: whether the server refused the credentials; otherwise trying again may help.
+    """
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
+    """Gives Kafka's client a token for each connection.
+
+    Args:
+        function: returns a token.
+    """
+
+    def __init__(self, function: TokenFunction) -> None:
+        self._function = function
+
+    async def token(self) -> str:
+        """Return a token.
+
+        Raises:
+            TokenError: the function failed; of an unexpected error only the class is told, since its text may
+                hold a secret.
+        """
+        try:
+            token = await self._function()
+        except TokenError:
+            raise
+        except Exception as error:  # whatever it is, the client must not end by it
+            raise TokenError(f"{_PROVIDER}: {type(error).__name__}") from error
+        if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
+            raise TokenError(f"{_PROVIDER}: returned no token, but {type(token).__name__}")
+        return token
+
+
+def token_provider(kafka: KafkaSettings) -> TokenProvider:
+    """Return what the settings name as the source of tokens.
+
+    Raises:
+        SettingsError: there is no such function, or the client secret's file cannot be read.
+    """
+    if kafka.sasl_oauthbearer_token_provider is not None:
+        return TokenProvider(_imported(kafka.sasl_oauthbearer_token_provider))
+    return TokenProvider(
+        ClientCredentials(
+            kafka.sasl_oauthbearer_token_endpoint_url or "",
+            kafka.sasl_oauthbearer_client_id or "",
+            kafka.secret("sasl_oauthbearer_client_secret") or "",
+            kafka.sasl_oauthbearer_scope,
+        )
+    )
+
+
+class ClientCredentials:
+    """Exchanges client credentials for tokens (RFC 6749, section 4.4), and keeps a token until it has aged.
+
+    Args:
+        url: the token endpoint.
+        client_id: sent with the secret by HTTP Basic authentication, as section 2.3.1 has it.
+        client_secret: see there.
+        scope: None leaves it to the server.
+        clock: seconds, for the age of a token.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        client_id: str,
+        client_secret: str,
+        scope: str | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._url = url
+        credentials = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
+        self._authorization = f"Basic {b64encode(credentials.encode()).decode()}"
+        self._form = {"grant_type": "client_credentials"} | ({} if scope is None else {"scope": scope})
+        self._clock = clock
+        self._token = ""
+        self._renew_at = float("-inf")
+
+    async def __call__(self) -> str:
+        """Return a token that is still good for a while.
+
+        Raises:
+            TokenError: the endpoint cannot be reached, or gives none.
+        """
+        if self._clock() >= self._renew_at:
+            asked = self._clock()
+            self._token, lifetime = await self._request()
+            self._renew_at = asked + _USED_SHARE * lifetime
+        return self._token
+
+    async def _request(self) -> tuple[str, float]:
+        headers = {"Authorization": self._authorization, "Accept": "application/json"}
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=_TIMEOUT) as session,
+                # A redirection would carry the secret elsewhere.
+                session.post(self._url, data=self._form, headers=headers, allow_redirects=False) as response,
+            ):
+                status, answer = response.status, await _json(response)
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise TokenError(f"{_ENDPOINT}: {self._url}: {error or type(error).__name__}") from error
+        if status in (400, 401):
+            why = answer.get("error", f"HTTP status {status}")
+            raise TokenError(f"{_CREDENTIALS}: {self._url} refuses them: {why}", refused=True)
+        if status != 200 or not isinstance(answer.get("access_token"), str):
+            raise TokenError(f"{_ENDPOINT}: {self._url}: gives no token: HTTP status {status}")
+        return answer["access_token"], _seconds(answer.get("expires_in"))
+
+
+async def _json(response: aiohttp.ClientResponse) -> dict[str, Any]:
+    """Return an object; an empty one when the body is something else."""
+    try:
+        answer = await response.json(content_type=None)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _seconds(expires_in: Any) -> float:
+    """Return a token's lifetime; 0 when the server does not tell."""
+    try:
+        return max(0.0, float(expires_in))
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _imported(name: str) -> TokenFunction:
+    module, _, path = name.partition(":")
+    try:
+        function: Any = importlib.import_module(module)
+        for attribute in path.split("."):
+            function = getattr(function, attribute)
+    except (ImportError, AttributeError) as error:
+        raise SettingsError(f"{_PROVIDER}: {name}: {error}") from error
+    except Exception as error:  # the module is not ours
+        raise SettingsError(f"{_PROVIDER}: {name}: {type(error).__name__} as it is imported") from error
+    if not inspect.iscoroutinefunction(function):
+        raise SettingsError(f"{_PROVIDER}: {name}: is not an async function")
+    taken: TokenFunction = function
+    return taken

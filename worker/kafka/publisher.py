@@ -1,0 +1,147 @@
+"""Publish records, and wait for the broker to confirm each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import (
+    InvalidTimestampError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+)
+from aiokafka.partitioner import DefaultPartitioner
+from aiokafka.structs import RecordMetadata
+
+from worker.errors import DeliveryError, TimestampError, TooLargeError
+from worker.kafka.connection import client_arguments
+from worker.kafka.lease import Lease
+from worker.lane.records import NO_TIMESTAMP, OutputRecord
+from worker.settings import KafkaSettings
+
+BATCH_BYTES = 262_144
+# How long a batch waits for more. Without it, most batches are of one record, and requests take most of the
+# time.
+LINGER_MS = 5
+# The client's own default, for batches that it does not assign itself.
+_PARTITIONER = DefaultPartitioner()
+# What a batch and a record's framing add to key, value and headers is far less (KIP-98's record format v2).
+FRAMING_BYTES = 4096
+
+
+class KafkaPublisher:
+    """A producer that waits for all in-sync replicas.
+
+    Faust's own takes timestamps as float seconds, which loses milliseconds, and logs the whole message when a
+    send fails.
+
+    Args:
+        kafka: how to reach the brokers.
+        max_request_bytes: the largest record that any output topic takes.
+        lease: nothing is sent while it is not held.
+    """
+
+    def __init__(self, kafka: KafkaSettings, max_request_bytes: int, lease: Lease) -> None:
+        self._lease = lease
+        self._producer = AIOKafkaProducer(
+            **client_arguments(kafka),
+            acks="all",
+            request_timeout_ms=int(kafka.request_timeout * 1000),
+            max_batch_size=BATCH_BYTES,
+            linger_ms=LINGER_MS,
+            max_request_size=max_request_bytes + FRAMING_BYTES,
+        )
+
+    async def start(self) -> None:
+        """Connect."""
+        await self._producer.start()
+
+    async def stop(self) -> None:
+        """Send what is buffered, and close."""
+        await self._producer.stop()
+
+    async def send(self, record: OutputRecord) -> asyncio.Future[int]:
+        """See :meth:`~worker.lane.publisher.Publisher.send`; waits while the lease is not held."""
+        await self._lease.hold()
+        try:
+            if record.key is None and record.value is None:  # the client's ordinary send does not take it
+                delivery = await self._send_batch(record, _timestamp(record))
+            else:
+                delivery = await self._producer.send(
+                    record.topic,
+                    value=record.value,
+                    key=record.key,
+                    partition=record.partition,
+                    timestamp_ms=_timestamp(record),
+                    headers=list(record.headers),
+                )
+        except KafkaError as error:
+            refused: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            refused.set_exception(_translate(record, error))
+            return refused
+        return _offset_of(record, delivery)
+
+    async def send_alone(self, record: OutputRecord) -> int:
+        """See :meth:`~worker.lane.publisher.Publisher.send_alone`; waits likewise."""
+        try:
+            return await self._confirmed_alone(record, _timestamp(record))
+        except TimestampError:
+            if record.timestamp_ms != NO_TIMESTAMP:
+                raise
+        # This machine's clock or the broker's is wrong. A record without a time is never refused for it.
+        return await self._confirmed_alone(record, NO_TIMESTAMP)
+
+    async def _confirmed_alone(self, record: OutputRecord, timestamp_ms: int) -> int:
+        await self._lease.hold()
+        try:
+            delivery = await self._send_batch(record, timestamp_ms)
+        except KafkaError as error:
+            raise _translate(record, error) from error
+        return await _offset_of(record, delivery)
+
+    async def _send_batch(self, record: OutputRecord, timestamp_ms: int) -> Any:
+        """Hand over a batch of just this record; return the client's future."""
+        partition = record.partition
+        if partition is None:
+            partitions = sorted(await self._producer.partitions_for(record.topic))
+            partition = _PARTITIONER(record.key, partitions, partitions)
+        batch = self._producer.create_batch()
+        batch.append(key=record.key, value=record.value, timestamp=timestamp_ms, headers=list(record.headers))
+        batch.close()  # else records that are sent meanwhile would join it
+        return await self._producer.send_batch(batch, record.topic, partition=partition)
+
+
+def _offset_of(record: OutputRecord, delivery: asyncio.Future[RecordMetadata]) -> asyncio.Future[int]:
+    """Return the offset that the client's future brings, or our error; no task is needed for that."""
+    offset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def settle(delivery: asyncio.Future[RecordMetadata]) -> None:
+        if offset.done():
+            return
+        if delivery.cancelled():
+            offset.cancel()
+        elif error := delivery.exception():
+            offset.set_exception(_translate(record, error) if isinstance(error, KafkaError) else error)
+        else:
+            offset.set_result(delivery.result().offset)
+
+    delivery.add_done_callback(settle)
+    return offset
+
+
+def _timestamp(record: OutputRecord) -> int:
+    """Return the record's timestamp; now for one that has none."""
+    return time.time_ns() // 1_000_000 if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms
+
+
+def _translate(record: OutputRecord, error: KafkaError) -> DeliveryError:
+    # Names the place, never the content: this text is logged.
+    where = f"{record.topic}, partition {'by key' if record.partition is None else record.partition}"
+    if isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError):
+        return TooLargeError(f"{where}: {type(error).__name__}")
+    if isinstance(error, InvalidTimestampError):
+        return TimestampError(f"{where}: {type(error).__name__}")
+    return DeliveryError(f"{where}: {type(error).__name__}: {error}")

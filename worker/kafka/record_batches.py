@@ -1,0 +1,445 @@
+"""Decode fetched record batches, so that nothing a broker accepts can stop a partition.
+
+The client's own parser raises at the first batch that it cannot decode, inflates whatever it is sent, and
+takes only UTF-8 for header names. :func:`install` puts the parser of this module around it:
+
+- A compressed batch is inflated up to a limit.
+- A batch that cannot be decoded, or is too large, yields one placeholder for each of its offsets.
+- Header names that are not UTF-8 keep their bytes (PEP 383, ``surrogateescape``).
+
+Ordinary batches still go through the client's compiled parser. A batch whose checksum is wrong was damaged
+after a broker accepted it: that remains an error, since another attempt or another replica may have it whole.
+
+Record format: https://kafka.apache.org/documentation/#messageformat
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from struct import Struct
+from typing import Any, NamedTuple
+
+import cramjam
+from aiokafka.consumer import fetcher
+from aiokafka.consumer.fetcher import PartitionRecords as ClientPartitionRecords
+from aiokafka.record.default_records import DefaultRecordBatch
+from aiokafka.record.memory_records import MemoryRecords
+
+from worker.lane.records import Fault
+
+MAX_RECORDS = 100_000
+"""Records of a batch that are decoded; decoding more would hold up the event loop for seconds."""
+MAX_HEADERS = 200_000
+"""Headers of a batch that are decoded; each takes 2 bytes in a batch, and some 100 in memory."""
+MAX_COMPILED_BYTES = 1_048_576
+"""The largest inflated batch for the client's parser, which does not bound headers."""
+MAX_POLL_RECORDS = 10_000
+"""Records that one poll takes of a consumer: far more than a fetch of traces holds, but few in memory."""
+FETCH_BYTES_INFLATED = 4_194_304
+"""Inflated bytes of a partition after which the rest of its fetch is left to the next one."""
+
+_CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+_CODEC_BITS = 0x07
+# Of format v2: base offset, length, leader epoch, magic, checksum, attributes, last offset delta, first and
+# greatest timestamp, producer id and epoch, base sequence, record count.
+_HEADER = Struct(">qiibIhiqqqhii")
+_LENGTH = Struct(">i")
+_LENGTH_PLACE = 8
+_FRAME = _LENGTH_PLACE + _LENGTH.size
+_ATTRIBUTES_PLACE = 21
+# Of formats v0 and v1, the bytes before the key: v1 adds a timestamp.
+_LEGACY_HEADER = {0: 18, 1: 26}
+_LEGACY_ATTRIBUTES_PLACE = 17
+_MAGIC_PLACE = 16
+# The first bytes of snappy-java's framing, and the length of its header.
+_SNAPPY_JAVA, _SNAPPY_JAVA_HEADER = b"\x82SNAPPY\0", 16
+_GZIP = b"\x1f\x8b"
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+_LEAST_BUFFER = 262_144
+# What cramjam says when the output buffer is too small.
+_NO_ROOM = "failed to write whole buffer"
+
+
+class Record(NamedTuple):
+    """A record, with the attributes of the client's; ``checksum`` holds a placeholder's fault."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    checksum: Fault | None = None
+
+
+class _TooLargeError(Exception):
+    """A batch is beyond a limit; the text says which."""
+
+
+class _MalformedError(Exception):
+    """A batch is not what its format calls for."""
+
+
+def install(batch_bytes: int) -> None:
+    """Make all consumers of this process decode with this module.
+
+    Args:
+        batch_bytes: the largest batch, inflated.
+    """
+
+    def batches(data: bytes) -> Batches:
+        return Batches(data, batch_bytes)
+
+    # The client has no hook for it: its fetcher looks both up by these names.
+    fetcher.MemoryRecords = batches
+    fetcher.PartitionRecords = PartitionRecords
+
+
+class PartitionRecords(ClientPartitionRecords):  # type: ignore[misc]  # aiokafka says no types
+    """The client's iterator over a fetch, which tells the batches how far it has come."""
+
+    def __init__(self, tp: Any, records: Batches, *rest: Any) -> None:
+        super().__init__(tp, records, *rest)
+        records.position = lambda: self.next_fetch_offset
+
+
+class Batches:
+    """The batches of one fetch of one partition, in place of the client's ``MemoryRecords``.
+
+    Args:
+        data: what the broker sent.
+        batch_bytes: the largest batch, inflated.
+
+    Attributes:
+        position: returns the next offset to be yielded.
+    """
+
+    def __init__(self, data: bytes, batch_bytes: int) -> None:
+        self.position: Callable[[], int] = lambda: 0
+        self.batch_bytes = batch_bytes
+        self.inflated = 0
+        self._data = memoryview(data)
+        self._place = 0
+        self._client = MemoryRecords(data)
+
+    def size_in_bytes(self) -> int:
+        """Return the bytes of the fetch."""
+        return len(self._data)
+
+    def has_next(self) -> bool:
+        """Return whether there is another batch for this fetch."""
+        return self.inflated < FETCH_BYTES_INFLATED and bool(self._client.has_next())
+
+    def next_batch(self) -> Any:
+        """Return the next batch."""
+        batch = self._client.next_batch()
+        start = self._place
+        self._place += _FRAME + _LENGTH.unpack_from(self._data, start + _LENGTH_PLACE)[0]
+        data = self._data[start : self._place]
+        if batch.is_control_batch:  # only brokers write these
+            return batch
+        return (_Batch if isinstance(batch, DefaultRecordBatch) else _LegacyBatch)(batch, data, self)
+
+
+class _AnyBatch:
+    """A batch that yields what can be decoded, and placeholders for the rest.
+
+    Args:
+        client: the client's view of it.
+        data: its bytes.
+        fetch: what it is part of.
+    """
+
+    def __init__(self, client: Any, data: memoryview, fetch: Batches) -> None:
+        self._client = client
+        self._data = data
+        self._fetch = fetch
+        self.validate_crc = client.validate_crc
+        self.producer_id = client.producer_id
+        self.is_transactional = client.is_transactional
+        self.is_control_batch = False
+        self.next_offset: int = client.next_offset
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield a record or a placeholder for every offset; never raises because of what a batch holds."""
+        try:
+            yield from self._records()
+        except MemoryError:
+            raise
+        except _TooLargeError as error:
+            yield from self._placeholders(Fault("too_large", f"{self._description()}: {error}"))
+        except Exception as error:  # noqa: BLE001 - parsers raise many kinds; their texts may quote a record
+            told = str(error) if isinstance(error, _MalformedError) else type(error).__name__
+            yield from self._placeholders(Fault("undecodable", f"{self._description()}: {told}"))
+
+    def _records(self) -> Iterator[Any]:
+        raise NotImplementedError
+
+    def _placeholders(self, fault: Fault) -> Iterator[Record]:
+        """Yield one for each offset that nothing was yielded for."""
+        timestamp, timestamp_type = self._time()
+        for offset in range(self._first_left(), self.next_offset):
+            yield Record(offset, timestamp, timestamp_type, None, None, [], fault)
+
+    def _first_left(self) -> int:
+        return self._fetch.position()
+
+    def _time(self) -> tuple[int, int | None]:
+        return -1, None
+
+    def _codec(self) -> int:
+        raise NotImplementedError
+
+    def _description(self) -> str:
+        codec = self._codec()
+        name = _CODECS.get(codec, f"codec {codec}") if codec else "not compressed"
+        digest = sha256(self._data).hexdigest()
+        last = self.next_offset - 1
+        return f"the batch up to offset {last} ({name}, {len(self._data)} bytes, sha256 {digest})"
+
+
+class _Batch(_AnyBatch):
+    """A batch of record format v2."""
+
+    def __init__(self, client: Any, data: memoryview, fetch: Batches) -> None:
+        super().__init__(client, data, fetch)
+        self.base_offset: int = client.base_offset
+        self._count: int = _HEADER.unpack_from(data)[-1]
+        # Unless the broker has compacted it.
+        self._has_all_offsets = self._count == self.next_offset - self.base_offset
+
+    def _records(self) -> Iterator[Any]:
+        if self._count > MAX_RECORDS:
+            raise _TooLargeError(f"it holds {self._count} records, at most {MAX_RECORDS} are decoded")
+        client, data = self._client, self._data
+        if self._codec():
+            data = self._inflated()
+            client = DefaultRecordBatch(data)
+        if len(data) <= MAX_COMPILED_BYTES:
+            try:
+                yield from self._in_order(client)
+            except MemoryError:
+                raise
+            except Exception:  # noqa: BLE001, S110 - the parser below says what is wrong
+                pass
+            else:
+                return
+        yield from self._in_order(_parse(data, self._first_left()))
+
+    def _in_order(self, records: Iterable[Any]) -> Iterator[Any]:
+        """Yield records whose offsets are their batch's; brokers do not check those that a producer wrote."""
+        has_all, expected, end = self._has_all_offsets, self.base_offset, self.next_offset
+        for record in records:
+            offset = record.offset
+            if not expected <= offset < end or (has_all and offset != expected):
+                raise _MalformedError("its records are not in the order of their offsets")
+            expected = offset + 1
+            yield record
+        if has_all and expected != end:
+            raise _MalformedError("it holds fewer records than offsets")
+
+    def _inflated(self) -> memoryview:
+        """Return the batch as if its producer had not compressed it; its checksum is not kept up."""
+        data = inflate(self._codec(), self._data[_HEADER.size :], self._fetch.batch_bytes, _HEADER.size)
+        self._fetch.inflated += len(data)
+        data[: _HEADER.size] = self._data[: _HEADER.size]
+        data[_ATTRIBUTES_PLACE + 1] &= ~_CODEC_BITS
+        _LENGTH.pack_into(data, _LENGTH_PLACE, len(data) - _FRAME)
+        return memoryview(data)
+
+    def _first_left(self) -> int:
+        return max(self.base_offset, self._fetch.position())
+
+    def _time(self) -> tuple[int, int | None]:
+        return self._client.max_timestamp, self._client.timestamp_type
+
+    def _codec(self) -> int:
+        return int(self._client.compression_type)
+
+
+class _LegacyBatch(_AnyBatch):
+    """A message set of format v0 or v1; brokers before 4.0 still take them."""
+
+    def _records(self) -> Iterator[Any]:
+        if self._codec():
+            # The client inflates it once more: these have become rare.
+            self._fetch.inflated += len(inflate(self._codec(), self._compressed(), self._fetch.batch_bytes))
+        yield from self._client
+
+    def _compressed(self) -> memoryview:
+        key = _LEGACY_HEADER[self._data[_MAGIC_PLACE]]
+        value = key + _LENGTH.size + max(0, _LENGTH.unpack_from(self._data, key)[0])
+        return self._data[value + _LENGTH.size :]
+
+    def _codec(self) -> int:
+        return self._data[_LEGACY_ATTRIBUTES_PLACE] & _CODEC_BITS
+
+
+def inflate(codec: int, data: memoryview, limit: int, before: int = 0) -> bytearray:
+    """Return decompressed bytes.
+
+    Args:
+        codec: Kafka's number of it.
+        data: the compressed bytes.
+        limit: the most that is decompressed; memory is bounded by a small multiple of it.
+        before: so many zero bytes are put before the result.
+
+    Raises:
+        Exception: the bytes are not of this codec, or more than the limit.
+    """
+    if codec == 1:
+        return _gunzip(data, limit, before)
+    if codec == 2:
+        return _unsnap(data, limit, before)
+    if codec == 3:
+        return _decompress(cramjam.lz4.decompress_into, data, limit, before)
+    if codec == 4:
+        return _decompress(cramjam.zstd.decompress_into, data, limit, before)
+    raise _MalformedError(f"there is no codec {codec}")
+
+
+def _too_large(limit: int) -> _TooLargeError:
+    return _TooLargeError(f"it is larger than limits.batch_bytes when inflated, which is {limit}")
+
+
+def _decompress(
+    decompress_into: Callable[[Any, Any], int], data: memoryview, limit: int, before: int
+) -> bytearray:
+    """Decompress into buffers of growing size, up to the limit."""
+    size = min(limit, max(_LEAST_BUFFER, 8 * len(data)))
+    while True:
+        buffer = bytearray(before + size)
+        try:
+            with memoryview(buffer) as whole, whole[before:] as free:
+                length = decompress_into(data, free)
+        except cramjam.DecompressionError as error:
+            if _NO_ROOM not in str(error):
+                raise
+            if size == limit:
+                raise _too_large(limit) from None
+            size = min(limit, 4 * size)
+        else:
+            del buffer[before + length :]
+            return buffer
+
+
+def _gunzip(data: memoryview, limit: int, before: int) -> bytearray:
+    inflated = bytearray(before)
+    rest = bytes(data)
+    while rest.startswith(_GZIP):  # a stream may have several members; Java ignores what follows them
+        member = zlib.decompressobj(_GZIP_WINDOW)
+        inflated += member.decompress(rest, limit + 1 - (len(inflated) - before))
+        if len(inflated) - before > limit:
+            raise _too_large(limit)
+        if not member.eof:
+            raise _MalformedError("its gzip stream is cut")
+        rest = member.unused_data
+    if len(inflated) == before and not data[:2] == _GZIP:
+        raise _MalformedError("it is not a gzip stream")
+    return inflated
+
+
+def _unsnap(data: memoryview, limit: int, before: int) -> bytearray:
+    blocks = [data]
+    if data[: len(_SNAPPY_JAVA)] == _SNAPPY_JAVA:
+        blocks, place = [], _SNAPPY_JAVA_HEADER
+        while place < len(data):
+            (length,) = _LENGTH.unpack_from(data, place)
+            place += _LENGTH.size
+            if not 0 <= length <= len(data) - place:
+                raise _MalformedError("a snappy block is cut")
+            blocks.append(data[place : place + length])
+            place += length
+    lengths = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
+    if sum(lengths) > limit:
+        raise _too_large(limit)
+    inflated = bytearray(before + sum(lengths))
+    place = before
+    with memoryview(inflated) as whole:
+        for block, length in zip(blocks, lengths, strict=True):
+            with whole[place : place + length] as free:
+                cramjam.snappy.decompress_raw_into(block, free)
+            place += length
+    return inflated
+
+
+def _parse(data: memoryview, first: int) -> Iterator[Record]:
+    """Yield the records of an inflated batch, whatever the bytes of header names are.
+
+    Of those before the offset ``first``, which are not wanted, only the offset is read.
+    """
+    header = _HEADER.unpack_from(data)
+    base, attributes, count = header[0], header[5], header[12]
+    first_timestamp, max_timestamp = header[7], header[8]
+    timestamp_type = attributes >> 3 & 1
+    reader = _Reader(data, _HEADER.size)
+    headers_left = MAX_HEADERS
+    for _ in range(count):
+        length = reader.number()
+        end = reader.place + length
+        if length < 0:
+            raise _MalformedError("a record's length is negative")
+        reader.number()  # attributes, of which none is defined
+        delta = reader.number()
+        offset = base + reader.number()
+        if offset < first:
+            yield Record(offset, -1, timestamp_type, None, None, [])
+            reader.place = end
+            continue
+        key, value = reader.nullable(), reader.nullable()
+        header_count = reader.number()
+        headers_left -= header_count
+        if header_count < 0:
+            raise _MalformedError("a record's header count is negative")
+        if headers_left < 0:
+            raise _TooLargeError(f"it holds more than {MAX_HEADERS} headers")
+        headers = [(reader.name(), reader.nullable()) for _ in range(header_count)]
+        if reader.place != end:
+            raise _MalformedError("a record's length is wrong")
+        timestamp = max_timestamp if timestamp_type else _int64(first_timestamp + delta)
+        yield Record(offset, timestamp, timestamp_type, key, value, headers)
+
+
+class _Reader:
+    """Reads the parts of records one after another; raises at the end of the data."""
+
+    def __init__(self, data: memoryview, place: int) -> None:
+        self.place = place
+        self._data = data
+
+    def number(self) -> int:
+        """Read a zigzag-encoded variable-length integer."""
+        shift = result = 0
+        while True:
+            byte = self._data[self.place]
+            self.place += 1
+            result |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (result >> 1) ^ -(result & 1)
+            shift += 7
+            if shift > 63:
+                raise _MalformedError("a number is too long")
+
+    def nullable(self) -> bytes | None:
+        length = self.number()
+        return None if length < 0 else self._take(length)
+
+    def name(self) -> str:
+        length = self.number()
+        if length < 0:
+            raise _MalformedError("a header has no name")
+        return self._take(length).decode("utf-8", "surrogateescape")
+
+    def _take(self, length: int) -> bytes:
+        if length > len(self._data) - self.place:
+            raise _MalformedError("a record is cut")
+        taken = bytes(self._data[self.place : self.place + length])
+        self.place += length
+        return taken
+
+
+def _int64(number: int) -> int:
+    """Wrap around as the client does."""
+    return (number + 2**63) % 2**64 - 2**63

@@ -1,0 +1,188 @@
+"""The id of a topic, which distinguishes a recreated topic from the one before (KIP-516).
+
+aiokafka's own metadata requests are of versions before topic ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from io import BytesIO
+from typing import ClassVar
+from uuid import UUID
+
+from aiokafka import TopicPartition
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import (
+    AbstractType,
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Schema,
+    TaggedFields,
+    UnsignedVarInt32,
+)
+
+from worker.kafka.connection import client_arguments
+from worker.settings import KafkaSettings
+
+NO_ID = UUID(int=0)
+RETRY_PAUSE = 0.1
+"""Seconds between two attempts to learn the id."""
+
+
+class TopicIds:
+    """Asks the leaders of a topic's partitions for the topic's id.
+
+    A leader knows of a new topic before it serves fetches from it. So when it still gives the id of before
+    after it has answered a fetch, that answer came from the topic of before.
+
+    Args:
+        kafka: how to reach the brokers.
+        topic: its name.
+    """
+
+    def __init__(self, kafka: KafkaSettings, topic: str) -> None:
+        self._kafka = kafka
+        self._topic = topic
+        self._client: AIOKafkaClient | None = None
+        self._has_ids = True
+        self._previous: set[bytes] = set()
+        self._current = b""
+
+    async def start(self) -> None:
+        """Connect."""
+        self._client = AIOKafkaClient(**client_arguments(self._kafka))
+        await self._client.bootstrap()
+        await self._client.set_topics([self._topic])
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        if self._client is not None:
+            await self._client.close()
+
+    async def current(self, partitions: Iterable[int]) -> bytes:
+        """Return the topic's id (16 bytes), once the leaders of some of its partitions agree on it.
+
+        Waits while a leader is away, there is no such topic, or a leader still gives an id of before.
+
+        Returns:
+            an empty id where the brokers know none (before Kafka 2.8).
+        """
+        numbers = list(partitions)
+        while self._has_ids:
+            answers = set(await asyncio.gather(*map(self._ask, self._leaders(numbers))))
+            if len(answers) == 1 and (found := answers.pop()) and found not in self._previous:
+                if self._current not in (b"", found):
+                    self._previous.add(self._current)
+                self._current = found
+                return found
+            if self._has_ids:
+                await asyncio.sleep(RETRY_PAUSE)
+        return b""
+
+    def _leaders(self, partitions: list[int]) -> set[int | None]:
+        client = self._connected
+        leaders = {
+            client.cluster.leader_for_partition(TopicPartition(self._topic, number)) for number in partitions
+        }
+        if leaders & {None, -1}:
+            client.force_metadata_update()
+        return leaders or {client.get_random_node()}
+
+    async def _ask(self, node: int | None) -> bytes | None:
+        """Return the id that one broker gives; None when it gives none now."""
+        if node in (None, -1):
+            return None
+        try:
+            response = await self._connected.send(node, _TopicRequest(self._topic))
+        except (NotImplementedError, IncompatibleBrokerVersion):
+            self._has_ids = False
+            return None
+        except KafkaError:
+            self._connected.force_metadata_update()
+            return None
+        error, found = response.topic
+        if error:
+            return None
+        self._has_ids = found != NO_ID
+        return found.bytes if self._has_ids else None
+
+    @property
+    def _connected(self) -> AIOKafkaClient:
+        if self._client is None:
+            raise RuntimeError("start() connects first")
+        return self._client
+
+
+class _Uuid(AbstractType[UUID]):  # type: ignore[misc]  # aiokafka says no types
+    @classmethod
+    def encode(cls, value: UUID) -> bytes:
+        return value.bytes
+
+    @classmethod
+    def decode(cls, data: BytesIO) -> UUID:
+        return UUID(bytes=data.read(16))
+
+
+class _FirstTopic(AbstractType[tuple[int, UUID]]):  # type: ignore[misc]  # likewise
+    """The error code and the id of the only topic in an answer; its partitions are not worth decoding."""
+
+    @classmethod
+    def decode(cls, data: BytesIO) -> tuple[int, UUID]:
+        if UnsignedVarInt32.decode(data) != 2:  # the compact array's length, plus one
+            return -1, NO_ID
+        error = Int16.decode(data)
+        CompactString("utf-8").decode(data)
+        return error, _Uuid.decode(data)
+
+
+class _MetadataResponse_v11(Response):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
+    API_KEY = 3
+    API_VERSION = 11
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            CompactArray(
+                ("node_id", Int32),
+                ("host", CompactString("utf-8")),
+                ("port", Int32),
+                ("rack", CompactString("utf-8")),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("cluster_id", CompactString("utf-8")),
+        ("controller_id", Int32),
+        ("topic", _FirstTopic),
+    )
+
+
+class _MetadataRequest_v11(RequestStruct):  # type: ignore[misc]  # noqa: N801 - likewise
+    API_KEY = 3
+    API_VERSION = 11
+    FLEXIBLE_VERSION: ClassVar[bool] = True
+    RESPONSE_TYPE = _MetadataResponse_v11
+    SCHEMA = Schema(
+        (
+            "topics",
+            CompactArray(("topic_id", _Uuid), ("topic", CompactString("utf-8")), ("tags", TaggedFields)),
+        ),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+class _TopicRequest(Request[_MetadataRequest_v11]):  # type: ignore[misc]  # likewise
+    API_KEY = 3
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def build(self, request_struct_class: type[_MetadataRequest_v11]) -> _MetadataRequest_v11:
+        return request_struct_class([(NO_ID, self._topic, {})], False, False, {})

@@ -1,0 +1,386 @@
+"""The topics: what they must be like, what they are, and making what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+
+from worker.errors import SecurityError, TopicError
+from worker.kafka.connection import client_arguments
+from worker.kafka.diagnosis import unreachable
+from worker.settings import KafkaSettings, TopicSettings
+
+OUTPUT_HEADROOM = 1_048_576
+"""How much larger than raw's the outputs' size limit is: room for headers and the score."""
+
+LEDGER = "ledger"
+"""The name of the Faust table that the ledgers are."""
+
+LAST_RESORT_BYTES = 16_384
+"""More than a dead letter takes whose key, value and headers were cut."""
+
+LEDGER_ENTRY_BYTES = 131_072
+"""More than a ledger entry takes: a vector has 4 bytes for each dimension, and every other part a bound."""
+
+LOG_APPEND_TIME = "LogAppendTime"
+
+_UNLIMITED_MS = 2**63 - 1
+
+MAX_MESSAGE_BYTES = "max.message.bytes"
+_CLEANUP_POLICY = "cleanup.policy"
+_RETENTION_MS = "retention.ms"
+_RETENTION_BYTES = "retention.bytes"
+_TIMESTAMP_TYPE = "message.timestamp.type"
+_TIMESTAMP_BEFORE_MAX_MS = "message.timestamp.before.max.ms"
+_TIMESTAMP_AFTER_MAX_MS = "message.timestamp.after.max.ms"
+_SETTINGS = (
+    MAX_MESSAGE_BYTES,
+    _CLEANUP_POLICY,
+    _RETENTION_MS,
+    _RETENTION_BYTES,
+    _TIMESTAMP_TYPE,
+    _TIMESTAMP_BEFORE_MAX_MS,
+    _TIMESTAMP_AFTER_MAX_MS,
+)
+
+_CREATION_TIMEOUT = 30
+
+# Compaction works on closed segments only, so small ones keep the changelog near the ring's size.
+_CHANGELOG_CONFIG = {
+    _CLEANUP_POLICY: "compact",
+    "segment.bytes": "16777216",
+    "min.cleanable.dirty.ratio": "0.1",
+    # A worker whose clock is wrong can still write entries.
+    _TIMESTAMP_TYPE: LOG_APPEND_TIME,
+}
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as the broker has it.
+
+    Attributes:
+        cleanup_policy: ``compact``, ``delete`` or both; None where the broker does not tell.
+        retention_ms: the age in milliseconds at which records are deleted; -1 for never.
+        retention_bytes: the size of a partition from which on its oldest records are deleted; -1 for any.
+        timestamp_type: ``CreateTime``, the record's own, or ``LogAppendTime``.
+        timestamp_before_max_ms: how far back a record's own time may lie; None for any.
+        timestamp_after_max_ms: how far ahead it may lie; None for any.
+    """
+
+    name: str
+    partitions: int
+    max_message_bytes: int
+    cleanup_policy: str | None = None
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    timestamp_type: str = "CreateTime"
+    timestamp_before_max_ms: int | None = None
+    timestamp_after_max_ms: int | None = None
+
+    @property
+    def kept_ms(self) -> int | None:
+        """The age in milliseconds, by its own timestamp, at which a record is deleted; None for never."""
+        deletes = self.cleanup_policy is None or "delete" in self.cleanup_policy
+        return self.retention_ms if deletes and self.retention_ms >= 0 else None
+
+    @property
+    def kept_bytes(self) -> int | None:
+        """The size of a partition from which on its oldest records are deleted; None for any."""
+        deletes = self.cleanup_policy is None or "delete" in self.cleanup_policy
+        return self.retention_bytes if deletes and self.retention_bytes >= 0 else None
+
+
+def changelog_topic_name(group: str) -> str:
+    """Return the changelog's name: Faust's convention."""
+    return f"{group}-{LEDGER}-changelog"
+
+
+def replays_topic_name(group: str) -> str:
+    """Return the name of the topic that remembers which dead letters were replayed."""
+    return f"{group}-replays"
+
+
+class TopicAdmin:
+    """Looks at the worker's topics and makes those that are missing.
+
+    An asynchronous context manager: it connects on entry.
+    """
+
+    def __init__(self, kafka: KafkaSettings, topics: TopicSettings) -> None:
+        self._kafka = kafka
+        self._topics = topics
+        self._client = AIOKafkaAdminClient(**client_arguments(kafka))
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._client.start()
+        except KafkaError as error:
+            await self._client.close()
+            raise await unreachable(self._kafka, error) from error
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._client.close()
+        if isinstance(error, KafkaError):
+            raise await unreachable(self._kafka, error) from error
+
+    @property
+    def changelog(self) -> str:
+        """The changelog's name."""
+        return changelog_topic_name(self._kafka.group)
+
+    @property
+    def replays(self) -> str:
+        """The name of the topic that remembers which dead letters were replayed."""
+        return replays_topic_name(self._kafka.group)
+
+    @property
+    def outputs(self) -> tuple[str, str, str]:
+        """The outputs' names."""
+        return self._topics.contribute, self._topics.rejected, self._topics.dead_letter
+
+    @property
+    def own(self) -> set[str]:
+        """The names of all the worker's topics."""
+        return {self._topics.raw, *self.outputs, self.changelog, self.replays}
+
+    async def existing(self) -> dict[str, Topic]:
+        """Return those of the worker's topics that are there, by name."""
+        return await self.describe(self.own)
+
+    async def describe(self, names: Collection[str]) -> dict[str, Topic]:
+        """Return those of some topics that are there, by name."""
+        # Asked for one that is not there, a broker may make it, with settings of its own.
+        wanted = set(names) & set(await self._client.list_topics())
+        described = await self._client.describe_topics(sorted(wanted)) if wanted else []
+        partitions = {one["topic"]: len(one["partitions"]) for one in described if one["error_code"] == 0}
+        settings = await self._settings(list(partitions))
+        return {name: _topic(name, partitions[name], config) for name, config in settings.items()}
+
+    async def create_missing(self, partitions: int, replication_factor: int) -> dict[str, Topic]:
+        """Create what is missing; return it by name.
+
+        Outputs keep their records for good: they have the time of their raw record, so a topic that deletes
+        by age deletes the outputs of an old record as soon as they are published.
+
+        Args:
+            partitions: of a raw topic that is missing; where it is there, its own count is everybody's.
+            replication_factor: of each new topic; -1 takes the broker's default.
+        """
+        existing = await self.existing()
+        created: dict[str, Topic] = {}
+        raw = existing.get(self._topics.raw)
+        if raw is None:
+            raw = await self._create(self._topics.raw, partitions, replication_factor, {})
+            created[raw.name] = raw
+        configs = dict.fromkeys(self.outputs, _output_config(raw)) | {self.changelog: _CHANGELOG_CONFIG}
+        for name, config in configs.items():
+            if name not in existing:
+                created[name] = await self._create(name, raw.partitions, replication_factor, config)
+        return created
+
+    async def create_replays(self) -> None:
+        """Create the topic that remembers replays, when it is missing."""
+        if self.replays not in await self.existing():
+            await self._create(self.replays, 1, -1, {_CLEANUP_POLICY: "compact"})
+
+    async def require(self) -> dict[str, Topic]:
+        """Return the topics, once they are fit to work with; the changelog is made when it is missing.
+
+        Raises:
+            TopicError: one is missing, or the worker could not go on with what it is like.
+        """
+        existing = await self.existing()
+        missing = [name for name in (self._topics.raw, *self.outputs) if name not in existing]
+        if missing:
+            raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
+        if self.changelog not in existing:
+            partitions = existing[self._topics.raw].partitions
+            existing |= await self.create_missing(partitions, replication_factor=-1)
+        raw, changelog = existing[self._topics.raw], existing[self.changelog]
+        if raw.partitions != changelog.partitions:
+            raise TopicError(
+                f"{changelog.name} has {changelog.partitions} partitions, {raw.name} has {raw.partitions}: "
+                "each partition has a ledger of its own; delete the changelog (novelty then starts anew)"
+            )
+        if problems := [*_obstacles(existing[self._topics.dead_letter], changelog)]:
+            raise TopicError("; ".join(problems))
+        return existing
+
+    async def delete(self, names: list[str]) -> None:
+        """Delete topics; one that is not there is no error."""
+        await self._client.delete_topics(names)
+
+    async def _settings(self, names: list[str]) -> dict[str, dict[str, str]]:
+        """Return the topics' settings, so far as brokers tell them."""
+        if not names:
+            return {}
+        wanted = dict.fromkeys(_SETTINGS, "")
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name, configs=wanted) for name in names]
+        settings = {}
+        for response in await self._client.describe_configs(resources):
+            for code, message, _, name, configs in response.resources:
+                if code == UnknownTopicOrPartitionError.errno:
+                    continue  # created a moment ago, and this broker has not heard of it yet
+                if code != 0:
+                    raise TopicError(f"{name}: its configuration cannot be read: {message}")
+                settings[name] = {key: value for key, value, *_ in configs if value is not None}
+        return settings
+
+    async def _create(
+        self, name: str, partitions: int, replication_factor: int, config: dict[str, str]
+    ) -> Topic:
+        # An empty assignment lets the client pass on -1, the broker's default (KIP-464).
+        assignments: dict[int, list[int]] | None = {} if replication_factor == -1 else None
+        topic = NewTopic(name, partitions, replication_factor, assignments, config)
+        response = await self._client.create_topics([topic])
+        for _, code, *rest in response.topic_errors:
+            if code in (TopicAuthorizationFailedError.errno, ClusterAuthorizationFailedError.errno):
+                raise SecurityError(f"the brokers' ACLs do not allow: Create on topic {name}")
+            if code not in (0, TopicAlreadyExistsError.errno):
+                raise TopicError(
+                    f"{name} cannot be created: {for_code(code).__name__} {rest[0] if rest else ''}"
+                )
+        return await self._wait_for(name)
+
+    async def _wait_for(self, name: str) -> Topic:
+        """Return a new topic, once a broker knows it; others may still not."""
+        try:
+            async with asyncio.timeout(_CREATION_TIMEOUT):
+                while (topic := (await self.existing()).get(name)) is None:  # noqa: ASYNC110 - polls
+                    await asyncio.sleep(0.05)
+                return topic
+        except TimeoutError:
+            raise TopicError(
+                f"{name} was created, but no broker knows it after {_CREATION_TIMEOUT} s"
+            ) from None
+
+
+def _topic(name: str, partitions: int, config: Mapping[str, str]) -> Topic:
+    def limit(setting: str) -> int | None:
+        return int(config[setting]) if setting in config else None
+
+    return Topic(
+        name,
+        partitions,
+        int(config[MAX_MESSAGE_BYTES]),
+        cleanup_policy=config.get(_CLEANUP_POLICY),
+        retention_ms=int(config.get(_RETENTION_MS, -1)),
+        retention_bytes=int(config.get(_RETENTION_BYTES, -1)),
+        timestamp_type=config.get(_TIMESTAMP_TYPE, "CreateTime"),
+        timestamp_before_max_ms=limit(_TIMESTAMP_BEFORE_MAX_MS),
+        timestamp_after_max_ms=limit(_TIMESTAMP_AFTER_MAX_MS),
+    )
+
+
+def _output_config(raw: Topic) -> dict[str, str]:
+    """Return the settings of a new output: it takes and keeps what raw takes."""
+    config = {MAX_MESSAGE_BYTES: str(raw.max_message_bytes + OUTPUT_HEADROOM), _RETENTION_MS: "-1"}
+    if raw.timestamp_after_max_ms is not None:  # older brokers do not know the setting
+        config[_TIMESTAMP_AFTER_MAX_MS] = str(raw.timestamp_after_max_ms)
+    return config
+
+
+def _obstacles(dead_letter: Topic, changelog: Topic) -> Iterator[str]:
+    """Name what would stop a worker sooner or later, or cost it what it must remember."""
+    if changelog.cleanup_policy not in (None, "compact"):
+        yield (
+            f"{changelog.name} has {_CLEANUP_POLICY}={changelog.cleanup_policy}, must have compact: "
+            "else it forgets what novelty is compared with"
+        )
+    for topic, wanted, what in (
+        (changelog, LEDGER_ENTRY_BYTES, "a ledger entry"),
+        (dead_letter, LAST_RESORT_BYTES, "a dead letter that was cut"),
+    ):
+        if topic.max_message_bytes < wanted:
+            yield (
+                f"{topic.name} has {MAX_MESSAGE_BYTES}={topic.max_message_bytes}, "
+                f"must have at least {wanted}: else {what} may not fit"
+            )
+
+
+def differences(topics: Mapping[str, Topic], settings: TopicSettings) -> Iterator[str]:
+    """Name what works, but not as it should, and what happens then."""
+    raw = topics[settings.raw]
+    for name in (settings.contribute, settings.rejected, settings.dead_letter):
+        output = topics[name]
+        yield from _shape_differences(raw, output)
+        yield from _timestamp_differences(raw, output)
+        yield from _retention_differences(raw, output)
+
+
+def _shape_differences(raw: Topic, output: Topic) -> Iterator[str]:
+    if output.partitions != raw.partitions:
+        yield (
+            f"{output.name} has {output.partitions} partitions, {raw.name} has {raw.partitions}: "
+            "the key decides the partition there"
+        )
+    wanted = raw.max_message_bytes + OUTPUT_HEADROOM
+    if output.max_message_bytes < wanted:
+        yield (
+            f"{output.name} has {MAX_MESSAGE_BYTES}={output.max_message_bytes}, "
+            f"should have at least {wanted}: a large trace with its score may not fit"
+        )
+
+
+def _timestamp_differences(raw: Topic, output: Topic) -> Iterator[str]:
+    if output.timestamp_type == LOG_APPEND_TIME:
+        yield (
+            f"{output.name} has {_TIMESTAMP_TYPE}={LOG_APPEND_TIME}: its records have the time of their "
+            "output, not their own, which `kp-worker audit` reports as differing"
+        )
+        return
+    raw_has_own_time = raw.timestamp_type != LOG_APPEND_TIME
+    limits = (
+        (
+            _TIMESTAMP_BEFORE_MAX_MS,
+            output.timestamp_before_max_ms,
+            raw.timestamp_before_max_ms if raw_has_own_time else None,
+        ),
+        (
+            _TIMESTAMP_AFTER_MAX_MS,
+            output.timestamp_after_max_ms,
+            raw.timestamp_after_max_ms if raw_has_own_time else 0,
+        ),
+    )
+    for setting, taken, sent in limits:
+        if taken is not None and (sent is None or taken < sent) and taken < _UNLIMITED_MS:
+            yield (
+                f"{output.name} has {setting}={taken}, {raw.name} "
+                f"{'any' if sent is None else f'has {sent}'}: an output between these is published with the "
+                "current time, and its own in the header kp-timestamp"
+            )
+
+
+def _retention_differences(raw: Topic, output: Topic) -> Iterator[str]:
+    if output.cleanup_policy is not None and "compact" in output.cleanup_policy:
+        yield (
+            f"{output.name} has {_CLEANUP_POLICY}={output.cleanup_policy}: of the outputs with one key it "
+            "keeps the last only"
+        )
+    for setting, kept, wanted in (
+        (_RETENTION_MS, output.kept_ms, raw.kept_ms),
+        (_RETENTION_BYTES, output.kept_bytes, raw.kept_bytes),
+    ):
+        if kept is not None and (wanted is None or kept < wanted):
+            yield (
+                f"{output.name} has {setting}={kept}, {raw.name} has {-1 if wanted is None else wanted}: "
+                "it deletes outputs while their records are still there, those of old records at once"
+            )

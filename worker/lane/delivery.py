@@ -1,0 +1,169 @@
+"""Confirm entries and outputs with the broker, whatever it refuses.
+
+A refused batch says nothing about its single records, so a refused record is sent again alone. An output that
+is refused alone becomes a dead letter, and a dead letter that is refused is cut until it fits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from msgspec.structs import replace as replace_fields
+
+from worker.errors import TimestampError, TooLargeError
+from worker.lane.ledger import Changelog, Entry, Failure, Ledger
+from worker.lane.outputs import Outputs, with_current_time
+from worker.lane.publisher import Publisher
+from worker.lane.records import NO_TIMESTAMP, OutputRecord
+from worker.lane.stages import Published, Remembered, Scored
+from worker.observe.metrics import Metrics
+
+
+class Delivery:
+    """Sends one partition's entries and outputs.
+
+    Args:
+        partition: its number.
+        changelog: takes note of the confirmed offsets.
+        changelog_topic: where entries go.
+        ledger: holds the entries.
+        outputs: builds dead letters.
+        publisher: sends everything.
+        metrics: counts retries.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        changelog: Changelog,
+        changelog_topic: str,
+        ledger: Ledger,
+        outputs: Outputs,
+        publisher: Publisher,
+        metrics: Metrics,
+    ) -> None:
+        self._partition = partition
+        self._changelog = changelog
+        self._changelog_topic = changelog_topic
+        self._ledger = ledger
+        self._outputs = outputs
+        self._publisher = publisher
+        self._metrics = metrics
+
+    async def send(self, record: OutputRecord) -> asyncio.Future[int]:
+        """Send a record; the future holds its offset once the broker has confirmed it."""
+        delivery = await self._publisher.send(record)
+        delivery.add_done_callback(retrieve_exception)
+        return delivery
+
+    async def send_entry(self, scored: Scored) -> asyncio.Future[int] | None:
+        """Send a record's entry, unless the changelog has it already."""
+        if scored.entry_value is None:
+            return None
+        return await self.send(self._entry_record(scored.entry.offset, scored.entry_value))
+
+    async def send_tombstones(self, offsets: list[int]) -> None:
+        """Delete entries from the changelog; a deletion that fails is repeated at the next start."""
+        for offset in offsets:
+            delivery = await self.send(self._entry_record(offset, None))
+            delivery.add_done_callback(self._note_tombstone)
+
+    async def confirm_entry(self, remembered: Remembered) -> Scored:
+        """Wait for a record's entry.
+
+        Returns:
+            the record, as a dead letter when the changelog refuses its entry.
+
+        Raises:
+            DeliveryError: the broker did not confirm it.
+        """
+        scored = remembered.scored
+        if remembered.delivery is None or scored.entry_value is None:
+            return scored
+        try:
+            self._changelog.confirmed(await remembered.delivery)
+        except (TooLargeError, TimestampError):
+            self._metrics.retried()
+            try:
+                await self._write_entry(scored.entry.offset, scored.entry_value)
+            except TooLargeError as error:
+                return replace(scored, entry=await self._shrink_entry(scored.entry, error))
+        return scored
+
+    async def confirm_output(self, published: Published) -> tuple[Entry, OutputRecord]:
+        """Wait for a record's output.
+
+        Returns:
+            the final entry and what was published, which differ from ``published`` when it was refused.
+
+        Raises:
+            DeliveryError: the broker did not confirm it.
+        """
+        record, entry, output = published.scored.record, published.scored.entry, published.output
+        try:
+            await published.delivery
+        except (TooLargeError, TimestampError):
+            self._metrics.retried()
+        else:
+            return entry, output
+        try:
+            return entry, await self._send_alone(output)
+        except TooLargeError as error:
+            if entry.failure is None:
+                entry = await self._bury(entry, error)
+                with suppress(TooLargeError):
+                    return entry, await self._send_alone(self._outputs.build(record, entry))
+        return entry, await self._send_alone(self._outputs.build_cut(record, entry))
+
+    async def _send_alone(self, output: OutputRecord) -> OutputRecord:
+        """Send an output alone, with the current time where its own is refused; return what was sent."""
+        try:
+            await self._publisher.send_alone(output)
+        except TimestampError:
+            output = with_current_time(output)
+            await self._publisher.send_alone(output)
+        return output
+
+    async def _bury(self, entry: Entry, error: TooLargeError) -> Entry:
+        """Turn a scored record's entry into a dead letter's, and write it before the dead letter is sent."""
+        buried = replace_fields(entry, decision=None, failure=_too_large(error))
+        value, _ = self._ledger.put(buried)
+        await self._write_entry(buried.offset, value)
+        return buried
+
+    async def _shrink_entry(self, entry: Entry, error: TooLargeError) -> Entry:
+        """Write a dead letter's entry without the parts that grow with the record; the vector stays."""
+        small = replace_fields(entry, decision=None, failure=_too_large(error), trace_id=None, score=None)
+        value, _ = self._ledger.put(small)
+        await self._write_entry(small.offset, value)
+        return small
+
+    async def _write_entry(self, offset: int, value: bytes) -> None:
+        self._changelog.confirmed(await self._publisher.send_alone(self._entry_record(offset, value)))
+
+    def _entry_record(self, offset: int, value: bytes | None) -> OutputRecord:
+        return OutputRecord(
+            topic=self._changelog_topic,
+            partition=self._partition,
+            timestamp_ms=NO_TIMESTAMP,
+            key=b"%d" % offset,
+            value=value,
+            headers=(),
+        )
+
+    def _note_tombstone(self, delivery: asyncio.Future[int]) -> None:
+        if not delivery.cancelled() and delivery.exception() is None:
+            self._changelog.confirmed(delivery.result())
+
+
+def retrieve_exception(done: asyncio.Future[Any]) -> None:
+    """Mark a future's exception as retrieved: when a lane stops at one, nothing awaits those behind it."""
+    if not done.cancelled():
+        done.exception()
+
+
+def _too_large(error: TooLargeError) -> Failure:
+    return Failure("too_large", type(error).__name__, str(error))

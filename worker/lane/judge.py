@@ -1,0 +1,102 @@
+"""Score a record against its partition's cache, and write the ledger entry that says so."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import msgspec
+
+from schemas import ReasoningTrace
+from worker.embedding.base import Embedder
+from worker.embedding.batcher import Embedded
+from worker.errors import Reason
+from worker.lane.ledger import Entry, Failure, ScoreHeader, encode_vector
+from worker.lane.records import RawRecord
+from worker.observe.metrics import Metrics
+from worker.policy import Policy
+from worker.scoring import Score, VectorCache, bounded_id, score_and_remember
+
+logger = logging.getLogger(__name__)
+
+MAX_MESSAGE = 1000
+"""Characters of an error's message that a dead letter keeps."""
+
+
+class Judge:
+    """Scores a partition's traces one after another.
+
+    Args:
+        cache: the partition's vectors; every scored trace's is added.
+        embedder: produced the vectors; None without one.
+        metrics: observes every score.
+    """
+
+    def __init__(self, cache: VectorCache, embedder: Embedder | None, metrics: Metrics) -> None:
+        self._cache = cache
+        self._embedder = embedder
+        self._metrics = metrics
+
+    def score(
+        self,
+        record: RawRecord,
+        trace: ReasoningTrace,
+        embedded: Embedded | None,
+        taken_at: float,
+        policy: Policy,
+    ) -> Entry:
+        """Return a trace's entry; an unexpected error makes that one record a dead letter.
+
+        Args:
+            record: the raw record.
+            trace: read from it.
+            embedded: its vector; None without an embedder.
+            taken_at: when the lane took the record (``time.monotonic``).
+            policy: weights and thresholds.
+        """
+        vector = None if embedded is None else embedded.vector
+        started = time.monotonic()
+        try:
+            score = score_and_remember(trace, vector, self._cache, policy, at=record.timestamp_ms / 1000)
+        except Exception as error:
+            logger.exception("%s: scoring failed", record.source)
+            return failed(record, bounded_failure("scoring_failed", error))
+        self._observe(score, trace.id, embedded, started, taken_at)
+        return Entry(
+            record.offset,
+            record.timestamp_ms,
+            record.fingerprint,
+            trace_id=bounded_id(trace.id),
+            decision=score.decision,
+            score=msgspec.json.encode(ScoreHeader.of(score)),
+            policy=policy.digest,
+            vector=None if vector is None else encode_vector(vector),
+            model="" if self._embedder is None else self._embedder.identity,
+            precision="" if self._embedder is None else self._embedder.precision,
+            topic_id=record.topic_id,
+        )
+
+    def _observe(
+        self, score: Score, trace_id: str, embedded: Embedded | None, started: float, taken_at: float
+    ) -> None:
+        now = time.monotonic()
+        self._metrics.stage("score", now - started)
+        if embedded is None:
+            self._metrics.scored(score, trace_id, now - started)
+            return
+        self._metrics.admitted(embedded.admitted - taken_at)
+        self._metrics.stage("queue", embedded.started - embedded.admitted)
+        self._metrics.stage("embed", embedded.finished - embedded.started)
+        self._metrics.scored(score, trace_id, now - embedded.admitted)
+
+
+def failed(record: RawRecord, failure: Failure) -> Entry:
+    """Return the entry of a record that could not be scored."""
+    return Entry(
+        record.offset, record.timestamp_ms, record.fingerprint, failure=failure, topic_id=record.topic_id
+    )
+
+
+def bounded_failure(reason: Reason, error: Exception) -> Failure:
+    """Return why a record is a dead letter, with as much of the error's message as one keeps."""
+    return Failure(reason, type(error).__name__, str(error)[:MAX_MESSAGE])

@@ -1,0 +1,440 @@
+"""A lane: one partition's pipeline, from a raw record to its confirmed output.
+
+Records overlap, but each step happens in offset order::
+
+    take ─▶ decode ─▶ embed ─▶ score ─▶ remember ─▶ publish ─▶ finish
+                      (batcher)         (ledger)    (outputs)  (watermark)
+
+A record is published once the broker has confirmed its ledger entry and all before. The watermark moves once
+the broker has confirmed the output, and the source commits the watermark. A send that fails stops the lane
+where it is; nothing after it is committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace as replace_fields
+
+from worker.embedding.base import Embedder
+from worker.embedding.batcher import Batcher, Embedded
+from worker.errors import DeliveryError, RejectedRecord
+from worker.journal import Journal, Phase, Treatment
+from worker.lane.decode import check_readable, decode_trace
+from worker.lane.delivery import Delivery, retrieve_exception
+from worker.lane.expiry import Expiry
+from worker.lane.judge import Judge, bounded_failure, failed
+from worker.lane.ledger import Changelog, Entry, Failure, Ledger, remember
+from worker.lane.outputs import Outputs
+from worker.lane.publisher import Publisher
+from worker.lane.records import RawRecord
+from worker.lane.report import Report
+from worker.lane.stages import Published, Readable, Redelivered, Remembered, Scored, Taken, Unreadable
+from worker.observe.metrics import Metrics
+from worker.policy import PolicyInForce
+from worker.scoring import VectorCache, embedding_text
+from worker.settings import CacheSettings, LimitSettings
+
+if TYPE_CHECKING:
+    from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LaneServices:
+    """What all lanes of a process share.
+
+    Attributes:
+        batcher: None without an embedder; novelty is then 0.5.
+        changelog_topic: where ledger entries go.
+        expiry: None where no output topic deletes records by age.
+        tracing: None where no spans are exported.
+        journal: notes what is being worked on; knows how to treat suspects.
+    """
+
+    policy: PolicyInForce
+    cache: CacheSettings
+    limits: LimitSettings
+    batcher: Batcher | None
+    outputs: Outputs
+    publisher: Publisher
+    changelog_topic: str
+    metrics: Metrics
+    expiry: Expiry | None = None
+    tracing: Tracing | None = None
+    journal: Journal = field(default_factory=Journal)
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The batcher's embedder."""
+        return None if self.batcher is None else self.batcher.embedder
+
+    @property
+    def model(self) -> str:
+        """The embedder's identity; empty without one."""
+        return "" if self.embedder is None else self.embedder.identity
+
+
+class Lane:
+    """One partition's pipeline; created with the partition's first record, closed when the partition leaves.
+
+    Args:
+        first: its first record, which is taken by :meth:`take` like every other.
+        committed: the group's position; beyond the first record when the partition went back.
+        changelog: the partition's recovered entries.
+        services: what all lanes share.
+        on_failure: called when the lane cannot go on; the process must then end.
+        want_commit: asks for a commit soon.
+
+    Attributes:
+        watermark: every record below it has its output confirmed: the offset to commit.
+        next_offset: every record below it was taken.
+        topic_id: of the topic that its records come from.
+    """
+
+    def __init__(
+        self,
+        first: RawRecord,
+        committed: int,
+        changelog: Changelog,
+        services: LaneServices,
+        on_failure: Callable[[BaseException], None],
+        want_commit: Callable[[], None],
+    ) -> None:
+        self.partition = first.partition
+        self.topic_id = first.topic_id
+        self.watermark = self.next_offset = first.offset
+        self._committed = max(committed, first.offset)
+        self._services = services
+        self._limits = services.limits
+        self._metrics = services.metrics
+        self._journal = services.journal
+        self._on_failure = on_failure
+        self._want_commit = want_commit
+        self._ledger = Ledger(changelog, services.cache.max_elements, services.limits.uncommitted_records)
+        self._cache = VectorCache(services.cache.max_elements, services.cache.dimensions, services.cache.ttl)
+        self._judge = Judge(self._cache, services.embedder, services.metrics)
+        self._delivery = Delivery(
+            self.partition,
+            changelog,
+            services.changelog_topic,
+            self._ledger,
+            services.outputs,
+            services.publisher,
+            services.metrics,
+        )
+        self._report = Report(services.metrics, services.expiry, services.tracing)
+        self._in_flight = 0
+        self._in_flight_bytes = 0
+        self._unconfirmed = 0
+        self._closing = False
+        self._changed = asyncio.Event()
+        self._to_score: asyncio.Queue[Taken] = asyncio.Queue()
+        self._to_remember: asyncio.Queue[Scored] = asyncio.Queue()
+        self._to_publish: asyncio.Queue[Remembered] = asyncio.Queue()
+        self._to_finish: asyncio.Queue[Published] = asyncio.Queue()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def open(self) -> None:
+        """Rebuild the novelty cache from the ledger, and start.
+
+        A lane that goes back has its position committed first. Otherwise, after a crash a successor would go
+        on where the group was, with a ledger that already describes what lies before that.
+        """
+        while self._committed > self.watermark and not self._closing:
+            self._want_commit()
+            await self._change()
+        if self._closing:
+            return
+        fallen, reason = self._ledger.open(self.next_offset, self._cache, self._services.model, self.topic_id)
+        if reason is not None:
+            logger.warning("partition %d: cut invalid entries from the ledger: %s", self.partition, reason)
+            self._metrics.cache_reset(reason)
+        await self._delivery.send_tombstones(fallen)
+        self._metrics.cache_size(self.partition, self._cache.size)
+        if self._closing:
+            return
+        steps: dict[str, Callable[[], Awaitable[None]]] = {
+            "score": self._score_next,
+            "remember": self._remember_next,
+            "publish": self._publish_next,
+            "finish": self._finish_next,
+        }
+        for name, step in steps.items():
+            self._tasks[name] = asyncio.create_task(_repeat(step), name=f"lane {self.partition} {name}")
+            self._tasks[name].add_done_callback(self._step_ended)
+
+    async def take(self, record: RawRecord) -> float:
+        """Take the next record when there is room for it; return once its embedding is requested.
+
+        No more is decoded than the batcher has room for; the rest waits in the source, and in Kafka. Records
+        come in offset order; gaps are normal (compaction, transactions). A closing lane ignores every record:
+        it will be delivered again.
+
+        Returns:
+            the seconds for which this blocked the event loop.
+        """
+        taken_at = time.monotonic()
+        while not self._closing and not self._has_room(record):
+            await self._change()
+        if self._closing:
+            return 0.0
+        self.next_offset = record.offset + 1
+        if self._journal.treatment(record.place) is Treatment.SKIPPED:
+            self._skip(record)
+            return 0.0
+        self._count(1, record.size)
+        self._journal.begin(record.place)
+        started = time.monotonic()
+        entry = self._ledger.find(record)
+        taken = Redelivered(record, taken_at, entry) if entry else self._read(record, taken_at)
+        blocked = time.monotonic() - started
+        taken = await self._request_embedding(taken)
+        if not self._closing:
+            self._to_score.put_nowait(taken)
+        else:
+            _cancel_embedding(taken)
+        return blocked
+
+    def committed(self, offset: int) -> None:
+        """Note the committed position; a lane that waits for it goes on."""
+        self._committed = offset
+        self._changed.set()
+
+    async def idle(self) -> None:
+        """Wait until nothing is in flight, or the lane closes."""
+        while self._in_flight and not self._closing:
+            await self._change()
+
+    async def drain(self, limit: float) -> None:
+        """Take no more, drop what is not scored yet, finish what is, and close.
+
+        Args:
+            limit: seconds for the broker to confirm.
+
+        Raises:
+            DeliveryError: the broker did not.
+        """
+        self._closing = True
+        self._changed.set()
+        await self._stop("score")
+        try:
+            async with asyncio.timeout(limit):
+                while self._unconfirmed and not self._failed():
+                    await self._change()
+        except TimeoutError:
+            raise DeliveryError(
+                f"partition {self.partition}: {self._unconfirmed} records unconfirmed after {limit:g} s "
+                "(limits.drain)"
+            ) from None
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Stop at once; what is in flight will be delivered again."""
+        self._closing = True
+        self._changed.set()
+        for name in self._tasks:
+            await self._stop(name)
+        while not self._to_score.empty():
+            _cancel_embedding(self._to_score.get_nowait())
+        self._count(-self._in_flight, -self._in_flight_bytes)
+        self._journal.end_partition(self.partition)
+
+    def _has_room(self, record: RawRecord) -> bool:
+        if self._in_flight == 0:
+            # Only a gap lies between the watermark and this record, and a gap needs no confirmation.
+            self.watermark = max(self.watermark, record.offset)
+        if record.offset - self._committed >= self._limits.uncommitted_records:
+            self._want_commit()
+            return False
+        return self._in_flight == 0 or (
+            self._in_flight < self._limits.in_flight_records
+            and self._in_flight_bytes + record.size <= self._limits.in_flight_bytes
+        )
+
+    def _skip(self, record: RawRecord) -> None:
+        """Pass a record that is alone in flight, and leave it without an output."""
+        logger.critical(
+            "%s: SKIPPED: it has no output, since each attempt was deadly (limits.skip_poison)", record.source
+        )
+        self._metrics.skipped_poison()
+        entry = self._ledger.find(record)
+        if entry is not None:  # it was scored before, and later records may have been compared with it
+            self._remember(entry)
+        self.watermark = self.next_offset
+
+    def _remember(self, entry: Entry) -> None:
+        if entry.model == self._services.model:
+            remember(self._cache, entry)
+
+    def _is_buried(self, record: RawRecord) -> bool:
+        return self._journal.treatment(record.place) is Treatment.BURIED
+
+    def _poison(self, record: RawRecord) -> Failure:
+        logger.error("%s: buried as poison, since process after process died at it", record.source)
+        attempts = self._limits.poison_attempts
+        return Failure(
+            "poison",
+            RejectedRecord.__name__,
+            f"{attempts} processes in a row died at this record (limits.poison_attempts)",
+        )
+
+    def _read(self, record: RawRecord, taken_at: float) -> Unreadable | Readable:
+        if self._is_buried(record):
+            return Unreadable(record, taken_at, self._poison(record))
+        started = time.monotonic()
+        try:
+            check_readable(record)
+            trace = decode_trace(record.value, self._limits.trace_bytes)
+        except RejectedRecord as error:
+            return Unreadable(record, taken_at, bounded_failure(error.reason, error))
+        finally:
+            self._metrics.stage("decode", time.monotonic() - started)
+        return Readable(record, taken_at, trace, embedding=None)
+
+    async def _request_embedding(self, taken: Taken) -> Taken:
+        if not isinstance(taken, Readable) or self._services.batcher is None:
+            return taken
+        embedding = await self._services.batcher.submit(embedding_text(taken.trace))
+        embedding.add_done_callback(retrieve_exception)
+        return Readable(taken.record, taken.taken_at, taken.trace, embedding)
+
+    async def _score_next(self) -> None:
+        """Score one record; may be cancelled at any await, since between two it does all or nothing."""
+        taken = await self._to_score.get()
+        if isinstance(taken, Redelivered) and taken.record.offset not in self._ledger:
+            # A record before it has cut the ledger since it was looked up.
+            taken = await self._request_embedding(self._read(taken.record, taken.taken_at))
+        embedded = await taken.embedding if isinstance(taken, Readable) and taken.embedding else None
+        scored = self._redeliver(taken) if isinstance(taken, Redelivered) else self._score(taken, embedded)
+        self._journal.end(scored.record.place)
+        self._unconfirmed += 1
+        self._to_remember.put_nowait(scored)
+
+    def _redeliver(self, taken: Redelivered) -> Scored:
+        self._metrics.redelivered()
+        entry, value = taken.entry, None
+        self._remember(entry)
+        if entry.failure is None and self._is_buried(taken.record):
+            # Later records may have been compared with it, so its vector stays.
+            entry = replace_fields(entry, decision=None, failure=self._poison(taken.record))
+            value, _ = self._ledger.put(entry)
+        return Scored(taken, entry, value)
+
+    def _score(self, taken: Unreadable | Readable, embedded: Embedded | None) -> Scored:
+        record = taken.record
+        fallen: list[int] = []
+        if record.offset in self._ledger:
+            logger.warning(
+                "partition %d: another record is at the known offset %d, so %s was recreated: cut the ledger",
+                self.partition,
+                record.offset,
+                record.topic,
+            )
+            self._metrics.cache_reset("recreated")
+            fallen += self._ledger.clear()
+            self._cache.clear()
+        if isinstance(taken, Unreadable):
+            entry = failed(record, taken.failure)
+        else:
+            policy = self._services.policy.policy
+            entry = self._judge.score(record, taken.trace, embedded, taken.taken_at, policy)
+        value, pushed_out = self._ledger.put(entry)
+        self._metrics.cache_size(self.partition, self._cache.size)
+        return Scored(taken, entry, value, embedded, fallen + pushed_out)
+
+    async def _remember_next(self) -> None:
+        scored = await self._to_remember.get()
+        with self._sending(scored.record):
+            # Tombstones first: the entry's own offset may be among them.
+            await self._delivery.send_tombstones(scored.fallen)
+            sent_at = time.monotonic()
+            delivery = await self._delivery.send_entry(scored)
+        self._to_publish.put_nowait(Remembered(scored, delivery, sent_at))
+
+    async def _publish_next(self) -> None:
+        remembered = await self._to_publish.get()
+        with self._confirming(remembered.scored.record):
+            scored = await self._delivery.confirm_entry(remembered)
+        if remembered.delivery is not None:
+            self._metrics.stage("remember", time.monotonic() - remembered.sent_at)
+        with self._sending(scored.record):
+            output = self._services.outputs.build(scored.record, scored.entry)
+            sent_at = time.monotonic()
+            delivery = await self._delivery.send(output)
+        self._to_finish.put_nowait(Published(scored, output, delivery, sent_at))
+
+    async def _finish_next(self) -> None:
+        published = await self._to_finish.get()
+        record = published.scored.record
+        with self._confirming(record):
+            entry, output = await self._delivery.confirm_output(published)
+            self._report.finished(published.scored, entry, output, published.sent_at)
+        self.watermark = record.offset + 1
+        self._unconfirmed -= 1
+        self._count(-1, -record.size)
+        self._changed.set()
+
+    @contextmanager
+    def _sending(self, record: RawRecord) -> Iterator[None]:
+        """Note that a record is being handed to the client; an error leaves the note."""
+        self._journal.begin(record.place, Phase.SENDING)
+        try:
+            yield
+        except asyncio.CancelledError:
+            self._journal.end(record.place)
+            raise
+        self._journal.end(record.place)
+
+    @contextmanager
+    def _confirming(self, record: RawRecord) -> Iterator[None]:
+        """Note a record only when an error ends the process: a wait for the broker is not work on it."""
+        try:
+            yield
+        except Exception:
+            self._journal.begin(record.place, Phase.SENDING)
+            raise
+
+    def _count(self, records: int, size: int) -> None:
+        self._in_flight += records
+        self._in_flight_bytes += size
+        self._metrics.in_flight(records, size)
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _step_ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        error = task.exception()
+        self._changed.set()
+        if error is not None:
+            self._on_failure(error)
+
+    def _failed(self) -> bool:
+        return any(task.done() and not task.cancelled() for task in self._tasks.values())
+
+    async def _stop(self, name: str) -> None:
+        task = self._tasks.get(name)
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def _repeat(step: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await step()
+
+
+def _cancel_embedding(taken: Taken) -> None:
+    if isinstance(taken, Readable) and taken.embedding is not None:
+        taken.embedding.cancel()

@@ -1,0 +1,163 @@
+"""Build output records from a raw record and its ledger entry; pure, so repeats are equal."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
+from struct import pack
+from typing import Any, TypeVar
+
+from schemas import DeadLetterHeaders
+from worker.errors import LedgerError
+from worker.lane.decode import with_quality_score
+from worker.lane.ledger import Entry, Failure, ScoreHeader
+from worker.lane.records import NO_TIMESTAMP, Headers, OutputRecord, RawRecord, is_utf8
+from worker.settings import TopicSettings
+
+CUT_BYTES = 1024
+"""What is left of the key and of the value of a dead letter that its topic refused."""
+
+ORIGINAL_TIMESTAMP = "kp-timestamp"
+"""The header that holds the record's own timestamp, in milliseconds, where the output could not have it."""
+
+_MILLISECONDS = re.compile(rb"-?\d{1,19}")
+_Record = TypeVar("_Record", RawRecord, OutputRecord)
+
+
+class Outputs:
+    """Builds output records.
+
+    Args:
+        topics: their names.
+        partitions: the partition count of every topic; the record keeps its partition number where the
+            output topic has as many as raw, else its key decides.
+    """
+
+    def __init__(self, topics: TopicSettings, partitions: dict[str, int]) -> None:
+        self._topics = topics
+        self._keeps_partition = {name: partitions[name] == partitions[topics.raw] for name in partitions}
+
+    def build(self, record: RawRecord, entry: Entry) -> OutputRecord:
+        """Return the output that the entry calls for.
+
+        Raises:
+            LedgerError: the entry is neither a decision nor a failure.
+        """
+        if entry.decision is not None and entry.score is not None and record.value is not None:
+            topic = self._topics.contribute if entry.decision == "contribute" else self._topics.rejected
+            score = ScoreHeader.decode(entry.score).score
+            return self._record(
+                record,
+                topic,
+                with_quality_score(record.value, score),
+                record.headers + _score_headers(record, entry, entry.score),
+            )
+        if entry.failure is not None:
+            kept, packed = _publishable(record.headers)
+            headers = kept + _dead_letter_headers(record, entry.failure, **packed)
+            return self._record(record, self._topics.dead_letter, record.value, headers)
+        raise LedgerError(f"the entry of {record.source} has neither a decision nor a failure")
+
+    def build_cut(self, record: RawRecord, entry: Entry) -> OutputRecord:
+        """Return the dead letter cut to what every topic takes.
+
+        The value is cut, and so is a long key; large headers are left out. Each leaves its length and hash.
+
+        Raises:
+            LedgerError: the entry is no failure.
+        """
+        if entry.failure is None:
+            raise LedgerError(f"the entry of {record.source} is no failure")
+        value, key = record.value or b"", record.key or b""
+        cut: dict[str, Any] = {"value_length": len(value), "value_sha256": sha256(value).hexdigest()}
+        if len(key) > CUT_BYTES:
+            cut |= {"key_length": len(key), "key_sha256": sha256(key).hexdigest()}
+            key = key[:CUT_BYTES]
+        packed = _packed(record.headers)
+        kept: Headers = ()
+        if len(packed) <= CUT_BYTES:
+            kept, as_text = _publishable(record.headers)
+            cut |= as_text
+        else:
+            cut |= {
+                "headers_count": len(record.headers),
+                "headers_length": len(packed) - 8 * len(record.headers),
+                "headers_sha256": sha256(packed).hexdigest(),
+            }
+        small = replace(record, key=None if record.key is None else key)
+        headers = kept + _dead_letter_headers(record, entry.failure, **cut)
+        return self._record(small, self._topics.dead_letter, value[:CUT_BYTES], headers)
+
+    def _record(self, record: RawRecord, topic: str, value: bytes | None, headers: Headers) -> OutputRecord:
+        output = OutputRecord(
+            topic=topic,
+            partition=record.partition if self._keeps_partition[topic] else None,
+            timestamp_ms=record.timestamp_ms,
+            key=record.key,
+            value=value,
+            headers=headers,
+        )
+        # Clients take no negative time but the one that says that there is none.
+        return output if output.timestamp_ms >= NO_TIMESTAMP else with_current_time(output)
+
+
+def with_current_time(output: OutputRecord) -> OutputRecord:
+    """Return an output that cannot have its record's timestamp: a header keeps that."""
+    if output.timestamp_ms == NO_TIMESTAMP:
+        return output
+    original = (ORIGINAL_TIMESTAMP, b"%d" % output.timestamp_ms)
+    return replace(output, timestamp_ms=NO_TIMESTAMP, headers=(*output.headers, original))
+
+
+def with_own_time(record: _Record) -> _Record:
+    """Undo :func:`with_current_time`; return any other output as it is."""
+    name, value = record.headers[-1] if record.headers else ("", None)
+    if name != ORIGINAL_TIMESTAMP or not _MILLISECONDS.fullmatch(value or b""):
+        return record
+    return replace(record, timestamp_ms=int(value or b""), headers=record.headers[:-1])
+
+
+def _score_headers(record: RawRecord, entry: Entry, score: bytes) -> Headers:
+    return (
+        ("kp-source", record.source.encode()),
+        ("kp-score", score),
+        ("kp-policy", entry.policy.encode()),
+    )
+
+
+def _packed(headers: Headers) -> bytes:
+    """Return headers as one byte string: for each the lengths of name and value, then both."""
+    packed = bytearray()
+    for name, value in headers:
+        encoded = name.encode("utf-8", "surrogateescape")
+        packed += pack(">II", len(encoded), len(value or b"")) + encoded + (value or b"")
+    return bytes(packed)
+
+
+def _publishable(headers: Headers) -> tuple[Headers, dict[str, str]]:
+    """Return the headers that the client can publish and, unless these are all, what keeps every byte."""
+    kept = tuple(header for header in headers if is_utf8(header[0]))
+    if len(kept) == len(headers):
+        return kept, {}
+    pairs = [(_base64(name.encode("utf-8", "surrogateescape")), _base64(value)) for name, value in headers]
+    return kept, {"headers": json.dumps(pairs)}
+
+
+def _base64(content: bytes | None) -> str | None:
+    return None if content is None else b64encode(content).decode()
+
+
+def _dead_letter_headers(record: RawRecord, failure: Failure, **cut: Any) -> Headers:
+    headers = DeadLetterHeaders(
+        exception=failure.exception,
+        message=failure.message,
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        reason=failure.reason,
+        **cut,
+    )
+    return tuple(headers.to_kafka())

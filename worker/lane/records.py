@@ -1,0 +1,99 @@
+"""Kafka records as the lanes see them, independent of the client library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Literal, TypeAlias
+
+from worker.journal import Place
+
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+"""In order, duplicates and null values included (KIP-82)."""
+
+NO_TIMESTAMP = -1
+"""The timestamp of a record that has none."""
+
+UNREAD_FINGERPRINT = bytes(8)
+"""Of a record whose key and value could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a record could not be read from its batch."""
+
+    reason: Literal["undecodable", "too_large"]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """A record of the raw topic.
+
+    Attributes:
+        headers: the bytes of a name that are not UTF-8 are surrogate escapes (PEP 383).
+        timestamp_ms: milliseconds since the epoch; :data:`NO_TIMESTAMP` when the record has none.
+        topic_id: of the topic that it was read from (KIP-516, 16 bytes); empty where brokers have none.
+        fault: set where the record could not be read; it then has neither key, value nor headers.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    topic_id: bytes = b""
+    fault: Fault | None = None
+
+    @property
+    def source(self) -> str:
+        """``topic/partition/offset``, by which consumers of the outputs drop repeats."""
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+    @property
+    def place(self) -> Place:
+        """Partition and offset."""
+        return Place(self.partition, self.offset)
+
+    @property
+    def size(self) -> int:
+        """Bytes of key and value."""
+        return len(self.key or b"") + len(self.value or b"")
+
+    @property
+    def fingerprint(self) -> bytes:
+        """See :func:`fingerprint`."""
+        return UNREAD_FINGERPRINT if self.fault else fingerprint(self.key, self.value)
+
+
+def is_utf8(name: str) -> bool:
+    """Return whether a header's name has only bytes that are UTF-8; the client can publish no other."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def fingerprint(key: bytes | None, value: bytes | None) -> bytes:
+    """Return 8 bytes that identify a record among others at the same offset, as in a recreated topic."""
+    return blake2b(value or b"", digest_size=8, key=(key or b"")[:64]).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRecord:
+    """A record to publish.
+
+    Attributes:
+        partition: None lets the key decide.
+        timestamp_ms: milliseconds since the epoch; :data:`NO_TIMESTAMP` takes the time of publishing.
+    """
+
+    topic: str
+    partition: int | None
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers

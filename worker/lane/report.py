@@ -1,0 +1,90 @@
+"""Report finished records: metrics, the status page's recent traces, and spans."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
+
+from worker.lane.expiry import Expiry
+from worker.lane.ledger import Entry
+from worker.lane.records import OutputRecord
+from worker.lane.stages import Readable, Scored
+from worker.observe.metrics import Metrics
+
+if TYPE_CHECKING:
+    from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
+
+
+class Report:
+    """Reports records once the broker has confirmed their outputs.
+
+    Args:
+        metrics: counts and times every record.
+        expiry: counts outputs that are deleted for their age; None where no topic deletes.
+        tracing: exports a span for every record; None to export none.
+    """
+
+    def __init__(self, metrics: Metrics, expiry: Expiry | None, tracing: Tracing | None) -> None:
+        self._metrics = metrics
+        self._expiry = expiry
+        self._tracing = tracing
+
+    def finished(self, scored: Scored, entry: Entry, output: OutputRecord, sent_at: float) -> None:
+        """Report one record.
+
+        Args:
+            scored: the record and how it was scored.
+            entry: its final outcome, which differs from ``scored.entry`` when the output was refused.
+            output: what the broker confirmed.
+            sent_at: when the output was first sent (``time.monotonic``).
+        """
+        self._metrics.stage("publish", time.monotonic() - sent_at)
+        self._count(scored, entry)
+        if self._expiry is not None:
+            self._expiry.check(output)
+        if self._tracing is not None:
+            self._export_span(self._tracing, scored, entry, output, sent_at)
+
+    def _count(self, scored: Scored, entry: Entry) -> None:
+        timestamp = scored.record.timestamp_ms
+        end_to_end = None if timestamp < 0 else max(0.0, time.time() - timestamp / 1000)
+        header, failure = entry.header, entry.failure
+        if failure is not None:
+            self._metrics.buried(failure.reason, end_to_end)
+        elif header is not None:
+            self._metrics.published(header.domain, entry.outcome, header.score, end_to_end)
+        taken = scored.taken
+        self._metrics.recent.finished(
+            entry.outcome,
+            scored.record.source,
+            score=None if header is None else asdict(header),
+            failure=None if failure is None else asdict(failure),
+            trace_id=entry.trace_id,
+            objective=taken.trace.task.objective if isinstance(taken, Readable) else None,
+            end_to_end=end_to_end,
+        )
+
+    def _export_span(
+        self, tracing: Tracing, scored: Scored, entry: Entry, output: OutputRecord, sent_at: float
+    ) -> None:
+        record, score, embedded = scored.record, entry.header, scored.embedded
+        tracing.finished(
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            headers=record.headers,
+            value=record.value,
+            taken=scored.taken.taken_at,
+            embedded=None if embedded is None else (embedded.started, embedded.finished),
+            sent=sent_at,
+            output=output.topic,
+            verdict={
+                "outcome": entry.outcome,
+                "score": None if score is None else score.score,
+                "domain": None if score is None else score.domain,
+                "reason": None if entry.failure is None else entry.failure.reason,
+                "redelivered": scored.entry_value is None,
+            },
+        )

@@ -1,0 +1,412 @@
+"""``kp-worker policy`` and ``kp-worker traces``: parse, call, print."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from worker.dead_letters.arguments import Moment
+from worker.errors import InputError
+from worker.options import Function, config_option
+from worker.policies.changes import changes, suspicions
+from worker.policy import Policy
+from worker.progress import counting, errors
+from worker.settings import Settings, load_policy, load_settings, override
+
+if TYPE_CHECKING:
+    from worker.policies.labels import Labels
+    from worker.policies.records import ScoredRecord
+    from worker.policies.topics import ScoredTopics
+    from worker.scoring import Scorer
+
+_PolicyFile = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def _source_options(function: Function) -> Function:
+    """Add the options that choose scored traces."""
+    options = (
+        click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path)),
+        config_option,
+        click.option(
+            "--since",
+            type=Moment(),
+            help="From topics, only from this time on: 2026-01-31T12:00, in UTC unless it says, or an age "
+            "such as 2h.",
+        ),
+        click.option("--until", type=Moment(), help="Only before this time. It is the raw record's own."),
+        click.option(
+            "--embedder",
+            type=click.Choice(["none", "hashing", "sentence-transformers"]),
+            help="For raw traces, instead of embedding.backend.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _print(*parts: str | Table) -> None:
+    """Print lines, which a terminal may wrap, and tables, which fit themselves to its width."""
+    for part in parts:
+        if isinstance(part, str):
+            click.echo(part)
+        else:
+            Console(highlight=False, markup=False, emoji=False).print(part)
+
+
+@click.group()
+def policy() -> None:
+    """Check, compare, tune, rescore and evaluate policies.
+
+    A policy is the `[policy]` of a TOML file such as the worker's settings.
+    """
+
+
+@policy.command()
+@click.argument("file", type=_PolicyFile)
+def check(file: Path) -> None:
+    """Check the policy of FILE, and print what it says.
+
+    Prints its digest (the `kp-policy` header), thresholds and weights by domain, and what it changes
+    against the KnowledgePulse SDK's.
+    """
+    from worker.policies.tables import policy_table  # noqa: PLC0415 - `--help` need not wait for it
+
+    checked = load_policy(file)
+    _print(f"policy {checked.digest}", policy_table(checked), "")
+    _print_changes(Policy(), checked, "Changes against the SDK's policy:")
+    for suspicion in suspicions(checked):
+        _print(f"note: {suspicion}")
+
+
+@policy.command()
+@click.argument("old", type=_PolicyFile)
+@click.argument("new", type=_PolicyFile)
+def diff(old: Path, new: Path) -> None:
+    """Say in words what the policy of NEW changes against that of OLD."""
+    before, after = load_policy(old), load_policy(new)
+    _print_changes(before, after, f"policy {before.digest} → {after.digest}:")
+
+
+def _print_changes(old: Policy, new: Policy, head: str) -> None:
+    lines = changes(old, new)
+    if not lines:
+        _print("no trace is scored or routed differently")
+    else:
+        _print(head, *(f"  {line}" for line in lines))
+
+
+@policy.command()
+@_source_options
+@click.option("--policy", "file", type=_PolicyFile, help="Instead of the settings' policy.")
+@click.option(
+    "--target",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.1,
+    show_default=True,
+    help="The share of each domain's traces that is to pass.",
+)
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it: a .png or .svg file.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the proposed [policy] there instead of printing it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+def tune(
+    file: Path | None, target: float, plot: Path | None, output: Path | None, as_json: bool, **source: Any
+) -> None:
+    """Find the threshold that a share of the traces needs.
+
+    Reads scored traces from `contribute` and `rejected`, or FILES that `kp-worker score` wrote, or scores
+    FILES of raw traces now. Prints for each domain where the scores lie, what share passes at which
+    threshold, which dimension holds traces back and how much each weight matters; then a [policy] to review.
+    """
+    from worker.policies.tables import tuning_tables  # noqa: PLC0415 - `--help` need not wait for it
+    from worker.policies.tune import proposed_toml  # noqa: PLC0415
+    from worker.policies.tune import tune as run_tune  # noqa: PLC0415
+
+    settings = _settings(source)
+    tuning = run_tune(_records(settings, source), load_policy(file) if file else settings.policy, target)
+    if plot:
+        from worker.policies.plots import plot_tuning, save  # noqa: PLC0415 - matplotlib is slow to import
+
+        with _writing(plot):
+            save(plot_tuning(tuning), plot)
+    if output:
+        with _writing(output):
+            output.write_text(proposed_toml(tuning), encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps(tuning.as_dict(), indent=2))
+        return
+    _print(*tuning_tables(tuning))
+    if not output:
+        _print("", proposed_toml(tuning).rstrip())
+
+
+@policy.command()
+@_source_options
+@click.option("--policy", "file", type=_PolicyFile, required=True, help="The new policy.")
+@click.option("--contribute", help="Publish records that pass, with their new score, to this topic.")
+@click.option("--rejected", help="Publish the other records to this topic.")
+@click.option("--live", is_flag=True, help="Allow the topics that workers publish to.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+def rescore(
+    file: Path, contribute: str | None, rejected: str | None, live: bool, as_json: bool, **source: Any
+) -> None:
+    """Say what another policy would have done with traces that were scored before.
+
+    Reads scored traces from `contribute` and `rejected`, or FILES that `kp-worker score` wrote, or scores
+    FILES of raw traces now. Publishes nothing unless topics are named with --contribute and --rejected.
+    """
+    from worker.policies.flips import rescore_all  # noqa: PLC0415 - `--help` need not wait for it
+    from worker.policies.tables import rescored_tables  # noqa: PLC0415
+
+    new, settings = load_policy(file), _settings(source)
+    if contribute is None and rejected is None:
+        rescored = rescore_all(_records(settings, source), new)
+    elif contribute is None or rejected is None:
+        raise click.UsageError("--contribute and --rejected go together: each record goes to one of them")
+    elif source["files"]:
+        raise click.UsageError("only records that are read from topics can be published")
+    else:
+        from worker.policies.republish import republish  # noqa: PLC0415
+        from worker.policies.topics import Period  # noqa: PLC0415
+
+        period = Period(source["since"], source["until"])
+        with counting() as progress:
+            names = (contribute, rejected)
+            rescored = asyncio.run(republish(settings, period, new, names, live=live, progress=progress))
+    if as_json:
+        click.echo(json.dumps(rescored.as_dict(), indent=2))
+    else:
+        _print(*rescored_tables(rescored))
+
+
+def _label_options(function: Function) -> Function:
+    """Add the options that choose labels."""
+    options = (
+        click.option(
+            "--labels",
+            "label_files",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            multiple=True,
+            help="A file of labels, a JSON line each: id, keep or reward, source, group. May be given again.",
+        ),
+        click.option("--labels-topic", help="A topic whose values are labels."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@policy.command()
+@_source_options
+@_label_options
+@click.option("--policy", "file", type=_PolicyFile, help="Instead of the settings' policy.")
+@click.option(
+    "--precision",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.9,
+    show_default=True,
+    help="Find the threshold that has it.",
+)
+@click.option(
+    "--min-reward",
+    type=float,
+    default=0.5,
+    show_default=True,
+    help="A trace with this reward or more is worth keeping.",
+)
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it: a .png or .svg file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+def evaluate(
+    file: Path | None, precision: float, min_reward: float, plot: Path | None, as_json: bool, **source: Any
+) -> None:
+    """Compare scores with labels.
+
+    Reads scored traces as `tune` does. Prints for each domain how well the score and each dimension tell
+    traces worth keeping from others, precision and recall by threshold, and how well calibrated the agents'
+    confidence is; warns when the score contains the label. Labels of one `group`, such as the trials of one
+    task, are resampled together.
+    """
+    from worker.policies.evaluate import evaluate as run_evaluate  # noqa: PLC0415 - `--help` need not wait
+    from worker.policies.tables import evaluation_tables  # noqa: PLC0415
+
+    settings = _settings(source)
+    labels = _labels(settings, source, required=True)
+    evaluation = run_evaluate(
+        _records(settings, source),
+        labels,
+        load_policy(file) if file else settings.policy,
+        precision=precision,
+        min_reward=min_reward,
+    )
+    if plot:
+        from worker.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow to import
+
+        with _writing(plot):
+            save(plot_evaluation(evaluation), plot)
+    if as_json:
+        click.echo(json.dumps(evaluation.as_dict(), indent=2))
+    else:
+        _print(*evaluation_tables(evaluation))
+
+
+@policy.command()
+@_source_options
+@_label_options
+@click.option("--policy", "file", type=_PolicyFile, help="Instead of the settings' policy.")
+@click.option("--count", type=click.IntRange(min=1), default=20, show_default=True, help="How many traces.")
+def queue(file: Path | None, count: int, **source: Any) -> None:
+    """Print the traces whose label would tell most, a JSON line each.
+
+    These are near their threshold, have no label yet and are no near copies of each other; domains with
+    fewer labels come first.
+    """
+    from worker.policies.queue import labelling_queue  # noqa: PLC0415 - `--help` need not wait for it
+
+    settings = _settings(source)
+    labels = _labels(settings, source, required=False)
+    active = load_policy(file) if file else settings.policy
+    for one in labelling_queue(_records(settings, source), labels, active, count):
+        click.echo(json.dumps(one.as_dict()))
+
+
+@click.group()
+def traces() -> None:
+    """List scored traces, and explain the score of one."""
+
+
+@traces.command("list")
+@_source_options
+@click.option("--domain", help="Only traces of this task domain or profile.")
+@click.option("--min", "least", type=click.FloatRange(0, 1), default=0.0, help="Only scores from this on.")
+@click.option("--max", "most", type=click.FloatRange(0, 1), default=1.0, help="Only scores up to this.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
+def list_traces(domain: str | None, least: float, most: float, as_json: bool, **source: Any) -> None:
+    """List scored traces, a line each.
+
+    Reads `contribute` and `rejected`, or FILES that `kp-worker score` wrote, or scores FILES of raw traces.
+    """
+    from worker.policies import lines  # noqa: PLC0415 - `--help` need not wait for it
+
+    if not as_json:
+        click.echo(lines.HEAD)
+    count = 0
+    for record in _records(_settings(source), source):
+        if domain in (None, record.task_domain, record.score.domain) and (
+            least <= record.score.quality_score <= most
+        ):
+            click.echo(lines.as_json(record) if as_json else lines.row(record))
+            count += 1
+    errors.print(f"{count} traces")
+
+
+@traces.command("show")
+@click.argument("name")
+@_source_options
+@click.option("--policy", "file", type=_PolicyFile, help="That it was scored under, if not the settings'.")
+def show_trace(name: str, file: Path | None, **source: Any) -> None:
+    """Explain the score of a trace.
+
+    NAME is its id, or topic/partition/offset of the raw record or of the scored one, or file:line. Shows what
+    each dimension adds, the overrides, the threshold, the nearest earlier trace, and what it would have taken
+    to pass.
+    """
+    from worker.policies.explain import explain  # noqa: PLC0415 - `--help` need not wait for it
+
+    settings = _settings(source)
+    policy = load_policy(file) if file else settings.policy
+    if source["files"]:
+        found = [one for one in _records(settings, source) if name in (one.id, one.source)]
+    else:
+        found = asyncio.run(_find(settings, name))
+    if not found:
+        raise InputError(f"no scored trace is {name}")
+    for number, record in enumerate(found):
+        _print(*([""] if number else []), *explain(record, policy))
+
+
+async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
+    from worker.policies.topics import open_scored_topics  # noqa: PLC0415 - files need no Kafka
+
+    with counting() as progress:
+        async with open_scored_topics(settings, progress) as topics:
+            return await topics.find(name)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn an OSError into one line that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _settings(source: dict[str, Any]) -> Settings:
+    settings = load_settings(source["config"])
+    if source["embedder"] is None:
+        return settings
+    return override(settings, "embedding", {"backend": source["embedder"]})
+
+
+def _records(settings: Settings, source: dict[str, Any]) -> list[ScoredRecord]:
+    """Return the scored traces of the files that were named, else of the topics."""
+    if not source["files"]:
+        return asyncio.run(_records_of_topics(settings, source["since"], source["until"]))
+    if source["since"] or source["until"]:
+        raise click.UsageError("--since and --until choose records of topics; a file's lines have no time")
+    from worker.embedding import load_embedder  # noqa: PLC0415 - reading topics need not wait for numpy
+    from worker.offline import make_scorer  # noqa: PLC0415
+    from worker.policies.files import read_files  # noqa: PLC0415
+
+    def scorer() -> Scorer:
+        return make_scorer(settings, load_embedder(settings.embedding, settings.cache))
+
+    return list(read_files(source["files"], scorer, settings.limits.trace_bytes))
+
+
+async def _records_of_topics(
+    settings: Settings, since: datetime | None, until: datetime | None
+) -> list[ScoredRecord]:
+    from worker.policies.topics import Period, open_scored_topics  # noqa: PLC0415 - files need no Kafka
+
+    with counting() as progress:
+        async with open_scored_topics(settings, progress) as topics:
+            records = [record async for _, record in topics.read(Period(since, until))]
+            _print_passed_over(topics)
+    if not records:
+        names = f"{settings.topics.contribute} and {settings.topics.rejected}"
+        raise InputError(f"{names} hold no scored traces{' of that time' if since or until else ''}")
+    return records
+
+
+def _print_passed_over(topics: ScoredTopics) -> None:
+    if topics.repeats:
+        errors.print(f"{topics.repeats} records repeat earlier ones, and do not count")
+    if topics.foreign:
+        errors.print(f"{topics.foreign} records were not written by a worker, and do not count")
+
+
+def _labels(settings: Settings, source: dict[str, Any], *, required: bool) -> Labels:
+    from worker.policies.labels import labels_of_files, labels_of_topic  # noqa: PLC0415
+
+    files, topic = source["label_files"], source["labels_topic"]
+    if required and not files and topic is None:
+        raise click.UsageError("labels are missing: give --labels FILE or --labels-topic TOPIC")
+    labels = labels_of_files(files)
+    if topic is not None:
+        with counting() as progress:
+            labels |= asyncio.run(labels_of_topic(settings, topic, progress))
+    return labels

@@ -1,0 +1,98 @@
+"""How far an estimate may be off: 95 % intervals.
+
+A bootstrap draws as many traces as there are, with replacement, and looks how much the estimate varies. Where
+its outcome is known in closed form, nothing is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+LEVEL = 0.95
+RESAMPLES = 1000
+_CELLS = 2_000_000
+_TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+
+
+class Estimate(NamedTuple):
+    """A figure and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def share(count: int, total: int) -> Estimate:
+    """Return a share with Wilson's interval.
+
+    A bootstrap would give 0 to 0 where none of few traces passes, as if that were certain.
+    """
+    interval = stats.binomtest(count, total).proportion_ci(LEVEL, method="wilson")
+    return Estimate(count / total, float(interval.low), float(interval.high))
+
+
+def kth_largest(values: NDArray[np.float64], k: int) -> Estimate:
+    """Return the k-th largest value with its bootstrap interval.
+
+    A resample's k-th largest is at least the j-th largest value when at least k of the draws are among the j
+    largest; how many are is binomial.
+
+    Args:
+        values: shape (n,).
+        k: 1 to n.
+    """
+    descending = np.sort(values)[::-1]
+    n = len(descending)
+    reached = stats.binom.sf(k - 1, n, np.arange(1, n + 1) / n)
+    high, low = (descending[np.searchsorted(reached, tail)] for tail in _TAILS)
+    return Estimate(float(descending[k - 1]), float(low), float(high))
+
+
+def share_difference(gained: int, lost: int, total: int) -> Estimate:
+    """Return the change of a share of the same traces, with its bootstrap interval.
+
+    Args:
+        gained: how many pass only afterwards.
+        lost: how many pass only before.
+        total: how many there are.
+    """
+    rng = np.random.default_rng(0)
+    chances = np.array([gained, lost, total - gained - lost]) / total
+    drawn = rng.multinomial(total, chances, size=RESAMPLES)
+    low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / total, _TAILS)
+    return Estimate((gained - lost) / total, float(low), float(high))
+
+
+def resampled_counts(groups: NDArray[np.intp]) -> Iterator[NDArray[np.int64]]:
+    """Draw groups with replacement, and yield how often each of their members was drawn.
+
+    Members of a group, such as the trials of one task, are drawn together, as they are not independent.
+
+    Args:
+        groups: the number of each member's group, from 0, shape (n,).
+
+    Yields:
+        shape (some, n); :data:`RESAMPLES` rows in all, the same ones every time.
+    """
+    rng = np.random.default_rng(0)
+    total = int(groups.max()) + 1
+    chances = np.full(total, 1 / total)
+    at_once = max(1, _CELLS // len(groups))
+    for start in range(0, RESAMPLES, at_once):
+        yield rng.multinomial(total, chances, size=min(at_once, RESAMPLES - start))[:, groups]
+
+
+def percentiles(value: float, resampled: NDArray[np.float64]) -> Estimate:
+    """Return an estimate with the interval of its resamples; those that are not a number do not count.
+
+    Args:
+        value: of the traces as they are.
+        resampled: of each resample, shape (resamples,).
+    """
+    low, high = np.nanquantile(resampled, _TAILS) if np.isfinite(resampled).any() else (np.nan, np.nan)
+    return Estimate(value, float(low), float(high))

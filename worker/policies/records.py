@@ -1,0 +1,158 @@
+"""Scored traces, wherever they are read from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, Self, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from schemas import ReasoningTrace
+from worker.errors import RejectedRecord
+from worker.kafka.reader import Record
+from worker.lane.decode import decode_members
+from worker.policy import Policy
+from worker.scoring import Score, rescore
+
+Unit: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+Override: TypeAlias = Literal["single_thought", "recovered", "single_tool"]
+
+HEADERS = ("kp-source", "kp-score", "kp-policy")
+"""What the worker appends to a scored record, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRecord:
+    """A scored trace.
+
+    Attributes:
+        source: ``topic/partition/offset`` of the raw record, or ``file:line``.
+        id: the trace's.
+        task_domain: the trace's own, which selects a profile of any policy.
+        success: whether the agent says that the task succeeded.
+        confidence: the agent's own, before it is cut for a failure.
+        score: what it was scored with.
+        policy: the digest of the policy that it was scored under; None where that was not kept.
+        timestamp_ms: the record's; None in a file.
+    """
+
+    source: str
+    id: str
+    task_domain: str
+    success: bool
+    confidence: float
+    score: Score
+    policy: str | None = None
+    timestamp_ms: int | None = None
+
+    @classmethod
+    def of(cls, source: str, trace: ReasoningTrace, score: Score) -> Self:
+        """Return the record of a trace and its score."""
+        metadata, confidence = trace.metadata, trace.outcome.confidence
+        return cls(source, trace.id, metadata.task_domain, metadata.success, confidence, score)
+
+    def under(self, policy: Policy) -> Score:
+        """Return the trace's score under a policy."""
+        return rescore(self.score, self.task_domain, policy)
+
+
+class _Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a score that the header and a line share."""
+
+    complexity: Unit
+    novelty: Unit
+    tool_diversity: Unit
+    outcome_confidence: Unit
+    overrides: tuple[Override, ...]
+    domain: str
+    threshold: Unit
+    nearest: str | None
+
+    def score(self, quality_score: float) -> Score:
+        return Score(quality_score, *(getattr(self, name) for name in _Parts.__struct_fields__))
+
+
+class _Header(_Parts, frozen=True, kw_only=True):
+    """The ``kp-score`` header, held to the ranges that a worker writes."""
+
+    value: Unit = msgspec.field(name="score")
+
+
+class _Line(_Parts, frozen=True, kw_only=True):
+    """A line that ``kp-worker score`` wrote."""
+
+    id: str
+    quality_score: Unit
+    task_domain: str
+    success: bool
+    confidence: Unit
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    task_domain: str
+    success: bool
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    confidence: Unit
+
+
+class _Trace(msgspec.Struct, frozen=True):
+    """What of a trace a policy can depend on, and the agent's word on it."""
+
+    id: str
+    metadata: _Metadata
+    outcome: _Outcome
+
+
+_decode_header = msgspec.json.Decoder(_Header).decode
+_decode_line = msgspec.json.Decoder(_Line).decode
+
+
+def read_line(source: str, line: bytes) -> ScoredRecord:
+    """Read a line that ``kp-worker score`` wrote.
+
+    Raises:
+        msgspec.MsgspecError: it is none.
+    """
+    one = _decode_line(line)
+    score = one.score(one.quality_score)
+    return ScoredRecord(source, one.id, one.task_domain, one.success, one.confidence, score)
+
+
+def read_record(record: Record) -> ScoredRecord | None:
+    """Read a record of a scored topic; None for one that no worker wrote.
+
+    A producer's own headers come first, also those that are named like the worker's: the last count.
+    """
+    headers = worker_headers(record.headers)
+    if headers is None:
+        return None
+    source, score, policy = headers
+    try:
+        header = _decode_header(score)
+        trace = decode_members(record.value or b"", _Trace)
+        names = source.decode(), policy.decode()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RejectedRecord):
+        return None
+    return ScoredRecord(
+        source=names[0],
+        id=trace.id,
+        task_domain=trace.metadata.task_domain,
+        success=trace.metadata.success,
+        confidence=trace.outcome.confidence,
+        score=header.score(header.value),
+        policy=names[1],
+        timestamp_ms=record.timestamp,
+    )
+
+
+def worker_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[bytes, bytes, bytes] | None:
+    """Return source, score and policy of a scored record; None when they are not its last headers."""
+    last = headers[-len(HEADERS) :]
+    if tuple(name for name, _ in last) != HEADERS:
+        return None
+    source, score, policy = (value for _, value in last)
+    return None if source is None or score is None or policy is None else (source, score, policy)

@@ -1,0 +1,161 @@
+"""Records with the scores of another policy, published to topics that were named for them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import msgspec
+from aiokafka.errors import KafkaError
+
+from worker.errors import InputError, TopicError
+from worker.kafka.diagnosis import unreachable
+from worker.kafka.lease import Lease
+from worker.kafka.publisher import KafkaPublisher
+from worker.kafka.reader import Record
+from worker.kafka.rights import republishing_rights, require_rights
+from worker.kafka.topics import Topic, TopicAdmin
+from worker.lane.decode import with_quality_score
+from worker.lane.ledger import ScoreHeader
+from worker.lane.publisher import Publisher
+from worker.lane.records import OutputRecord
+from worker.policies.flips import Rescored
+from worker.policies.records import HEADERS, ScoredRecord
+from worker.policies.topics import Period, Progress, ScoredTopics, open_scored_topics
+from worker.policy import Policy
+from worker.scoring import Score
+from worker.settings import Settings
+
+_UNCONFIRMED = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The topics that rescored records go to."""
+
+    contribute: Topic
+    rejected: Topic
+
+
+async def republish(
+    settings: Settings,
+    period: Period,
+    policy: Policy,
+    names: tuple[str, str],
+    *,
+    live: bool,
+    progress: Progress,
+) -> Rescored:
+    """Rescore a period's records, and publish them with their new score, route and policy.
+
+    Key, timestamp and everything else of a record stay as they are.
+
+    Args:
+        settings: the brokers, and the topics to read.
+        period: which records.
+        policy: the new one.
+        names: the topics for those that pass and those that do not; they must exist.
+        live: whether these may be the ones that workers publish to.
+        progress: called as reading proceeds.
+
+    Raises:
+        InputError: a topic that workers use was named, and ``live`` is false; or there is nothing to rescore.
+        NoBrokerError: the brokers cannot be reached.
+        SecurityError: they refuse the login, the certificate or a right.
+        TopicError: a topic is missing.
+        DeliveryError: a broker did not take a record.
+    """
+    targets = await _targets(settings, names, live=live)
+    async with open_scored_topics(settings, progress) as topics, _publisher(settings, targets) as publisher:
+        rescored = await send_rescored(topics, period, policy, targets, publisher)
+    if not rescored.traces:
+        raise InputError("there are no scored traces to rescore")
+    return rescored
+
+
+async def send_rescored(
+    topics: ScoredTopics, period: Period, policy: Policy, targets: Targets, publisher: Publisher
+) -> Rescored:
+    """Rescore and send what topics hold; return once all is confirmed."""
+    rescored = Rescored(policy)
+    deliveries: list[asyncio.Future[int]] = []
+    partitions = {topic.name: topic.partitions for topic in topics.topics}
+    async for record, scored in topics.read(period):
+        score = rescored.add(scored)
+        topic = targets.contribute if score.decision == "contribute" else targets.rejected
+        keeps_partition = topic.partitions == partitions[record.topic]
+        output = rescored_record(record, scored, score, policy, topic.name, keeps_partition=keeps_partition)
+        deliveries.append(await publisher.send(output))
+        if len(deliveries) >= _UNCONFIRMED:
+            await asyncio.gather(*deliveries)
+            deliveries.clear()
+    await asyncio.gather(*deliveries)
+    return rescored
+
+
+def rescored_record(
+    record: Record,
+    scored: ScoredRecord,
+    score: Score,
+    policy: Policy,
+    topic: str,
+    *,
+    keeps_partition: bool,
+) -> OutputRecord:
+    """Return a scored record as a worker with another policy would have published it."""
+    ours = (scored.source.encode(), msgspec.json.encode(ScoreHeader.of(score)), policy.digest.encode())
+    return OutputRecord(
+        topic=topic,
+        partition=record.partition if keeps_partition else None,
+        timestamp_ms=record.timestamp,
+        key=record.key,
+        value=with_quality_score(record.value, score.quality_score),
+        headers=(*record.headers[: -len(HEADERS)], *zip(HEADERS, ours, strict=True)),
+    )
+
+
+async def _targets(settings: Settings, names: tuple[str, str], *, live: bool) -> Targets:
+    await require_rights(settings.kafka, republishing_rights(names))
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        check_targets(
+            names, admin.own, {settings.topics.contribute, settings.topics.rejected} if live else set()
+        )
+        topics = await admin.describe(names)
+    missing = [name for name in names if name not in topics]
+    if missing:
+        raise TopicError(f"missing: {', '.join(missing)}; create them first")
+    return Targets(*(topics[name] for name in names))
+
+
+def check_targets(names: tuple[str, str], own: set[str], allowed: set[str]) -> None:
+    """Refuse topics that the worker uses, and one topic for both routes.
+
+    Raises:
+        InputError: a name is of a topic of the worker's that is not allowed, or both are the same.
+    """
+    for name in names:
+        if name in own - allowed:
+            hint = "" if allowed else "; --live allows `contribute` and `rejected`"
+            raise InputError(f"{name} is a topic that workers use{hint}")
+    if names[0] == names[1]:
+        raise InputError(f"{names[0]} cannot hold both routes: name two topics")
+
+
+@asynccontextmanager
+async def _publisher(settings: Settings, targets: Targets) -> AsyncIterator[KafkaPublisher]:
+    lease = Lease(math.inf)  # nobody else writes to these topics
+    lease.renew(0)
+    limit = max(targets.contribute.max_message_bytes, targets.rejected.max_message_bytes)
+    publisher = KafkaPublisher(settings.kafka, limit, lease)
+    try:
+        await publisher.start()
+    except KafkaError as error:
+        await publisher.stop()
+        raise await unreachable(settings.kafka, error) from error
+    try:
+        yield publisher
+    finally:
+        await publisher.stop()

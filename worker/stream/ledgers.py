@@ -1,0 +1,97 @@
+"""Read the ledgers of the owned partitions back from the changelog topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from worker.errors import LedgerError
+from worker.kafka.reader import Record
+from worker.lane.ledger import Changelog
+
+PARALLEL_READERS = 4
+"""How many changelog partitions are read at a time."""
+
+
+class Reader(Protocol):
+    """Reads ranges of a topic's offsets, as :class:`~worker.kafka.reader.TopicReader` does."""
+
+    async def bounds(self, topic: str, partition: int) -> range:
+        """Return the offsets that a partition holds now."""
+        ...
+
+    def read(self, topic: str, partition: int, offsets: range) -> AsyncIterator[Record]:
+        """Yield the records in a range of offsets; raise when the end cannot be reached."""
+        ...
+
+
+class Ledgers:
+    """The changelogs of the owned partitions.
+
+    Args:
+        topic: the changelog topic.
+        connect: returns a reader that connects on entry.
+
+    Attributes:
+        remaining: how many changelog offsets are still to be read, of each partition in recovery.
+    """
+
+    def __init__(self, topic: str, connect: Callable[[], AbstractAsyncContextManager[Reader]]) -> None:
+        self.remaining: dict[int, int] = {}
+        self._topic = topic
+        self._connect = connect
+        self._changelogs: dict[int, Changelog] = {}
+
+    def changelog(self, partition: int) -> Changelog:
+        """Return a partition's changelog; empty unless recovered."""
+        if partition not in self._changelogs:
+            self._changelogs[partition] = Changelog(partition)
+        return self._changelogs[partition]
+
+    def retain(self, partitions: Collection[int]) -> None:
+        """Forget the changelogs of all other partitions: another worker writes to them now."""
+        for partition in self._changelogs.keys() - set(partitions):
+            del self._changelogs[partition]
+
+    async def recover(self, partitions: Collection[int], recovered: Callable[[int], Awaitable[None]]) -> None:
+        """Read the changelogs of partitions, a few at a time.
+
+        Args:
+            partitions: their numbers.
+            recovered: called with each partition once its changelog is read to the end.
+
+        Raises:
+            WorkerError: a changelog cannot be read, or holds what is no entry.
+        """
+        self.remaining = {}
+        waiting = deque(sorted(partitions))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(PARALLEL_READERS, len(waiting))):
+                group.create_task(self._recover_from(waiting, recovered))
+
+    async def _recover_from(self, waiting: deque[int], recovered: Callable[[int], Awaitable[None]]) -> None:
+        async with self._connect() as reader:
+            while waiting:
+                partition = waiting.popleft()
+                await self._read(reader, partition)
+                await recovered(partition)
+                del self.remaining[partition]
+
+    async def _read(self, reader: Reader, partition: int) -> None:
+        """Read what was written since the last time, or everything."""
+        changelog = self.changelog(partition)
+        bounds = await reader.bounds(self._topic, partition)
+        start = bounds.start if changelog.position is None else changelog.position + 1
+        unread = range(max(start, bounds.start), bounds.stop)
+        self.remaining[partition] = len(unread)
+        async for record in reader.read(self._topic, partition, unread):
+            try:
+                changelog.apply(record.offset, record.key, record.value)
+            except LedgerError as error:
+                raise LedgerError(f"{self._topic}: {error}") from error
+            self.remaining[partition] = unread.stop - record.offset - 1
+        if unread:
+            changelog.position = unread.stop - 1  # the last offsets may hold no record
