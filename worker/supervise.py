@@ -136,11 +136,13 @@ class Supervisor:
             silent = asyncio.create_task(self._silence(reader))
             stopping = asyncio.create_task(self._stop.wait())
             await asyncio.wait({ended, silent, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if stopping.done() and not ended.done():
-                process.terminate()
-                await asyncio.wait({ended}, timeout=self._settings.limits.drain + _STOP_MARGIN)
-            if not ended.done():
-                process.kill()
+            # It may end by itself just before it is signalled.
+            with suppress(ProcessLookupError):
+                if stopping.done() and not ended.done():
+                    process.terminate()
+                    await asyncio.wait({ended}, timeout=self._settings.limits.drain + _STOP_MARGIN)
+                if not ended.done():
+                    process.kill()
             silent.cancel()
             stopping.cancel()
             return await ended

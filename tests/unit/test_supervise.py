@@ -139,6 +139,15 @@ async def test_what_could_start_once_is_tried_again_whatever_it_says(tmp_path):
     await running
 
 
+async def test_a_process_may_end_by_itself_just_before_it_is_told_to(tmp_path, monkeypatch):
+    def too_late(process):
+        raise ProcessLookupError
+
+    monkeypatch.setattr(asyncio.subprocess.Process, "terminate", too_late)
+    here = Supervised(tmp_path, "open(sys.argv[1] + '.works', 'w').close(); beat(0.2)")
+    assert await here.stopped_at_work() == 0
+
+
 async def test_a_process_that_falls_silent_is_killed_and_started_again(tmp_path, caplog):
     """Its event loop hangs; it does not listen to SIGTERM then."""
     does = "signal.signal(signal.SIGTERM, signal.SIG_IGN) if start == 1 else None; beat(0.1); time.sleep(60)"
