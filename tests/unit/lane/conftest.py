@@ -171,9 +171,10 @@ class World:
                 await asyncio.sleep(0)
 
     async def settle(self) -> None:
-        """Let everything happen that can happen now; embedders in their threads excepted."""
+        """Let everything happen that can happen now, in the embedder's threads too unless they are held."""
         for _ in range(100):
             await asyncio.sleep(0)
+            await self.until(lambda: not (self.embedder.free.is_set() and self.batcher._results))
 
     async def close(self) -> None:
         for lanes in self._lanes:
