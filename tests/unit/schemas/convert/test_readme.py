@@ -1,4 +1,4 @@
-"""The README beside the converters says what they do."""
+"""The converters' README matches the code."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ def table(heading):
     return [row for row in section.splitlines() if row.startswith("|")][2:]
 
 
-def test_the_table_of_sources_has_each_with_its_function():
+def test_the_readme_lists_every_source_and_its_function():
     rows = [re.findall(r"`([^`]+)`", row.rsplit("|", 2)[0]) for row in table("Sources")]
 
     assert {name for row in rows for name in row if name in SOURCES} == set(SOURCES)
