@@ -224,7 +224,7 @@ async def test_of_two_replays_at_once_the_first_is_fenced_off(make_stream):
     async with RawTopic(stream.settings.kafka, raw, admin.replays) as first:
         await first.publish(letters[:1])
         async with RawTopic(stream.settings.kafka, raw, admin.replays) as second:
-            with pytest.raises(DeliveryError, match="another replay"):
+            with pytest.raises(DeliveryError, match="another process"):
                 await first.publish(letters)
             await second.publish(letters[1:2])
     assert [record.key for record in await stream.read(raw.name)] == [b"0", b"2"]

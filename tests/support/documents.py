@@ -24,8 +24,8 @@ RUN = {"sh", "python", "toml", "json"}
 SHOWN = {"output", "text"}
 """Blocks that nobody runs: the output of the block before, and pictures."""
 
-# What a test must not do for a reader, such as installing, is reduced to a check of the arguments. `make demo`
-# has a test of its own.
+# What a test must not do for a reader, such as installing, is reduced to a check of the arguments.
+# `make demo` has a test of its own.
 _STAND_INS = r"""
 make() { command make --dry-run --directory "$ROOT" "$@"; }
 pip() { PIP_DRY_RUN=1 PIP_NO_DEPS=1 PIP_NO_INDEX=1 python -m pip "$@" --no-build-isolation --quiet; }

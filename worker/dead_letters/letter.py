@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
 
-from aiokafka.structs import ConsumerRecord
-
 from schemas import DeadLetterHeaders
 from schemas.dead_letter import ATTEMPT
 from worker.errors import Reason
-from worker.kafka.reader import raw_record
+from worker.kafka.reader import Record, raw_record
 from worker.lane.outputs import with_own_time
 from worker.lane.records import RawRecord
 
@@ -34,7 +32,7 @@ class DeadLetter:
     record: RawRecord
 
     @classmethod
-    def read(cls, record: ConsumerRecord) -> Self | None:
+    def read(cls, record: Record) -> Self | None:
         """Return the dead letter; None for a record that no worker wrote."""
         try:
             headers = DeadLetterHeaders.from_kafka(record.headers)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
@@ -173,6 +174,12 @@ class TopicAdmin:
         partitions = {one["topic"]: len(one["partitions"]) for one in described if one["error_code"] == 0}
         settings = await self._settings(list(partitions))
         return {name: _topic(name, partitions[name], config) for name, config in settings.items()}
+
+    async def committed(self, topic: Topic) -> list[int]:
+        """Return the group's position in each partition of a topic; 0 where it has none."""
+        partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+        offsets = await self._client.list_consumer_group_offsets(self._kafka.group, partitions=partitions)
+        return [max(0, offsets[tp].offset) for tp in partitions]
 
     async def create_missing(self, partitions: int, replication_factor: int) -> dict[str, Topic]:
         """Create what is missing; return it by name.
