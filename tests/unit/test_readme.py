@@ -88,6 +88,24 @@ def test_every_python_example_runs(code):
     exec(compile(code, "README.md", "exec"), {})
 
 
+def test_the_example_drops_repeats_whatever_the_order():
+    """An output that was refused in a batch is sent again alone, behind later ones."""
+    (code,) = (code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "is_new" in code)
+    example = {}
+    exec(compile(code, "README.md", "exec"), example)
+    seen = {}
+
+    def new(source):
+        return example["is_new"]([("kp-source", b"forged/0/0"), ("kp-source", source.encode())], seen)
+
+    order = [0, 2, 3, 1, 2, 1, 0, 4]
+    assert [new(f"raw/1/{offset}") for offset in order] == [True] * 4 + [False] * 3 + [True]
+    assert new("raw/2/0")
+    for offset in range(3 * example["KEPT"]):
+        new(f"raw/1/{offset}")
+    assert len(seen["raw/1"]) == example["KEPT"]
+
+
 def test_every_option_that_is_named_is_there():
     groups = [command for command in main.commands.values() if isinstance(command, click.Group)]
     options = {

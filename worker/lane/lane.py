@@ -33,7 +33,7 @@ from worker.lane.judge import Judge, bounded_failure, failed
 from worker.lane.ledger import Changelog, Entry, Failure, Ledger, remember
 from worker.lane.outputs import Outputs
 from worker.lane.publisher import Publisher
-from worker.lane.records import RawRecord
+from worker.lane.records import UNREAD_FINGERPRINT, RawRecord
 from worker.lane.report import Report
 from worker.lane.stages import Published, Readable, Redelivered, Remembered, Scored, Taken, Unreadable
 from worker.observe.metrics import Metrics
@@ -187,6 +187,7 @@ class Lane:
         if self._closing:
             return 0.0
         self.next_offset = record.offset + 1
+        record = self._readable_again(record)
         if self._journal.treatment(record.place) is Treatment.SKIPPED:
             self._skip(record)
             return 0.0
@@ -248,6 +249,11 @@ class Lane:
         self._count(-self._in_flight, -self._in_flight_bytes)
         self._journal.end_partition(self.partition)
 
+    def _readable_again(self, record: RawRecord) -> RawRecord:
+        """Read a record that was read before ``limits.batch_bytes`` was lowered: its outcome stands."""
+        entry = self._ledger.find(record) if record.fault else None
+        return record if entry is None or entry.fingerprint == UNREAD_FINGERPRINT else record.read()
+
     def _has_room(self, record: RawRecord) -> bool:
         if self._in_flight == 0:
             # Only a gap lies between the watermark and this record, and a gap needs no confirmation.
@@ -278,6 +284,16 @@ class Lane:
     def _is_buried(self, record: RawRecord) -> bool:
         return self._journal.treatment(record.place) is Treatment.BURIED
 
+    def _obstacle(self, record: RawRecord) -> Failure | None:
+        """Return why a record can only be a dead letter, whatever its value is."""
+        if self._is_buried(record):
+            return self._poison(record)
+        try:
+            check_readable(record)
+        except RejectedRecord as error:
+            return bounded_failure(error.reason, error)
+        return None
+
     def _poison(self, record: RawRecord) -> Failure:
         logger.error("%s: buried as poison, since process after process died at it", record.source)
         attempts = self._limits.poison_attempts
@@ -288,11 +304,10 @@ class Lane:
         )
 
     def _read(self, record: RawRecord, taken_at: float) -> Unreadable | Readable:
-        if self._is_buried(record):
-            return Unreadable(record, taken_at, self._poison(record))
+        if failure := self._obstacle(record):
+            return Unreadable(record, taken_at, failure)
         started = time.monotonic()
         try:
-            check_readable(record)
             trace = decode_trace(record.value, self._limits.trace_bytes)
         except RejectedRecord as error:
             return Unreadable(record, taken_at, bounded_failure(error.reason, error))
@@ -323,9 +338,10 @@ class Lane:
         self._metrics.redelivered()
         entry, value = taken.entry, None
         self._remember(entry)
-        if entry.failure is None and self._is_buried(taken.record):
+        failure = self._obstacle(taken.record) if entry.failure is None else None
+        if failure is not None:
             # Later records may have been compared with it, so its vector stays.
-            entry = replace_fields(entry, decision=None, failure=self._poison(taken.record))
+            entry = replace_fields(entry, decision=None, failure=failure)
             value, _ = self._ledger.put(entry)
         return Scored(taken, entry, value)
 

@@ -290,8 +290,11 @@ class Ledger:
         """Return a redelivered record's entry; None for a new record, or for another one at its offset."""
         value = self._changelog.entries.get(record.offset)
         entry = None if value is None else decode_entry(value)
-        # A record that could not be read is the same one when it can: limits.batch_bytes was raised.
-        if entry is None or entry.fingerprint not in (record.fingerprint, UNREAD_FINGERPRINT):
+        if entry is None:
+            return None
+        # One that could not be read, then or now, is the same record: limits.batch_bytes was changed.
+        fingerprints = {entry.fingerprint, record.fingerprint}
+        if len(fingerprints) > 1 and UNREAD_FINGERPRINT not in fingerprints:
             return None
         is_same_topic = not (entry.topic_id and record.topic_id) or entry.topic_id == record.topic_id
         return entry if is_same_topic else None
