@@ -1,4 +1,4 @@
-"""``kp-worker``: parses, calls, prints."""
+"""The ``kp-worker`` command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rich.progress import DownloadColumn, MofNCompleteColumn, Progress
 
 from schemas.convert import AUTO, SOURCES, Conversion, ConversionError, Losses, Options
 from worker import __version__
-from worker.dead_letters.arguments import Moment, Place, Source
+from worker.dead_letters.arguments import Moment, Position, Source
 from worker.errors import REASONS, RejectedRecord, WorkerError
 from worker.licenses import licenses
 from worker.logs import configure, errors_logged, leave_out_attempts
@@ -35,27 +35,27 @@ from worker.signals import stop_signals
 from worker.terminal import printable
 
 PROCESS = (sys.executable, "-m", "worker.cli", "work")
-"""What `kp-worker run` keeps running."""
+"""The child process of `kp-worker run`."""
 
 
 class _Group(click.Group):
-    """Prints what a WorkerError says, instead of a traceback."""
+    """Print the message of a WorkerError instead of a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except WorkerError as error:
-            told = click.ClickException(str(error))
-            told.exit_code = error.exit_status
-            raise told from error
+            exception = click.ClickException(str(error))
+            exception.exit_code = error.exit_status
+            raise exception from error
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, package_name="knowledgepulse-worker")
 def main() -> None:
-    """Score AI agents' reasoning traces from Kafka, and route them by quality.
+    """Score AI agents' reasoning traces from Kafka and route them by quality.
 
-    New here? `kp-worker demo` shows it at work on real traces.
+    New here? Try `kp-worker demo`.
     """
     for number in stop_signals():
         signal.signal(number, _exit_on_signal)
@@ -67,15 +67,15 @@ def main() -> None:
 def run(config: Path | None) -> None:
     """Run a worker until SIGTERM, SIGHUP or Ctrl-C.
 
-    It then finishes what it sent, commits, and leaves its group. Start as many as the raw topic has
-    partitions; Kafka shares them out.
+    On a signal, it completes the records in flight, commits, and leaves its group. Run up to as many workers
+    as the raw topic has partitions; Kafka assigns the partitions.
 
-    It waits for a broker that is away, and starts its process again when that ends or hangs. When it cannot
-    start as it is configured, it ends with status 78.
+    It waits for unreachable brokers, and restarts its child process when that exits or hangs. It exits with
+    status 78 if the configuration is invalid.
     """
     settings = load_settings(config)
     configure(settings.log)
-    from worker.supervise import Supervisor  # noqa: PLC0415 - the other commands need not wait for Kafka
+    from worker.supervise import Supervisor  # noqa: PLC0415 - imports Kafka, which other commands don't need
 
     command = [*PROCESS, *(() if config is None else ("--config", str(config)))]
 
@@ -92,11 +92,11 @@ def run(config: Path | None) -> None:
 @click.option("--heartbeat", type=int, required=True, help="A pipe to the parent process.")
 @click.option("--journal", type=int, required=True, help="Memory shared with the parent process.")
 def work(config: Path | None, heartbeat: int, journal: int) -> None:
-    """Be the process that `kp-worker run` watches."""
+    """Run as the child process of `kp-worker run`."""
     settings = load_settings(config)
     configure(settings.log)
-    from worker.journal import Journal  # noqa: PLC0415 - nor for this
-    from worker.stream.run import run_worker  # noqa: PLC0415 - the other commands need not wait for Faust
+    from worker.journal import Journal  # noqa: PLC0415 - only this command needs it
+    from worker.stream.run import run_worker  # noqa: PLC0415 - imports Faust, which other commands don't need
 
     status: Any = 0
     try:
@@ -104,7 +104,7 @@ def work(config: Path | None, heartbeat: int, journal: int) -> None:
             run_worker(settings, config, heartbeat, Journal(journal))
     except SystemExit as end:
         status = end.code
-    # At once, whatever other threads do: an embedder that hangs would keep the process for ever.
+    # Exit without waiting for other threads: a hung embedder would keep the process alive forever.
     logging.shutdown()
     os._exit(status)
 
@@ -116,20 +116,21 @@ def work(config: Path | None, heartbeat: int, journal: int) -> None:
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
-    help="Partitions of a raw topic that is missing.",
+    help="Partition count of a new raw topic.",
 )
 @click.option(
     "--replication-factor",
     type=int,
     default=-1,
-    help="Copies of topics that are missing.  [default: the broker's]",
+    help="Replication factor of new topics.  [default: the broker's]",
 )
 def topics(config: Path | None, partitions: int, replication_factor: int) -> None:
-    """Create the topics that are missing, and tell what differs.
+    """Create missing topics, and report existing ones with other settings.
 
-    The outputs, the dead letters and the changelog get raw's partition count; outputs and dead letters a
-    size limit 1 MiB above raw's, so that a record fits with its score and headers, and no limit of age: an
-    output has the time of its record, and would be deleted at once where that is an old one.
+    The output, dead-letter and changelog topics get the raw topic's partition count. The output and
+    dead-letter topics get a size limit 1 MiB above the raw topic's, so that a record fits with its score and
+    headers, and unlimited retention: outputs have the timestamps of their records, and those of old records
+    would otherwise be deleted at once.
     """
     asyncio.run(_topics(load_settings(config), partitions, replication_factor))
 
@@ -139,19 +140,19 @@ def _conversion_options(function: Function) -> Function:
         click.option(
             "--domain-map",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="TOML file: the task domain of each agent, service or project.",
+            help="TOML file of task domains by agent, service or project.",
         ),
         click.option(
             "--labels",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="JSON lines with the id of a run or trace, its success and its confidence.",
+            help="File of labels, one JSON object per line: id of a run or trace, success, confidence.",
         ),
         click.option(
             "--visibility",
             type=click.Choice(["private", "org", "network"]),
             default="private",
             show_default=True,
-            help="Who may see the traces.",
+            help="Visibility of the traces.",
         ),
     )
     for option in reversed(options):
@@ -167,22 +168,22 @@ def _conversion_options(function: Function) -> Function:
     type=click.Choice([AUTO, *SOURCES]),
     default=AUTO,
     show_default=True,
-    help="The format of the files.",
+    help="Format of the files.",
 )
 @_conversion_options
 def convert_command(files: tuple[BinaryIO, ...], source: str, **options: Any) -> None:
-    """Convert FILES of other formats to traces, one JSON trace a line.
+    """Convert FILES from other formats to traces, one JSON object per line.
 
-    A file is one JSON document, or one on each line; with `--from otlp`, also protobuf. What is no run of an
-    agent is reported on standard error, and the exit status is then 1; what had no place in a trace is listed
-    there too. `-` reads standard input.
+    A file contains one JSON document, or one per line; with `--from otlp`, also protobuf. Reports on standard
+    error what is not an agent run, and then exits with status 1; also reports the values that traces have no
+    field for. `-` reads standard input.
     """
     report = _ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
         for trace in _converted(files, source, report, progress, **options):
             _echo(trace.decode(), progress)
     report.show()
-    sys.exit(1 if report.refused else 0)
+    sys.exit(1 if report.failed else 0)
 
 
 @main.command()
@@ -197,18 +198,18 @@ def convert_command(files: tuple[BinaryIO, ...], source: str, **options: Any) ->
     type=click.Choice(["id", "agent_id", "task_domain"]),
     default="id",
     show_default=True,
-    help="What the records are keyed by: traces with the same key are compared with each other.",
+    help="Record key. Traces with the same key are compared with each other.",
 )
 def publish(
     files: tuple[BinaryIO, ...], config: Path | None, key: Any, source: str | None, **options: Any
 ) -> None:
-    """Publish FILES, one JSON trace a line, to the raw topic.
+    """Publish FILES, one JSON trace per line, to the raw topic.
 
-    Lines are sent as they are; what is no trace will be a dead letter. `-` reads standard input. With
-    `--from`, the files are converted first, as `kp-worker convert` does it.
+    Lines are published unchanged; invalid traces will become dead letters. `-` reads standard input. With
+    `--from`, the files are first converted as by `kp-worker convert`.
     """
     settings = load_settings(config)
-    from worker.produce import publish_lines  # noqa: PLC0415 - the other commands need not wait for Kafka
+    from worker.produce import publish_lines  # noqa: PLC0415 - imports Kafka, which other commands don't need
 
     report = _ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
@@ -221,8 +222,8 @@ def publish(
         report.show()
     errors.print(f"{published.records} records published to {settings.topics.raw}")
     if published.without_key:
-        errors.print(f"{published.without_key} of them have no {key}, and went without a key")
-    sys.exit(1 if report.refused else 0)
+        errors.print(f"{published.without_key} of them have no {key} and were published without a key")
+    sys.exit(1 if report.failed else 0)
 
 
 @main.command()
@@ -231,10 +232,10 @@ def publish(
 @click.option(
     "--embedder",
     type=click.Choice(["none", "hashing", "sentence-transformers"]),
-    help="Instead of embedding.backend.",
+    help="Overrides embedding.backend.",
 )
-@click.option("--max-tokens", type=int, help="Instead of embedding.max_tokens.")
-@click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Instead of embedding.truncation.")
+@click.option("--max-tokens", type=int, help="Overrides embedding.max_tokens.")
+@click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Overrides embedding.truncation.")
 def score(
     files: tuple[BinaryIO, ...],
     config: Path | None,
@@ -242,18 +243,17 @@ def score(
     max_tokens: int | None,
     truncation: str | None,
 ) -> None:
-    """Score FILES, one JSON trace a line, without a broker.
+    """Score FILES, one JSON trace per line, without a broker.
 
-    Prints one JSON line a trace, scored against the lines before it as one partition's stream would be. A
-    line that is no trace is reported on standard error, and the exit status is then 1. `-` reads standard
-    input.
+    Prints one JSON object per trace. Traces are scored in order, as in one partition. Reports invalid lines
+    on standard error, and then exits with status 1. `-` reads standard input.
     """
     over = {"backend": embedder, "max_tokens": max_tokens, "truncation": truncation}
     settings = load_settings(config)
     settings = override(
         settings, "embedding", {key: value for key, value in over.items() if value is not None}
     )
-    from worker.embedding import load_embedder  # noqa: PLC0415 - `--help` need not wait for numpy
+    from worker.embedding import load_embedder  # noqa: PLC0415 - keeps `--help` fast
     from worker.offline import make_scorer, score_line  # noqa: PLC0415
 
     scorer = make_scorer(settings, load_embedder(settings.embedding, settings.cache))
@@ -265,10 +265,10 @@ def score(
                 scored += 1
             except RejectedRecord as error:
                 bad += 1
-                told = printable(f"{line.file}:{line.number}: {error.reason}: {error}")
-                errors.print(told, markup=False, emoji=False)
+                message = printable(f"{line.file}:{line.number}: {error.reason}: {error}")
+                errors.print(message, markup=False, emoji=False)
     if bad:
-        errors.print(f"{bad} of {scored + bad} lines are no traces")
+        errors.print(f"{bad} of {scored + bad} lines are invalid")
         sys.exit(1)
 
 
@@ -276,15 +276,15 @@ def score(
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 def audit(config: Path | None, as_json: bool) -> None:
-    """Check that nothing is missing and nothing differs.
+    """Audit the outputs: nothing may be missing, nothing may differ.
 
-    Reads raw, the outputs and the ledger's changelog up to where they end now; workers may run meanwhile.
-    Every committed record must have an output, equal to the record but for the score, and to its repeats;
-    score, novelty and route are computed again. Give it the worker's settings. The exit status is 1 when
-    anything is missing or differs.
+    Reads the raw topic, the outputs and the ledger's changelog up to their current ends; workers may be
+    running. Every committed record must have an output that equals the record except for the score, and all
+    repeats must be equal. Scores, novelty and decisions are recomputed. Use the worker's settings. Exits with
+    status 1 if anything is missing or differs.
     """
     settings = load_settings(config)
-    from worker.audit import audit as run_audit  # noqa: PLC0415 - the other commands need not wait for Kafka
+    from worker.audit import audit as run_audit  # noqa: PLC0415 - imports Kafka
     from worker.audit.show import show  # noqa: PLC0415
     from worker.embedding import load_embedder  # noqa: PLC0415
 
@@ -303,17 +303,17 @@ def audit(config: Path | None, as_json: bool) -> None:
 def config(config: Path | None) -> None:
     """Print the effective settings as TOML, without secrets.
 
-    Comments name the secrets that are set, what is not set, and the weights in force for each domain.
+    Comments list the secrets that are set, the settings that are not, and the effective weights by domain.
     """
     click.echo(render(load_settings(config)), nl=False)
 
 
 @main.command("licenses")
 def list_licenses() -> None:
-    """List the licences of what is installed here.
+    """List the licences of this installation.
 
-    Names every Python distribution with its version, the model's weights and the demo's traces: what an image
-    of the worker redistributes, besides Python and the system.
+    Lists all Python distributions with their versions, the model's weights and the demo's traces: everything
+    that an image of the worker redistributes besides Python and the operating system.
     """
     rows = licenses()
     name, version = (max(len(getattr(row, column)) for row in rows) for column in ("name", "version"))
@@ -323,7 +323,7 @@ def list_licenses() -> None:
 
 @main.group("dead-letters")
 def dead_letters() -> None:
-    """List, show and replay what could not be scored."""
+    """List, show and replay dead letters."""
 
 
 def _selection_options(function: Function) -> Function:
@@ -333,15 +333,16 @@ def _selection_options(function: Function) -> Function:
             "reasons",
             type=click.Choice(REASONS),
             multiple=True,
-            help="Only for this reason; may be given several times.",
+            help="Select dead letters with this reason. Repeatable.",
         ),
         click.option(
             "--since",
             type=Moment(),
-            help="Only from this time on: 2026-01-31T12:00, in UTC unless it says, or an age such as 2h.",
+            help="Select dead letters from this time on: 2026-01-31T12:00, in UTC by default, or an age such "
+            "as 2h. A dead letter's time is that of its raw record.",
         ),
-        click.option("--until", type=Moment(), help="Only before this time. It is the raw record's own."),
-        click.option("--source", type=Source(), help="Only what came from there."),
+        click.option("--until", type=Moment(), help="Select dead letters before this time."),
+        click.option("--source", type=Source(), help="Select dead letters from this part of the raw topic."),
     )
     for option in reversed(options):
         function = option(function)
@@ -351,25 +352,25 @@ def _selection_options(function: Function) -> Function:
 @dead_letters.command("list")
 @config_option
 @_selection_options
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def list_dead_letters(config: Path | None, as_json: bool, **selection: Any) -> None:
-    """List dead letters, a line each: where, when, why; nothing of their content.
+    """List dead letters, one per line, without their content.
 
-    How many there are of each reason stands at the end, on standard error.
+    Prints the number of dead letters by reason on standard error.
     """
     asyncio.run(_list_dead_letters(load_settings(config), selection, as_json))
 
 
 @dead_letters.command("show")
-@click.argument("place", type=Place())
+@click.argument("position", type=Position())
 @config_option
-@click.option("--raw", is_flag=True, help="Only the value, byte for byte.")
-def show_dead_letter(place: tuple[int, int], config: Path | None, raw: bool) -> None:
-    """Show all of one dead letter: headers, key and value.
+@click.option("--raw", is_flag=True, help="Print only the value, byte for byte.")
+def show_dead_letter(position: tuple[int, int], config: Path | None, raw: bool) -> None:
+    """Show the headers, key and value of a dead letter.
 
-    PLACE is the partition and offset that `list` shows. What is no character is escaped.
+    POSITION is its partition and offset, as shown by `list`. Unprintable characters are escaped.
     """
-    asyncio.run(_show_dead_letter(load_settings(config), place, raw))
+    asyncio.run(_show_dead_letter(load_settings(config), position, raw))
 
 
 @dead_letters.command("replay")
@@ -380,27 +381,31 @@ def show_dead_letter(place: tuple[int, int], config: Path | None, raw: bool) -> 
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="What was replayed so often stays.",
+    help="Skip dead letters already replayed this many times.",
 )
-@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option("--dry-run", is_flag=True, help="Print what would be replayed, and publish nothing.")
 def replay_dead_letters(config: Path | None, max_attempts: int, dry_run: bool, **selection: Any) -> None:
-    """Publish dead letters to the raw topic again, each once.
+    """Publish dead letters to the raw topic again, each exactly once.
 
-    They keep their key, value, timestamp and headers, and the partition that they came from; `kp-attempt`
-    counts. What cannot be replayed stays, and is told, as is what was replayed: a line each.
+    A record keeps its key, value, headers and partition; its timestamp is the time of the replay, and
+    `kp-attempt` counts the replays. Prints one line per dead letter, replayed or skipped.
     """
     asyncio.run(_replay_dead_letters(load_settings(config), selection, max_attempts, dry_run))
 
 
 @main.command()
-@click.option("--stay/--no-stay", default=None, help="Stay up until Ctrl-C.  [default: on a terminal]")
+@click.option(
+    "--stay/--no-stay",
+    default=None,
+    help="Keep the worker running until Ctrl-C.  [default: if on a terminal]",
+)
 def demo(stay: bool | None) -> None:
-    """Show the worker on 154 real traces and a real broker.
+    """Demonstrate the worker on 154 real traces and a real broker.
 
-    Finds a broker in this order: KAFKA_BOOTSTRAP_SERVERS, Docker, Java with Maven, the embedded noida-db. It
-    makes topics of its own and leaves nothing behind.
+    Uses the first available broker of: KAFKA_BOOTSTRAP_SERVERS, Docker, Java with Maven, the embedded
+    noida-db. Uses temporary topics and cleans up afterwards.
     """
-    from worker.demo.show import show  # noqa: PLC0415 - the other commands need not wait for it
+    from worker.demo.show import show  # noqa: PLC0415 - keeps other commands fast
 
     with suppress(KeyboardInterrupt):
         show(Console(), stay=sys.stdout.isatty() if stay is None else stay)
@@ -411,8 +416,8 @@ main.add_command(traces)
 
 
 async def _topics(settings: Settings, partitions: int, replication_factor: int) -> None:
-    from worker.kafka.rights import creation_rights, require_rights  # noqa: PLC0415 - `--help` need not wait
-    from worker.kafka.topics import TopicAdmin, differences  # noqa: PLC0415 - for Kafka
+    from worker.kafka.rights import creation_rights, require_rights  # noqa: PLC0415 - keeps `--help` fast
+    from worker.kafka.topics import TopicAdmin, differences  # noqa: PLC0415
 
     await require_rights(settings.kafka, creation_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
@@ -427,7 +432,7 @@ async def _topics(settings: Settings, partitions: int, replication_factor: int) 
 
 
 async def _list_dead_letters(settings: Settings, selection: dict[str, Any], as_json: bool) -> None:
-    from worker.dead_letters import text  # noqa: PLC0415 - `--help` need not wait for Kafka
+    from worker.dead_letters import text  # noqa: PLC0415 - keeps `--help` fast
     from worker.dead_letters.letter import Selection  # noqa: PLC0415
     from worker.dead_letters.topic import open_dead_letters  # noqa: PLC0415
 
@@ -442,49 +447,50 @@ async def _list_dead_letters(settings: Settings, selection: dict[str, Any], as_j
             click.echo(text.as_json(letter, to) if as_json else text.row(letter, to))
     errors.print(_counted(reasons.total(), "dead letters", reasons))
     if letters.foreign:
-        errors.print(f"{letters.foreign} records of {settings.topics.dead_letter} were written by no worker")
+        name = settings.topics.dead_letter
+        errors.print(f"skipped {letters.foreign} records of {name} that were not written by a worker")
 
 
-async def _show_dead_letter(settings: Settings, place: tuple[int, int], raw: bool) -> None:
-    from worker.dead_letters import text  # noqa: PLC0415 - `--help` need not wait for Kafka
+async def _show_dead_letter(settings: Settings, position: tuple[int, int], raw: bool) -> None:
+    from worker.dead_letters import text  # noqa: PLC0415 - keeps `--help` fast
     from worker.dead_letters.topic import open_dead_letters  # noqa: PLC0415
 
     async with open_dead_letters(settings) as letters:
-        record = await letters.at(*place)
-    click.echo(record.value or b"" if raw else text.whole(record), nl=not raw)
+        record = await letters.at(*position)
+    click.echo(record.value or b"" if raw else text.details(record), nl=not raw)
 
 
 async def _replay_dead_letters(
     settings: Settings, selection: dict[str, Any], max_attempts: int, dry_run: bool
 ) -> None:
-    from worker.dead_letters import text  # noqa: PLC0415 - `--help` need not wait for Kafka
+    from worker.dead_letters import text  # noqa: PLC0415 - keeps `--help` fast
     from worker.dead_letters.letter import Selection  # noqa: PLC0415
     from worker.dead_letters.replay import replay  # noqa: PLC0415
 
-    stay: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
     replayed = 0
-    with progress_bars(MofNCompleteColumn()) as progress:
-        task = progress.add_task(settings.topics.dead_letter, total=None)
+    with progress_bars(MofNCompleteColumn()) as bars:
+        task = bars.add_task(settings.topics.dead_letter, total=None)
 
-        def told(read: int, of: int) -> None:
-            progress.update(task, completed=read, total=of)
+        def progress(read: int, total: int) -> None:
+            bars.update(task, completed=read, total=total)
 
         async for outcome in replay(
-            settings, Selection(**selection), max_attempts, dry_run=dry_run, told=told
+            settings, Selection(**selection), max_attempts, dry_run=dry_run, progress=progress
         ):
-            if outcome.stays:
-                stay[outcome.stays] += 1
+            if outcome.skipped:
+                skipped[outcome.skipped] += 1
             else:
                 replayed += 1
-            if outcome.stays != "replayed before":
-                _echo(text.outcome(outcome, dry_run=dry_run), progress)
+            if outcome.skipped != "replayed before":
+                _echo(text.outcome(outcome, dry_run=dry_run), bars)
     errors.print(f"{replayed} {'would be ' if dry_run else ''}replayed to {settings.topics.raw}")
-    if stay:
-        errors.print(_counted(stay.total(), "stay", stay))
+    if skipped:
+        errors.print(_counted(skipped.total(), "skipped", skipped))
 
 
 def _echo(line: str, progress: Progress) -> None:
-    """Print a line to standard output; above the bar, which it would else run into, on a terminal."""
+    """Print a line to standard output; on a terminal, above the progress bar."""
     if errors.is_terminal and sys.stdout.isatty():
         progress.print(line, markup=False, emoji=False)
     else:
@@ -492,8 +498,8 @@ def _echo(line: str, progress: Progress) -> None:
 
 
 def _counted(total: int, what: str, parts: Counter[str]) -> str:
-    told = ", ".join(f"{count} {part}" for part, count in parts.most_common())
-    return f"{total} {what}: {told}" if told else f"{total} {what}"
+    details = ", ".join(f"{count} {part}" for part, count in parts.most_common())
+    return f"{total} {what}: {details}" if details else f"{total} {what}"
 
 
 @dataclass(frozen=True)
@@ -504,7 +510,7 @@ class _Line:
 
 
 def _lines(files: Iterable[BinaryIO], progress: Progress) -> Iterator[_Line]:
-    """Yield the files' lines but empty ones."""
+    """Yield the non-empty lines of files."""
     for name, lines in _opened(files, progress):
         for number, text in enumerate(lines, start=1):
             if text.strip():
@@ -512,14 +518,14 @@ def _lines(files: Iterable[BinaryIO], progress: Progress) -> Iterator[_Line]:
 
 
 def _opened(files: Iterable[BinaryIO], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Yield each file's name and its lines, whose reading the bar follows."""
+    """Yield each file's name and lines, and advance the progress bar."""
     for file in files:
-        name = getattr(file, "name", "-")  # what stands in for standard input may have none
+        name = getattr(file, "name", "-")  # a replaced standard input may have no name
         task = progress.add_task(name, total=Path(name).stat().st_size if Path(name).is_file() else None)
-        yield name, _followed(file, partial(progress.advance, task))
+        yield name, _with_progress(file, partial(progress.advance, task))
 
 
-def _followed(lines: Iterable[bytes], advance: Callable[[float], None]) -> Iterator[bytes]:
+def _with_progress(lines: Iterable[bytes], advance: Callable[[float], None]) -> Iterator[bytes]:
     for line in lines:
         advance(len(line))
         yield line
@@ -527,28 +533,28 @@ def _followed(lines: Iterable[bytes], advance: Callable[[float], None]) -> Itera
 
 @dataclass
 class _ConversionReport:
-    """What a conversion came to."""
+    """Totals of a conversion."""
 
     traces: int = 0
     labelled: int = 0
-    refused: int = 0
+    failed: int = 0
     losses: Losses = field(default_factory=Losses)
 
     def count(self, conversion: Conversion) -> None:
-        """Take a trace into account."""
+        """Count a converted trace."""
         metadata = conversion.trace.metadata.model_extra or {}
         self.traces += 1
         self.labelled += "label" in {metadata.get("outcome_source"), metadata.get("confidence_source")}
         self.losses.merge(conversion.losses)
 
     def show(self) -> None:
-        """Print it on standard error, the largest losses first."""
-        errors.print(f"{self.traces} traces, {self.labelled} with a label; {self.refused} not converted")
+        """Print the totals on standard error, largest losses first."""
+        errors.print(f"{self.traces} traces, {self.labelled} with a label; {self.failed} not converted")
         if self.losses:
-            errors.print("without a place in the traces:")
+            errors.print("not in the traces:")
         for path, loss in sorted(self.losses.items(), key=lambda one: (-one[1].characters, one[0])):
-            told = f"  {path}: {loss.values} values, {loss.characters} characters"
-            errors.print(told, markup=False)
+            line = f"  {path}: {loss.values} values, {loss.characters} characters"
+            errors.print(line, markup=False)
 
 
 def _converted(
@@ -561,7 +567,7 @@ def _converted(
     labels: Path | None,
     visibility: Any,
 ) -> Iterator[bytes]:
-    """Yield the files' traces as JSON, and report the rest."""
+    """Yield the traces of files as JSON, and report what was not converted."""
     from worker.convert.files import convert_lines, read_domains, read_labels  # noqa: PLC0415 - as above
 
     options = Options(
@@ -572,7 +578,7 @@ def _converted(
     for name, lines in _opened(files, progress):
         for place, outcome in convert_lines(name, lines, source, options):
             if isinstance(outcome, ConversionError):
-                report.refused += 1
+                report.failed += 1
                 errors.print(f"{place}: not converted: {outcome}", markup=False)
                 continue
             report.count(outcome)
@@ -580,7 +586,7 @@ def _converted(
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:
-    """End as Ctrl-C does, so that everything that was opened is closed."""
+    """Exit in the same way as on Ctrl-C, so that resources are closed."""
     sys.exit(128 + number)
 
 

@@ -1,10 +1,10 @@
 """Replay dead letters to the raw topic, each exactly once.
 
-A replayed dead letter stays in its topic, so replays are recorded in another topic, ``<kafka.group>-replays``:
-one record per replay, keyed by the letter's identity, with its new position in the raw topic as value. The
-replayed record and its replay record are written in one transaction, under a transactional id of the group.
-For consumers with ``read_committed``, such as the worker, a killed replay has therefore published exactly what
-it recorded; and of two concurrent replays, the first is fenced off.
+A replayed dead letter stays in its topic, so replays are recorded in another topic,
+``<kafka.group>-replays``: one record per replay, keyed by the letter's identity, with its new position in the
+raw topic as value. The replayed record and its replay record are written in one transaction, under a
+transactional id of the group. For consumers with ``read_committed``, such as the worker, a killed replay has
+therefore published exactly what it recorded; and of two concurrent replays, the first is fenced off.
 
 Limits: consumers with ``read_uncommitted`` see the records of failed replays; deleting the replays topic
 forgets all replays.
@@ -84,8 +84,8 @@ class RawTopic:
         """Publish all letters in one transaction and return their positions, in order.
 
         Raises:
-            DeliveryError: the transaction was not confirmed. It was aborted; or, if the response to the commit
-                was lost, it may be committed, which the next replay will find out.
+            DeliveryError: the transaction was not confirmed. It was aborted; or, if the response to the
+                commit was lost, it may be committed, which the next replay will find out.
         """
         async with self._publisher.transaction() as send:
             deliveries = [
