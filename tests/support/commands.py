@@ -1,4 +1,4 @@
-"""Commands as a person runs them: in a process of their own."""
+"""Commands as a person runs them, and their definitions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,31 @@ import asyncio
 import os
 import subprocess
 import sys
+
+import click
+
+from worker.cli import main
+
+
+def command(*words: str) -> click.Command:
+    """The definition of `kp-worker WORDS`; what is no command's name is passed over."""
+    found: click.Command = main
+    for word in words:
+        if isinstance(found, click.Group):
+            _, found, _ = found.resolve_command(click.Context(found), [word])
+    return found
+
+
+def every_command() -> dict[str, click.Command]:
+    """The definition of each command by its name, those of groups as `group name`."""
+    commands = {name: command(name) for name in main.commands}
+    of_groups = {
+        f"{name} {inner}": one
+        for name, group in commands.items()
+        if isinstance(group, click.Group)
+        for inner, one in group.commands.items()
+    }
+    return commands | of_groups
 
 
 async def kp_worker(*arguments: str, **environment: str) -> tuple[int | None, str, str]:

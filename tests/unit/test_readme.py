@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 import worker.scoring
 from schemas import DeadLetterHeaders
+from support.commands import every_command
 from worker.cli import main
 from worker.observe.metrics import Metrics
 from worker.policy import REFERENCE_WEIGHTS, Policy
@@ -89,10 +90,9 @@ def test_every_python_example_runs(code):
 
 
 def test_every_option_that_is_named_is_there():
-    groups = [command for command in main.commands.values() if isinstance(command, click.Group)]
     options = {
         option
-        for command in [command for group in (main, *groups) for command in group.commands.values()]
+        for command in every_command().values()
         for p in command.params
         if isinstance(p, click.Option)
         for option in [*p.opts, *p.secondary_opts]

@@ -8,11 +8,10 @@ import sys
 import tomllib
 from pathlib import Path
 
-import click
 import pytest
 
 import worker.demo
-from worker.cli import main
+from support.commands import command
 from worker.policy import Policy
 
 DEMO = Path(worker.demo.__file__).parent
@@ -194,11 +193,7 @@ def test_the_guide_names_commands_and_options_that_are_there():
     lines = re.findall(r"^kp-worker (.+)$", guide, re.MULTILINE)
     assert len(lines) == 8
     for line in lines:
-        command = main
-        for word in line.split():
-            if isinstance(command, click.Group):
-                command = command.commands[word]
-        options = {name for parameter in command.params for name in parameter.opts}
+        options = {name for parameter in command(*line.split()).params for name in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", line)) <= options
 
 
