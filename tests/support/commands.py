@@ -13,24 +13,12 @@ from worker.cli import main
 
 
 def command(*words: str) -> click.Command:
-    """The definition of `kp-worker WORDS`; what is no command's name is passed over."""
+    """Return the definition of the command that `kp-worker WORDS` runs; options may be among the words."""
     found: click.Command = main
     for word in words:
-        if isinstance(found, click.Group):
+        if isinstance(found, click.Group) and not word.startswith("-"):
             _, found, _ = found.resolve_command(click.Context(found), [word])
     return found
-
-
-def every_command() -> dict[str, click.Command]:
-    """The definition of each command by its name, those of groups as `group name`."""
-    commands = {name: command(name) for name in main.commands}
-    of_groups = {
-        f"{name} {inner}": one
-        for name, group in commands.items()
-        if isinstance(group, click.Group)
-        for inner, one in group.commands.items()
-    }
-    return commands | of_groups
 
 
 async def kp_worker(*arguments: str, **environment: str) -> tuple[int | None, str, str]:
