@@ -146,3 +146,21 @@ def test_outputs_are_compared_but_for_what_is_left_out(shown, printed, same):
 
 def test_the_scorer_in_the_package_docstring_is_public():
     assert {"Scorer", "VectorCache", "score_trace"} <= set(worker.scoring.__all__)
+
+
+def test_the_example_drops_repeats_whatever_their_order():
+    """An output that was refused in a batch is sent again alone, behind later ones."""
+    (code,) = (block.text for block in blocks("schemas/README.md") if "def is_new" in block.text)
+    example = {}
+    exec(code, example)
+    seen = {}
+
+    def is_new(source):
+        return example["is_new"]([("kp-source", b"forged/0/0"), ("kp-source", source.encode())], seen)
+
+    order = [0, 2, 3, 1, 2, 1, 0, 4]
+    assert [is_new(f"raw/1/{offset}") for offset in order] == [True] * 4 + [False] * 3 + [True]
+    assert is_new("raw/2/0")
+    for offset in range(2 * example["KEPT"]):
+        is_new(f"raw/1/{offset}")
+    assert len(seen["raw/1"]) == example["KEPT"]
