@@ -18,10 +18,10 @@ from worker.dead_letters.letter import DeadLetter
 from worker.dead_letters.replay import RawTopic
 from worker.errors import DeliveryError, TopicError
 from worker.kafka.topics import TopicAdmin
-from worker.lane.judge import failed
 from worker.lane.ledger import Failure
 from worker.lane.outputs import Outputs
 from worker.lane.records import RawRecord
+from worker.lane.scorer import failed_entry
 
 pytestmark = pytest.mark.integration
 
@@ -55,7 +55,7 @@ async def bury(stream, count):
         sent = []
         for number in range(count):
             raw = RawRecord(topics.raw, number % 2, 1000 + number, 1, b"%d" % number, b"no trace", ())
-            letter = outputs.build(raw, failed(raw, failure))
+            letter = outputs.build(raw, failed_entry(raw, failure))
             sent.append(
                 await producer.send(
                     letter.topic,

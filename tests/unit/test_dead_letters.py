@@ -20,10 +20,10 @@ from worker.dead_letters.letter import DeadLetter, Selection
 from worker.dead_letters.replay import why_it_stays
 from worker.errors import REASONS
 from worker.kafka.topics import Topic
-from worker.lane.judge import failed
 from worker.lane.ledger import Failure
 from worker.lane.outputs import Outputs
 from worker.lane.records import RawRecord
+from worker.lane.scorer import failed_entry
 from worker.settings import TopicSettings
 
 TOPICS = TopicSettings()
@@ -65,7 +65,7 @@ def buried(record, reason="not_json", message="invalid character", *, cut=False)
     """The record's dead letter, as the worker publishes it."""
     outputs = Outputs(TOPICS, {name: 4 for _, name in TOPICS})
     build = outputs.build_cut if cut else outputs.build
-    return consumed(build(record, failed(record, Failure(reason, "RejectedRecord", message))))
+    return consumed(build(record, failed_entry(record, Failure(reason, "RejectedRecord", message))))
 
 
 OURS = [
