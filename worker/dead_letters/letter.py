@@ -10,7 +10,7 @@ from schemas import DeadLetterHeaders
 from schemas.dead_letter import ATTEMPT
 from worker.errors import Reason
 from worker.kafka.reader import Record, raw_record
-from worker.lane.outputs import with_own_time
+from worker.lane.outputs import with_original_timestamp
 from worker.lane.records import RawRecord
 
 
@@ -39,7 +39,7 @@ class DeadLetter:
         except ValueError:
             return None
         raw = replace(
-            with_own_time(raw_record(record)),
+            with_original_timestamp(raw_record(record)),
             topic=headers.topic,
             partition=headers.partition,
             offset=headers.offset,
