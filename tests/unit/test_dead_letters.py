@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker import cli
+from worker.commands.dead_letters import dead_letters
 from worker.dead_letters import text
 from worker.dead_letters.arguments import Moment, Place, Source
 from worker.dead_letters.letter import DeadLetter, Selection
@@ -287,13 +287,13 @@ def test_what_is_no_place_is_refused(written):
 
 @pytest.mark.parametrize("command", ["list", "show", "replay"])
 def test_help_says_what_each_is_for(command):
-    result = CliRunner().invoke(cli.dead_letters, [command, "--help"])
+    result = CliRunner().invoke(dead_letters, [command, "--help"])
     assert result.exit_code == 0
-    said = cli.dead_letters.commands[command].get_short_help_str(100).rstrip(".")
+    said = dead_letters.commands[command].get_short_help_str(100).rstrip(".")
     assert said in " ".join(result.output.split())
 
 
 def test_a_reason_outside_the_closed_set_is_refused_with_those_there_are():
-    result = CliRunner().invoke(cli.dead_letters, ["list", "--reason", "because"])
+    result = CliRunner().invoke(dead_letters, ["list", "--reason", "because"])
     assert result.exit_code == 2
     assert all(f"'{reason}'" in result.stderr for reason in REASONS)

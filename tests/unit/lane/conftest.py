@@ -171,9 +171,10 @@ class Harness:
                 await asyncio.sleep(0)
 
     async def settle(self) -> None:
-        """Run the event loop until nothing more can happen, except in the embedders' threads."""
+        """Run until nothing more can happen, in the embedder's threads too unless they are held."""
         for _ in range(100):
             await asyncio.sleep(0)
+            await self.until(lambda: not (self.embedder.free.is_set() and self.batcher._results))
 
     async def close(self) -> None:
         for lanes in self._lanes:
