@@ -12,8 +12,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from click.testing import CliRunner
 
+from support.commands import command
 from support.streams import Message, headers_of
-from worker import cli
 from worker.dead_letters.letter import DeadLetter
 from worker.dead_letters.replay import RawTopic
 from worker.errors import DeliveryError, TopicError
@@ -35,7 +35,7 @@ def dead_letters(config):
     async def run(stream, *arguments):
         # In a thread, as it runs its own event loop; a process each would take most of the tests' time.
         arguments = [*arguments, "--config", config(stream.settings)]
-        return await asyncio.to_thread(CliRunner().invoke, cli.dead_letters, arguments)
+        return await asyncio.to_thread(CliRunner().invoke, command("dead-letters"), arguments)
 
     return run
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker import cli
+from worker.commands.dead_letters import dead_letters
 from worker.dead_letters import text
 from worker.dead_letters.arguments import Moment, Position, Source
 from worker.dead_letters.letter import DeadLetter, Selection
@@ -287,13 +287,13 @@ def test_rejects_an_invalid_position(written):
 
 @pytest.mark.parametrize("command", ["list", "show", "replay"])
 def test_help_describes_each_command(command):
-    result = CliRunner().invoke(cli.dead_letters, [command, "--help"])
+    result = CliRunner().invoke(dead_letters, [command, "--help"])
     assert result.exit_code == 0
-    summary = cli.dead_letters.commands[command].get_short_help_str(100).rstrip(".")
-    assert summary in " ".join(result.output.split())
+    said = dead_letters.commands[command].get_short_help_str(100).rstrip(".")
+    assert said in " ".join(result.output.split())
 
 
 def test_the_error_for_an_unknown_reason_lists_the_known_ones():
-    result = CliRunner().invoke(cli.dead_letters, ["list", "--reason", "because"])
+    result = CliRunner().invoke(dead_letters, ["list", "--reason", "because"])
     assert result.exit_code == 2
     assert all(f"'{reason}'" in result.stderr for reason in REASONS)

@@ -1,0 +1,1 @@
+"""The subcommands of ``kp-worker``, one module each."""
