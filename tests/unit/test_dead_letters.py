@@ -289,8 +289,8 @@ def test_rejects_an_invalid_position(written):
 def test_help_describes_each_command(command):
     result = CliRunner().invoke(dead_letters, [command, "--help"])
     assert result.exit_code == 0
-    said = dead_letters.commands[command].get_short_help_str(100).rstrip(".")
-    assert said in " ".join(result.output.split())
+    summary = dead_letters.commands[command].get_short_help_str(100).rstrip(".")
+    assert summary in " ".join(result.output.split())
 
 
 def test_the_error_for_an_unknown_reason_lists_the_known_ones():
