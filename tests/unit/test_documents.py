@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-import click
 import pytest
 from prometheus_client import CollectorRegistry
 
 import worker.scoring
 from schemas import DeadLetterHeaders
+from support.commands import command
 from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, blocks, difference, read, table
 from worker.cli import main
 from worker.observe.metrics import Metrics
@@ -110,10 +110,10 @@ def commands_in(document):
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_make_target_that_is_named_is_there(document):
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    for command in commands_in(document):
-        program, *words = command.split()
+    for line in commands_in(document):
+        program, *words = line.split()
         if program == "make":
-            assert words[0] in targets, command
+            assert words[0] in targets, line
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -121,16 +121,10 @@ def test_every_option_that_is_named_is_there(document):
     for line in commands_in(document):
         program, *words = line.split()
         if program == "kp-worker":
-            assert_takes(main, words, line)
-
-
-def assert_takes(command, words, line):
-    for word in words:
-        if isinstance(command, click.Group) and not word.startswith("-"):
-            assert word in command.commands, line
-            command = command.commands[word]
-    options = {name for parameter in command.params for name in parameter.opts + parameter.secondary_opts}
-    assert {word.split("=")[0] for word in words if word.startswith("--")} <= options | {"--help"}, line
+            parameters = command(*words).params
+            options = {name for parameter in parameters for name in parameter.opts + parameter.secondary_opts}
+            named = {word.split("=")[0] for word in words if word.startswith("--")}
+            assert named <= options | {"--help"}, line
 
 
 @pytest.mark.parametrize(
@@ -152,3 +146,21 @@ def test_outputs_are_compared_but_for_what_is_left_out(shown, printed, same):
 
 def test_the_scorer_in_the_package_docstring_is_public():
     assert {"Scorer", "VectorCache", "score_trace"} <= set(worker.scoring.__all__)
+
+
+def test_the_example_drops_repeats_whatever_their_order():
+    """An output that was refused in a batch is sent again alone, behind later ones."""
+    (code,) = (block.text for block in blocks("schemas/README.md") if "def is_new" in block.text)
+    example = {}
+    exec(code, example)
+    seen = {}
+
+    def is_new(source):
+        return example["is_new"]([("kp-source", b"forged/0/0"), ("kp-source", source.encode())], seen)
+
+    order = [0, 2, 3, 1, 2, 1, 0, 4]
+    assert [is_new(f"raw/1/{offset}") for offset in order] == [True] * 4 + [False] * 3 + [True]
+    assert is_new("raw/2/0")
+    for offset in range(2 * example["KEPT"]):
+        is_new(f"raw/1/{offset}")
+    assert len(seen["raw/1"]) == example["KEPT"]

@@ -31,7 +31,7 @@ from worker.lane.delivery import Delivery, retrieve_exception
 from worker.lane.ledger import Changelog, Entry, Failure, Ledger, remember
 from worker.lane.outputs import Outputs
 from worker.lane.publisher import Publisher
-from worker.lane.records import RawRecord
+from worker.lane.records import UNREAD_FINGERPRINT, RawRecord
 from worker.lane.report import Reporter
 from worker.lane.retention import RetentionCheck
 from worker.lane.scorer import LaneScorer, bounded_failure, failed_entry
@@ -189,6 +189,7 @@ class Lane:
         if self._closing:
             return 0.0
         self.next_offset = record.offset + 1
+        record = self._with_contents(record)
         if self._journal.treatment(record.location) is Treatment.SKIPPED:
             self._skip(record)
             return 0.0
@@ -250,6 +251,11 @@ class Lane:
         self._count(-self._in_flight, -self._in_flight_bytes)
         self._journal.end_partition(self.partition)
 
+    def _with_contents(self, record: RawRecord) -> RawRecord:
+        """Read a record that was readable before ``limits.batch_bytes`` was lowered: its outcome stands."""
+        entry = self._ledger.find(record) if record.fault else None
+        return record if entry is None or entry.fingerprint == UNREAD_FINGERPRINT else record.read()
+
     def _has_room(self, record: RawRecord) -> bool:
         if self._in_flight == 0:
             # Only a gap separates the watermark from this record, and a gap needs no confirmation.
@@ -281,6 +287,16 @@ class Lane:
     def _is_poison(self, record: RawRecord) -> bool:
         return self._journal.treatment(record.location) is Treatment.DEAD_LETTER
 
+    def _obstacle(self, record: RawRecord) -> Failure | None:
+        """Return why a record can only become a dead letter, whatever its value."""
+        if self._is_poison(record):
+            return self._poison_failure(record)
+        try:
+            check_readable(record)
+        except RejectedRecord as error:
+            return bounded_failure(error.reason, error)
+        return None
+
     def _poison_failure(self, record: RawRecord) -> Failure:
         attempts = self._limits.poison_attempts
         logger.error("%s: dead-lettered as poison: it killed %d workers in a row", record.source, attempts)
@@ -291,11 +307,10 @@ class Lane:
         )
 
     def _decode(self, record: RawRecord, taken_at: float) -> Undecodable | Decoded:
-        if self._is_poison(record):
-            return Undecodable(record, taken_at, self._poison_failure(record))
+        if failure := self._obstacle(record):
+            return Undecodable(record, taken_at, failure)
         started = time.monotonic()
         try:
-            check_readable(record)
             trace = decode_trace(record.value, self._limits.trace_bytes)
         except RejectedRecord as error:
             return Undecodable(record, taken_at, bounded_failure(error.reason, error))
@@ -326,9 +341,10 @@ class Lane:
         self._metrics.redelivered()
         entry, value = taken.entry, None
         self._remember(entry)
-        if entry.failure is None and self._is_poison(taken.record):
+        failure = self._obstacle(taken.record) if entry.failure is None else None
+        if failure is not None:
             # Keep the vector: later records may have been compared with it.
-            entry = replace_fields(entry, decision=None, failure=self._poison_failure(taken.record))
+            entry = replace_fields(entry, decision=None, failure=failure)
             value, _ = self._ledger.put(entry)
         return Scored(taken, entry, value)
 

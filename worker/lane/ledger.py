@@ -296,8 +296,11 @@ class Ledger:
         """Return a redelivered record's entry; None for a new record, or another one at a known offset."""
         value = self._changelog.entries.get(record.offset)
         entry = None if value is None else decode_entry(value)
-        # A record once unreadable is still the same record after limits.batch_bytes was raised.
-        if entry is None or entry.fingerprint not in (record.fingerprint, UNREAD_FINGERPRINT):
+        if entry is None:
+            return None
+        # A record unreadable then or now is still the same record: limits.batch_bytes was changed.
+        fingerprints = {entry.fingerprint, record.fingerprint}
+        if len(fingerprints) > 1 and UNREAD_FINGERPRINT not in fingerprints:
             return None
         is_same_topic = not (entry.topic_id and record.topic_id) or entry.topic_id == record.topic_id
         return entry if is_same_topic else None

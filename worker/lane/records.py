@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from worker.journal import Location
 
@@ -18,12 +19,27 @@ UNREAD_FINGERPRINT = bytes(8)
 """The fingerprint of a record whose key and value could not be read."""
 
 
+class Contents(NamedTuple):
+    """What a producer writes of a record."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a record could not be read from its batch."""
+    """Why a record could not be read from its batch.
+
+    Attributes:
+        read: reads it in spite of ``limits.batch_bytes``, and returns None where something else is wrong,
+            too; left out where that limit is not the reason.
+    """
 
     reason: Literal["undecodable", "too_large"]
     message: str
+    read: Callable[[], Contents | None] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +77,11 @@ class RawRecord:
     def size(self) -> int:
         """The size of key and value in bytes."""
         return len(self.key or b"") + len(self.value or b"")
+
+    def read(self) -> RawRecord:
+        """Return the record with its contents where only ``limits.batch_bytes`` kept them from being read."""
+        contents = self.fault.read() if self.fault and self.fault.read else None
+        return self if contents is None else replace(self, fault=None, **contents._asdict())
 
     @property
     def fingerprint(self) -> bytes:

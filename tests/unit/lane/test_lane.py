@@ -12,7 +12,7 @@ import pytest
 
 from worker.errors import DeliveryError, EmbeddingError, TooLargeError
 from worker.lane.ledger import Changelog, Entry
-from worker.lane.records import NO_TIMESTAMP, Fault, RawRecord
+from worker.lane.records import NO_TIMESTAMP, Contents, Fault, RawRecord
 from worker.policy import Policy
 from worker.scoring import score_trace, scorer
 
@@ -383,6 +383,50 @@ async def test_an_unreadable_record_stays_a_dead_letter_when_redelivered(readabl
     _, dead, scored = after.outputs()
     assert headers(dead) == headers(before.outputs()[1]) | ({"h": b"1"} if readable_now else {})
     assert score(scored)["nearest"] == "kp:trace:0/0"
+    assert after.metric("kp_cache_resets_total", reason="recreated") == 0
+
+
+async def test_a_record_read_before_the_batch_limit_was_lowered_keeps_its_outcome(make_harness, raw):
+    before = make_harness()
+    await processed(before, await before.lane(), *map(raw, range(3)))
+    after = make_harness()
+
+    def beyond_the_limit(offset):
+        record = raw(offset)
+        contents = Contents(record.timestamp_ms, record.key, record.value, record.headers)
+        fault = Fault("too_large", "the batch up to 2", read=lambda: contents)
+        return dataclasses.replace(record, key=None, value=None, headers=(), fault=fault)
+
+    lane = await after.lane(0, before.changelog())
+    await processed(after, lane, *map(beyond_the_limit, range(3)), beyond_the_limit(3))
+
+    *repeats, new = after.outputs()
+    assert repeats == before.outputs()
+    assert headers(new)["kp-reason"] == b"too_large"
+    assert after.metric("kp_cache_resets_total", reason="recreated") == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"headers": (("\udcff", b"1"),)}, b"invalid_headers"),
+        ({"value": None, "fault": Fault("undecodable", "?")}, b"undecodable"),
+    ],
+)
+async def test_a_redelivered_scored_record_that_cannot_be_published_is_a_dead_letter(
+    change, reason, make_harness, raw
+):
+    before = make_harness()
+    await processed(before, await before.lane(), *map(raw, range(2)))
+    after = make_harness()
+
+    lane = await after.lane(0, before.changelog())
+    await processed(after, lane, raw(0), dataclasses.replace(raw(1), **change), raw(2))
+
+    first, dead, third = after.outputs()
+    assert headers(dead)["kp-reason"] == reason
+    assert first == before.outputs()[0]
+    assert score(third)["nearest"] in {"kp:trace:0/0", "kp:trace:0/1"}  # both vectors are kept
     assert after.metric("kp_cache_resets_total", reason="recreated") == 0
 
 
