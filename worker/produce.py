@@ -1,4 +1,4 @@
-"""Publish traces to the raw topic, from an agent's process or from files."""
+"""Publish traces to the raw topic from an agent's process or from files."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ _UNCONFIRMED = 1000
 
 @dataclass
 class Published:
-    """How many lines were sent, and how many of them had nothing to be keyed by."""
+    """Number of published records, and of those without a key."""
 
     records: int = 0
     without_key: int = 0
 
 
 class TracePublisher:
-    """Publishes traces to the raw topic, from an agent's process or from a file.
+    """Publish traces to the raw topic.
 
     ::
 
         async with TracePublisher(settings) as publisher:
             await publisher.publish(trace)
 
-    The key decides the partition as it does for Kafka's own clients (murmur2), and the partition decides
-    which traces are compared: keyed by ``id``, a random share of them; by ``agent_id`` or ``task_domain``,
-    those of the same agent or domain.
+    The key determines the partition as in Kafka's Java client (murmur2), and only traces of the same
+    partition are compared: keyed by ``id``, a random share of all traces; by ``agent_id`` or ``task_domain``,
+    including all traces of the same agent or domain.
 
     Args:
         settings: the brokers and the raw topic.
-        key_by: the trace's id, or the member of its metadata that becomes the record's key.
+        key_by: the record key: the trace's id, or a field of its metadata.
     """
 
     def __init__(self, settings: Settings, key_by: KeyBy = "id") -> None:
@@ -68,10 +68,10 @@ class TracePublisher:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Wait until the broker has confirmed every trace, unless an error ends the block; disconnect.
+        """Wait for all confirmations, unless the block raised an error; disconnect.
 
         Raises:
-            DeliveryError: the broker did not take a trace.
+            DeliveryError: the broker rejected a trace.
         """
         try:
             if kind is None:
@@ -80,12 +80,12 @@ class TracePublisher:
             await self._producer.stop()
 
     async def publish(self, trace: ReasoningTrace | bytes) -> bytes | None:
-        """Send a trace, or its JSON as it is, and return its key; None where it has none.
+        """Publish a trace or its unchanged JSON; return its key, or None if it has none.
 
         Waits while too many traces are unconfirmed.
 
         Raises:
-            DeliveryError: the broker did not take this trace or one before it.
+            DeliveryError: the broker rejected this trace or an earlier one.
         """
         value = trace if isinstance(trace, bytes) else trace.to_json()
         key = _key(value, self._key_by)
@@ -96,10 +96,10 @@ class TracePublisher:
         return key
 
     async def flush(self) -> None:
-        """Wait until the broker has confirmed every trace.
+        """Wait until the broker has confirmed all traces.
 
         Raises:
-            DeliveryError: the broker did not take a trace.
+            DeliveryError: the broker rejected a trace.
         """
         deliveries, self._deliveries = self._deliveries, []
         with self._delivery_errors():
@@ -114,17 +114,17 @@ class TracePublisher:
 
 
 async def publish_lines(lines: Iterable[bytes], settings: Settings, key_by: KeyBy = "id") -> Published:
-    """Send each line as it is, and wait until the broker has confirmed them all.
+    """Publish lines unchanged, and wait until the broker has confirmed all of them.
 
     Args:
-        lines: one JSON document each; empty ones are passed over.
+        lines: one JSON document each; empty lines are skipped.
         settings: the brokers and the raw topic.
         key_by: see :class:`TracePublisher`.
 
     Raises:
         NoBrokerError: no broker can be reached.
-        SecurityError: the brokers refuse the login, the certificate or a right.
-        DeliveryError: the broker did not take a record.
+        SecurityError: the brokers reject the login, the certificate or an operation.
+        DeliveryError: the broker rejected a record.
     """
     await require_rights(settings.kafka, publishing_rights(settings))
     published = Published()
