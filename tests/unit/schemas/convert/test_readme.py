@@ -1,4 +1,4 @@
-"""The README beside the converters has every source."""
+"""The converters' README matches the code."""
 
 import re
 
@@ -7,7 +7,7 @@ from schemas.convert import SOURCES
 from support.documents import table
 
 
-def test_the_table_of_sources_has_each_with_its_function():
+def test_the_readme_lists_every_source_and_its_function():
     rows = [
         re.findall(r"`([^`]+)`", row.rsplit("|", 2)[0])
         for row in table("schemas/convert/README.md", "Sources")
