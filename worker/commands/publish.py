@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,11 +14,13 @@ from rich.progress import DownloadColumn
 
 from schemas.convert import AUTO, SOURCES
 from worker.commands.convert import ConversionReport, conversion_options, converted
-from worker.commands.files import files_argument, lines_of
+from worker.commands.files import Document, files_argument, lines_of, print_rejected
+from worker.errors import RejectedRecord
+from worker.lane.decode import decode_trace
 from worker.options import config_option
-from worker.produce import publish_lines
+from worker.produce import KeyBy, Published, TracePublisher, key_of, publish_lines
 from worker.progress import errors, progress_bars
-from worker.settings import load_settings
+from worker.settings import Settings, load_settings
 
 
 @click.command()
@@ -34,25 +37,88 @@ from worker.settings import load_settings
     show_default=True,
     help="What the records are keyed by: traces with the same key are compared with each other.",
 )
+@click.option(
+    "--skip",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Leave out the first N records: those that an earlier run says were confirmed.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be published; no broker is asked.")
 def publish(
-    files: tuple[BinaryIO, ...], config: Path | None, key: Any, source: str | None, **options: Any
+    files: tuple[BinaryIO, ...],
+    config: Path | None,
+    key: KeyBy,
+    source: str | None,
+    skip: int,
+    dry_run: bool,
+    **options: Any,
 ) -> None:
     """Publish FILES, one JSON trace a line, to the raw topic.
 
     Lines are sent as they are; what is no trace will be a dead letter. `-` reads standard input. With
     `--from`, the files are converted first, as `kp-worker convert` does it.
+
+    It waits for brokers that are away, and its retries publish nothing twice. When it ends early, it says how
+    many records are confirmed; the same command with `--skip` goes on after them.
     """
     settings = load_settings(config)
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
         if source is None:
-            lines: Iterator[bytes] = (line.text for line in lines_of(files, progress))
+            documents: Iterator[Document] = lines_of(files, progress)
         else:
-            lines = converted(files, source, report, progress, **options)
-        published = asyncio.run(publish_lines(lines, settings, key))
+            documents = converted(files, source, report, progress, **options)
+        documents = islice(documents, skip, None)
+        if dry_run:
+            invalid = _rehearse(documents, settings, key)
+        else:
+            invalid = 0
+            _publish(documents, settings, key, skip)
     if source is not None:
         report.show()
+    sys.exit(1 if report.refused or invalid else 0)
+
+
+def _publish(documents: Iterable[Document], settings: Settings, key: KeyBy, skip: int) -> None:
+    # The publisher itself warns that no broker answers; its client would log each attempt.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    publisher = TracePublisher(settings, key)
+    published = publisher.published
+    try:
+        publish_lines((document.text for document in documents), publisher)
+    except BaseException:  # Ctrl-C and SIGTERM too
+        if published.records:
+            _print_how_to_go_on(published, skip)
+        raise
     errors.print(f"{published.records} records published to {settings.topics.raw}")
     if published.without_key:
         errors.print(f"{published.without_key} of them have no {key}, and went without a key")
-    sys.exit(1 if report.refused else 0)
+
+
+def _print_how_to_go_on(published: Published, skip: int) -> None:
+    done, open_ = skip + published.confirmed, published.records - published.confirmed
+    errors.print(f"ended early: the first {done} records are confirmed; --skip {done} goes on after them")
+    if open_:
+        errors.print(f"of the next {open_} it is not known which were published")
+
+
+def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> int:
+    """Print what publishing would do, and return how many of the documents are no traces."""
+    records = without_key = invalid = 0
+    for document in documents:
+        value = document.text.strip()
+        records += 1
+        without_key += key_of(value, key) is None
+        try:
+            decode_trace(value, settings.limits.trace_bytes)
+        except RejectedRecord as error:
+            invalid += 1
+            print_rejected(document, error)
+    servers = settings.kafka.bootstrap_servers
+    errors.print(f"{records} records would be published to {settings.topics.raw} at {servers}, by {key}")
+    if without_key:
+        errors.print(f"{without_key} of them have no {key}, and would go without a key")
+    if invalid:
+        errors.print(f"{invalid} of them are no traces, and would become dead letters")
+    return invalid

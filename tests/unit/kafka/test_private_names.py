@@ -16,6 +16,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.producer.sender import Sender
 from aiokafka.protocol.api import Request
 from faust.transport.consumer import Consumer
 
@@ -29,6 +30,8 @@ WORKER = Path(__file__).parents[3] / "worker"
     [
         # worker/kafka/group.py: the coordinator's answers renew the lease, and there is no hook for them.
         (GroupCoordinator, "_send_req", ["self", "request"]),
+        # worker/kafka/idempotent.py: the producer's own stop waits for brokers that are away.
+        (Sender, "close", ["self"]),
         # worker/kafka/topic_id.py: no request of the client's asks for topic ids.
         (AIOKafkaClient, "send", ["self", "node_id", "request", "group"]),
         (AIOKafkaClient, "bootstrap", ["self"]),
