@@ -43,7 +43,7 @@ class Published:
 
 
 class TracePublisher:
-    """Publishes traces to the raw topic, each once, however long the brokers are away; it warns each minute.
+    """Publishes traces to the raw topic, each once, however long the brokers are away.
 
     ::
 
@@ -53,6 +53,8 @@ class TracePublisher:
     The key decides the partition as it does for Kafka's own clients (murmur2), and the partition decides
     which traces are compared: keyed by ``id``, a random share of them; by ``agent_id`` or ``task_domain``,
     those of the same agent or domain.
+
+    While the brokers are away it logs a warning a minute.
 
     Args:
         settings: the brokers and the raw topic.
@@ -135,7 +137,7 @@ class TracePublisher:
             await asyncio.sleep(SILENCE)
             if self._unconfirmed and self._count_confirmed() == before:
                 logger.warning(
-                    "no broker has confirmed a record for %g s: %d are confirmed, %d wait; trying on",
+                    "no record was confirmed for %g s; %d are confirmed, %d wait; still retrying",
                     *(SILENCE, before, len(self._unconfirmed)),
                 )
 

@@ -119,7 +119,7 @@ async def test_a_publication_that_is_stopped_says_where_to_go_on(
     assert await process.wait() == 143
 
     assert len(errors.splitlines()) <= 2, errors
-    skip = re.search(r"--skip (\d+) goes on", errors)[1]
+    skip = re.search(r"continue with --skip (\d+)", errors)[1]
     await proxy.mend()
     file = tmp_path / "all.jsonl"
     file.write_bytes(b"\n".join(lines))

@@ -44,7 +44,7 @@ from worker.settings import Settings, load_settings
     metavar="N",
     help="Leave out the first N records: those that an earlier run says were confirmed.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be published; no broker is asked.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be published, without a broker.")
 def publish(
     files: tuple[BinaryIO, ...],
     config: Path | None,
@@ -59,8 +59,8 @@ def publish(
     Lines are sent as they are; what is no trace will be a dead letter. `-` reads standard input. With
     `--from`, the files are converted first, as `kp-worker convert` does it.
 
-    It waits for brokers that are away, and its retries publish nothing twice. When it ends early, it says how
-    many records are confirmed; the same command with `--skip` goes on after them.
+    It waits for brokers that are away, and its retries publish nothing twice. When it stops early, it says how
+    many records are confirmed; `--skip` continues after them.
     """
     settings = load_settings(config)
     report = ConversionReport()
@@ -81,7 +81,7 @@ def publish(
 
 
 def _publish(documents: Iterable[Document], settings: Settings, key: KeyBy, skip: int) -> None:
-    # The publisher itself warns that no broker answers; its client would log each attempt.
+    # The publisher warns that no broker answers; its client would log each attempt.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     publisher = TracePublisher(settings, key)
     published = publisher.published
@@ -89,18 +89,18 @@ def _publish(documents: Iterable[Document], settings: Settings, key: KeyBy, skip
         publish_lines((document.text for document in documents), publisher)
     except BaseException:  # Ctrl-C and SIGTERM too
         if published.records:
-            _print_how_to_go_on(published, skip)
+            _print_how_to_continue(published, skip)
         raise
     errors.print(f"{published.records} records published to {settings.topics.raw}")
     if published.without_key:
         errors.print(f"{published.without_key} of them have no {key}, and went without a key")
 
 
-def _print_how_to_go_on(published: Published, skip: int) -> None:
+def _print_how_to_continue(published: Published, skip: int) -> None:
     done, open_ = skip + published.confirmed, published.records - published.confirmed
-    errors.print(f"ended early: the first {done} records are confirmed; --skip {done} goes on after them")
+    errors.print(f"stopped early: the first {done} records are confirmed; continue with --skip {done}")
     if open_:
-        errors.print(f"of the next {open_} it is not known which were published")
+        errors.print(f"the next {open_} may or may not have been published")
 
 
 def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> int:

@@ -30,7 +30,7 @@ from worker.settings import load_settings, override
 )
 @click.option("--max-tokens", type=int, help="Instead of embedding.max_tokens.")
 @click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Instead of embedding.truncation.")
-@click.option("--dry-run", is_flag=True, help="Only check the lines; no model is loaded, nothing is scored.")
+@click.option("--dry-run", is_flag=True, help="Only check the lines, without a model.")
 def score(
     files: tuple[BinaryIO, ...],
     config: Path | None,
