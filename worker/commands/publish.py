@@ -59,8 +59,8 @@ def publish(
     Lines are sent as they are; what is no trace will be a dead letter. `-` reads standard input. With
     `--from`, the files are converted first, as `kp-worker convert` does it.
 
-    It waits for brokers that are away, and its retries publish nothing twice. When it stops early, it says how
-    many records are confirmed; `--skip` continues after them.
+    It waits for brokers that are away, and its retries publish nothing twice. When it stops early, it says
+    how many records are confirmed; `--skip` continues after them.
     """
     settings = load_settings(config)
     report = ConversionReport()
