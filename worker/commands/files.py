@@ -1,4 +1,4 @@
-"""Lines of the files that a command is given, and lines that it prints."""
+"""Reading lines from a command's files, and printing lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ files_argument = click.argument("files", nargs=-1, required=True, type=click.Fil
 
 
 def echo(line: str, progress: Progress) -> None:
-    """Print a line to standard output; above the bar, which it would else run into, on a terminal."""
+    """Print a line to standard output; on a terminal, above the progress bar."""
     if errors.is_terminal and sys.stdout.isatty():
         progress.print(line, markup=False, emoji=False)
     else:
@@ -30,14 +30,14 @@ def echo(line: str, progress: Progress) -> None:
 
 @dataclass(frozen=True)
 class Document:
-    """A JSON document, and where it was read, as `file` or `file:line`."""
+    """A JSON document and its location, `file` or `file:line`."""
 
     place: str
     text: bytes
 
 
 def lines_of(files: Iterable[BinaryIO], progress: Progress) -> Iterator[Document]:
-    """Yield the files' lines but empty ones."""
+    """Yield the non-empty lines of files."""
     for name, lines in opened(files, progress):
         for number, text in enumerate(lines, start=1):
             if text.strip():
@@ -50,14 +50,14 @@ def print_rejected(document: Document, error: RejectedRecord) -> None:
 
 
 def opened(files: Iterable[BinaryIO], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Yield each file's name and its lines, whose reading the bar follows."""
+    """Yield each file's name and lines, and advance the progress bar."""
     for file in files:
-        name = getattr(file, "name", "-")  # what stands in for standard input may have none
+        name = getattr(file, "name", "-")  # a replaced standard input may have no name
         task = progress.add_task(name, total=Path(name).stat().st_size if Path(name).is_file() else None)
-        yield name, _followed(file, partial(progress.advance, task))
+        yield name, _with_progress(file, partial(progress.advance, task))
 
 
-def _followed(lines: Iterable[bytes], advance: Callable[[float], None]) -> Iterator[bytes]:
+def _with_progress(lines: Iterable[bytes], advance: Callable[[float], None]) -> Iterator[bytes]:
     for line in lines:
         advance(len(line))
         yield line

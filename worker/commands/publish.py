@@ -35,16 +35,16 @@ from worker.settings import Settings, load_settings
     type=click.Choice(["id", "agent_id", "task_domain"]),
     default="id",
     show_default=True,
-    help="What the records are keyed by: traces with the same key are compared with each other.",
+    help="Record key. Traces with the same key are compared with each other.",
 )
 @click.option(
     "--skip",
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Leave out the first N records: those that an earlier run says were confirmed.",
+    help="Skip the first N records, which an earlier run reported as confirmed.",
 )
-@click.option("--dry-run", is_flag=True, help="Only print what would be published, without a broker.")
+@click.option("--dry-run", is_flag=True, help="Print what would be published, without a broker.")
 def publish(
     files: tuple[BinaryIO, ...],
     config: Path | None,
@@ -54,13 +54,13 @@ def publish(
     dry_run: bool,
     **options: Any,
 ) -> None:
-    """Publish FILES, one JSON trace a line, to the raw topic.
+    """Publish FILES, one JSON trace per line, to the raw topic.
 
-    Lines are sent as they are; what is no trace will be a dead letter. `-` reads standard input. With
-    `--from`, the files are converted first, as `kp-worker convert` does it.
+    Lines are published unchanged; invalid traces will become dead letters. `-` reads standard input. With
+    `--from`, the files are first converted as by `kp-worker convert`.
 
-    It waits for brokers that are away, and its retries publish nothing twice. When it stops early, it says
-    how many records are confirmed; `--skip` continues after them.
+    Waits while the brokers are away; retries publish nothing twice. When it stops early, it prints how many
+    records are confirmed, and `--skip` continues after them.
     """
     settings = load_settings(config)
     report = ConversionReport()
@@ -77,7 +77,7 @@ def publish(
             _publish(documents, settings, key, skip)
     if source is not None:
         report.show()
-    sys.exit(1 if report.refused or invalid else 0)
+    sys.exit(1 if report.failed or invalid else 0)
 
 
 def _publish(documents: Iterable[Document], settings: Settings, key: KeyBy, skip: int) -> None:
@@ -93,18 +93,18 @@ def _publish(documents: Iterable[Document], settings: Settings, key: KeyBy, skip
         raise
     errors.print(f"{published.records} records published to {settings.topics.raw}")
     if published.without_key:
-        errors.print(f"{published.without_key} of them have no {key}, and went without a key")
+        errors.print(f"{published.without_key} of them have no {key} and were published without a key")
 
 
 def _print_how_to_continue(published: Published, skip: int) -> None:
-    done, open_ = skip + published.confirmed, published.records - published.confirmed
+    done, unknown = skip + published.confirmed, published.records - published.confirmed
     errors.print(f"stopped early: the first {done} records are confirmed; continue with --skip {done}")
-    if open_:
-        errors.print(f"the next {open_} may or may not have been published")
+    if unknown:
+        errors.print(f"the next {unknown} may or may not have been published")
 
 
 def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> int:
-    """Print what publishing would do, and return how many of the documents are no traces."""
+    """Print what publishing would do, and return how many of the documents are invalid."""
     records = without_key = invalid = 0
     for document in documents:
         value = document.text.strip()
@@ -116,9 +116,11 @@ def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> 
             invalid += 1
             print_rejected(document, error)
     servers = settings.kafka.bootstrap_servers
-    errors.print(f"{records} records would be published to {settings.topics.raw} at {servers}, by {key}")
+    errors.print(
+        f"{records} records would be published to {settings.topics.raw} at {servers}, keyed by {key}"
+    )
     if without_key:
-        errors.print(f"{without_key} of them have no {key}, and would go without a key")
+        errors.print(f"{without_key} of them have no {key} and would be published without a key")
     if invalid:
-        errors.print(f"{invalid} of them are no traces, and would become dead letters")
+        errors.print(f"{invalid} of them are invalid and would become dead letters")
     return invalid

@@ -26,11 +26,11 @@ from worker.settings import load_settings, override
     "--embedder",
     "backend",
     type=click.Choice(["none", "hashing", "sentence-transformers"]),
-    help="Instead of embedding.backend.",
+    help="Overrides embedding.backend.",
 )
-@click.option("--max-tokens", type=int, help="Instead of embedding.max_tokens.")
-@click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Instead of embedding.truncation.")
-@click.option("--dry-run", is_flag=True, help="Only check the lines, without a model.")
+@click.option("--max-tokens", type=int, help="Overrides embedding.max_tokens.")
+@click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Overrides embedding.truncation.")
+@click.option("--dry-run", is_flag=True, help="Only validate the lines, without a model.")
 def score(
     files: tuple[BinaryIO, ...],
     config: Path | None,
@@ -39,11 +39,10 @@ def score(
     truncation: str | None,
     dry_run: bool,
 ) -> None:
-    """Score FILES, one JSON trace a line, without a broker.
+    """Score FILES, one JSON trace per line, without a broker.
 
-    Prints one JSON line a trace, scored against the lines before it as one partition's stream would be:
-    several files are one stream. A line that is no trace is reported on standard error, and the exit status
-    is then 1. `-` reads standard input.
+    Prints one JSON object per trace. Traces are scored in order, as in one partition, across all files.
+    Reports invalid lines on standard error, and then exits with status 1. `-` reads standard input.
     """
     over = {"backend": backend, "max_tokens": max_tokens, "truncation": truncation}
     settings = load_settings(config)
@@ -68,5 +67,5 @@ def score(
         embedding, policy = settings.embedding.backend, settings.policy.digest
         errors.print(f"{good} traces would be scored: embedding.backend {embedding}, policy {policy}")
     if bad:
-        errors.print(f"{bad} of {good + bad} lines are no traces")
+        errors.print(f"{bad} of {good + bad} lines are invalid")
         sys.exit(1)
