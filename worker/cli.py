@@ -91,7 +91,8 @@ def run(config: Path | None) -> None:
 @config_option
 @click.option("--heartbeat", type=int, required=True, help="A pipe to the parent process.")
 @click.option("--journal", type=int, required=True, help="Memory shared with the parent process.")
-def work(config: Path | None, heartbeat: int, journal: int) -> None:
+@click.option("--socket", required=True, help="The Unix socket on which the parent process asks for pages.")
+def work(config: Path | None, heartbeat: int, journal: int, socket: str) -> None:
     """Be the process that `kp-worker run` watches."""
     settings = load_settings(config)
     configure(settings.log)
@@ -101,7 +102,7 @@ def work(config: Path | None, heartbeat: int, journal: int) -> None:
     status: Any = 0
     try:
         with errors_logged():
-            run_worker(settings, config, heartbeat, Journal(journal))
+            run_worker(settings, config, heartbeat, Journal(journal), socket)
     except SystemExit as end:
         status = end.code
     # At once, whatever other threads do: an embedder that hangs would keep the process for ever.
