@@ -1,6 +1,6 @@
 """The contract with producers and consumers of traces.
 
-A producer builds and serialises a raw trace in a few lines::
+Build and serialise a raw trace::
 
     from schemas import ReasoningTrace
 

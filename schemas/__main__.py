@@ -1,4 +1,4 @@
-"""Write the JSON Schemas from the models: ``python -m schemas``."""
+"""Generate the JSON Schemas from the models: ``python -m schemas``."""
 
 from schemas.published import write
 

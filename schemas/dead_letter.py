@@ -1,7 +1,7 @@
-"""The headers of a record on the dead-letter topic.
+"""Headers of a record on the dead-letter topic.
 
-Names beginning with ``__streams.errors.`` are Kafka Streams' own (KIP-1034), so that tools which know
-those read ours.
+Names that begin with ``__streams.errors.`` are Kafka Streams' own (KIP-1034), so that tools written for
+Kafka Streams can read them.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 ATTEMPT = "kp-attempt"
-"""How often a record was replayed; who replays it writes it, so it stands among the record's own headers."""
+"""Replay count of a record. The replaying client writes it, so it is among the record's own headers."""
 
 _FIRST = "__streams.errors.exception"
 _ATTEMPT_VALUE = re.compile(rb"[1-9][0-9]{0,8}")
 
 
 class DeadLetterHeaders(BaseModel):
-    """What the worker appends to the headers of a record that it could not score."""
+    """Headers that the worker appends to a record that it could not score."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
 
-    exception: str = Field(alias=_FIRST, description="the error's class")
-    message: str = Field(alias="__streams.errors.message", description="what was wrong, and where")
-    topic: str = Field(alias="__streams.errors.topic", description="the topic that the record came from")
-    partition: int = Field(alias="__streams.errors.partition", ge=0, description="its partition there")
-    offset: int = Field(alias="__streams.errors.offset", ge=0, description="its offset there")
+    exception: str = Field(alias=_FIRST, description="class name of the error")
+    message: str = Field(alias="__streams.errors.message", description="error message, with the location")
+    topic: str = Field(alias="__streams.errors.topic", description="source topic of the record")
+    partition: int = Field(alias="__streams.errors.partition", ge=0, description="source partition")
+    offset: int = Field(alias="__streams.errors.offset", ge=0, description="source offset")
     reason: Literal[
         "not_json",
         "invalid_trace",
@@ -43,46 +43,51 @@ class DeadLetterHeaders(BaseModel):
         default=None,
         alias="kp-value-length",
         ge=0,
-        description="bytes of the original value, where the topic did not take it and it was cut",
+        description="length of the original value in bytes, if it was too large for the topic and truncated",
     )
     value_sha256: str | None = Field(
-        default=None, alias="kp-value-sha256", description="of the original value, where it was cut"
+        default=None,
+        alias="kp-value-sha256",
+        description="SHA-256 of the original value, if it was truncated",
     )
     key_length: int | None = Field(
-        default=None, alias="kp-key-length", ge=0, description="bytes of the original key, where it was cut"
+        default=None,
+        alias="kp-key-length",
+        ge=0,
+        description="length of the original key in bytes, if it was truncated",
     )
     key_sha256: str | None = Field(
-        default=None, alias="kp-key-sha256", description="of the original key, where it was cut"
+        default=None, alias="kp-key-sha256", description="SHA-256 of the original key, if it was truncated"
     )
     headers_count: int | None = Field(
         default=None,
         alias="kp-headers-count",
         ge=0,
-        description="how many headers the record had, where they were left out",
+        description="number of the record's headers, if they were left out",
     )
     headers_length: int | None = Field(
         default=None,
         alias="kp-headers-length",
         ge=0,
-        description="bytes of the names and values of those headers",
+        description="total length in bytes of the names and values of those headers",
     )
     headers_sha256: str | None = Field(
         default=None,
         alias="kp-headers-sha256",
-        description="of those headers: for each, the lengths of name and value as 4 bytes, then both",
+        description="SHA-256 of those headers: for each, the lengths of name and value as 4 bytes, then both",
     )
     headers: str | None = Field(
         default=None,
         alias="kp-headers",
-        description="the record's headers, where a name is not UTF-8 and its header was left out: a JSON "
-        "array with name and value of each in base64; a value that is null stays null",
+        description="the record's headers, if one was left out because its name is not UTF-8: a JSON array "
+        "of base64-encoded name and value pairs; a null value stays null",
     )
     attempt: int | None = Field(
-        default=None, alias=ATTEMPT, ge=1, description="how often it has been replayed; not set before"
+        default=None, alias=ATTEMPT, ge=1, description="number of replays; absent before the first"
     )
 
     def to_kafka(self) -> list[tuple[str, bytes]]:
-        """Return the headers as Kafka carries them: names with UTF-8 values."""
+        """Return the headers as Kafka record headers: names with UTF-8 values."""
         return [
             (name, str(value).encode("utf-8", "replace"))
             for name, value in self.model_dump(exclude_none=True).items()
@@ -90,24 +95,24 @@ class DeadLetterHeaders(BaseModel):
 
     @classmethod
     def from_kafka(cls, headers: Sequence[tuple[str, bytes | None]]) -> Self:
-        """Read them back, whatever the record carried before; of several ``kp-attempt`` the last counts.
+        """Parse the headers of a dead letter, ignoring the record's own; the last ``kp-attempt`` wins.
 
         Raises:
-            ValueError: these are not a dead letter's.
+            ValueError: the headers are not those of a dead letter.
         """
         names = {field.alias for field in cls.model_fields.values()}
         attempts = [h for h in headers if h[0] == ATTEMPT and _ATTEMPT_VALUE.fullmatch(h[1] or b"")]
-        ours = [h for h in headers[_beginning(headers) :] if h[0] in names and h[0] != ATTEMPT]
+        ours = [h for h in headers[_start(headers) :] if h[0] in names and h[0] != ATTEMPT]
         return cls.model_validate(
             {name: value.decode() for name, value in [*ours, *attempts] if value is not None}
         )
 
     @staticmethod
     def original(headers: Sequence[tuple[str, bytes | None]]) -> tuple[tuple[str, bytes | None], ...]:
-        """Return what the record carried before it was a dead letter."""
-        return tuple(headers[: _beginning(headers)])
+        """Return the headers that the record had before it became a dead letter."""
+        return tuple(headers[: _start(headers)])
 
 
-def _beginning(headers: Sequence[tuple[str, bytes | None]]) -> int:
-    """Return the place of the first of ours, which are appended; the end when there is none."""
-    return max((place for place, (name, _) in enumerate(headers) if name == _FIRST), default=len(headers))
+def _start(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Return the index of the first appended header, or the length if there is none."""
+    return max((index for index, (name, _) in enumerate(headers) if name == _FIRST), default=len(headers))

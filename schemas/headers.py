@@ -1,4 +1,4 @@
-"""Headers of an output record: the producer's, which may bear any names, and then the worker's."""
+"""Headers of an output record: the producer's, with arbitrary names, followed by the worker's."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 
 def last_header(headers: Iterable[tuple[str, bytes | None]], name: str) -> bytes | None:
-    """Return the value of the last header of a name, which is the worker's own; None where there is none.
+    """Return the value of the last header with this name, which is the worker's; None if there is none.
 
-    Kafka's clients differ in what they return of several headers with one name, and a producer can write a
-    ``kp-source`` or ``kp-score`` of its own.
+    Kafka clients differ in which of several headers with the same name they return, and a producer may
+    write a ``kp-source`` or ``kp-score`` of its own.
 
     Args:
-        headers: a record's, in order, as most clients give them.
-        name: such as ``kp-source``.
+        headers: the record's headers, in order.
+        name: the header's name, such as ``kp-source``.
     """
     value = None
     for header, content in headers:

@@ -1,4 +1,4 @@
-"""The JSON Schemas (draft 2020-12) that are published from the models."""
+"""JSON Schemas (draft 2020-12), generated from the models."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ PUBLISHED: dict[str, type[BaseModel]] = {
 
 
 def json_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the model's JSON Schema, with the names that stand in the JSON."""
+    """Return the model's JSON Schema, with property names as they appear in the JSON."""
     schema = model.model_json_schema(by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def render(model: type[BaseModel]) -> str:
-    """Return the text of the model's schema file."""
+    """Return the content of the model's schema file."""
     return json.dumps(json_schema(model), indent=2, ensure_ascii=False) + "\n"
 
 
 def write(directory: Path = DIRECTORY) -> None:
-    """Write every schema file anew."""
+    """Write all schema files."""
     for name, model in PUBLISHED.items():
         (directory / name).write_text(render(model), encoding="utf-8")

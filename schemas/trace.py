@@ -1,7 +1,7 @@
 """The reasoning trace, raw and scored (KnowledgePulse schema v1).
 
-Types are strict (``"0.9"`` is not a confidence) and unknown fields are kept everywhere: agents may add
-their own.
+Types are strict (``"0.9"`` is not a confidence). Unknown fields are kept at every level, so that agents can
+add their own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 CONTEXTS = ("https://openknowledgepulse.org/schema/v1", "https://knowledgepulse.dev/schema/v1")
 ID_PREFIX = "kp:trace:"
 
-# RFC 3339's date-time, with the offset and the seconds left optional as ISO 8601 allows.
+# RFC 3339 date-time; offset and seconds are optional, as in ISO 8601.
 _ISO_DATE_TIME = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?([Zz]|[+-]\d\d:?\d\d)?", re.ASCII
 )
@@ -31,10 +31,10 @@ def _check_date_time(text: str) -> str:
 
 
 def parse_date_time(text: str) -> datetime:
-    """Return the moment that an :data:`IsoDateTime` stands for; naive when it names no offset.
+    """Parse an :data:`IsoDateTime`; the result is naive if the text has no offset.
 
     Raises:
-        ValueError: there is no such moment.
+        ValueError: no such date or time exists.
     """
     return datetime.fromisoformat(text.replace(",", ".").upper())
 
@@ -42,7 +42,7 @@ def parse_date_time(text: str) -> datetime:
 IsoDateTime = Annotated[
     str, AfterValidator(_check_date_time), Field(json_schema_extra={"format": "date-time"})
 ]
-"""A date-time as the text that it came in, so that writing a model back changes nothing."""
+"""A date-time, kept as the original text so that serialising a model changes nothing."""
 
 
 def _now() -> str:
@@ -54,15 +54,15 @@ class _Model(BaseModel):
 
 
 class Metadata(_Model):
-    """Where a trace comes from, what it was about, and who may see it."""
+    """Origin, subject and visibility of a trace."""
 
     created_at: IsoDateTime = Field(description="ISO 8601 date-time")
     task_domain: str = Field(
-        min_length=1, description="selects the weight profile; an unknown one takes `default`"
+        min_length=1, description="selects the weight profile; unknown domains use `default`"
     )
     success: bool
     visibility: Literal["private", "org", "network"] = Field(
-        description="carried through; it does not influence the route"
+        description="passed through; does not affect routing"
     )
     privacy_level: Literal["aggregated", "federated", "private"]
     quality_score: float | None = Field(default=None, ge=0, le=1, description="set by the worker")
@@ -72,14 +72,14 @@ class Metadata(_Model):
 
 
 class Task(_Model):
-    """What the agent was asked to do."""
+    """The agent's task."""
 
     objective: str = Field(min_length=1)
     input_schema: Any = None
 
 
 class Tool(_Model):
-    """The tool that a step called or heard from."""
+    """The tool of a tool call or an observation."""
 
     name: str
     mcp_server: str | None = None
@@ -98,35 +98,35 @@ class Step(_Model):
 
 
 class Outcome(_Model):
-    """How it ended."""
+    """The result of the run."""
 
     result_summary: str
     confidence: float = Field(ge=0, le=1)
 
 
 class Entity(_Model):
-    """A thing in the knowledge graph."""
+    """A knowledge graph entity."""
 
     name: str
     type: str
 
 
 class Relationship(_Model):
-    """A fact in the knowledge graph."""
+    """A knowledge graph fact."""
 
     fact: str
     valid_from: str
 
 
 class KnowledgeGraphDelta(_Model):
-    """What the trace adds to a knowledge graph."""
+    """Entities and facts that the trace adds to a knowledge graph."""
 
     entities: list[Entity] = Field(default=[], fail_fast=True)
     relationships: list[Relationship] = Field(default=[], fail_fast=True)
 
 
 class ReasoningTrace(_Model):
-    """A raw trace, as agents publish it."""
+    """A raw trace, as published by an agent."""
 
     context: Literal["https://openknowledgepulse.org/schema/v1", "https://knowledgepulse.dev/schema/v1"] = (
         Field(alias="@context")
@@ -152,20 +152,20 @@ class ReasoningTrace(_Model):
         task_domain: str,
         **metadata: Any,
     ) -> Self:
-        """Build a raw trace as an agent publishes it: id, time and step numbers are filled in.
+        """Build a raw trace, filling in its id, its creation time and the step ids.
 
         Args:
-            objective: what the agent was asked to do; not empty.
-            steps: at least one; each has a ``type`` and what else :class:`Step` takes.
-            result_summary: how it ended.
-            confidence: of the outcome, 0 to 1.
+            objective: the agent's task; not empty.
+            steps: at least one; each has a ``type`` and any other fields of :class:`Step`.
+            result_summary: the result in words.
+            confidence: confidence in the outcome, 0 to 1.
             success: whether the task succeeded.
             task_domain: selects the weight profile.
-            **metadata: more of :class:`Metadata`; ``visibility`` defaults to ``network``, ``privacy_level``
-                to ``aggregated``.
+            **metadata: further fields of :class:`Metadata`; ``visibility`` defaults to ``network``,
+                ``privacy_level`` to ``aggregated``.
 
         Raises:
-            pydantic.ValidationError: a member is not what the schema accepts.
+            pydantic.ValidationError: a value does not fit the schema.
         """
         return cls.model_validate(
             {
@@ -187,17 +187,17 @@ class ReasoningTrace(_Model):
         )
 
     def to_json(self) -> bytes:
-        """Return the value of a Kafka record: UTF-8 JSON without the members that are not set."""
+        """Return the Kafka record value: UTF-8 JSON without unset fields."""
         return self.model_dump_json(exclude_unset=True).encode()
 
 
 class ScoredMetadata(Metadata):
-    """Metadata with the score, which is then always there."""
+    """Metadata of a scored trace: ``quality_score`` is required."""
 
     quality_score: float = Field(ge=0, le=1, description="set by the worker")
 
 
 class ScoredTrace(ReasoningTrace):
-    """A trace as the worker publishes it to `contribute` or `rejected`."""
+    """A scored trace, as published to `contribute` or `rejected`."""
 
     metadata: ScoredMetadata

@@ -1,8 +1,8 @@
-"""The records that a worker's process is working on, in memory that outlives the process.
+"""A journal of the records that a worker process is working on, in memory that outlives the process.
 
-The parent creates the memory and hands it to each child in turn. The child notes a record's place before it
-decodes, embeds, scores or sends it, and deletes the note afterwards. So when the child dies, however
-suddenly, the parent reads what it was working on, and tells the next child which records are suspects.
+The parent creates the memory and passes it to each child in turn. The child notes a record's location before
+it decodes, embeds, scores or sends it, and deletes the note afterwards. When the child dies, however
+suddenly, the parent reads which records were in progress, and marks them as suspects for the next child.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from mmap import mmap
 from typing import NamedTuple
 
 ROWS = 16_384
-"""Notes that a table holds; what is worked on beyond that goes without one."""
+"""Capacity of a table; records beyond it are not noted."""
 
 _ROW = struct.Struct("<iiqq")  # mark (0: a free row), deaths, partition, offset
 _TABLE_BYTES = ROWS * _ROW.size
 
 
-class Place(NamedTuple):
-    """A record's place in the raw topic."""
+class Location(NamedTuple):
+    """A record's partition and offset in the raw topic."""
 
     partition: int
     offset: int
 
 
 class Treatment(IntEnum):
-    """How a suspect is treated, each step more careful than the one before."""
+    """The treatment of a suspect, in order of caution."""
 
     WATCHED = 1
-    """Like any record."""
-    ALONE = 2
-    """While nothing else is in flight in the process, so that a death at it is its own."""
-    BURIED = 3
-    """As a dead letter, neither decoded nor embedded."""
+    """Process it like any record."""
+    ISOLATED = 2
+    """Process it while nothing else is in flight in the process, so that a death is its own."""
+    DEAD_LETTER = 3
+    """Publish it as a dead letter, neither decoded nor embedded."""
     SKIPPED = 4
-    """Not at all."""
+    """Do not process it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A record that a process died at.
+    """A record that was in progress when a process died.
 
     Attributes:
-        deaths: how many processes in a row died at it under this treatment.
-        treatment: by the next process.
+        deaths: the number of processes in a row that died at it under this treatment.
+        treatment: the next process's treatment of it.
     """
 
     deaths: int = 0
@@ -58,133 +58,136 @@ class Suspect:
 
 
 class Phase(IntEnum):
-    """What is being done to a record."""
+    """The work in progress on a record."""
 
     COMPUTING = 1
     SENDING = 2
-    """To the client, which may wait for the broker."""
+    """Handing it to the client, which may wait for the broker."""
 
 
 class Journal:
-    """The shared memory, as one process sees it.
+    """One process's view of the shared memory.
 
     Args:
-        descriptor: of the memory, see :func:`shared_memory`; by default memory of this process's own.
+        descriptor: the memory's descriptor, see :func:`shared_memory`; by default memory private to this
+            process.
     """
 
     def __init__(self, descriptor: int = -1) -> None:
         memory = memoryview(mmap(descriptor, 2 * _TABLE_BYTES))
         self._in_progress = _Table(memory[:_TABLE_BYTES])
         self._suspects = _Table(memory[_TABLE_BYTES:])
-        self._treatments = {place: Treatment(mark) for place, mark, _ in self._suspects}
+        self._treatments = {location: Treatment(mark) for location, mark, _ in self._suspects}
         self._closed = False
 
     # --- the child's side
 
     @property
     def has_suspects(self) -> bool:
-        """Whether any record is to be treated with care."""
+        """Whether there is any suspect."""
         return bool(self._treatments)
 
-    def treatment(self, place: Place) -> Treatment | None:
-        """Return how to treat a record; None when it is no suspect."""
-        return self._treatments.get(place)
+    def treatment(self, location: Location) -> Treatment | None:
+        """Return the treatment of a record; None if it is not a suspect."""
+        return self._treatments.get(location)
 
-    def begin(self, place: Place, phase: Phase = Phase.COMPUTING) -> None:
-        """Note that work on a record begins."""
+    def begin(self, location: Location, phase: Phase = Phase.COMPUTING) -> None:
+        """Mark a record as in progress."""
         if not self._closed:
-            self._in_progress.put(place, phase)
+            self._in_progress.put(location, phase)
 
-    def end(self, place: Place) -> None:
-        """Note that it has ended well."""
+    def end(self, location: Location) -> None:
+        """Mark a record as no longer in progress."""
         if not self._closed:
-            self._in_progress.discard(place)
+            self._in_progress.discard(location)
 
     def end_partition(self, partition: int) -> None:
-        """Note that a partition is no longer worked on."""
-        for place in [place for place, *_ in self._in_progress if place.partition == partition]:
-            self.end(place)
+        """Mark all records of a partition as no longer in progress."""
+        for location in [location for location, *_ in self._in_progress if location.partition == partition]:
+            self.end(location)
 
     def forget(self, partition: int, below: int) -> None:
         """Clear the suspects of a partition below a committed offset."""
-        for place in [one for one in self._treatments if one.partition == partition and one.offset < below]:
-            del self._treatments[place]
-            self._suspects.discard(place)
+        for location in [
+            one for one in self._treatments if one.partition == partition and one.offset < below
+        ]:
+            del self._treatments[location]
+            self._suspects.discard(location)
 
     def close(self, blamed: frozenset[Phase] = frozenset()) -> None:
-        """Take no more notes: the process is about to end by itself.
+        """Stop taking notes: the process is about to exit by itself.
 
         Args:
-            blamed: what happened to records in these phases is why; all other notes are deleted.
+            blamed: the phases whose records caused the exit; all other notes are deleted.
         """
         if not self._closed:
             self._closed = True
-            for place, mark, _ in list(self._in_progress):
+            for location, mark, _ in list(self._in_progress):
                 if mark not in blamed:
-                    self._in_progress.discard(place)
+                    self._in_progress.discard(location)
 
     # --- the parent's side
 
-    def in_progress(self) -> frozenset[Place]:
-        """Return what was being worked on."""
-        return frozenset(place for place, *_ in self._in_progress)
+    def in_progress(self) -> frozenset[Location]:
+        """Return the records that were in progress."""
+        return frozenset(location for location, *_ in self._in_progress)
 
-    def suspects(self) -> dict[Place, Suspect]:
-        """Return the suspects that are not cleared."""
-        return {place: Suspect(deaths, Treatment(mark)) for place, mark, deaths in self._suspects}
+    def suspects(self) -> dict[Location, Suspect]:
+        """Return the suspects not yet cleared."""
+        return {location: Suspect(deaths, Treatment(mark)) for location, mark, deaths in self._suspects}
 
-    def prepare(self, suspects: Mapping[Place, Suspect]) -> None:
-        """Make ready for the next child, with these suspects; the gravest if there are too many."""
+    def prepare(self, suspects: Mapping[Location, Suspect]) -> None:
+        """Prepare for the next child with these suspects; the gravest if they do not all fit."""
         self._in_progress.clear()
         self._suspects.clear()
-        for place, suspect in sorted(suspects.items(), key=lambda item: -item[1].treatment):
-            self._suspects.put(place, suspect.treatment, suspect.deaths)
+        for location, suspect in sorted(suspects.items(), key=lambda item: -item[1].treatment):
+            self._suspects.put(location, suspect.treatment, suspect.deaths)
 
 
 class _Table:
-    """Rows of places in a stretch of memory."""
+    """A table of locations in a region of memory."""
 
     def __init__(self, memory: memoryview) -> None:
         self._memory = memory
-        self._row_of: dict[Place, int] = {}
+        self._row_of: dict[Location, int] = {}
         self._free: list[int] = []
-        for row, (mark, _, *place) in enumerate(_ROW.iter_unpack(memory)):
+        for row, (mark, _, *location) in enumerate(_ROW.iter_unpack(memory)):
             if mark:
-                self._row_of[Place(*place)] = row
+                self._row_of[Location(*location)] = row
             else:
                 self._free.append(row)
 
-    def __iter__(self) -> Iterator[tuple[Place, int, int]]:
-        """Yield each place with its mark and its deaths."""
-        for place, row in self._row_of.items():
+    def __iter__(self) -> Iterator[tuple[Location, int, int]]:
+        """Yield each location with its mark and death count."""
+        for location, row in self._row_of.items():
             mark, deaths, _, _ = _ROW.unpack_from(self._memory, row * _ROW.size)
-            yield place, mark, deaths
+            yield location, mark, deaths
 
-    def put(self, place: Place, mark: int, deaths: int = 0) -> None:
-        row = self._row_of.get(place)
+    def put(self, location: Location, mark: int, deaths: int = 0) -> None:
+        row = self._row_of.get(location)
         if row is None:
             if not self._free:
                 return
-            row = self._row_of[place] = self._free.pop()
-        _ROW.pack_into(self._memory, row * _ROW.size, mark, deaths, *place)
+            row = self._row_of[location] = self._free.pop()
+        _ROW.pack_into(self._memory, row * _ROW.size, mark, deaths, *location)
 
-    def discard(self, place: Place) -> None:
-        row = self._row_of.pop(place, None)
+    def discard(self, location: Location) -> None:
+        row = self._row_of.pop(location, None)
         if row is not None:
             _ROW.pack_into(self._memory, row * _ROW.size, 0, 0, 0, 0)
             self._free.append(row)
 
     def clear(self) -> None:
-        for place in list(self._row_of):
-            self.discard(place)
+        for location in list(self._row_of):
+            self.discard(location)
 
 
 def shared_memory() -> int:
-    """Return the descriptor of new memory for a :class:`Journal`, to be passed on to a child."""
+    """Allocate memory for a :class:`Journal`; return its descriptor, which a child can inherit."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("kp-worker")
     else:
-        with tempfile.TemporaryFile() as file:  # without a name, so that nothing is left behind
+        with tempfile.TemporaryFile() as file:  # unnamed, so it leaves nothing behind
             descriptor = os.dup(file.fileno())
     os.ftruncate(descriptor, 2 * _TABLE_BYTES)
     return descriptor

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from worker.errors import WorkerError
-from worker.settings import LogSettings
+
+if TYPE_CHECKING:  # `kp-worker --help` need not wait for pydantic
+    from worker.settings import LogSettings
 
 logger = logging.getLogger(__name__)
 

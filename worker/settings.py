@@ -426,7 +426,7 @@ def override(settings: Settings, section: str, values: Mapping[str, Any]) -> Set
 
 
 def describe() -> Iterator[tuple[str, Any, str]]:
-    """Yield every setting's name, default and description, in order: what the README's table shows."""
+    """Yield every setting's name, default and description, in order: the table in deploy/reference.md."""
     for section, model in sections().items():
         for key, field in model.model_fields.items():
             yield f"{section}.{key}", field.get_default(call_default_factory=True), field.description or ""

@@ -164,11 +164,11 @@ class Supervisor:
             journal.suspects(), in_progress, limits.poison_attempts, skip=limits.skip_poison
         )
         journal.prepare(suspects)
-        for place in sorted(in_progress):
-            suspect, where = suspects[place], f"partition {place.partition}, offset {place.offset}"
+        for location in sorted(in_progress):
+            suspect, where = suspects[location], f"partition {location.partition}, offset {location.offset}"
             if suspect.treatment is Treatment.WATCHED:
                 logger.warning("the worker died while this was in progress: %s", where)
-            elif suspect.treatment is Treatment.ALONE:
+            elif suspect.treatment is Treatment.ISOLATED:
                 logger.warning("%s: %d workers died while this was in progress", where, suspect.deaths)
             elif suspect.treatment is Treatment.SKIPPED:
                 logger.critical("%s: deadly even as a dead letter; it will be skipped", where)

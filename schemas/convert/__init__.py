@@ -1,4 +1,4 @@
-"""Traces from what agents already leave behind: messages, spans, exports, trajectories.
+"""Converters to traces from chat messages, spans, exports and trajectories.
 
 ::
 
@@ -6,8 +6,8 @@
 
     trace = from_openai(messages).trace
 
-Each ``from_…`` takes one document of its source as plain JSON, and :func:`convert` takes any. The rules are
-the same for all of them; README.md beside this file has them.
+Each ``from_…`` takes one document of its format as plain JSON; :func:`convert` takes any of them. The same
+rules apply to all formats; see README.md in this directory.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def _one(source: str, what: str) -> Callable[..., Conversion]:
     def from_source(document: Any, options: Options | None = None) -> Conversion:
         conversions = _all(document, source, options)
         if len(conversions) != 1:
-            raise ConversionError(f"{len(conversions)} runs; schemas.convert.convert yields each of them")
+            raise ConversionError(f"{len(conversions)} runs instead of one; use schemas.convert.convert")
         return conversions[0]
 
-    from_source.__doc__ = f"""Return the trace of {what}.
+    from_source.__doc__ = f"""Convert {what} to a trace.
 
     Raises:
-        ConversionError: it is something else, or no trace can be made of it.
+        ConversionError: the document has another format or cannot be converted.
     """
     return from_source
 
@@ -67,11 +67,11 @@ def _many(source: str, what: str) -> Callable[..., list[Conversion]]:
     def from_source(document: Any, options: Options | None = None) -> list[Conversion]:
         return _all(document, source, options)
 
-    from_source.__doc__ = f"""Return the trace of each run in {what}.
+    from_source.__doc__ = f"""Convert each run in {what} to a trace.
 
     Raises:
-        ConversionError: it is something else, or no trace can be made of one of its runs;
-            :func:`convert` goes on after such a run.
+        ConversionError: the document has another format, or one of its runs cannot be converted;
+            :func:`convert` continues after such a run.
     """
     return from_source
 
@@ -85,15 +85,15 @@ def _all(document: Any, source: str, options: Options | None) -> list[Conversion
     return conversions
 
 
-from_openai = _one("openai", "chat messages, of Responses items, or of a record that holds them")
-from_anthropic = _one("anthropic", "messages of the Messages API, or of a record that holds them")
-from_langchain = _one("langchain", "serialised LangChain messages, or of a LangGraph state")
-from_openai_agents = _many("openai_agents", "what a trace processor of the OpenAI Agents SDK exports")
-from_otlp = _many("otlp", "spans in OTLP's JSON; GenAI's and OpenInference's conventions are read")
-from_phoenix = _many("phoenix", "spans as Phoenix exports them")
+from_openai = _one("openai", "chat messages, Responses items, or a record that contains them")
+from_anthropic = _one("anthropic", "Messages API messages, or a record that contains them")
+from_langchain = _one("langchain", "serialised LangChain messages or a LangGraph state")
+from_openai_agents = _many("openai_agents", "an OpenAI Agents SDK export of traces and spans")
+from_otlp = _many("otlp", "OTLP JSON spans that follow the GenAI or OpenInference conventions")
+from_phoenix = _many("phoenix", "spans exported from Phoenix")
 from_langsmith = _many("langsmith", "exported LangSmith runs")
 from_langfuse = _many("langfuse", "exported Langfuse traces with their observations")
 from_swe_agent = _one("swe_agent", "a SWE-agent trajectory")
-from_tau_bench = _many("tau_bench", "a file of tau-bench's or tau2-bench's results")
-from_openhands = _one("openhands", "an OpenHands conversation's events, or of an evaluation's output")
+from_tau_bench = _many("tau_bench", "a tau-bench or tau2-bench results file")
+from_openhands = _one("openhands", "the events of an OpenHands conversation, or an evaluation's output")
 from_atif = _one("atif", "an ATIF trajectory")

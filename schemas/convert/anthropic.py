@@ -1,4 +1,4 @@
-"""Anthropic: the messages of the Messages API.
+"""Anthropic Messages API.
 
 Source: https://platform.claude.com/docs/en/api/messages; the types of ``anthropic``.
 """
@@ -10,8 +10,6 @@ from typing import Any
 
 from schemas.convert.errors import ConversionError
 from schemas.convert.hub import (
-    ROLES,
-    Error,
     Message,
     Part,
     Reasoning,
@@ -19,17 +17,18 @@ from schemas.convert.hub import (
     Text,
     ToolCall,
     ToolCallResponse,
+    cut_off,
+    role_of,
 )
 from schemas.convert.losses import Losses
-from schemas.convert.reading import Reading, as_text, each, lose_unread, read
+from schemas.convert.reading import SourceModel, as_text, count_unread, each, read
 
 NAME = "anthropic"
 
-_CUT_OFF = {"refusal", "max_tokens", "model_context_window_exceeded"}
 _OWN_BLOCKS = {"thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use", "tool_result"}
 
 
-class _Block(Reading):
+class _Block(SourceModel):
     type: str
     text: str | None = None
     thinking: str | None = None
@@ -42,14 +41,14 @@ class _Block(Reading):
     is_error: bool | None = None
 
 
-class _Message(Reading):
+class _Message(SourceModel):
     role: str
     content: str | list[_Block]
     stop_reason: str | None = None
 
 
-class _Record(Reading):
-    """The messages of a request, with the members of the message that answered it."""
+class _Record(SourceModel):
+    """A request's messages, together with the members of the response."""
 
     id: str | None = None
     type: str | None = None
@@ -61,14 +60,14 @@ class _Record(Reading):
 
 
 def recognises(document: Any) -> bool:
-    """Tell whether the document has blocks that only Anthropic's messages have."""
+    """Check for content blocks that only Anthropic messages have."""
     if isinstance(document, list):
         return any(_is_message(one) or recognises_record(one) for one in document)
     return recognises_record(document)
 
 
 def recognises_record(document: Any) -> bool:
-    """Tell whether the document is an object with Anthropic's messages."""
+    """Check for an object with Anthropic messages."""
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
         return False
     answered = document.get("type") == "message" and "stop_reason" in document
@@ -76,25 +75,23 @@ def recognises_record(document: Any) -> bool:
 
 
 def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the runs of a list of messages, of a record that has them, or of a list of records.
+    """Yield the runs of a list of messages, a record that contains them, or a list of records.
 
     Raises:
-        ConversionError: it is none of these.
+        ConversionError: an item of the list is not a message.
     """
-    if isinstance(document, list) and any(isinstance(one, dict) and "messages" in one for one in document):
-        yield from each(document, _run_of_record)
-    elif isinstance(document, list):
+    if isinstance(document, list) and not any(isinstance(o, dict) and "messages" in o for o in document):
         losses = Losses()
         yield Run(NAME, messages_of(document, "", losses), losses=losses)
     else:
-        yield _run_of_record(document, "")
+        yield from each(document, _run_of_record)
 
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
-    """Return the hub's messages.
+    """Convert Anthropic messages.
 
     Raises:
-        ConversionError: one of them is no message.
+        ConversionError: an item is not a message.
     """
     return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
 
@@ -102,7 +99,7 @@ def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
 def _run_of_record(document: Any, path: str) -> Run:
     record = read(_Record, document, path)
     losses = Losses()
-    lose_unread(record, "", losses)
+    count_unread(record, "", losses)
     for block in [record.system] if isinstance(record.system, str) else record.system or ():
         losses.add("system text", block if isinstance(block, str) else block.text)
     messages = messages_of(record.messages, "messages", losses)
@@ -114,17 +111,14 @@ def _run_of_record(document: Any, path: str) -> Run:
 
 def _message(value: Any, path: str, unindexed: str, losses: Losses) -> Message:
     message = read(_Message, value, path)
-    lose_unread(message, unindexed, losses)
-    if message.role not in ROLES:
-        raise ConversionError(f"{path}.role: {message.role!r} is none of {', '.join(ROLES)}")
+    count_unread(message, unindexed, losses)
+    role = role_of(message.role, path)
     blocks = message.content
     if isinstance(blocks, str):
         parts: list[Part] = [Text(blocks)]
     else:
         parts = [part for block in blocks for part in _parts(block, f"{unindexed}.content[]", losses)]
-    if message.stop_reason in _CUT_OFF:
-        parts.append(Error())
-    return Message(ROLES[message.role], tuple(parts))
+    return Message(role, (*parts, *cut_off(message.stop_reason)))
 
 
 def _parts(block: _Block, path: str, losses: Losses) -> Iterator[Part]:
@@ -142,7 +136,7 @@ def _parts(block: _Block, path: str, losses: Losses) -> Iterator[Part]:
 
 
 def _result(content: Any, path: str, losses: Losses) -> tuple[str, bool]:
-    """Return a result's text, and whether it is one of the services' own error objects."""
+    """Return a tool result's text, and whether it is an error object of a server tool."""
     if isinstance(content, dict):
         return as_text(content), str(content.get("type")).endswith("_error")
     if not isinstance(content, list):

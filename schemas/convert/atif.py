@@ -1,4 +1,4 @@
-"""ATIF: the Agent Trajectory Interchange Format of Harbor.
+"""ATIF: Harbor's Agent Trajectory Interchange Format.
 
 Source: https://www.harborframework.com/docs/agents/trajectory-format (RFC 0001); the types of ``atif``.
 """
@@ -18,37 +18,38 @@ from schemas.convert.hub import (
     Text,
     ToolCall,
     ToolCallResponse,
+    join_texts,
 )
 from schemas.convert.losses import Losses
-from schemas.convert.reading import Reading, each, lose_unread, parse_time, read
+from schemas.convert.reading import SourceModel, count_unread, each, parse_time, read
 
 NAME = "atif"
 
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "agent": "assistant"}
 
 
-class _Content(Reading):
+class _Content(SourceModel):
     type: str
     text: str | None = None
 
 
-class _ToolCall(Reading):
+class _ToolCall(SourceModel):
     id: str | None = None
     tool_call_id: str | None = None
     function_name: str
     arguments: Any = None
 
 
-class _Result(Reading):
+class _Result(SourceModel):
     source_call_id: str | None = None
     content: str | list[_Content] | None = None
 
 
-class _Observation(Reading):
+class _Observation(SourceModel):
     results: list[_Result]
 
 
-class _Step(Reading):
+class _Step(SourceModel):
     step_id: int
     source: str
     timestamp: str | None = None
@@ -59,11 +60,11 @@ class _Step(Reading):
     is_copied_context: bool | None = None
 
 
-class _Agent(Reading):
+class _Agent(SourceModel):
     name: str
 
 
-class _Trajectory(Reading):
+class _Trajectory(SourceModel):
     schema_version: str
     session_id: str | None = None
     trajectory_id: str | None = None
@@ -72,28 +73,21 @@ class _Trajectory(Reading):
 
 
 def recognises(document: Any) -> bool:
-    """Tell whether the document says that it is a trajectory of this format, or a list of such."""
+    """Check for a trajectory with this format's version, or a list of these."""
     if isinstance(document, list):
         return bool(document) and all(recognises(one) for one in document)
     return isinstance(document, dict) and str(document.get("schema_version")).startswith("ATIF")
 
 
 def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the run of each trajectory.
-
-    Raises:
-        ConversionError: the document holds something that is none.
-    """
-    if isinstance(document, list):
-        yield from each(document, _run)
-    else:
-        yield _run(document, "")
+    """Yield the run of each trajectory, or an error in its place."""
+    yield from each(document, _run)
 
 
 def _run(document: Any, path: str) -> Run:
     trajectory = read(_Trajectory, document, path)
     losses = Losses()
-    lose_unread(trajectory, "", losses)
+    count_unread(trajectory, "", losses)
     messages: list[Message] = []
     ended_at = None
     for step in trajectory.steps:
@@ -123,7 +117,7 @@ def _messages(step: _Step, losses: Losses) -> Iterator[Message]:
         parts.append(ToolCall(call.function_name, call.arguments, call.tool_call_id or call.id))
     yield Message(_ROLES.get(step.source, "assistant"), tuple(parts))
     for result in step.observation.results if step.observation else ():
-        text = "\n".join(part.content for part in _texts(result.content or "", losses))
+        text = join_texts(_texts(result.content or "", losses))
         yield Message("tool", (ToolCallResponse(text, result.source_call_id),))
 
 

@@ -1,10 +1,10 @@
-"""The one error of the converters."""
+"""The converters' error."""
 
 from __future__ import annotations
 
 
 class ConversionError(ValueError):
-    """A document or a run in it cannot become a trace.
+    """A document, or a run in it, cannot be converted.
 
-    The text names what was wrong, where in the document, and what is accepted.
+    The message says what was wrong, where in the document, and what is accepted.
     """

@@ -1,8 +1,8 @@
-"""OpenTelemetry's semantic conventions for generative AI, and the dialects that came before or beside them.
+"""OpenTelemetry's semantic conventions for generative AI, and their dialects.
 
-What a call of a model said is looked for in this order: the messages in the span's attributes or in its
-``gen_ai.client.inference.operation.details`` event; what Google's ADK writes; the numbered attributes of
-OpenLLMetry; an event for each message, as the conventions had it before.
+The messages of a model call are searched for in this order: the span's attributes or its
+``gen_ai.client.inference.operation.details`` event; the attributes of Google's ADK; the numbered attributes
+of OpenLLMetry; one event per message, as in earlier versions of the conventions.
 
 Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/
 """
@@ -28,12 +28,14 @@ from schemas.convert.hub import (
     ToolCall,
     ToolCallResponse,
     ToolRun,
+    cut_off,
+    role_of,
 )
 from schemas.convert.losses import Losses
-from schemas.convert.reading import Reading, as_text, parse_json, read
-from schemas.convert.reading import lose_unread as lose_unread_members
-from schemas.convert.span import Span, lose_unread, lose_whole, text_of, unflatten
-from schemas.convert.tree import Node, labels_of
+from schemas.convert.reading import SourceModel, as_text, parse_json, read
+from schemas.convert.reading import count_unread as count_unread_members
+from schemas.convert.span import Span, count_unread, count_whole, error_of, text_of, texts_of, unflatten
+from schemas.convert.tree import Node, labels_of, latency_ms
 
 _OPERATION = "gen_ai.operation.name"
 _MODEL_CALLS = {"chat", "text_completion", "generate_content"}
@@ -46,22 +48,21 @@ _EVALUATION = "gen_ai.evaluation"
 _TOOL_CALL = "gen_ai.tool.call"
 _ADK = "gcp.vertex.agent"
 _ADK_REQUEST, _ADK_RESPONSE = f"{_ADK}.llm_request", f"{_ADK}.llm_response"
-_CUT_OFF = {"length", "content_filter", "error", "max_tokens", "refusal", "safety"}
 
 
-class _Part(Reading):
+class _Part(SourceModel):
     type: str
     content: Any = Field(default=None, validation_alias=AliasChoices("content", "text"))
     id: str | None = None
     name: str | None = None
     arguments: Any = None
     response: Any = None
-    result: Any = None  # what `response` was called at first
+    result: Any = None  # the original name of `response`
     server_tool_call: Any = None
     server_tool_call_response: Any = None
 
 
-class _Message(Reading):
+class _Message(SourceModel):
     role: str
     parts: list[_Part]
     name: str | None = None
@@ -69,14 +70,14 @@ class _Message(Reading):
 
 
 def node(span: Span) -> Node:
-    """Return a span as a node of the tree.
+    """Convert a span to a node of the call tree.
 
     Raises:
-        ConversionError: its messages are not what the conventions say.
+        ConversionError: the span's messages violate the conventions.
     """
     losses = Losses()
     used = {_OPERATION, "gen_ai.agent.name", "gen_ai.agent.id", "error.type"}
-    error = _error(span)
+    error = error_of(span, span.attributes.get("error.type"))
     agent = span.attributes.get(_OPERATION) in _AGENTS or _kind(span) == "agent"
     event: ModelCall | ToolRun | None = None
     if span.attributes.get(_OPERATION) == "execute_tool" or _kind(span) == "tool":
@@ -88,9 +89,9 @@ def node(span: Span) -> Node:
         elif error is not None and span.attributes.get(_OPERATION) in _MODEL_CALLS:
             event = ModelCall(error=error)
     if event is not None or agent:
-        lose_unread(span, used, losses)
+        count_unread(span, used, losses)
     else:
-        lose_whole(span, losses)
+        count_whole(span, losses)
     return Node(
         trace_id=span.trace_id,
         id=span.id,
@@ -101,11 +102,7 @@ def node(span: Span) -> Node:
         event=event,
         error=error if agent else None,
         agent_id=text_of(span, "gen_ai.agent.id", "gen_ai.agent.name"),
-        names=tuple(
-            name
-            for one in ("gen_ai.agent.name", "gen_ai.agent.id", "gen_ai.workflow.name", "service.name")
-            if (name := text_of(span, one))
-        ),
+        names=texts_of(span, "gen_ai.agent.name", "gen_ai.agent.id", "gen_ai.workflow.name", "service.name"),
         labels=labels_of(
             (
                 one.attributes.get(f"{_EVALUATION}.name"),
@@ -120,10 +117,10 @@ def node(span: Span) -> Node:
 
 
 def messages_of(document: Any, path: str, losses: Losses) -> tuple[Message, ...]:
-    """Return the hub's messages of what the conventions write, as JSON or as text of it.
+    """Convert messages that follow the conventions, as a list or as its JSON text.
 
     Raises:
-        ConversionError: it is something else.
+        ConversionError: the document is not such a list.
     """
     parsed = parse_json(document)
     if not isinstance(parsed, list):
@@ -131,14 +128,13 @@ def messages_of(document: Any, path: str, losses: Losses) -> tuple[Message, ...]
     messages: list[Message] = []
     for number, value in enumerate(parsed):
         if isinstance(value, dict) and "role" in value and "content" in value and "parts" not in value:
-            messages.append(_flat_message(value, "user", path, losses))  # as some write OpenAI's instead
+            messages.append(_flat_message(value, "user", path, losses))  # some write OpenAI messages instead
             continue
         message = read(_Message, value, f"{path}[{number}]")
-        if message.role not in ROLES:
-            raise ConversionError(f"{path}[{number}].role: {message.role!r} is none of {', '.join(ROLES)}")
-        lose_unread_members(message, f"{path}[]", losses)
+        role = role_of(message.role, f"{path}[{number}]")
+        count_unread_members(message, f"{path}[]", losses)
         parts = [part for one in message.parts for part in _parts(one, f"{path}[].parts[]", losses)]
-        messages.append(Message(ROLES[message.role], (*parts, *_cut_off(message.finish_reason))))
+        messages.append(Message(role, (*parts, *cut_off(message.finish_reason))))
     return tuple(messages)
 
 
@@ -167,23 +163,23 @@ def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
         call = _events(span, losses)
     reasons = span.attributes.get(_FINISH)
     used.add(_FINISH)
-    cut_off = [part for reason in _strings(parse_json(reasons)) for part in _cut_off(reason)][:1]
-    ended = any(isinstance(part, Error) for message in call.output for part in message.parts)
-    if cut_off and not ended:
-        call = ModelCall(call.input, (*call.output, Message("assistant", tuple(cut_off))))
+    errors = [error for reason in _strings(parse_json(reasons)) for error in cut_off(reason)][:1]
+    has_error = any(isinstance(part, Error) for message in call.output for part in message.parts)
+    if errors and not has_error:
+        call = ModelCall(call.input, (*call.output, Message("assistant", tuple(errors))))
     return call
 
 
 def _recorded(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
-    """Return what stands in the messages' own attributes, of the span or of its event."""
+    """Read the message attributes of the span or of its details event."""
     details = next((event.attributes for event in span.events if event.name == _DETAILS), {})
     found = {name: span.attributes.get(name, details.get(name)) for name in (_INPUT, _OUTPUT, _SYSTEM)}
     if found[_INPUT] is None and found[_OUTPUT] is None:
         return None
     used.update(found)
     losses.add("system text", found[_SYSTEM])
-    given, said = (messages_of(found[name] or [], name, losses) for name in (_INPUT, _OUTPUT))
-    return ModelCall(given, said)
+    inputs, outputs = (messages_of(found[name] or [], name, losses) for name in (_INPUT, _OUTPUT))
+    return ModelCall(inputs, outputs)
 
 
 def _adk(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
@@ -192,17 +188,17 @@ def _adk(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
         return None
     used |= {_ADK_REQUEST, _ADK_RESPONSE}
     losses.add(f"{_ADK_REQUEST}.config", request.get("config"))
-    said = response.get("content") if isinstance(response, dict) else None
+    content = response.get("content") if isinstance(response, dict) else None
     path = f"{_ADK_REQUEST}.contents"
-    given = tuple(_adk_content(one, "user", path, losses) for one in request["contents"])
-    answer = [_adk_content(said, "assistant", f"{_ADK_RESPONSE}.content", losses)] if said else []
+    inputs = tuple(_adk_content(one, "user", path, losses) for one in request["contents"])
+    outputs = [_adk_content(content, "assistant", f"{_ADK_RESPONSE}.content", losses)] if content else []
     finish = response.get("finish_reason") if isinstance(response, dict) else None
-    answer += [Message("assistant", (part,)) for part in _cut_off(finish)]
-    return ModelCall(given, tuple(answer))
+    outputs += [Message("assistant", (error,)) for error in cut_off(finish)]
+    return ModelCall(inputs, tuple(outputs))
 
 
 def _adk_content(content: Any, role: Role, path: str, losses: Losses) -> Message:
-    """Return the message of a Gemini content: ``{"role", "parts": [{"text" | "function_call" | …}]}``."""
+    """Convert a Gemini content: ``{"role", "parts": [{"text" | "function_call" | …}]}``."""
     if not isinstance(content, dict) or not isinstance(content.get("parts"), list):
         raise ConversionError(f"{path}: not an object with `parts`")
     parts: list[Part] = []
@@ -227,7 +223,7 @@ def _adk_content(content: Any, role: Role, path: str, losses: Losses) -> Message
 
 
 def _numbered(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
-    """Return what OpenLLMetry writes: ``gen_ai.prompt.0.role``, ``gen_ai.completion.0.content`` and so on."""
+    """Read OpenLLMetry's attributes: ``gen_ai.prompt.0.role``, ``gen_ai.completion.0.content`` and so on."""
     found = []
     for prefix in ("gen_ai.prompt", "gen_ai.completion"):
         values = unflatten(span.attributes, prefix)
@@ -235,29 +231,29 @@ def _numbered(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
         used.update(name for name in span.attributes if name.startswith(f"{prefix}."))
     if not any(found):
         return None
-    given, said = found
-    answer = [_flat_message(one, "assistant", "gen_ai.completion", losses) for one in said]
+    inputs, outputs = found
+    answer = [_flat_message(one, "assistant", "gen_ai.completion", losses) for one in outputs]
     return ModelCall(
-        tuple(_flat_message(one, "user", "gen_ai.prompt", losses) for one in given), tuple(answer)
+        tuple(_flat_message(one, "user", "gen_ai.prompt", losses) for one in inputs), tuple(answer)
     )
 
 
 def _events(span: Span, losses: Losses) -> ModelCall:
-    """Return what stands in an event for each message."""
-    given, said = [], []
+    """Read the events of single messages."""
+    inputs, outputs = [], []
     for event in span.events:
         kind = event.name.removeprefix("gen_ai.").removesuffix(".message")
         if event.name == "gen_ai.choice":
             body = parse_json(event.attributes.get("message"))
             choice = {**event.attributes, **(body if isinstance(body, dict) else {})}
-            said.append(_flat_message(choice, "assistant", event.name, losses))
+            outputs.append(_flat_message(choice, "assistant", event.name, losses))
         elif event.name == f"gen_ai.{kind}.message" and kind in ROLES:
-            given.append(_flat_message({"role": kind, **event.attributes}, ROLES[kind], event.name, losses))
-    return ModelCall(tuple(given), tuple(said))
+            inputs.append(_flat_message({"role": kind, **event.attributes}, ROLES[kind], event.name, losses))
+    return ModelCall(tuple(inputs), tuple(outputs))
 
 
 def _flat_message(values: dict[str, Any], default: Role, path: str, losses: Losses) -> Message:
-    """Return the message of members such as those of OpenAI's chat messages, some of them as JSON text."""
+    """Convert an OpenAI chat message, some of whose members may be JSON text."""
     content = parse_json(values.get("content"))
     if not (isinstance(content, list) and all(isinstance(one, dict) and "type" in one for one in content)):
         content = as_text(values.get("content"))
@@ -272,11 +268,11 @@ def _flat_message(values: dict[str, Any], default: Role, path: str, losses: Loss
     if role == "tool":
         chat.setdefault("tool_call_id", values.get("id"))
     (message,) = openai.messages_of([chat], path, losses)
-    return Message(role, (*message.parts, *_cut_off(values.get("finish_reason"))))
+    return Message(role, (*message.parts, *cut_off(values.get("finish_reason"))))
 
 
 def _nested_function(call: Any) -> Any:
-    """Return a tool call as OpenAI has it; OpenLLMetry writes the name and arguments beside the id."""
+    """Return a tool call in OpenAI's form; OpenLLMetry's has no nested ``function``."""
     if not isinstance(call, dict) or "name" not in call:
         return call
     rest = {name: value for name, value in call.items() if name not in {"name", "arguments"}}
@@ -311,28 +307,13 @@ def _tool_run(span: Span, used: set[str], error: Error | None, losses: Losses) -
         as_text(found["name"]) or span.name,
         arguments,
         _string(found["id"]),
-        latency_ms=(span.end - span.start) / 1e6 if span.end > span.start > 0 else None,
+        latency_ms=latency_ms(span.start, span.end),
     )
     return ToolRun(call, response, failed=failed)
 
 
-def _error(span: Span) -> Error | None:
-    """Return what the span's status, its ``error.type`` or its exception says, where it failed."""
-    exception = next((event.attributes for event in span.events if event.name == "exception"), None)
-    kind = span.attributes.get("error.type")
-    if not span.failed and not kind:
-        return None
-    said = [span.message, exception and exception.get("exception.message"), kind]
-    return Error(next((one for one in said if isinstance(one, str) and one), ""))
-
-
 def _kind(span: Span) -> Any:
     return span.attributes.get("traceloop.span.kind")
-
-
-def _cut_off(reason: Any) -> Iterator[Error]:
-    if isinstance(reason, str) and reason.lower() in _CUT_OFF:
-        yield Error()
 
 
 def _strings(value: Any) -> list[str]:

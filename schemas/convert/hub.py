@@ -1,8 +1,8 @@
-"""The middle of every conversion: messages in the shape of OpenTelemetry's GenAI semantic conventions.
+"""The common form that every source is converted to, modelled on OpenTelemetry's GenAI conventions.
 
-A source becomes a :class:`Run`; :func:`schemas.convert.trace.to_trace` makes a trace of it. The parts are
-those of the conventions (text, reasoning, tool_call, tool_call_response), with one addition: an
-:class:`Error`, for what a source flags as failed outside of a tool's response.
+A source yields a :class:`Run`, which :func:`schemas.convert.trace.to_trace` converts to a trace. The message
+parts are those of the conventions (text, reasoning, tool_call, tool_call_response), plus :class:`Error` for
+failures that a source flags outside of a tool response.
 
 Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 """
@@ -10,11 +10,12 @@ Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
+from schemas.convert.errors import ConversionError
 from schemas.convert.losses import Losses
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -30,26 +31,37 @@ ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
-"""What the vendors call the four roles."""
+"""The vendors' names of the four roles."""
+
+_CUT_OFF = {
+    "content_filter",
+    "error",
+    "length",
+    "max_tokens",
+    "model_context_window_exceeded",
+    "refusal",
+    "safety",
+}
+"""The vendors' finish reasons of an answer that was refused or cut off, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What was said."""
+    """Visible text of a message."""
 
     content: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """What the model thought before it spoke."""
+    """Reasoning text of the model."""
 
     content: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of a tool; ``arguments`` are an object, or the text that the model wrote for one."""
+    """A tool call; ``arguments`` are an object, or its JSON text as written by the model."""
 
     name: str
     arguments: Any = None
@@ -60,7 +72,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallResponse:
-    """What a tool answered; ``failed`` only where the source flags it."""
+    """A tool's response; ``failed`` only if the source flags it."""
 
     response: str
     id: str | None = None
@@ -70,7 +82,7 @@ class ToolCallResponse:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """A failure that the source flags outside of a tool's response; ``message`` is what it says of it."""
+    """A failure that the source flags outside of a tool response."""
 
     message: str = ""
 
@@ -88,13 +100,13 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What somebody judged of a run: did it succeed, and how sure is the result (0 to 1)."""
+    """Success and confidence (0 to 1) of a run, as judged by a person or an evaluation."""
 
     success: bool | None = None
     confidence: float | None = None
 
     def over(self, other: Labels) -> Labels:
-        """Return these labels, with the other's where these say nothing."""
+        """Return these labels, with unset ones taken from the other's."""
         return Labels(
             success=other.success if self.success is None else self.success,
             confidence=other.confidence if self.confidence is None else self.confidence,
@@ -102,23 +114,23 @@ class Labels:
 
 
 Ending = Literal["without_error", "failed", "submitted"]
-"""How a run ended; ``submitted`` is a result that was handed in and that nobody checked."""
+"""How a run ended; ``submitted`` is a result that has not been verified."""
 
 
 @dataclass(slots=True)
 class Run:
-    """One run of an agent, from whatever source.
+    """One run of an agent.
 
     Attributes:
-        framework: the source's name; it becomes ``metadata.framework``.
-        messages: the conversation, each message once, in time order.
-        native_id: the source's own id of the run; without one the trace's id comes from the content.
-        ended_at: when it ended.
-        ending: how it ended, as far as the source's structure says.
+        framework: the source's name; becomes ``metadata.framework``.
+        messages: the conversation in time order, without repeated messages.
+        native_id: the source's id of the run; without one, the trace's id is derived from the content.
+        ended_at: end time.
+        ending: how it ended, judged by the source's structure alone.
         agent_id: the source's id or name of the agent.
-        names: what a domain map may call it: the agent's, the service's, the project's name.
-        labels: what the source itself says of success and confidence.
-        losses: what of the source had no place.
+        names: names to look up in a domain map: the agent's, the service's, the project's.
+        labels: the source's own labels.
+        losses: dropped source values.
     """
 
     framework: str
@@ -134,7 +146,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """A call of a model as a tracer records it: the whole conversation so far, and what came of it."""
+    """A model call as recorded by a tracer; the input is the whole conversation so far."""
 
     input: tuple[Message, ...] = ()
     output: tuple[Message, ...] = ()
@@ -143,19 +155,45 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
-    """A run of a tool as a tracer records it; ``response`` is None where the content was not recorded."""
+    """A tool execution as recorded by a tracer; ``response`` is None if the content was not recorded."""
 
     call: ToolCall
     response: str | None = None
     failed: bool = False
 
 
-def conversation(events: Iterable[ModelCall | ToolRun | Error]) -> list[Message]:
-    """Return the messages of a run that was recorded call by call.
+def role_of(name: str, path: str) -> Role:
+    """Return the role with a vendor's name.
 
-    Every model call repeats the conversation before it, so of its input only what is new counts: a tool call
-    or response by its id, a text by how often it was said so far. A run of a tool answers the call with its
-    id, or the first open call of its name; its flag and its latency go to them.
+    Args:
+        name: the vendor's name of the role.
+        path: the message's path in the document, for the error.
+
+    Raises:
+        ConversionError: the name is unknown.
+    """
+    if name not in ROLES:
+        raise ConversionError(f"{path}.role: {name!r} is none of {', '.join(ROLES)}")
+    return ROLES[name]
+
+
+def cut_off(finish_reason: Any) -> Iterator[Error]:
+    """Yield an error if an answer's finish reason says that it was refused or cut off."""
+    if isinstance(finish_reason, str) and finish_reason.lower() in _CUT_OFF:
+        yield Error()
+
+
+def join_texts(parts: Iterable[Part]) -> str:
+    """Return the visible text of message parts, one part a line."""
+    return "\n".join(part.content for part in parts if isinstance(part, Text))
+
+
+def conversation(events: Iterable[ModelCall | ToolRun | Error]) -> list[Message]:
+    """Rebuild a run's conversation from its recorded calls.
+
+    The input of every model call repeats the conversation so far; only its new messages are added. Tool calls
+    and responses are matched by id, texts by their number of occurrences. A tool execution answers the call
+    with its id, or else the first open call of the same tool, and provides the failure flag and the latency.
 
     Args:
         events: in time order.
@@ -163,16 +201,16 @@ def conversation(events: Iterable[ModelCall | ToolRun | Error]) -> list[Message]
     return _Conversation().add(events)
 
 
-_Said = tuple[str, type[Part], str]
-_Place = tuple[int, int]  # of a part: its message, and its number there
+_PartKey = tuple[str, type[Part], str]  # role, type and text of a part
+_Position = tuple[int, int]  # of a part: index of its message, index in the message
 
 
 class _Conversation:
     def __init__(self) -> None:
         self._messages: list[Message] = []
-        self._said: Counter[_Said] = Counter()
-        self._calls: dict[str, _Place] = {}
-        self._responses: dict[str, _Place] = {}
+        self._seen: Counter[_PartKey] = Counter()
+        self._calls: dict[str, _Position] = {}
+        self._responses: dict[str, _Position] = {}
 
     def add(self, events: Iterable[ModelCall | ToolRun | Error]) -> list[Message]:
         for event in events:
@@ -189,35 +227,35 @@ class _Conversation:
         return self._messages
 
     def _add_input(self, messages: Iterable[Message]) -> None:
-        repeated: Counter[_Said] = Counter()
+        repeated: Counter[_PartKey] = Counter()
         for message in messages:
             self._append(
                 message.role,
                 tuple(part for part in message.parts if self._is_new(message.role, part, repeated)),
             )
 
-    def _is_new(self, role: str, part: Part, repeated: Counter[_Said]) -> bool:
+    def _is_new(self, role: str, part: Part, repeated: Counter[_PartKey]) -> bool:
         if isinstance(part, ToolCall) and part.id is not None:
             return part.id not in self._calls
         if isinstance(part, ToolCallResponse) and part.id is not None:
             return part.id not in self._responses
-        said = _said(role, part)
-        repeated[said] += 1
-        return repeated[said] > self._said[said]
+        key = _part_key(role, part)
+        repeated[key] += 1
+        return repeated[key] > self._seen[key]
 
     def _append(self, role: Role, parts: tuple[Part, ...]) -> None:
         for number, part in enumerate(parts):
-            self._said[_said(role, part)] += 1
-            place = len(self._messages), number
+            self._seen[_part_key(role, part)] += 1
+            position = len(self._messages), number
             if isinstance(part, ToolCall):
-                self._calls[part.id or f"call {len(self._calls)} without an id"] = place
+                self._calls[part.id or f"call {len(self._calls)} without an id"] = position
             elif isinstance(part, ToolCallResponse):
-                self._responses[part.id or self._open_call(part.name) or f"response {place}"] = place
+                self._responses[part.id or self._open_call(part.name) or f"response {position}"] = position
         if parts:
             self._messages.append(Message(role, parts))
 
     def _open_call(self, name: str | None) -> str | None:
-        """Return the key of the first call of a tool that has no response yet."""
+        """Return the key of a tool's first call without a response."""
         for key, (message, number) in self._calls.items():
             call = self._messages[message].parts[number] if message < len(self._messages) else None
             if key not in self._responses and isinstance(call, ToolCall) and call.name == name:
@@ -237,23 +275,23 @@ class _Conversation:
             response = ToolCallResponse(run.response or "", run.call.id, run.call.name, failed=run.failed)
             self._append("tool", (response,))
 
-    def _change(self, place: _Place, **changes: Any) -> None:
-        """Set those members of a part that are known."""
-        message, number = place
+    def _change(self, position: _Position, **changes: Any) -> None:
+        """Set the attributes of a part that are not None."""
+        message, number = position
         parts = list(self._messages[message].parts)
         known = {name: value for name, value in changes.items() if value is not None}
         parts[number] = replace(parts[number], **known)
         self._messages[message] = replace(self._messages[message], parts=tuple(parts))
 
 
-def _said(role: str, part: Part) -> _Said:
+def _part_key(role: str, part: Part) -> _PartKey:
     match part:
         case Text() | Reasoning():
-            said = part.content.strip()
+            text = part.content.strip()
         case ToolCall():
-            said = part.name
+            text = part.name
         case ToolCallResponse():
-            said = part.response.strip()
+            text = part.response.strip()
         case Error():
-            said = part.message
-    return role, type(part), said
+            text = part.message
+    return role, type(part), text

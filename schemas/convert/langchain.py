@@ -1,4 +1,4 @@
-"""LangChain and LangGraph: messages as they are serialised, and the states that hold them.
+"""LangChain and LangGraph: serialised messages, graph states and thread snapshots.
 
 Source: https://reference.langchain.com/python/langchain-core/messages; the types of ``langchain-core``.
 """
@@ -19,9 +19,11 @@ from schemas.convert.hub import (
     Text,
     ToolCall,
     ToolCallResponse,
+    cut_off,
+    join_texts,
 )
 from schemas.convert.losses import Losses
-from schemas.convert.reading import Reading, as_text, each, lose_unread, parse_time, read
+from schemas.convert.reading import SourceModel, as_text, count_unread, each, parse_time, read
 
 NAME = "langchain"
 
@@ -33,11 +35,11 @@ _ROLES: dict[str, Role] = {
     "function": "tool",
     "chat": "assistant",
 }
-_CUT_OFF = {"length", "content_filter", "max_tokens", "refusal", "MAX_TOKENS", "SAFETY"}
+
 _CALL_BLOCKS = {"tool_use", "tool_call", "tool_call_chunk", "function_call", "invalid_tool_call"}
 
 
-class _Call(Reading):
+class _Call(SourceModel):
     name: str | None = None
     args: Any = None
     id: str | None = None
@@ -45,14 +47,14 @@ class _Call(Reading):
     error: str | None = None
 
 
-class _Block(Reading):
+class _Block(SourceModel):
     type: str
     text: str | None = None
     reasoning: str | None = None
     thinking: str | None = None
 
 
-class _Message(Reading):
+class _Message(SourceModel):
     type: str
     content: str | list[str | _Block] = ""
     role: str | None = None
@@ -66,13 +68,13 @@ class _Message(Reading):
     additional_kwargs: dict[str, Any] | None = None
 
 
-class _State(Reading):
-    """A graph's state; a thread's snapshot has it under ``values``."""
+class _State(SourceModel):
+    """A graph state; in a thread snapshot it is under ``values``."""
 
     messages: list[Any]
 
 
-class _Snapshot(Reading):
+class _Snapshot(SourceModel):
     values: _State
     created_at: str | None = None
     checkpoint: dict[str, Any] | None = None
@@ -80,7 +82,7 @@ class _Snapshot(Reading):
 
 
 def recognises(document: Any) -> bool:
-    """Tell whether the document is a list of messages, a state or a snapshot, or a list of these."""
+    """Check for a list of messages, a state or a snapshot, or a list of these."""
     if isinstance(document, list):
         return bool(document) and all(is_message(one) or recognises(one) for one in document)
     if not isinstance(document, dict):
@@ -95,28 +97,26 @@ def runs(document: Any) -> Iterator[Run | ConversionError]:
     """Yield the runs of a list of messages, of a state or snapshot, or of a list of these.
 
     Raises:
-        ConversionError: it is none of these.
+        ConversionError: an item of the list is not a message.
     """
-    if isinstance(document, list) and not any(is_message(one) for one in document):
-        yield from each(document, _run_of_state)
-    elif isinstance(document, list):
+    if isinstance(document, list) and any(is_message(one) for one in document):
         losses = Losses()
         yield Run(NAME, messages_of(document, "", losses), losses=losses)
     else:
-        yield _run_of_state(document, "")
+        yield from each(document, _run_of_state)
 
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
-    """Return the hub's messages.
+    """Convert LangChain messages.
 
     Raises:
-        ConversionError: one of them is no message.
+        ConversionError: an item is not a message.
     """
     return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
 
 
 def is_message(value: Any) -> bool:
-    """Tell whether a value is a serialised message, in one of the three ways that there are."""
+    """Check for a serialised message in any of LangChain's three forms."""
     try:
         return _plain(value).get("type", "").removesuffix("MessageChunk").lower() in _ROLES
     except (AttributeError, TypeError):
@@ -127,7 +127,7 @@ def _run_of_state(document: Any, path: str) -> Run:
     losses = Losses()
     if isinstance(document, dict) and "values" in document:
         snapshot = read(_Snapshot, document, path)
-        lose_unread(snapshot, "", losses)
+        count_unread(snapshot, "", losses)
         messages = messages_of(snapshot.values.messages, "values.messages", losses)
         if any(isinstance(task, dict) and task.get("error") for task in snapshot.tasks or ()):
             messages.append(Message("assistant", (Error(),)))
@@ -139,14 +139,14 @@ def _run_of_state(document: Any, path: str) -> Run:
         ended_at = parse_time(snapshot.created_at)
         return Run(NAME, messages, native_id=native_id, ended_at=ended_at, losses=losses)
     state = read(_State, document, path)
-    lose_unread(state, "", losses)
+    count_unread(state, "", losses)
     return Run(NAME, messages_of(state.messages, "messages", losses), losses=losses)
 
 
 def _plain(value: Any) -> dict[str, Any]:
-    """Return a message's members, with its ``type``, however it was serialised.
+    """Return a message's members and its ``type``, whichever way it was serialised.
 
-    ``model_dump`` writes them plainly, ``messages_to_dict`` below ``data``, ``dumpd`` below ``kwargs``.
+    ``model_dump`` writes them at the top, ``messages_to_dict`` below ``data``, ``dumpd`` below ``kwargs``.
     """
     if isinstance(value.get("data"), dict):
         return {**value["data"], "type": value["type"]}
@@ -165,15 +165,15 @@ def _message(value: Any, path: str, unindexed: str, losses: Losses) -> Message:
     kind = message.type.removesuffix("MessageChunk").lower()
     if kind not in _ROLES:
         raise ConversionError(f"{path}.type: {message.type!r} is none of {', '.join(_ROLES)}")
-    lose_unread(message, unindexed, losses)
+    count_unread(message, unindexed, losses)
     losses.add(f"{unindexed}.additional_kwargs", _unrepeated(message.additional_kwargs))
     losses.add(f"{unindexed}.response_metadata", message.response_metadata)
     role = _ROLES[kind]
     content = tuple(_content(message.content, f"{unindexed}.content", losses))
     if role == "tool":
-        text = "\n".join(part.content for part in content if isinstance(part, Text))
         failed = message.status == "error"
-        return Message(role, (ToolCallResponse(text, message.tool_call_id, message.name, failed=failed),))
+        response = ToolCallResponse(join_texts(content), message.tool_call_id, message.name, failed=failed)
+        return Message(role, (response,))
     losses.add(f"{unindexed}.name", message.name)
     return Message(role, (*_reasoning(message), *content, *_calls(message), *_cut_off(message)))
 
@@ -186,7 +186,7 @@ def _content(content: str | list[str | _Block], path: str, losses: Losses) -> It
             yield Text(block.text or "")
         elif block.type in {"reasoning", "thinking"}:
             yield Reasoning(block.reasoning or block.thinking or block.text or "")
-        elif block.type not in _CALL_BLOCKS:  # calls are repeated in tool_calls
+        elif block.type not in _CALL_BLOCKS:  # tool_calls has the calls, too
             losses.add(f"{path}[].{block.type}", block.text or "-")
 
 
@@ -206,11 +206,11 @@ def _calls(message: _Message) -> Iterator[Part]:
 
 def _cut_off(message: _Message) -> Iterator[Part]:
     metadata = message.response_metadata or {}
-    if metadata.get("finish_reason") in _CUT_OFF or metadata.get("stop_reason") in _CUT_OFF:
-        yield Error()
+    reasons = (metadata.get("finish_reason"), metadata.get("stop_reason"))
+    yield from [error for reason in reasons for error in cut_off(reason)][:1]
 
 
 def _unrepeated(members: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a provider's own members, but for those that the message has elsewhere."""
+    """Return a provider's own members without those that the message repeats elsewhere."""
     elsewhere = {"tool_calls", "function_call", "reasoning_content"}
     return {name: value for name, value in (members or {}).items() if name not in elsewhere}

@@ -1,6 +1,6 @@
 """Langfuse: exported observations, and traces with their observations and scores.
 
-The second version of its interface and its blob exports have observations alone; the first has traces.
+Version 2 of the API and blob exports have observations only; version 1 has traces.
 
 Source: https://api.reference.langfuse.com/; the types of ``langfuse``.
 """
@@ -18,8 +18,8 @@ from schemas.convert.errors import ConversionError
 from schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
 from schemas.convert.losses import Losses
 from schemas.convert.messages import messages_of
-from schemas.convert.reading import Reading, as_text, each, lose_unread, parse_json, parse_time, read
-from schemas.convert.tree import Node, labels_of, nanoseconds, runs_of
+from schemas.convert.reading import SourceModel, as_text, count_unread, each, parse_json, parse_time, read
+from schemas.convert.tree import Node, labels_of, latency_ms, nanoseconds, runs_of
 
 NAME = "langfuse"
 
@@ -28,16 +28,16 @@ _OBSERVATION_NAMES = ({"traceId", "startTime"}, {"trace_id", "start_time"})
 
 
 def _either(camel: str, snake: str) -> Any:
-    """Return a field that the REST interface writes in camel case and the blob export in snake case."""
+    """Return a field with a camel-case name in the REST API and a snake-case name in blob exports."""
     return Field(default=None, validation_alias=AliasChoices(camel, snake))
 
 
-class _Score(Reading):
+class _Score(SourceModel):
     name: str = ""
     value: Any = None
 
 
-class _Observation(Reading):
+class _Observation(SourceModel):
     id: str
     trace_id: str | None = _either("traceId", "trace_id")
     trace_name: str | None = _either("traceName", "trace_name")
@@ -52,7 +52,7 @@ class _Observation(Reading):
     status_message: str | None = _either("statusMessage", "status_message")
 
 
-class _Trace(Reading):
+class _Trace(SourceModel):
     id: str
     name: str | None = None
     timestamp: Any = None
@@ -63,7 +63,7 @@ class _Trace(Reading):
 
 
 def recognises(document: Any) -> bool:
-    """Tell whether the document is a trace with observations, an observation, or a list of either."""
+    """Check for a trace with observations, an observation, or a list of these."""
     if isinstance(document, dict) and isinstance(document.get("data"), list):
         document = document["data"]
     if isinstance(document, list):
@@ -72,17 +72,17 @@ def recognises(document: Any) -> bool:
 
 
 def is_observation(document: Any) -> bool:
-    """Tell whether the document is an observation."""
+    """Check for an observation."""
     if not isinstance(document, dict):
         return False
     return any({"id", "type", *names} <= document.keys() for names in _OBSERVATION_NAMES)
 
 
 def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the run of each trace, or an error where the trace cannot be one.
+    """Yield the agent run of each trace, or an error in its place.
 
     Raises:
-        ConversionError: the document holds something that is neither a trace nor an observation.
+        ConversionError: an item is neither a trace nor an observation.
     """
     if isinstance(document, dict) and isinstance(document.get("data"), list):
         document = document["data"]
@@ -93,7 +93,7 @@ def runs(document: Any) -> Iterator[Run | ConversionError]:
         else:
             yield from runs_of(one, NAME)
     observations = [read(_Observation, value) for value in values if is_observation(value)]
-    yield from runs_of((_guarded(one, one.trace_id or one.id, None) for one in observations), NAME)
+    yield from runs_of((_node_or_problem(one, one.trace_id or one.id, None) for one in observations), NAME)
 
 
 def _is_trace(document: Any) -> bool:
@@ -103,11 +103,13 @@ def _is_trace(document: Any) -> bool:
 def _nodes_of_trace(value: Any, path: str) -> list[Node]:
     trace = read(_Trace, value, path)
     if any(isinstance(one, str) for one in trace.observations):
-        raise ConversionError(f"trace {trace.id}: only the ids of its observations; export them with it")
+        raise ConversionError(
+            f"trace {trace.id}: observations are ids only; export the trace with its observations"
+        )
     observations = [one for one in trace.observations if isinstance(one, _Observation)]
     start = nanoseconds(parse_time(trace.timestamp))
     losses = Losses()
-    lose_unread(trace.model_copy(update={"observations": []}), "", losses)
+    count_unread(trace.model_copy(update={"observations": []}), "", losses)
     root = Node(
         trace_id=trace.id,
         id=trace.id,
@@ -121,23 +123,23 @@ def _nodes_of_trace(value: Any, path: str) -> list[Node]:
         labels=labels_of((one.name, one.value) for one in trace.scores or () if isinstance(one, _Score)),
         losses=losses,
     )
-    return [root, *(_guarded(observation, trace.id, trace.id) for observation in observations)]
+    return [root, *(_node_or_problem(observation, trace.id, trace.id) for observation in observations)]
 
 
-def _whole(read_of: _Trace | _Observation, path: str, losses: Losses) -> ModelCall:
-    """Return what a trace or an agent was given and gave as a whole."""
-    given = messages_of(read_of.input, "user", f"{path}input", losses)
-    return ModelCall(given, messages_of(read_of.output, "assistant", f"{path}output", losses))
+def _whole(document: _Trace | _Observation, path: str, losses: Losses) -> ModelCall:
+    """Return the whole input and output of a trace or an observation."""
+    inputs = messages_of(document.input, "user", f"{path}input", losses)
+    return ModelCall(inputs, messages_of(document.output, "assistant", f"{path}output", losses))
 
 
-def _guarded(observation: _Observation, trace_id: str, root_id: str | None) -> Node:
+def _node_or_problem(observation: _Observation, trace_id: str, root_id: str | None) -> Node:
     make = partial(_node, observation, trace_id, root_id)
     return Node.of(trace_id, observation.id, observation.parent_id or root_id, make)
 
 
 def _node(observation: _Observation, trace_id: str, root_id: str | None) -> Node:
     losses = Losses()
-    lose_unread(observation, "observations[]", losses)
+    count_unread(observation, "observations[]", losses)
     error = Error(observation.status_message or "") if observation.level == "ERROR" else None
     kind = observation.type.upper()
     start, end = (nanoseconds(parse_time(one)) for one in (observation.start, observation.end))
@@ -147,12 +149,12 @@ def _node(observation: _Observation, trace_id: str, root_id: str | None) -> Node
     if kind == "GENERATION":
         event = replace(_whole(observation, "observations[].", losses), error=error)
     elif kind in _TOOLS:
-        event = _tool_run(observation, (end - start) / 1e6 if end > start > 0 else None, error)
+        event = _tool_run(observation, latency_ms(start, end), error)
     elif agent:
         event = _whole(observation, "observations[].", losses)
     else:
-        what = [observation.name, observation.input, observation.output]
-        losses.add("observations that are no call of a model or a tool", what)
+        content = [observation.name, observation.input, observation.output]
+        losses.add("observations other than model and tool calls", content)
     return Node(
         trace_id=trace_id,
         id=observation.id,
@@ -168,10 +170,10 @@ def _node(observation: _Observation, trace_id: str, root_id: str | None) -> Node
     )
 
 
-def _tool_run(observation: _Observation, latency_ms: float | None, error: Error | None) -> ToolRun:
+def _tool_run(observation: _Observation, latency: float | None, error: Error | None) -> ToolRun:
     response = None if observation.output is None else as_text(observation.output)
     if response is None and error is not None:
         response = error.message
     name = observation.name or observation.type.lower()
-    call = ToolCall(name, parse_json(observation.input), latency_ms=latency_ms)
+    call = ToolCall(name, parse_json(observation.input), latency_ms=latency)
     return ToolRun(call, response, failed=error is not None)

@@ -1,4 +1,4 @@
-"""LangSmith: exported runs, flat or with their children in them.
+"""LangSmith: exported runs, flat or nested.
 
 Source: https://docs.langchain.com/langsmith/run-data-format; the types of ``langsmith``.
 """
@@ -13,13 +13,13 @@ from schemas.convert.errors import ConversionError
 from schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
 from schemas.convert.losses import Losses
 from schemas.convert.messages import messages_of
-from schemas.convert.reading import Reading, as_text, lose_unread, parse_time, read
-from schemas.convert.tree import Node, labels_of, nanoseconds, runs_of
+from schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
+from schemas.convert.tree import Node, labels_of, latency_ms, nanoseconds, runs_of
 
 NAME = "langsmith"
 
 
-class _Run(Reading):
+class _Run(SourceModel):
     id: str
     name: str = ""
     run_type: str
@@ -37,7 +37,7 @@ class _Run(Reading):
 
 
 def recognises(document: Any) -> bool:
-    """Tell whether the document is a run, or a list of runs."""
+    """Check for a run or a list of runs."""
     if isinstance(document, list):
         return bool(document) and all(recognises(one) for one in document)
     if isinstance(document, dict) and isinstance(document.get("runs"), list):
@@ -46,10 +46,10 @@ def recognises(document: Any) -> bool:
 
 
 def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the run of each root, with what its children say.
+    """Yield the agent run of each root run.
 
     Raises:
-        ConversionError: one of the document's runs is none.
+        ConversionError: an item is not a run.
     """
     yield from runs_of(_nodes(document, None, ""), NAME)
 
@@ -66,7 +66,7 @@ def _nodes(document: Any, root: _Run | None, path: str) -> Iterator[Node]:
 
 def _node(run: _Run, trace_id: str) -> Node:
     losses = Losses()
-    lose_unread(run, "", losses)
+    count_unread(run, "", losses)
     error = Error(run.error or "") if run.error or run.status == "error" else None
     event = _event(run, error, losses)
     root = run.parent_run_id is None
@@ -89,12 +89,12 @@ def _node(run: _Run, trace_id: str) -> Node:
 
 def _event(run: _Run, error: Error | None, losses: Losses) -> ModelCall | ToolRun | None:
     if run.run_type == "llm" or run.parent_run_id is None:
-        given = messages_of(run.inputs, "user", "inputs", losses)
-        said = messages_of(run.outputs, "assistant", "outputs", losses)
-        return ModelCall(given, said, error if run.run_type == "llm" else None)
+        inputs = messages_of(run.inputs, "user", "inputs", losses)
+        outputs = messages_of(run.outputs, "assistant", "outputs", losses)
+        return ModelCall(inputs, outputs, error if run.run_type == "llm" else None)
     if run.run_type in {"tool", "retriever"}:
         return _tool_run(run, error)
-    losses.add("runs that are no call of a model or a tool", [run.name, run.inputs, run.outputs])
+    losses.add("runs other than model and tool calls", [run.name, run.inputs, run.outputs])
     return None
 
 
@@ -102,16 +102,16 @@ def _tool_run(run: _Run, error: Error | None) -> ToolRun:
     output, call_id, failed = _output(run.outputs)
     if output is None and error is not None:
         output = error.message
-    latency = nanoseconds(parse_time(run.end_time)) - nanoseconds(parse_time(run.start_time))
+    start, end = (nanoseconds(parse_time(one)) for one in (run.start_time, run.end_time))
     inputs = run.inputs
     if isinstance(inputs, dict) and len(inputs) == 1 and isinstance(inputs.get("input"), str):
-        inputs = inputs["input"]  # LangChain writes the arguments as the text of a Python object
-    call = ToolCall(run.name, inputs, call_id, latency_ms=latency / 1e6 if latency > 0 else None)
+        inputs = inputs["input"]  # LangChain records the arguments as the repr of a Python object
+    call = ToolCall(run.name, inputs, call_id, latency_ms=latency_ms(start, end))
     return ToolRun(call, output, failed=failed or error is not None)
 
 
 def _output(outputs: Any) -> tuple[str | None, str | None, bool]:
-    """Return a tool's answer, and, where it is a LangChain ToolMessage, its call's id and its flag."""
+    """Return a tool's response, its call's id and its failure flag; a ToolMessage has the last two."""
     if isinstance(outputs, dict) and len(outputs) == 1:
         outputs = next(iter(outputs.values()))
     message = outputs

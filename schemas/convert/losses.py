@@ -1,4 +1,4 @@
-"""The loss report: what of a source had no place in a trace."""
+"""The loss report: source values that a trace has no field for."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 @dataclass(slots=True)
 class Loss:
-    """How many values had no place, and how many characters of text they held."""
+    """Number of dropped values, and of the characters of text in them."""
 
     values: int = 0
     characters: int = 0
 
 
 class Losses(dict[str, Loss]):
-    """What had no place, by where it stood: ``messages[].content[].image_url``, indexes left out."""
+    """Dropped values by path, without list indexes: ``messages[].content[].image_url``."""
 
     def add(self, path: str, value: Any) -> None:
-        """Count a value that is dropped; None and what is empty are no loss."""
+        """Count a dropped value, unless it is None or empty."""
         if value is None or value in ("", [], {}):
             return
         loss = self.setdefault(path, Loss())
@@ -26,7 +26,7 @@ class Losses(dict[str, Loss]):
         loss.characters += _characters(value)
 
     def merge(self, other: Losses) -> None:
-        """Add what another report counts."""
+        """Add the counts of another report."""
         for path, loss in other.items():
             own = self.setdefault(path, Loss())
             own.values += loss.values
@@ -34,9 +34,9 @@ class Losses(dict[str, Loss]):
 
 
 def _characters(value: Any) -> int:
-    """Return how much text a JSON value holds; a loop, so that its depth does not matter."""
+    """Return the number of characters of text in a JSON value."""
     total = 0
-    rest = [value]
+    rest = [value]  # a loop, as a deeply nested value would exceed the recursion limit
     while rest:
         one = rest.pop()
         if isinstance(one, str):

@@ -1,30 +1,29 @@
-"""Messages of whichever vendor, as LangSmith and Langfuse keep them."""
+"""Messages of any vendor, as recorded by LangSmith and Langfuse."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from schemas.convert import anthropic, genai, langchain, openai
-from schemas.convert.hub import Error, Message, Role, Text
+from schemas.convert.hub import Message, Role, Text, cut_off
 from schemas.convert.losses import Losses
 from schemas.convert.reading import as_text, parse_json
 
-_CUT_OFF = {"length", "content_filter", "max_tokens", "refusal"}
 _WRAPPERS = ("messages", "input", "output", "message", "content")
 
 
 def messages_of(value: Any, role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
-    """Return the messages that a model was given or gave.
+    """Convert a model's input or output.
 
     Args:
-        value: a list of messages of OpenAI, Anthropic, LangChain or the OpenTelemetry conventions, one of
-            them, an object that holds them, or anything else, which is taken for text.
-        role: whose the text is.
-        path: where it stands, for the loss report.
+        value: messages of OpenAI, Anthropic, LangChain or the OpenTelemetry conventions: a list, a single
+            message, or an object that contains them. Anything else is text.
+        role: the role of plain text.
+        path: the value's path, for the loss report.
         losses: the loss report.
 
     Raises:
-        ConversionError: it looks like a vendor's messages and is not.
+        ConversionError: the value was recognised as a vendor's messages, but is malformed.
     """
     value = parse_json(value)
     if isinstance(value, dict):
@@ -45,11 +44,11 @@ def _of_object(value: dict[str, Any], role: Role, path: str, losses: Losses) -> 
     if isinstance(value.get("generations"), list):
         return _generations(value, role, path, losses)
     if isinstance(value.get("choices"), list):
-        _lose_others(value, "choices", path, losses)
+        _count_others(value, "choices", path, losses)
         return _choice(value["choices"], f"{path}.choices", losses)
     for name in _WRAPPERS:
         if name in value and (len(value) == 1 or isinstance(value[name], list)):
-            _lose_others(value, name, path, losses)
+            _count_others(value, name, path, losses)
             return messages_of(value[name], role, f"{path}.{name}", losses)
     if len(value) == 1:
         return messages_of(next(iter(value.values())), role, path, losses)
@@ -58,19 +57,19 @@ def _of_object(value: dict[str, Any], role: Role, path: str, losses: Losses) -> 
 
 
 def _choice(choices: list[Any], path: str, losses: Losses) -> tuple[Message, ...]:
-    """Return the first choice of OpenAI's completion."""
+    """Return the messages of an OpenAI completion's first choice."""
     losses.add(f"{path}[] after the first", choices[1:])
     first = choices[0] if choices and isinstance(choices[0], dict) else {}
     for name, value in first.items():
         if name not in {"message", "finish_reason", "index"}:
             losses.add(f"{path}[].{name}", value)
-    ended = (Message("assistant", (Error(),)),) if first.get("finish_reason") in _CUT_OFF else ()
-    return messages_of([first["message"]] if "message" in first else [], "assistant", path, losses) + ended
+    answer = messages_of([first["message"]] if "message" in first else [], "assistant", path, losses)
+    return (*answer, *(Message("assistant", (error,)) for error in cut_off(first.get("finish_reason"))))
 
 
 def _generations(value: dict[str, Any], role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
-    """Return the first generation of LangChain's LLMResult."""
-    _lose_others(value, "generations", path, losses)
+    """Return the messages of a LangChain LLMResult's first generation."""
+    _count_others(value, "generations", path, losses)
     first: Any = value["generations"]
     while isinstance(first, list) and first:
         losses.add(f"{path}.generations[] after the first", first[1:])
@@ -100,7 +99,7 @@ def _is_message(value: dict[str, Any]) -> bool:
     return langchain.is_message(value) or ("role" in value and ("content" in value or "parts" in value))
 
 
-def _lose_others(value: dict[str, Any], name: str, path: str, losses: Losses) -> None:
+def _count_others(value: dict[str, Any], name: str, path: str, losses: Losses) -> None:
     for other, one in value.items():
         if other != name:
             losses.add(f"{path}.{other}", one)

@@ -1,4 +1,4 @@
-"""OpenAI: chat messages, and the items of the Responses API.
+"""OpenAI chat messages and Responses API items.
 
 Sources: https://platform.openai.com/docs/api-reference/chat and .../responses; the types of ``openai``.
 """
@@ -12,7 +12,6 @@ from pydantic import Field
 
 from schemas.convert.errors import ConversionError
 from schemas.convert.hub import (
-    ROLES,
     Error,
     Message,
     Part,
@@ -21,39 +20,41 @@ from schemas.convert.hub import (
     Text,
     ToolCall,
     ToolCallResponse,
+    cut_off,
+    join_texts,
+    role_of,
 )
 from schemas.convert.losses import Losses
-from schemas.convert.reading import Reading, as_text, each, lose_unread, parse_time, read
+from schemas.convert.reading import SourceModel, as_text, count_unread, each, parse_time, read
 
 NAME = "openai"
 
-_CUT_OFF = {"length", "content_filter"}
 _UNFINISHED = {"failed", "incomplete", "cancelled"}
 _TEXTS = {"text", "input_text", "output_text", "summary_text", "reasoning_text"}
 _CALLS = {"function_call", "custom_tool_call", "mcp_call"}
 
 
-class _Content(Reading):
+class _Content(SourceModel):
     type: str
     text: str | None = None
     refusal: str | None = None
 
 
-class _Called(Reading):
+class _Called(SourceModel):
     name: str
     arguments: Any = None
     input: Any = None
 
 
-class _ToolCall(Reading):
+class _ToolCall(SourceModel):
     id: str | None = None
     type: str | None = None
     function: _Called | None = None
     custom: _Called | None = None
 
 
-class _Item(Reading):
-    """A chat message, or an item of the Responses API."""
+class _Item(SourceModel):
+    """A chat message or a Responses API item."""
 
     type: str | None = None
     role: str | None = None
@@ -61,14 +62,14 @@ class _Item(Reading):
     status: str | None = None
     content: str | list[str | _Content] | None = None
     name: str | None = None
-    # a chat message
-    reasoning: str | None = None  # as OpenRouter and vLLM call it
-    reasoning_content: str | None = None  # as DeepSeek and LiteLLM call it
+    # chat message
+    reasoning: str | None = None  # OpenRouter, vLLM
+    reasoning_content: str | None = None  # DeepSeek, LiteLLM
     refusal: str | None = None
     tool_calls: list[_ToolCall] | None = None
     function_call: _Called | None = None
     tool_call_id: str | None = None
-    # an item
+    # Responses API item
     call_id: str | None = None
     arguments: Any = None
     input: Any = None
@@ -78,14 +79,14 @@ class _Item(Reading):
     error: Any = None
 
 
-class _Choice(Reading):
+class _Choice(SourceModel):
     index: int = 0
     finish_reason: str | None = None
     message: _Item
 
 
-class _Record(Reading):
-    """Messages with the completion that they led to, or a response with the input that led to it."""
+class _Record(SourceModel):
+    """Messages with their completion, or a response with its input."""
 
     id: str | None = None
     object: str | None = None
@@ -103,38 +104,36 @@ class _Record(Reading):
 
 
 def recognises(document: Any) -> bool:
-    """Tell whether the document looks like chat messages, Responses items, or a record of them."""
+    """Check for chat messages, Responses items, or a record of them."""
     if isinstance(document, list) and any(_is_record(one) for one in document):
         return True
     return _are_items(document) or _is_record(document)
 
 
 def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the runs of a list of messages or items, of a record that has them, or of a list of records.
+    """Yield the runs of a list of messages or items, a record that contains them, or a list of records.
 
     Raises:
-        ConversionError: it is none of these.
+        ConversionError: an item of the list is neither a message nor a Responses item.
     """
-    if isinstance(document, list) and any(_is_record(one) for one in document):
-        yield from each(document, _run_of_record)
-    elif isinstance(document, list):
+    if isinstance(document, list) and not any(_is_record(one) for one in document):
         losses = Losses()
         yield Run(NAME, messages_of(document, "", losses), losses=losses)
     else:
-        yield _run_of_record(document, "")
+        yield from each(document, _run_of_record)
 
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
-    """Return the hub's messages of chat messages or of items.
+    """Convert chat messages or Responses items.
 
     Raises:
-        ConversionError: one of them is neither.
+        ConversionError: an item is neither.
     """
     messages = []
     for number, value in enumerate(items):
         item = read(_Item, value, f"{path}[{number}]")
         if item.role is not None:
-            lose_unread(item, f"{path}[]", losses)
+            count_unread(item, f"{path}[]", losses)
             messages.append(_message(item, f"{path}[{number}]", losses))
         else:
             messages.append(_of_item(item, f"{path}[{number}]", losses))
@@ -144,15 +143,15 @@ def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
 def _run_of_record(document: Any, path: str) -> Run:
     record = read(_Record, document, path)
     losses = Losses()
-    lose_unread(record, "", losses)
+    count_unread(record, "", losses)
     losses.add("metadata", record.metadata)
-    given = record.messages if record.messages is not None else record.input
-    if given is None:
+    inputs = record.messages if record.messages is not None else record.input
+    if inputs is None:
         raise ConversionError(f"{path or 'the document'}: neither `messages` nor `input`")
-    if isinstance(given, str):
-        given = [{"role": "user", "content": given}]
+    if isinstance(inputs, str):
+        inputs = [{"role": "user", "content": inputs}]
     name = "messages" if record.messages is not None else "input"
-    messages = messages_of(given, name, losses)
+    messages = messages_of(inputs, name, losses)
     if record.instructions is not None:
         losses.add("instructions", record.instructions)
     if record.choices:
@@ -170,14 +169,12 @@ def _run_of_record(document: Any, path: str) -> Run:
 def _answer(choices: list[_Choice], losses: Losses) -> Iterator[Message]:
     choice = choices[0]
     yield _message(choice.message, "choices[0].message", losses)
-    if choice.finish_reason in _CUT_OFF:
-        yield Message("assistant", (Error(),))
+    for error in cut_off(choice.finish_reason):
+        yield Message("assistant", (error,))
 
 
 def _message(item: _Item, path: str, losses: Losses) -> Message:
-    role = ROLES.get(item.role or "")
-    if role is None:
-        raise ConversionError(f"{path}.role: {item.role!r} is none of {', '.join(ROLES)}")
+    role = role_of(item.role or "", path)
     if role == "tool":
         text = _response_text(item.content, f"{_unindexed(path)}.content", losses)
         return Message(role, (ToolCallResponse(text, item.tool_call_id, item.name),))
@@ -214,20 +211,20 @@ def _content(content: str | list[str | _Content] | None, path: str, losses: Loss
 
 
 def _response_text(content: Any, path: str, losses: Losses) -> str:
-    return "\n".join(part.content for part in _content(content, path, losses) if isinstance(part, Text))
+    return join_texts(_content(content, path, losses))
 
 
 def _of_item(item: _Item, path: str, losses: Losses) -> Message:
-    """Return the message of an item that has no role."""
+    """Convert an item without a role."""
     kind = item.type or ""
     if not kind:
         raise ConversionError(f"{path}: neither `role` nor `type`")
     if kind in _CALLS:
-        lose_unread(item, _unindexed(path), losses)
+        count_unread(item, _unindexed(path), losses)
         return Message("assistant", tuple(_call(item, item.arguments, [item.output])))
     if kind.endswith("_call"):
         return Message("assistant", tuple(_hosted_call(item, _unindexed(path), losses)))
-    lose_unread(item, _unindexed(path), losses)
+    count_unread(item, _unindexed(path), losses)
     if kind == "reasoning":
         texts = [*(item.summary or ()), *_parts(item.content)]
         return Message("assistant", tuple(Reasoning(one.text) for one in texts if one.text))
@@ -240,7 +237,7 @@ def _of_item(item: _Item, path: str, losses: Losses) -> Message:
 
 
 def _hosted_call(item: _Item, path: str, losses: Losses) -> Iterator[Part]:
-    """Yield a call of a tool that the service runs itself: all of its members are arguments or results."""
+    """Yield the call of a hosted tool; all members of its item are arguments or results."""
     members = dict(item.model_extra or {})
     losses.add(f"{path}.result", members.pop("result", None))  # an image
     results = [item.output, *(members.pop(name, None) for name in ("outputs", "results"))]
@@ -248,7 +245,7 @@ def _hosted_call(item: _Item, path: str, losses: Losses) -> Iterator[Part]:
 
 
 def _call(item: _Item, arguments: Any, results: list[Any]) -> Iterator[Part]:
-    """Yield a call, and its response where it stands in the same item."""
+    """Yield a call, and its response if the same item contains it."""
     name, call_id = item.name or (item.type or "").removesuffix("_call"), item.call_id or item.id
     yield ToolCall(
         name, item.input if arguments is None else arguments, call_id, mcp_server=item.server_label
@@ -278,14 +275,14 @@ def _error_text(error: Any) -> str:
 
 
 def _are_items(values: Any) -> bool:
-    """Tell whether a list has only messages and items, at least one of them of a kind that is sure."""
+    """Check for a list of messages and items, at least one of which no other format has."""
     if not isinstance(values, list) or not all(isinstance(one, dict) for one in values):
         return False
     typed = all("role" in one or isinstance(one.get("type"), str) for one in values)
-    return typed and any(_is_sure(one) for one in values)
+    return typed and any(_is_distinctive(one) for one in values)
 
 
-def _is_sure(item: dict[str, Any]) -> bool:
+def _is_distinctive(item: dict[str, Any]) -> bool:
     if isinstance(item.get("role"), str):
         return "content" in item or "tool_calls" in item
     return str(item.get("type")).endswith(("_call", "_call_output", "reasoning"))
@@ -294,10 +291,10 @@ def _is_sure(item: dict[str, Any]) -> bool:
 def _is_record(value: Any) -> bool:
     if not isinstance(value, dict) or "role" in value:
         return False
-    given = value.get("messages", value.get("input"))
-    if isinstance(given, str):
+    inputs = value.get("messages", value.get("input"))
+    if isinstance(inputs, str):
         return value.get("object") == "response"
-    return _are_items(given)
+    return _are_items(inputs)
 
 
 def _unindexed(path: str) -> str:

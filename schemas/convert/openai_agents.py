@@ -1,6 +1,6 @@
-"""The OpenAI Agents SDK: the traces and spans that a trace processor exports.
+"""OpenAI Agents SDK: traces and spans exported by a trace processor.
 
-What ``result.to_input_list()`` gives are Responses items: :mod:`schemas.convert.openai` reads those.
+``result.to_input_list()`` returns Responses items, which :mod:`schemas.convert.openai` converts.
 
 Source: https://openai.github.io/openai-agents-python/tracing/.
 """
@@ -15,17 +15,17 @@ from schemas.convert.errors import ConversionError
 from schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
 from schemas.convert.losses import Losses
 from schemas.convert.messages import messages_of
-from schemas.convert.reading import Reading, as_text, lose_unread, parse_time, read
-from schemas.convert.tree import Node, nanoseconds, runs_of
+from schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
+from schemas.convert.tree import Node, latency_ms, nanoseconds, runs_of
 
 NAME = "openai_agents"
 
 
-class _Error(Reading):
+class _Error(SourceModel):
     message: str = ""
 
 
-class _Data(Reading):
+class _Data(SourceModel):
     type: str
     name: str | None = None
     input: Any = None
@@ -34,7 +34,7 @@ class _Data(Reading):
     mcp_data: dict[str, Any] | None = None
 
 
-class _Span(Reading):
+class _Span(SourceModel):
     object: str
     id: str
     trace_id: str | None = None
@@ -47,7 +47,7 @@ class _Span(Reading):
 
 
 def recognises(document: Any) -> bool:
-    """Tell whether the document is an exported trace or span, or a list of these."""
+    """Check for an exported trace or span, or a list of these."""
     if isinstance(document, list):
         return bool(document) and all(recognises(one) for one in document)
     if isinstance(document, dict) and isinstance(document.get("data"), list):
@@ -56,10 +56,10 @@ def recognises(document: Any) -> bool:
 
 
 def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the run of each trace.
+    """Yield the agent run of each trace.
 
     Raises:
-        ConversionError: something in the document is neither a trace nor a span.
+        ConversionError: an item is neither a trace nor a span.
     """
     if isinstance(document, dict) and isinstance(document.get("data"), list):
         document = document["data"]
@@ -79,11 +79,11 @@ def runs(document: Any) -> Iterator[Run | ConversionError]:
 
 
 def _root(trace_id: str, trace: _Span | None, own: list[_Span]) -> Node:
-    """Return a node for a trace: its spans may have several beginnings, an agent after another."""
+    """Return a root node for a trace, which may have several root spans: one agent after another."""
     first = next((one.span_data.name for one in own if one.span_data and one.span_data.type == "agent"), None)
     losses = Losses()
     if trace is not None:
-        lose_unread(trace, "", losses)
+        count_unread(trace, "", losses)
     name = trace.workflow_name if trace is not None else None
     return Node(
         trace_id=trace_id,
@@ -100,15 +100,15 @@ def _root(trace_id: str, trace: _Span | None, own: list[_Span]) -> Node:
 
 def _node(span: _Span) -> Node:
     losses = Losses()
-    lose_unread(span, "", losses)
+    count_unread(span, "", losses)
     data = span.span_data or _Data(type="")
     error = None if span.error is None else Error(span.error.message)
     event: ModelCall | ToolRun | None = None
     start, end = (nanoseconds(parse_time(one)) for one in (span.started_at, span.ended_at))
     if data.type in {"generation", "response"}:
-        given = messages_of(data.input, "user", "span_data.input", losses)
-        said = messages_of(data.output, "assistant", "span_data.output", losses)
-        event = ModelCall(given, said, error)
+        inputs = messages_of(data.input, "user", "span_data.input", losses)
+        outputs = messages_of(data.output, "assistant", "span_data.output", losses)
+        event = ModelCall(inputs, outputs, error)
     elif data.type == "function":
         server = (data.mcp_data or {}).get("server")
         answer = None if data.output is None else as_text(data.output)
@@ -116,7 +116,7 @@ def _node(span: _Span) -> Node:
             data.name or "",
             data.input,
             mcp_server=server if isinstance(server, str) else None,
-            latency_ms=(end - start) / 1e6 if end > start > 0 else None,
+            latency_ms=latency_ms(start, end),
         )
         response = error.message if answer is None and error is not None else answer
         event = ToolRun(call, response, failed=error is not None)

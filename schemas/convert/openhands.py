@@ -1,7 +1,7 @@
-"""OpenHands: the events of its conversations, and its evaluations' output.
+"""OpenHands conversation events and evaluation output.
 
-Both of its formats are read: the events of the SDK (``kind``: MessageEvent, ActionEvent, …) and those before
-it (``action`` and ``observation``). To finish is not to succeed: nobody has run the tests yet.
+Both event formats are supported: the SDK's (``kind``: MessageEvent, ActionEvent, …) and the earlier one
+(``action`` and ``observation``). A finished run is not yet a success: no tests have been run.
 
 Source: https://docs.openhands.dev/sdk/arch/events, https://github.com/OpenHands/OpenHands.
 """
@@ -24,9 +24,10 @@ from schemas.convert.hub import (
     Text,
     ToolCall,
     ToolCallResponse,
+    join_texts,
 )
 from schemas.convert.losses import Losses
-from schemas.convert.reading import Reading, as_text, lose_unread, parse_time, read
+from schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
 
 NAME = "openhands"
 
@@ -34,17 +35,17 @@ _KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", 
 _BOOKKEEPING = {"null", "agent_state_changed", "change_agent_state", "system", "recall"}
 
 
-class _Content(Reading):
+class _Content(SourceModel):
     type: str = "text"
     text: str | None = None
 
 
-class _Metadata(Reading):
+class _Metadata(SourceModel):
     function_name: str | None = None
     tool_call_id: str | None = None
 
 
-class _LegacyEvent(Reading):
+class _LegacyEvent(SourceModel):
     source: str | None = None
     timestamp: str | None = None
     action: str | None = None
@@ -60,24 +61,24 @@ class _LegacyEvent(Reading):
     cause: Any = None
 
 
-class _LlmMessage(Reading):
+class _LlmMessage(SourceModel):
     role: str
     content: str | list[_Content] = ""
     reasoning_content: str | None = None
 
 
-class _ToolCall(Reading):
+class _ToolCall(SourceModel):
     id: str | None = None
     name: str | None = None
     arguments: Any = None
 
 
-class _Observed(Reading):
+class _Observed(SourceModel):
     content: str | list[_Content] = ""
     is_error: bool | None = None
 
 
-class _Event(Reading):
+class _Event(SourceModel):
     kind: str
     source: str | None = None
     timestamp: str | None = None
@@ -97,8 +98,8 @@ class _Event(Reading):
     detail: str | None = None
 
 
-class _Output(Reading):
-    """A line of an evaluation's ``output.jsonl``."""
+class _Output(SourceModel):
+    """A line of an evaluation's ``output.jsonl`` file."""
 
     history: list[Any]
     instance_id: str | None = None
@@ -110,7 +111,7 @@ class _Output(Reading):
 
 
 def recognises(document: Any) -> bool:
-    """Tell whether the document is a list of events, or an evaluation's output with them."""
+    """Check for a list of events, or for an evaluation's output."""
     if isinstance(document, dict):
         return (
             recognises(document["history"])
@@ -120,8 +121,8 @@ def recognises(document: Any) -> bool:
     return isinstance(document, list) and bool(document) and all(_is_event(one) for one in document)
 
 
-def gathers(document: Any) -> bool:
-    """Tell whether a line of a file is a single event, which the others complete."""
+def is_fragment(document: Any) -> bool:
+    """Check for a single event, which is only part of a conversation."""
     return isinstance(document, dict) and "history" not in document
 
 
@@ -129,15 +130,15 @@ def runs(document: Any) -> Iterator[Run]:
     """Yield the run of a list of events, or of an evaluation's output.
 
     Raises:
-        ConversionError: it is neither.
+        ConversionError: the document is neither.
     """
     losses = Losses()
     if isinstance(document, dict) and "history" in document:
         output = read(_Output, document)
         run = _run(output.history, "history", losses)
-        lose_unread(output, "", losses)
+        count_unread(output, "", losses)
         losses.add("test_result", output.test_result)
-        _ask(run.messages, output.instruction)
+        _set_user_message(run.messages, output.instruction)
         if output.error:
             run.messages.append(Message("assistant", (Error(output.error),)))
         run.labels = _labels(output)
@@ -146,20 +147,23 @@ def runs(document: Any) -> Iterator[Run]:
         yield _run(document if isinstance(document, list) else [document], "", losses)
 
 
-def _ask(messages: list[Message], instruction: str | None) -> None:
-    """Let the instruction be the user's: the oldest files do not say who sent a message, or leave it out."""
+def _set_user_message(messages: list[Message], instruction: str | None) -> None:
+    """Make the instruction the user's message if there is none.
+
+    The oldest files omit the instruction's sender, or the message itself.
+    """
     if instruction is None or any(message.role == "user" for message in messages):
         return
-    asked = Message("user", (Text(instruction),))
-    said = next((n for n, message in enumerate(messages) if message.parts == asked.parts), None)
-    if said is None:
-        messages.insert(0, asked)
+    prompt = Message("user", (Text(instruction),))
+    index = next((n for n, message in enumerate(messages) if message.parts == prompt.parts), None)
+    if index is None:
+        messages.insert(0, prompt)
     else:
-        messages[said] = asked
+        messages[index] = prompt
 
 
 def _labels(output: _Output) -> Labels:
-    """Return what the benchmark's tests say, else what the resolver's judge says."""
+    """Return the verdict of the benchmark's tests, else that of the resolver's judge."""
     result = output.test_result if isinstance(output.test_result, dict) else {}
     report = output.report or result.get("report") or {}
     resolved = report.get("resolved") if isinstance(report, dict) else None
@@ -189,7 +193,7 @@ def _run(values: list[Any], path: str, losses: Losses) -> Run:
 
 
 def _conversation_id(values: list[Any]) -> str | None:
-    """Return the id of the first event: those of the SDK are unique, the numbers before it are not."""
+    """Return the first event's id if it is a UUID, as in the SDK; earlier versions number their events."""
     first = values[0].get("id") if values and isinstance(values[0], dict) else None
     return first if isinstance(first, str) and len(first) >= len("xxxxxxxx-xxxx-xxxx") else None
 
@@ -201,7 +205,7 @@ def _message(event: _Event, path: str, losses: Losses) -> Message:
         kept = {"kind": event.kind, **(event.model_extra or {}), "value": event.value}
         losses.add(f"{path}.{event.kind}", kept)
         return Message("assistant", ())
-    lose_unread(event, path, losses)
+    count_unread(event, path, losses)
     if event.llm_message is not None:
         content = tuple(_content(event.llm_message.content, f"{path}.llm_message.content", losses))
         if event.llm_message.role != "assistant":
@@ -212,7 +216,7 @@ def _message(event: _Event, path: str, losses: Losses) -> Message:
     failed = event.kind != "ObservationEvent"
     if event.observation is not None:
         content = tuple(_content(event.observation.content, f"{path}.observation.content", losses))
-        text = "\n".join(part.content for part in content if isinstance(part, Text))
+        text = join_texts(content)
         failed = failed or event.observation.is_error is True
     else:
         text = event.error or event.rejection_reason or ""
@@ -258,7 +262,7 @@ def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> Message:
         return Message("assistant", ())
     if event.action is not None:
         return _legacy_action(event, path, losses)
-    lose_unread(event, path, losses)
+    count_unread(event, path, losses)
     tool = event.tool or _Metadata()
     extras = event.extras or {}
     losses.add(f"{path}.extras", extras)
@@ -274,10 +278,10 @@ def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> Message:
 
 def _legacy_action(event: _LegacyEvent, path: str, losses: Losses) -> Message:
     kind = event.action or ""
-    if event.args is None:  # the members stand beside the action, in the oldest files
+    if event.args is None:  # in the oldest files, the arguments are members of the event
         arguments = dict(event.model_extra or {})
     else:
-        lose_unread(event, path, losses)
+        count_unread(event, path, losses)
         arguments = dict(event.args)
     thought = arguments.pop("thought", None) or event.thought
     tool = event.tool or _Metadata()
@@ -287,8 +291,8 @@ def _legacy_action(event: _LegacyEvent, path: str, losses: Losses) -> Message:
         return Message("user" if event.source == "user" else "assistant", (Text(as_text(text)),))
     parts: list[Part] = [Text(thought)] if isinstance(thought, str) and thought else []
     if kind == "finish":
-        said = arguments.get("final_thought") or event.message
-        parts += [Text(said)] if isinstance(said, str) and said and said != thought else []
+        result = arguments.get("final_thought") or event.message
+        parts += [Text(result)] if isinstance(result, str) and result and result != thought else []
     if kind != "think" or tool.function_name:
         parts.append(ToolCall(tool.function_name or kind, arguments, tool.tool_call_id))
     return Message("assistant", tuple(parts))

@@ -1,4 +1,4 @@
-"""OpenInference: the attributes that Phoenix's and Arize's instrumentations write.
+"""OpenInference, the conventions of Phoenix's and Arize's instrumentations.
 
 Source: https://arize-ai.github.io/openinference/spec/; the names of ``openinference-semantic-conventions``.
 """
@@ -20,30 +20,31 @@ from schemas.convert.hub import (
     ToolCall,
     ToolCallResponse,
     ToolRun,
+    cut_off,
+    join_texts,
 )
 from schemas.convert.losses import Losses
 from schemas.convert.reading import as_text, parse_json
-from schemas.convert.span import Span, lose_unread, lose_whole, text_of, unflatten
-from schemas.convert.tree import Node, labels_of
+from schemas.convert.span import Span, count_unread, count_whole, error_of, text_of, unflatten
+from schemas.convert.tree import Node, labels_of, latency_ms
 
 KIND = "openinference.span.kind"
 
 _INPUT, _OUTPUT = "llm.input_messages", "llm.output_messages"
-_CUT_OFF = {"length", "content_filter", "max_tokens", "refusal", "error"}
 _SCORES = ("annotations", "evaluations", "trace.annotations", "trace.evaluations")
 
 
 def follows(span: Span) -> bool:
-    """Tell whether a span follows these conventions."""
+    """Check whether a span follows these conventions."""
     return KIND in span.attributes
 
 
 def node(span: Span) -> Node:
-    """Return a span as a node of the tree."""
+    """Convert a span to a node of the call tree."""
     losses = Losses()
     kind = as_text(span.attributes.get(KIND)).upper()
     used = {KIND, "agent.name"}
-    error = _error(span)
+    error = error_of(span)
     event: ModelCall | ToolRun | None = None
     if kind == "LLM":
         event = _model_call(span, used, error, losses)
@@ -54,9 +55,9 @@ def node(span: Span) -> Node:
     elif kind == "AGENT":
         event = _values(span, used, None)
     if event is not None:
-        lose_unread(span, used, losses)
+        count_unread(span, used, losses)
     else:
-        lose_whole(span, losses)
+        count_whole(span, losses)
     return Node(
         trace_id=span.trace_id,
         id=span.id,
@@ -84,13 +85,12 @@ def node(span: Span) -> Node:
 
 
 def _model_call(span: Span, used: set[str], error: Error | None, losses: Losses) -> ModelCall:
-    given = _messages(span, _INPUT, "user", used, losses)
-    said = _messages(span, _OUTPUT, "assistant", used, losses)
-    whole = _values(span, set() if given and said else used, error)
+    inputs = _messages(span, _INPUT, "user", used, losses)
+    outputs = _messages(span, _OUTPUT, "assistant", used, losses)
+    whole = _values(span, set() if inputs and outputs else used, error)
     used.add("llm.finish_reason")
-    if as_text(span.attributes.get("llm.finish_reason")).lower() in _CUT_OFF and error is None:
-        error = Error()
-    return ModelCall(given or whole.input, said or whole.output, error)
+    error = error or next(cut_off(span.attributes.get("llm.finish_reason")), None)
+    return ModelCall(inputs or whole.input, outputs or whole.output, error)
 
 
 def _messages(span: Span, prefix: str, default: Role, used: set[str], losses: Losses) -> tuple[Message, ...]:
@@ -102,12 +102,12 @@ def _messages(span: Span, prefix: str, default: Role, used: set[str], losses: Lo
 
 
 def _values(span: Span, used: set[str], error: Error | None) -> ModelCall:
-    """Return a call whose messages were not recorded, only its input and output as a whole."""
+    """Return a call of which only the whole input and output were recorded, not the messages."""
     used |= {"input.value", "output.value", "input.mime_type", "output.mime_type"}
-    given, said = (as_text(span.attributes.get(name)) for name in ("input.value", "output.value"))
+    inputs, outputs = (as_text(span.attributes.get(name)) for name in ("input.value", "output.value"))
     return ModelCall(
-        (Message("user", (Text(given),)),) if given else (),
-        (Message("assistant", (Text(said),)),) if said else (),
+        (Message("user", (Text(inputs),)),) if inputs else (),
+        (Message("assistant", (Text(outputs),)),) if outputs else (),
         error,
     )
 
@@ -120,10 +120,8 @@ def _message(value: dict[str, Any], default: Role, path: str, losses: Losses) ->
     role = ROLES.get(as_text(message.get("role")).lower(), default)
     texts = list(_contents(message, path, losses))
     if role == "tool":
-        said = "\n".join(part.content for part in texts if isinstance(part, Text))
-        return Message(
-            role, (ToolCallResponse(said, _text(message, "tool_call_id"), _text(message, "name")),)
-        )
+        call_id, name = _text(message, "tool_call_id"), _text(message, "name")
+        return Message(role, (ToolCallResponse(join_texts(texts), call_id, name),))
     parts: list[Part] = [*texts, *_tool_calls(message, path, losses)]
     if (name := _text(message, "function_call_name")) is not None:
         parts.append(ToolCall(name, message.get("function_call_arguments_json")))
@@ -176,27 +174,19 @@ def _tool_run(span: Span, used: set[str], error: Error | None) -> ToolRun:
         text_of(span, "tool.name") or span.name,
         parse_json(span.attributes.get("input.value")),
         text_of(span, "tool_call.id", "tool.id"),
-        latency_ms=(span.end - span.start) / 1e6 if span.end > span.start > 0 else None,
+        latency_ms=latency_ms(span.start, span.end),
     )
     return ToolRun(call, None if response is None else as_text(response), failed=error is not None)
 
 
 def _retrieval(span: Span, used: set[str], error: Error | None) -> ToolRun:
-    """Return a retrieval as the run of a tool: the query is its argument, the documents are its response."""
+    """Convert a retrieval to a tool execution: the query is the argument, the documents are the response."""
     used |= {"input.value", "input.mime_type", "output.value", "output.mime_type"}
     documents = unflatten(span.attributes, "retrieval.documents")
     used.update(name for name in span.attributes if name.startswith("retrieval.documents"))
     response = span.attributes.get("output.value") if documents is None else documents
     call = ToolCall(span.name, span.attributes.get("input.value"))
     return ToolRun(call, None if response is None else as_text(response), failed=error is not None)
-
-
-def _error(span: Span) -> Error | None:
-    if not span.failed:
-        return None
-    exception = next((event.attributes for event in span.events if event.name == "exception"), {})
-    said = (span.message, exception.get("exception.message"))
-    return Error(next((one for one in said if isinstance(one, str) and one), ""))
 
 
 def _scores(span: Span) -> Iterator[tuple[Any, Any]]:

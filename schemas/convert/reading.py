@@ -1,4 +1,4 @@
-"""How a source's JSON is read: a pydantic model names what is used, and the rest is a loss."""
+"""Reading a source's JSON: pydantic models declare the fields in use, all others are losses."""
 
 from __future__ import annotations
 
@@ -26,61 +26,70 @@ _KINDS = {
 }
 
 
-class Reading(BaseModel):
-    """Base of the models: types are strict, and members that no field names are kept, to be reported."""
+class SourceModel(BaseModel):
+    """Base class of the source models: strict types; unknown members are kept for the loss report."""
 
     model_config = ConfigDict(strict=True, extra="allow", populate_by_name=True)
 
 
-T = TypeVar("T", bound=Reading)
+T = TypeVar("T", bound=SourceModel)
 R = TypeVar("R")
 
 
 def read(model: type[T], value: Any, path: str = "") -> T:
-    """Return the value as its model.
+    """Validate a value as a source model.
 
     Args:
-        model: what is read of it.
+        model: the source model.
         value: plain JSON.
-        path: where it stands in the document, for the error.
+        path: the value's path in the document, for the error.
 
     Raises:
-        ConversionError: it does not fit; the text names each member and what it should be.
+        ConversionError: the value does not fit; the message names the members and what they should be.
     """
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise ConversionError(_told(error, path)) from error
+        raise ConversionError(_describe(error, path)) from error
 
 
-def each(values: list[Any], become: Callable[[Any, str], R]) -> Iterator[R | ConversionError]:
-    """Yield what each value becomes, or the error that says why it does not: the others go on."""
-    for number, value in enumerate(values):
+def each(document: Any, convert: Callable[[Any, str], R]) -> Iterator[R | ConversionError]:
+    """Convert each item of a list, or a document that is not a list; yield an error in its item's place.
+
+    Args:
+        document: a list, or a single item.
+        convert: takes an item and its path in the document.
+    """
+    if isinstance(document, list):
+        items = [(f"[{index}]", item) for index, item in enumerate(document)]
+    else:
+        items = [("", document)]
+    for path, item in items:
         try:
-            yield become(value, f"[{number}]")
+            yield convert(item, path)
         except ConversionError as error:
             yield error
 
 
-def lose_unread(read: Reading, path: str, losses: Losses) -> None:
-    """Report every member that no field names, here and below."""
-    for name, value in (read.model_extra or {}).items():
+def count_unread(model: SourceModel, path: str, losses: Losses) -> None:
+    """Count every member that no field declares, at any depth."""
+    for name, value in (model.model_extra or {}).items():
         losses.add(f"{path}.{name}".lstrip("."), value)
-    for name, field in type(read).model_fields.items():
+    for name, field in type(model).model_fields.items():
         below = f"{path}.{field.alias or name}".lstrip(".")
-        value = getattr(read, name)
-        if isinstance(value, Reading):
-            lose_unread(value, below, losses)
+        value = getattr(model, name)
+        if isinstance(value, SourceModel):
+            count_unread(value, below, losses)
         elif isinstance(value, list):
             for one in value:
-                if isinstance(one, Reading):
-                    lose_unread(one, f"{below}[]", losses)
+                if isinstance(one, SourceModel):
+                    count_unread(one, f"{below}[]", losses)
 
 
 def parse_time(value: Any) -> datetime | None:
-    """Return the moment that a source writes as ISO 8601 text or as seconds since 1970, else None.
+    """Parse ISO 8601 text or seconds since 1970; None for anything else.
 
-    A text without an offset is taken for UTC.
+    Text without an offset is read as UTC.
     """
     try:
         if isinstance(value, str):
@@ -94,7 +103,7 @@ def parse_time(value: Any) -> datetime | None:
 
 
 def parse_json(text: Any) -> Any:
-    """Return what a text says as JSON, or the text itself where it is none."""
+    """Parse JSON text, or return the value unchanged if it is not JSON text."""
     if not isinstance(text, str) or not re.match(r'\s*[\[{"]', text):
         return text
     try:
@@ -104,24 +113,24 @@ def parse_json(text: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Return a JSON value as text: a string as it is, nothing as the empty text, else its JSON."""
+    """Return a JSON value as text: a string unchanged, None as the empty string, anything else as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _told(error: ValidationError, path: str) -> str:
+def _describe(error: ValidationError, path: str) -> str:
     problems = error.errors(include_url=False, include_context=False)
-    told = []
+    descriptions = []
     for problem in problems[:_SHOWN_PROBLEMS]:
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in problem["loc"])
         place = "".join([path, *steps]).lstrip(".") or "the document"
         wanted = _INSTANCE.sub("object", problem["msg"])
-        told.append(f"{place}: {wanted}, got {_kind(problem['input'])}")
+        descriptions.append(f"{place}: {wanted}, got {_kind(problem['input'])}")
     more = len(problems) - _SHOWN_PROBLEMS
-    return "; ".join(told) + (f"; and {more} more" if more > 0 else "")
+    return "; ".join(descriptions) + (f"; and {more} more" if more > 0 else "")
 
 
 def _kind(value: Any) -> str:
-    """Return what a value is called in JSON, or its type where it has not been dumped to JSON."""
+    """Return the JSON name of a value's type, or the Python name if it is not plain JSON."""
     return _KINDS.get(type(value), type(value).__name__)

@@ -1,4 +1,4 @@
-"""Which sources there are, how a document's source is told, and what converts it."""
+"""The registry of sources: detect a document's format and convert it."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A format that is read.
+    """An input format.
 
     Attributes:
-        name: what it is called on the command line.
-        recognises: tells whether a document is in it.
-        runs: yields the runs of a document; a run that cannot be read is an error in its place.
-        gathers: tells whether a line of a file is part of a document, as spans of one trace may stand on
-            several lines, and not a document of its own.
+        name: its name on the command line.
+        recognises: whether a document has this format.
+        runs: yields the runs of a document, with an error in place of a run that cannot be read.
+        is_fragment: whether a line of a file is part of a larger document rather than a document of its
+            own: the spans of one trace may be on several lines.
     """
 
     name: str
     recognises: Callable[[Any], bool]
     runs: Callable[[Any], Iterator[Run | ConversionError]]
-    gathers: Callable[[Any], bool] = lambda line: False
+    is_fragment: Callable[[Any], bool] = lambda line: False
 
 
 def _spans(name: str) -> Source:
@@ -50,7 +50,7 @@ def _spans(name: str) -> Source:
         name,
         lambda document: spans.source_of(document) == name,
         partial(spans.runs, source=name),
-        gathers=lambda line: True,
+        is_fragment=lambda line: True,
     )
 
 
@@ -62,7 +62,7 @@ SOURCES: dict[str, Source] = {
         _spans(spans.JAEGER),
         _spans(spans.PHOENIX),
         Source(atif.NAME, atif.recognises, atif.runs),
-        Source(openhands.NAME, openhands.recognises, openhands.runs, openhands.gathers),
+        Source(openhands.NAME, openhands.recognises, openhands.runs, openhands.is_fragment),
         Source(swe_agent.NAME, swe_agent.recognises, swe_agent.runs),
         Source(tau_bench.NAME, tau_bench.recognises, tau_bench.runs),
         Source(langsmith.NAME, langsmith.recognises, langsmith.runs, lambda line: True),
@@ -73,42 +73,42 @@ SOURCES: dict[str, Source] = {
         Source(openai.NAME, openai.recognises, openai.runs),
     )
 }
-"""Every source by its name, those first whose documents others would take for theirs."""
+"""Every source by name. The most specific come first: later ones would also recognise their documents."""
 
 
 def source_of(document: Any) -> Source | None:
-    """Return the source whose format a document is in, if it is in one."""
+    """Detect a document's source; None if no source recognises it."""
     return next((source for source in SOURCES.values() if source.recognises(document)), None)
 
 
 def convert(
     document: Any, source: str = AUTO, options: Options | None = None
 ) -> Iterator[Conversion | ConversionError]:
-    """Yield the trace of each run in a document, or the error that says why there is none.
+    """Convert each run in a document; yield an error in place of a run that cannot be converted.
 
     Args:
         document: plain JSON: objects, lists, strings, numbers, booleans, None.
-        source: the name of its format, or ``auto`` to tell it from the content.
-        options: what the source cannot know.
+        source: the name of its format, or ``auto`` to detect it.
+        options: settings that a source cannot provide.
     """
     try:
         found = source_of(document) if source == AUTO else SOURCES[source]
         if found is None:
-            yield ConversionError(f"no format that is known; accepted are {', '.join(SOURCES)}")
+            yield ConversionError(f"unknown format; accepted are {', '.join(SOURCES)}")
             return
-        none = True
+        empty = True
         for run in found.runs(document):
-            none = False
-            yield _converted(run, options)
-        if none:
-            yield ConversionError(f"no run of an agent in what is taken for {found.name}")
+            empty = False
+            yield _convert_run(run, options)
+        if empty:
+            yield ConversionError(f"no agent run in the document, which was read as {found.name}")
     except ConversionError as error:
         yield error
     except RecursionError:
         yield ConversionError("nested too deeply")
 
 
-def _converted(run: Run | ConversionError, options: Options | None) -> Conversion | ConversionError:
+def _convert_run(run: Run | ConversionError, options: Options | None) -> Conversion | ConversionError:
     if isinstance(run, ConversionError):
         return run
     try:

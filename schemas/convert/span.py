@@ -1,4 +1,4 @@
-"""A span, out of whichever envelope it came."""
+"""The span, independent of its export format."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from schemas.convert.hub import Error
 from schemas.convert.losses import Losses
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a span says happened at one moment."""
+    """A span event."""
 
     name: str
     attributes: dict[str, Any]
@@ -21,7 +22,7 @@ class Event:
 class Span:
     """A span; times are nanoseconds since 1970.
 
-    Its losses are what of the envelope had no place: of the span itself, and of what it shares with others.
+    ``losses`` are dropped values of the span, ``shared`` those of its surroundings, such as the resource.
     """
 
     trace_id: str
@@ -40,16 +41,32 @@ class Span:
 
 
 def text_of(span: Span, *names: str) -> str | None:
-    """Return the first of the attributes that is a text, of the span or else of its resource."""
-    for name in names:
-        value = span.attributes.get(name, span.resource.get(name))
-        if isinstance(value, str) and value:
-            return value
-    return None
+    """Return the first non-empty text among these attributes of the span, or else of its resource."""
+    return next(iter(texts_of(span, *names)), None)
 
 
-def lose_unread(span: Span, used: set[str], losses: Losses) -> None:
-    """Report the attributes and the events that were not used; positions in their names are left out."""
+def texts_of(span: Span, *names: str) -> tuple[str, ...]:
+    """Return the non-empty texts among these attributes of the span, or else of its resource."""
+    values = (span.attributes.get(name, span.resource.get(name)) for name in names)
+    return tuple(value for value in values if isinstance(value, str) and value)
+
+
+def error_of(span: Span, kind: Any = None) -> Error | None:
+    """Return the error of a failed span: the message of its status, else of its exception, else its kind.
+
+    Args:
+        span: the span.
+        kind: the kind of error that an attribute of the span names; such a span has failed.
+    """
+    if not span.failed and not kind:
+        return None
+    exception = next((event.attributes for event in span.events if event.name == "exception"), {})
+    messages = (span.message, exception.get("exception.message"), kind)
+    return Error(next((one for one in messages if isinstance(one, str) and one), ""))
+
+
+def count_unread(span: Span, used: set[str], losses: Losses) -> None:
+    """Count the unused attributes and events, with indexes removed from their names."""
     losses.merge(span.losses)
     for name, value in span.attributes.items():
         if name not in used:
@@ -60,17 +77,17 @@ def lose_unread(span: Span, used: set[str], losses: Losses) -> None:
                 losses.add(f"events.{event.name}.{name}", value)
 
 
-def lose_whole(span: Span, losses: Losses) -> None:
-    """Report a span of which nothing was used."""
+def count_whole(span: Span, losses: Losses) -> None:
+    """Count a span of which nothing was used."""
     losses.merge(span.losses)
     events = [event.attributes for event in span.events]
-    losses.add("spans that are no call of an agent, a model or a tool", [span.name, span.attributes, events])
+    losses.add("spans other than agent, model and tool calls", [span.name, span.attributes, events])
 
 
 def unflatten(attributes: dict[str, Any], prefix: str) -> Any:
-    """Return what attributes such as ``prefix.0.role`` spell, as lists and objects.
+    """Rebuild the lists and objects of attributes such as ``prefix.0.role``; None if there are none.
 
-    A value may itself be an object with such names. None where there is no such attribute.
+    A value may itself be an object with dotted names.
     """
     tree: Any = None
     for name, value in attributes.items():
@@ -83,7 +100,7 @@ def unflatten(attributes: dict[str, Any], prefix: str) -> Any:
 
 
 def _spread(value: Any) -> Any:
-    """Return an object whose members' names have dots as objects in each other."""
+    """Nest an object with dotted member names."""
     if isinstance(value, list):
         return [_spread(one) for one in value]
     if not isinstance(value, dict):
@@ -105,7 +122,7 @@ def _put(tree: dict[str, Any], steps: list[str], value: Any) -> None:
 
 
 def _listed(tree: Any) -> Any:
-    """Return objects whose members are numbered as lists."""
+    """Convert objects with numbered members to lists."""
     if isinstance(tree, list):
         return [_listed(one) for one in tree]
     if not isinstance(tree, dict):

@@ -1,4 +1,4 @@
-"""Spans in the envelopes that backends export: OTLP as JSON, Tempo, Jaeger, Phoenix.
+"""Spans in the backends' export formats: OTLP JSON, Tempo, Jaeger, Phoenix.
 
 Sources: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding,
 https://www.jaegertracing.io/docs/latest/apis/, https://arize.com/docs/phoenix.
@@ -17,7 +17,7 @@ from schemas.convert import genai, openinference
 from schemas.convert.errors import ConversionError
 from schemas.convert.hub import Run
 from schemas.convert.losses import Losses
-from schemas.convert.reading import Reading, lose_unread, parse_time, read
+from schemas.convert.reading import SourceModel, count_unread, parse_time, read
 from schemas.convert.span import Event, Span
 from schemas.convert.tree import Node, nanoseconds, runs_of
 
@@ -28,28 +28,28 @@ _FAILED = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 
 
 def _either(name: str, *others: str) -> Any:
-    """Return a field for a member that OTLP's JSON writes in camel case and others do not."""
+    """Return a field with a camel-case name in OTLP JSON and other names elsewhere."""
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
     return Field(default=None, validation_alias=AliasChoices(name, snake, *others))
 
 
-class _KeyValue(Reading):
+class _KeyValue(SourceModel):
     key: str
     value: Any = None
 
 
-class _Status(Reading):
+class _Status(SourceModel):
     code: int | str | None = None
     message: str | None = None
 
 
-class _OtlpEvent(Reading):
+class _OtlpEvent(SourceModel):
     name: str = ""
     time: int | str | None = _either("timeUnixNano")
     attributes: list[_KeyValue] | None = None
 
 
-class _OtlpSpan(Reading):
+class _OtlpSpan(SourceModel):
     trace_id: str = Field(validation_alias=AliasChoices("traceId", "trace_id"))
     span_id: str = Field(validation_alias=AliasChoices("spanId", "span_id"))
     parent_id: str | None = _either("parentSpanId")
@@ -61,26 +61,26 @@ class _OtlpSpan(Reading):
     status: _Status | None = None
 
 
-class _Scope(Reading):
+class _Scope(SourceModel):
     spans: list[_OtlpSpan] = Field(default_factory=list)
 
 
-class _Attributes(Reading):
+class _Attributes(SourceModel):
     attributes: list[_KeyValue] | None = None
 
 
-class _Resource(Reading):
+class _Resource(SourceModel):
     resource: _Attributes | None = None
     scopes: list[_Scope] | None = _either("scopeSpans", "instrumentationLibrarySpans")
 
 
-class _Otlp(Reading):
+class _Otlp(SourceModel):
     resources: list[_Resource] = Field(
         validation_alias=AliasChoices("resourceSpans", "resource_spans", "batches")
     )
 
 
-class _Reference(Reading):
+class _Reference(SourceModel):
     kind: str | None = Field(default=None, alias="refType")
     trace_id: str | None = Field(default=None, alias="traceID")
     span_id: str = Field(alias="spanID")
@@ -90,12 +90,12 @@ class _Tag(_KeyValue):
     type: str | None = None
 
 
-class _Log(Reading):
+class _Log(SourceModel):
     timestamp: int = 0
     fields: list[_Tag] = Field(default_factory=list)
 
 
-class _JaegerSpan(Reading):
+class _JaegerSpan(SourceModel):
     trace_id: str = Field(alias="traceID")
     span_id: str = Field(alias="spanID")
     name: str = Field(default="", alias="operationName")
@@ -108,31 +108,31 @@ class _JaegerSpan(Reading):
     process_id: str | None = Field(default=None, alias="processID")
 
 
-class _Process(Reading):
+class _Process(SourceModel):
     service: str | None = Field(default=None, alias="serviceName")
     tags: list[_Tag] | None = None
 
 
-class _JaegerTrace(Reading):
+class _JaegerTrace(SourceModel):
     spans: list[_JaegerSpan]
     processes: dict[str, _Process] | None = None
 
 
-class _Jaeger(Reading):
+class _Jaeger(SourceModel):
     data: list[_JaegerTrace]
 
 
-class _Context(Reading):
+class _Context(SourceModel):
     trace_id: str
     span_id: str
 
 
-class _PhoenixEvent(Reading):
+class _PhoenixEvent(SourceModel):
     name: str = ""
     attributes: dict[str, Any] | None = None
 
 
-class _PhoenixSpan(Reading):
+class _PhoenixSpan(SourceModel):
     context: _Context
     name: str = ""
     kind: str | None = Field(default=None, alias="span_kind")
@@ -146,35 +146,35 @@ class _PhoenixSpan(Reading):
 
 
 def source_of(document: Any) -> str | None:
-    """Return which of the envelopes a document is in, if any; of several, they must all be in the same."""
+    """Detect the export format of a document, or of a list of documents in the same format."""
     if not isinstance(document, list):
-        return next((name for name, is_in in _ENVELOPES.items() if is_in(document)), None)
+        return next((name for name, recognises in _FORMATS.items() if recognises(document)), None)
     found = {source_of(one) for one in document}
     return found.pop() if len(found) == 1 else None
 
 
 def runs(document: Any, source: str) -> Iterator[Run | ConversionError]:
-    """Yield the agents' runs of an export, or of several whose spans belong together.
+    """Yield the agent runs of an export, or of a list of exports that share traces.
 
     Args:
-        document: as the backend writes it.
-        source: which of the envelopes it is in.
+        document: as exported by the backend.
+        source: the export format.
 
     Raises:
-        ConversionError: it is not in that envelope.
+        ConversionError: the document does not have that format.
     """
     documents = document if isinstance(document, list) else [document]
-    envelope = {OTLP: _otlp, TEMPO: _otlp, JAEGER: _jaeger, PHOENIX: _phoenix}[source]
+    spans_of = {OTLP: _otlp, TEMPO: _otlp, JAEGER: _jaeger, PHOENIX: _phoenix}[source]
     spans = [
         span
         for number, one in enumerate(documents)
-        for span in envelope(one, f"[{number}]" if isinstance(document, list) else "")
+        for span in spans_of(one, f"[{number}]" if isinstance(document, list) else "")
     ]
     yield from runs_of(map(node_of, spans), source)
 
 
 def node_of(span: Span) -> Node:
-    """Return a span as a node of the tree, read by the conventions that it follows."""
+    """Convert a span to a node of the call tree, by the conventions that it follows."""
     conventions = openinference if openinference.follows(span) else genai
     return Node.of(span.trace_id, span.id, span.parent_id, lambda: conventions.node(span))
 
@@ -257,12 +257,12 @@ def _phoenix(document: Any, path: str) -> Iterator[Span]:
 
 
 def _phoenix_time(value: Any) -> Any:
-    """Return a moment; pandas writes milliseconds since 1970."""
+    """Parse a time; pandas writes milliseconds since 1970."""
     return parse_time(value / 1000 if isinstance(value, int) and not isinstance(value, bool) else value)
 
 
 def _nested_context(value: Any) -> Any:
-    """Return a span as the REST interface writes it; a data frame has columns such as ``context.span_id``."""
+    """Return a span in the REST API's form; data frames have columns such as ``context.span_id``."""
     if not isinstance(value, dict) or "context.span_id" not in value:
         return value
     nested: dict[str, Any] = {"context": {}, "attributes": {}}
@@ -276,7 +276,7 @@ def _nested_context(value: Any) -> Any:
 
 
 def _first(document: Any) -> Any:
-    """Return the first of what an interface wraps into ``data``; the document itself where it does not."""
+    """Return the first item under an API response's ``data``, or the document itself if it has none."""
     data = document.get("data") if isinstance(document, dict) else None
     return data[0] if isinstance(data, list) and data else document
 
@@ -304,7 +304,7 @@ def _is_tempo(document: Any) -> bool:
     return "batches" in document or _is_otlp(document.get("trace")) or _is_tempo(document.get("trace"))
 
 
-_ENVELOPES: dict[str, Callable[[Any], bool]] = {
+_FORMATS: dict[str, Callable[[Any], bool]] = {
     OTLP: _is_otlp,
     TEMPO: _is_tempo,
     JAEGER: _is_jaeger,
@@ -312,21 +312,21 @@ _ENVELOPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _unread(span: Reading, path: str) -> Losses:
+def _unread(span: SourceModel, path: str) -> Losses:
     losses = Losses()
-    lose_unread(span, path, losses)
+    count_unread(span, path, losses)
     return losses
 
 
-def _unread_around(readings: list[Reading], resource: dict[str, Any]) -> Losses:
-    """Return what of a span's surroundings has no place: unknown members, and what the resource says."""
+def _unread_around(readings: list[SourceModel], resource: dict[str, Any]) -> Losses:
+    """Count the dropped values around a span: unknown members, and resource attributes."""
     losses = Losses()
     for reading in readings:
         for name, value in (reading.model_extra or {}).items():
             losses.add(name, value)
         for below in (getattr(reading, name) for name in type(reading).model_fields):
             if isinstance(below, _Attributes):
-                lose_unread(below, "resource", losses)
+                count_unread(below, "resource", losses)
     for name, value in resource.items():
         if name != "service.name":
             losses.add(f"resource.{name}", value)
@@ -338,7 +338,7 @@ def _attributes(pairs: Sequence[_KeyValue] | None) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return the JSON value that an OTLP AnyValue stands for."""
+    """Convert an OTLP AnyValue to plain JSON."""
     if not isinstance(value, dict):
         return value
     for name, one in value.items():
@@ -358,7 +358,7 @@ def _plain(value: Any) -> Any:
 
 
 def _hex(text: str) -> str:
-    """Return an id in hexadecimal; protobuf's own JSON mapping writes base64."""
+    """Return an id in hexadecimal; protobuf's JSON mapping encodes ids in base64."""
     if len(text) in {12, 24} and text.endswith("="):
         try:
             return base64.b64decode(text, validate=True).hex()

@@ -1,6 +1,6 @@
-"""SWE-agent: the trajectories (``.traj``) that it writes.
+"""SWE-agent trajectories (``.traj``).
 
-A submission is not a success: nobody has run the tests yet.
+A submission is not yet a success: no tests have been run.
 
 Source: https://swe-agent.com/latest/usage/trajectories/.
 """
@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from schemas.convert import openai
-from schemas.convert.hub import Ending, Message, Part, Run, Text, ToolCall, ToolCallResponse
+from schemas.convert.hub import Ending, Message, Run, Text, ToolCall, ToolCallResponse, join_texts
 from schemas.convert.losses import Losses
-from schemas.convert.reading import Reading, as_text, lose_unread, read
+from schemas.convert.reading import SourceModel, as_text, count_unread, read
 
 NAME = "swe_agent"
 
 
-class _Turn(Reading):
-    """A message of the history; beside a chat message's members it has the parsed thought and action."""
+class _Turn(SourceModel):
+    """A message of the history: a chat message with its parsed thought and action."""
 
     role: str
     content: Any = None
@@ -32,30 +32,30 @@ class _Turn(Reading):
     tool_call_ids: list[str] | None = None
 
 
-class _Step(Reading):
+class _Step(SourceModel):
     thought: str | None = None
     response: str | None = None
     action: str | None = None
     observation: str | None = None
-    messages: Any = None  # the part of the history that the model was given
+    messages: Any = None  # the model's input, a part of the history
 
 
-class _Problem(Reading):
+class _Problem(SourceModel):
     id: str | None = None
     text: str | None = None
     problem_statement: str | None = None
 
 
-class _Configuration(Reading):
+class _Configuration(SourceModel):
     problem_statement: _Problem | None = None
 
 
-class _Info(Reading):
+class _Info(SourceModel):
     exit_status: str | None = None
     submission: str | None = None
 
 
-class _Trajectory(Reading):
+class _Trajectory(SourceModel):
     history: list[_Turn] | None = None
     trajectory: list[_Step] | None = None
     info: _Info | None = None
@@ -64,7 +64,7 @@ class _Trajectory(Reading):
 
 
 def recognises(document: Any) -> bool:
-    """Tell whether the document is a trajectory."""
+    """Check for a trajectory."""
     if not isinstance(document, dict):
         return False
     steps, history = document.get("trajectory"), document.get("history")
@@ -79,12 +79,12 @@ def runs(document: Any) -> Iterator[Run]:
     """Yield the run of a trajectory.
 
     Raises:
-        ConversionError: it is none.
+        ConversionError: the document is not a trajectory.
     """
     read_document = read(_Trajectory, document)
     losses = Losses()
     info = read_document.info or _Info()
-    lose_unread(info, "info", losses)
+    count_unread(info, "info", losses)
     losses.add("info.submission", info.submission)
     losses.add("replay_config", read_document.replay_config)
     for name, value in (read_document.model_extra or {}).items():
@@ -94,14 +94,14 @@ def runs(document: Any) -> Iterator[Run]:
         _complete(messages, read_document.trajectory or [])
     else:
         messages = [*_of_problem(read_document), *_of_steps(read_document.trajectory or [])]
-    _lose_unsaid(read_document.trajectory or [], messages, losses)
+    _count_unsaid(read_document.trajectory or [], messages, losses)
     agents = [turn.agent for turn in read_document.history or () if turn.agent]
     names = tuple(dict.fromkeys(name for name in [*agents[:1], read_document.environment] if name))
     yield Run(NAME, messages, ending=_ending(info.exit_status), names=names, losses=losses)
 
 
 def _ending(status: str | None) -> Ending:
-    """Return how it ended: an exit without a submission, or one that an error forced, is a failure."""
+    """Return the ending: an exit without a submission, or with one forced by an error, is a failure."""
     return "submitted" if status in (None, "submitted") else "failed"
 
 
@@ -116,7 +116,7 @@ def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[Message]:
             chat["tool_calls"] = turn.tool_calls
         if turn.tool_call_ids:
             chat |= {"role": "tool", "tool_call_id": turn.tool_call_ids[0]}
-        lose_unread(turn, "history[]", losses)
+        count_unread(turn, "history[]", losses)
         (message,) = openai.messages_of([chat], "history", losses)
         if turn.role == "assistant" and turn.action and not turn.tool_calls:
             call = _call(turn.action, f"turn {number}")
@@ -124,14 +124,14 @@ def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[Message]:
             if turn.thought and turn.thought not in as_text(turn.content):
                 losses.add("history[].content", turn.content)
         elif turn.role == "user" and call is not None and turn.message_type != "instance_template":
-            yield Message("tool", (ToolCallResponse(_said(message.parts), call.id),))
+            yield Message("tool", (ToolCallResponse(join_texts(message.parts), call.id),))
             call = None
         else:
             yield message
 
 
 def _complete(messages: list[Message], steps: list[_Step]) -> None:
-    """Add what the history leaves out at the end: the last observation, or a submission as a whole."""
+    """Add the end of the run that the history omits: the last observation, or the whole submission."""
     turns = sum(message.role == "assistant" for message in messages)
     if not turns or len(steps) < turns:
         return
@@ -143,7 +143,7 @@ def _complete(messages: list[Message], steps: list[_Step]) -> None:
 
 
 def _of_problem(document: _Trajectory) -> Iterator[Message]:
-    """Yield the task of a trajectory whose history was left out."""
+    """Yield the task of a trajectory without a history."""
     configuration = document.replay_config if isinstance(document.replay_config, dict) else {}
     problem = read(_Configuration, configuration, "replay_config").problem_statement
     if problem is not None:
@@ -160,26 +160,22 @@ def _of_steps(steps: list[_Step]) -> Iterator[Message]:
 
 
 def _call(action: str, call_id: str) -> ToolCall:
-    """Return the call of a command: the first word is the tool."""
+    """Convert a command to a tool call; its first word is the tool."""
     words = action.split(maxsplit=1)
     return ToolCall(words[0] if words else "", {"command": action.strip()}, call_id)
 
 
-def _said(parts: tuple[Part, ...]) -> str:
-    return "\n".join(part.content for part in parts if isinstance(part, Text))
-
-
-def _lose_unsaid(steps: list[_Step], messages: list[Message], losses: Losses) -> None:
-    """Report what the steps say and the messages do not, such as times and states."""
-    said = "\n".join(
+def _count_unsaid(steps: list[_Step], messages: list[Message], losses: Losses) -> None:
+    """Count the content of the steps that is missing from the messages, such as times and states."""
+    transcript = "\n".join(
         part.response if isinstance(part, ToolCallResponse) else part.content
         for message in messages
         for part in message.parts
         if isinstance(part, Text | ToolCallResponse)
     )
     for step in steps:
-        lose_unread(step, "trajectory[]", losses)
+        count_unread(step, "trajectory[]", losses)
         for name in ("thought", "observation"):
             text = getattr(step, name)
-            if text and text.strip() not in said:
+            if text and text.strip() not in transcript:
                 losses.add(f"trajectory[].{name}", text)

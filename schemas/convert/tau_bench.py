@@ -1,4 +1,4 @@
-"""tau-bench and tau2-bench: the files of results that they write. The reward is a label.
+"""tau-bench and tau2-bench results. The reward is the success label.
 
 Source: https://github.com/sierra-research/tau-bench, https://github.com/sierra-research/tau2-bench.
 """
@@ -13,7 +13,6 @@ from pydantic import Field
 from schemas.convert import openai
 from schemas.convert.errors import ConversionError
 from schemas.convert.hub import (
-    ROLES,
     Labels,
     Message,
     Part,
@@ -21,30 +20,31 @@ from schemas.convert.hub import (
     Text,
     ToolCall,
     ToolCallResponse,
+    role_of,
 )
 from schemas.convert.losses import Losses
-from schemas.convert.reading import Reading, each, lose_unread, parse_time, read
+from schemas.convert.reading import SourceModel, count_unread, each, parse_time, read
 
 NAME = "tau_bench"
 
 _STOPPED = {"user_stop", "agent_stop"}
 
 
-class _Result(Reading):
-    """A result of tau-bench: OpenAI's chat messages, and what they were worth."""
+class _Result(SourceModel):
+    """A tau-bench result: OpenAI chat messages and their reward."""
 
     messages: list[Any] = Field(alias="traj")
     reward: float | None = None
 
 
-class _Call(Reading):
+class _Call(SourceModel):
     id: str | None = None
     name: str
     arguments: Any = None
     requestor: str | None = None
 
 
-class _Message(Reading):
+class _Message(SourceModel):
     role: str
     content: str | None = None
     id: str | None = None
@@ -54,12 +54,12 @@ class _Message(Reading):
     tool_messages: list[_Message] | None = None
 
 
-class _Reward(Reading):
+class _Reward(SourceModel):
     reward: float | None = None
 
 
-class _Simulation(Reading):
-    """A simulation of tau2-bench."""
+class _Simulation(SourceModel):
+    """A tau2-bench simulation."""
 
     id: str
     end_time: str | None = None
@@ -69,7 +69,7 @@ class _Simulation(Reading):
 
 
 def recognises(document: Any) -> bool:
-    """Tell whether the document is a file of results, or one result."""
+    """Check for a results file or a single result."""
     if isinstance(document, dict) and isinstance(document.get("simulations"), list):
         document = document["simulations"]
     if isinstance(document, list):
@@ -78,17 +78,10 @@ def recognises(document: Any) -> bool:
 
 
 def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the run of each result.
-
-    Raises:
-        ConversionError: something in the document is no result.
-    """
+    """Yield the run of each result, or an error in its place."""
     if isinstance(document, dict) and isinstance(document.get("simulations"), list):
         document = document["simulations"]
-    if isinstance(document, list):
-        yield from each(document, _run)
-    else:
-        yield _run(document, "")
+    yield from each(document, _run)
 
 
 def _run(value: Any, path: str) -> Run:
@@ -98,7 +91,7 @@ def _run(value: Any, path: str) -> Run:
 def _of_result(value: Any, path: str) -> Run:
     result = read(_Result, value, path)
     losses = Losses()
-    lose_unread(result, "", losses)
+    count_unread(result, "", losses)
     messages = openai.messages_of(result.messages, f"{path}.traj".lstrip("."), losses)
     return Run(NAME, messages, labels=_labels(result.reward), losses=losses)
 
@@ -106,9 +99,9 @@ def _of_result(value: Any, path: str) -> Run:
 def _of_simulation(value: Any, path: str) -> Run:
     simulation = read(_Simulation, value, path)
     losses = Losses()
-    lose_unread(simulation, "", losses)
+    count_unread(simulation, "", losses)
     if simulation.messages is None:
-        raise ConversionError(f"{simulation.id}: no messages; simulations of speech are not converted")
+        raise ConversionError(f"{simulation.id}: no messages; speech simulations are not supported")
     stopped = simulation.termination_reason in (None, *_STOPPED)
     return Run(
         NAME,
@@ -122,14 +115,12 @@ def _of_simulation(value: Any, path: str) -> Run:
 
 
 def _messages(message: _Message, losses: Losses) -> Iterator[Message]:
-    role = ROLES.get(message.role)
-    if role is None:
-        raise ConversionError(f"messages[].role: {message.role!r} is none of {', '.join(ROLES)}")
+    role = role_of(message.role, "messages[]")
     if message.tool_messages is not None:
         for one in message.tool_messages:
             yield from _messages(one, losses)
     elif role == "tool" and message.requestor == "user":
-        losses.add("messages[] of tools that the user has", message.content or "-")
+        losses.add("messages[] of the user's tools", message.content or "-")
     elif role == "tool":
         response = ToolCallResponse(message.content or "", message.id, failed=message.error is True)
         yield Message(role, (response,))
@@ -139,7 +130,7 @@ def _messages(message: _Message, losses: Losses) -> Iterator[Message]:
             if role == "assistant":
                 parts.append(ToolCall(call.name, call.arguments, call.id or None))
             else:
-                losses.add("messages[] of tools that the user has", [call.name, call.arguments])
+                losses.add("messages[] of the user's tools", [call.name, call.arguments])
         yield Message(role, tuple(parts))
 
 

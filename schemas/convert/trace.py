@@ -1,4 +1,4 @@
-"""From the hub to the trace: the rules, the same for every source."""
+"""Conversion of runs to traces, by the same rules for every source."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from schemas.convert.reading import parse_json
 from schemas.trace import CONTEXTS, ID_PREFIX, ReasoningTrace
 
 NAMESPACE = UUID("7e0d5a7c-3b0b-5f0e-9a51-6f1f0f3c9a01")
-"""Of the version-5 UUIDs that native ids become."""
+"""Namespace of the version-5 UUIDs that are derived from native ids."""
 
 DEFAULT_CONFIDENCE = 0.5
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
-"""The ``created_at`` of a run whose source has no time; fixed, so that converting again changes nothing."""
+"""``created_at`` of a run without a time; fixed, so that repeated conversions give the same trace."""
 
 Step = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a source cannot know of its traces.
+    """Trace fields that a source cannot provide.
 
     Attributes:
-        domains: the ``task_domain`` of an agent, a service or a project, by its name; others are ``default``.
-        labels: success and confidence by the run's native id or by the trace's id; they go over the source's.
-        visibility: who may see the traces; no source says it.
+        domains: ``task_domain`` by the name of an agent, a service or a project; others are ``default``.
+        labels: labels by the run's native id or the trace's id; they override the source's.
+        visibility: ``visibility`` of all traces.
     """
 
     domains: Mapping[str, str] = field(default_factory=dict)
@@ -56,31 +56,29 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A trace, and what of its source had no place in it."""
+    """A trace, and the dropped values of its source."""
 
     trace: ReasoningTrace
     losses: Losses
 
 
 def to_trace(run: Run, options: Options | None = None) -> Conversion:
-    """Make the trace of a run.
+    """Convert a run to a trace.
 
     Raises:
-        ConversionError: the run has no user text, which would be the objective, or nothing after it.
+        ConversionError: the run has no user text to be the objective, or no steps after it.
     """
     options = options or Options()
     steps = _Steps(run)
     objective = steps.objective
     if objective is None:
-        raise ConversionError("no user text, which would be the objective; a message of the user is needed")
+        raise ConversionError("no objective: a user message with text is required")
     if not steps.steps:
-        raise ConversionError(
-            "no step: neither text, reasoning nor a tool's call stands beside the user's text"
-        )
+        raise ConversionError("no steps: text, reasoning or a tool call is required besides the user's text")
     native_id = run.native_id or _digest(objective, steps.steps)
     trace_id = f"{ID_PREFIX}{uuid5(NAMESPACE, native_id)}"
-    given = [options.labels[one] for one in (trace_id, native_id) if one in options.labels]
-    labels = reduce(Labels.over, [*given, run.labels])
+    overrides = [options.labels[one] for one in (trace_id, native_id) if one in options.labels]
+    labels = reduce(Labels.over, [*overrides, run.labels])
     success, outcome_source = _success(run, labels, failed_last=steps.failed)
     metadata = {
         "created_at": _iso(run.ended_at or UNKNOWN_TIME),
@@ -112,13 +110,13 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
 
 
 class _Steps:
-    """The steps of a run, and what else its messages say.
+    """Steps, objective and result, collected from the messages of a run.
 
     Attributes:
         objective: the first user text.
-        steps: without their numbers.
+        steps: the steps, without ids.
         result: the last assistant text.
-        failed: whether a failure stands last, with no step of the agent's after it.
+        failed: whether the last failure has no agent step after it.
     """
 
     def __init__(self, run: Run) -> None:
@@ -193,7 +191,7 @@ class _Steps:
             self._add_own({"type": "thought", "content": text})
 
     def _add_own(self, step: Step) -> None:
-        """Add a step of the agent's; the one after a failure recovers from it."""
+        """Add a step of the agent; the first one after a failure is its recovery."""
         if self.failed:
             step["type"] = "error_recovery"
         self.failed = False
@@ -201,7 +199,7 @@ class _Steps:
 
 
 def _joined(message: Message) -> Iterator[Any]:
-    """Yield a message's parts, texts that follow each other as one."""
+    """Yield a message's parts, with consecutive texts joined."""
     texts: list[str] = []
     for part in message.parts:
         if isinstance(part, Text):
@@ -233,7 +231,7 @@ def _success(run: Run, labels: Labels, *, failed_last: bool) -> tuple[bool, str]
 
 
 def _digest(objective: str, steps: list[Step]) -> str:
-    """Return what stands for the native id of a run that has none: a hash of what was said and done."""
+    """Return a hash of a run's content, to replace a missing native id."""
     return sha256(_json([objective, steps])).hexdigest()
 
 
@@ -247,12 +245,12 @@ def _validated(document: dict[str, Any]) -> ReasoningTrace:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         place = ".".join(str(step) for step in problem["loc"])
-        raise ConversionError(f"the trace would not be valid: {place}: {problem['msg']}") from error
+        raise ConversionError(f"the trace would be invalid: {place}: {problem['msg']}") from error
 
 
 def _json(value: Any) -> bytes:
-    """Return a value as JSON; half of a surrogate pair, which UTF-8 cannot hold, becomes ``?``."""
+    """Serialise a value as JSON; lone surrogates, which UTF-8 cannot encode, become ``?``."""
     try:
         return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     except (TypeError, ValueError, RecursionError) as error:
-        raise ConversionError(f"the trace cannot be written as JSON: {error}") from error
+        raise ConversionError(f"the trace cannot be serialised as JSON: {error}") from error

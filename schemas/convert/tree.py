@@ -1,4 +1,4 @@
-"""Runs from what tracers record: a tree of calls, of which the agents' outermost are the runs."""
+"""Agent runs from a tracer's tree of calls: every outermost agent call is a run."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from schemas.convert.losses import Losses
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 NO_CONTENT = (
-    "no message content was recorded, and a trace without it would be scored as an empty one; switch it on "
-    "where the spans are made, such as with OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+    "no message content was recorded, and a trace without it would be scored as empty; enable content "
+    "capture in the instrumentation, for example with OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 )
 
 
 @dataclass(slots=True)
 class Node:
-    """A span, whatever its tracer calls it.
+    """A node of the call tree: a span, a LangSmith run or a Langfuse observation.
 
     Attributes:
-        trace_id: of the trace that it belongs to.
-        id: its own id, unique in the trace.
-        parent_id: the id of the span that it is part of.
-        start: when it began, in nanoseconds since 1970.
-        end: when it ended, likewise.
-        agent: whether it is a run of an agent.
-        event: the call of a model or a run of a tool that it stands for.
-        error: what its tracer flags, where it failed.
+        trace_id: the id of its trace.
+        id: its id, unique in the trace.
+        parent_id: the id of its parent node.
+        start: start time in nanoseconds since 1970.
+        end: end time in nanoseconds since 1970.
+        agent: whether it is a call of an agent.
+        event: the model call or tool execution that it records.
+        error: the failure that its tracer flags.
         agent_id: the agent's id or name.
-        names: what a domain map may call it.
-        labels: what its tracer keeps of judgements.
-        losses: what of it had no place.
-        shared: what of the things around it had none, such as the resource; counted once for a run.
-        problem: why it could not be read; its run is then refused.
+        names: names to look up in a domain map.
+        labels: the tracer's labels.
+        losses: dropped values of the node.
+        shared: dropped values of its surroundings, such as the resource; counted once per run.
+        problem: why it could not be read; its run is then rejected.
     """
 
     trace_id: str
@@ -69,7 +69,7 @@ class Node:
 
     @classmethod
     def of(cls, trace_id: str, id: str, parent_id: str | None, make: Callable[[], Node]) -> Node:  # noqa: A002
-        """Return the node that ``make`` returns, or one with the problem that it has with its content."""
+        """Return the node that ``make`` returns, or a node with the problem if ``make`` raises one."""
         try:
             return make()
         except ConversionError as error:
@@ -77,9 +77,9 @@ class Node:
 
 
 def runs_of(nodes: Iterable[Node], framework: str) -> Iterator[Run | ConversionError]:
-    """Yield the run of each outermost agent; of a trace without an agent, that of each root with calls.
+    """Yield a run for each outermost agent; in a trace without agents, for each root with calls below it.
 
-    The messages of a run are what the calls below it say, in time order.
+    The messages of a run are those of the calls below its root, in time order.
     """
     traces: dict[str, dict[str, Node]] = {}
     for node in nodes:
@@ -118,7 +118,7 @@ class _Tree:
                 rest += self._children.get(node.id, [])
 
     def _below(self, root: Node) -> Iterator[Node]:
-        """Yield the node and all that are part of it."""
+        """Yield a node and all its descendants."""
         rest = [root]
         while rest:
             node = rest.pop()
@@ -138,8 +138,8 @@ class _Tree:
         if not any(message.parts for message in messages):
             raise ConversionError(f"trace {root.trace_id}, span {root.id}: {NO_CONTENT}")
         if root.error is not None:
-            said = {part for message in messages for part in message.parts if isinstance(part, Error)}
-            if root.error not in said:
+            errors = {part for message in messages for part in message.parts if isinstance(part, Error)}
+            if root.error not in errors:
                 messages.append(Message("assistant", (root.error,)))
         losses.merge(root.shared)
         for node in nodes:
@@ -149,7 +149,7 @@ class _Tree:
             self._framework,
             messages,
             native_id=f"{root.trace_id}/{root.id}",
-            ended_at=_moment(root.end),
+            ended_at=_datetime(root.end),
             ending="without_error" if root.error is None else "failed",
             agent_id=root.agent_id,
             names=root.names,
@@ -158,7 +158,7 @@ class _Tree:
         )
 
     def _messages(self, root: Node, nodes: list[Node], losses: Losses) -> list[Message]:
-        """Return what the calls below the root say; where they say nothing, what the root itself says."""
+        """Return the messages of the calls below the root, or the root's own if those have none."""
         timed: list[tuple[int, ModelCall | ToolRun | Error]] = []
         for node in nodes:
             if node.event is not None and not node.agent and not self._is_repeated(node):
@@ -172,14 +172,14 @@ class _Tree:
         if isinstance(root.event, ModelCall) and not _has_user(conversation(events)):
             events = _of_this_run([ModelCall(input=root.event.input), *events], losses)
         messages = conversation(events)
-        said = "\n".join(_text_of(part) for message in messages for part in message.parts)
+        transcript = "\n".join(_text_of(part) for message in messages for part in message.parts)
         for node in nodes:
             if node.agent and isinstance(node.event, ModelCall):
-                _lose_unsaid(node.event, said, losses)
+                _count_unsaid(node.event, transcript, losses)
         return messages
 
     def _is_repeated(self, node: Node) -> bool:
-        """Tell whether another tracer recorded the same call around this one."""
+        """Check whether an enclosing span of another tracer records the same call."""
         seen = {node.id}
         parent = self._nodes.get(node.parent_id or "")
         while parent is not None and parent.id not in seen and not parent.agent:
@@ -191,37 +191,37 @@ class _Tree:
 
 
 def is_empty(event: ModelCall | ToolRun | Error) -> bool:
-    """Tell whether nothing was recorded of what a model call was about."""
+    """Check for a model call without recorded messages."""
     return isinstance(event, ModelCall) and not any(message.parts for message in event.input + event.output)
 
 
 def _of_this_run(
     events: list[ModelCall | ToolRun | Error], losses: Losses
 ) -> list[ModelCall | ToolRun | Error]:
-    """Return the events without the earlier runs of the same conversation, which the first call repeats.
+    """Remove the earlier runs of the same conversation, which the input of the first call repeats.
 
-    What stands up to the last assistant message of its input was said before this run began.
+    Everything up to the last assistant message of that input is from before this run.
     """
     for number, event in enumerate(events):
         if isinstance(event, ModelCall) and any(message.parts for message in event.input):
             roles = [message.role for message in event.input]
-            begin = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
-            if not _has_user(list(event.input[begin:])):
+            start = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
+            if not _has_user(list(event.input[start:])):
                 return events
-            for message in event.input[:begin]:
+            for message in event.input[:start]:
                 losses.add(
                     "messages of earlier runs", [getattr(part, "content", "") for part in message.parts]
                 )
-            changed = replace(event, input=event.input[begin:])
+            changed = replace(event, input=event.input[start:])
             return [*events[:number], changed, *events[number + 1 :]]
     return events
 
 
-def _lose_unsaid(event: ModelCall, said: str, losses: Losses) -> None:
-    """Report what an agent's span says of its input and output and no call below it does."""
+def _count_unsaid(event: ModelCall, transcript: str, losses: Losses) -> None:
+    """Count the texts of an agent's input and output that are missing from the transcript of its calls."""
     for name, messages in (("input", event.input), ("output", event.output)):
         for part in (part for message in messages for part in message.parts):
-            if _text_of(part) not in said:
+            if _text_of(part) not in transcript:
                 losses.add(f"an agent's {name}", _text_of(part))
 
 
@@ -239,7 +239,7 @@ def _has_user(messages: list[Message]) -> bool:
     return any(message.role == "user" and message.parts for message in messages)
 
 
-def _moment(nanoseconds: int) -> datetime | None:
+def _datetime(nanoseconds: int) -> datetime | None:
     try:
         return _EPOCH + timedelta(microseconds=nanoseconds // 1000) if nanoseconds > 0 else None
     except OverflowError:
@@ -247,12 +247,17 @@ def _moment(nanoseconds: int) -> datetime | None:
 
 
 def nanoseconds(moment: datetime | None) -> int:
-    """Return a moment as nanoseconds since 1970; 0 where there is none."""
+    """Convert to nanoseconds since 1970; None becomes 0."""
     return 0 if moment is None else (moment - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
+def latency_ms(start: int, end: int) -> float | None:
+    """Return the milliseconds between two times in nanoseconds; None if one is unknown or out of order."""
+    return (end - start) / 1e6 if end > start > 0 else None
+
+
 def labels_of(scores: Iterable[tuple[Any, Any]]) -> Labels:
-    """Return what scores named ``success`` (true, false, 1 or 0) and ``confidence`` (0 to 1) say."""
+    """Return the labels in scores named ``success`` (true, false, 1 or 0) and ``confidence`` (0 to 1)."""
     labels = Labels()
     for name, value in scores:
         if not isinstance(value, int | float):

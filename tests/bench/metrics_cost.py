@@ -77,9 +77,9 @@ async def _through_a_lane(records: list[RawRecord], metrics: Any) -> float:
     lanes.open()
     for record in records:
         await lanes.take(record)
-        if lanes.commit_wanted.is_set() or record.offset % 256 == 255:
+        if lanes.commit_requested.is_set() or record.offset % 256 == 255:
             lanes.committed(lanes.watermarks())
-            lanes.commit_wanted.clear()
+            lanes.commit_requested.clear()
     while lanes.watermarks()[0] < len(records):
         await asyncio.sleep(0)
     await lanes.drain()

@@ -59,7 +59,7 @@ class Memory:
     async def topic_for_recent_ones(self):
         """A topic that takes no record whose time is more than an hour ago."""
         name = await self.topic()
-        self.publisher.refusing_times.add(name)
+        self.publisher.refusing_timestamps.add(name)
         return name
 
     async def topic_that_fails(self):

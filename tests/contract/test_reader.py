@@ -37,12 +37,6 @@ class Kafka:
         self.write = stream.publish
 
 
-@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.integration)])
-def make_stream_if_real(request):
-    """Makes a stream at a real broker; None where there is none to be."""
-    return request.getfixturevalue("make_stream") if request.param == "kafka" else None
-
-
 @pytest.fixture
 async def stage(make_stream_if_real):
     if make_stream_if_real is None:

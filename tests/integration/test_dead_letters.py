@@ -12,16 +12,16 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from click.testing import CliRunner
 
+from support.commands import command
 from support.streams import Message, headers_of
-from worker import cli
 from worker.dead_letters.letter import DeadLetter
 from worker.dead_letters.replay import RawTopic
 from worker.errors import DeliveryError, TopicError
 from worker.kafka.topics import TopicAdmin
-from worker.lane.judge import failed
 from worker.lane.ledger import Failure
 from worker.lane.outputs import Outputs
 from worker.lane.records import RawRecord
+from worker.lane.scorer import failed_entry
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +35,7 @@ def dead_letters(config):
     async def run(stream, *arguments):
         # In a thread, as it runs a loop of its own; a process for each would take most of the tests' time.
         arguments = [*arguments, "--config", config(stream.settings)]
-        return await asyncio.to_thread(CliRunner().invoke, cli.dead_letters, arguments)
+        return await asyncio.to_thread(CliRunner().invoke, command("dead-letters"), arguments)
 
     return run
 
@@ -55,7 +55,7 @@ async def bury(stream, count):
         sent = []
         for number in range(count):
             raw = RawRecord(topics.raw, number % 2, 1000 + number, 1, b"%d" % number, b"no trace", ())
-            letter = outputs.build(raw, failed(raw, failure))
+            letter = outputs.build(raw, failed_entry(raw, failure))
             sent.append(
                 await producer.send(
                     letter.topic,
@@ -224,7 +224,7 @@ async def test_of_two_replays_at_once_the_first_is_fenced_off(make_stream):
     async with RawTopic(stream.settings.kafka, raw, admin.replays) as first:
         await first.publish(letters[:1])
         async with RawTopic(stream.settings.kafka, raw, admin.replays) as second:
-            with pytest.raises(DeliveryError, match="another replay"):
+            with pytest.raises(DeliveryError, match="another process"):
                 await first.publish(letters)
             await second.publish(letters[1:2])
     assert [record.key for record in await stream.read(raw.name)] == [b"0", b"2"]

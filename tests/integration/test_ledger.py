@@ -115,7 +115,7 @@ async def test_a_rewind_is_a_new_run_of_what_came_before_it(make_stream, real_tr
 
     expected = offline_scores(stream.settings, real_traces[:61])
     assert resets(metrics, "rewind") == 1
-    assert "cut invalid entries from the ledger: rewind" in log
+    assert "invalid entries cut from the ledger: rewind" in log
     for offset, published in scores(outputs).items():
         assert published == pytest.approx([expected[offset]] * (1 if offset == 60 else 2))
 
@@ -135,7 +135,7 @@ async def test_vectors_of_another_model_are_never_compared(make_stream, real_tra
     outputs, metrics, log = await run_through(stream, raw, changed)
 
     assert resets(metrics, "model") == 1
-    assert "cut invalid entries from the ledger: model" in log
+    assert "invalid entries cut from the ledger: model" in log
     found = scores(outputs)
     assert [found[offset] for offset in range(20, 40)] == [
         pytest.approx([score]) for score in offline_scores(changed, real_traces[:20])

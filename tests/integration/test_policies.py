@@ -10,8 +10,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from click.testing import CliRunner
 
+from support.commands import command
 from support.streams import Message, headers_of, score_of
-from worker import cli
 from worker.errors import WorkerError
 from worker.policy import Policy
 
@@ -27,7 +27,7 @@ def kp_worker(config):
     async def run(stream, *arguments):
         # In a thread, as it runs a loop of its own; a process for each would take most of the tests' time.
         group, *arguments = [*map(str, arguments), "--config", config(stream.settings)]
-        return await asyncio.to_thread(CliRunner().invoke, cli.main.commands[group], arguments)
+        return await asyncio.to_thread(CliRunner().invoke, command(group), arguments)
 
     return run
 

@@ -1,4 +1,4 @@
-"""Commands as a person runs them: in a process of their own."""
+"""Commands as a person runs them, and their definitions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,19 @@ import asyncio
 import os
 import subprocess
 import sys
+
+import click
+
+from worker.cli import main
+
+
+def command(*words: str) -> click.Command:
+    """Return the definition of the command that `kp-worker WORDS` runs; options may be among the words."""
+    found: click.Command = main
+    for word in words:
+        if isinstance(found, click.Group) and not word.startswith("-"):
+            _, found, _ = found.resolve_command(click.Context(found), [word])
+    return found
 
 
 async def kp_worker(*arguments: str, **environment: str) -> tuple[int | None, str, str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 from aiokafka.structs import ConsumerRecord
 
-from worker.lane.judge import failed
 from worker.lane.ledger import Entry, Failure, ScoreHeader
 from worker.lane.outputs import Outputs
 from worker.lane.records import RawRecord
+from worker.lane.scorer import failed_entry
 from worker.policy import Policy
 from worker.scoring import Score
 from worker.settings import TopicSettings
@@ -35,7 +35,7 @@ def published(
 def dead_letter(offset: int) -> ConsumerRecord:
     """The record that a worker publishes for what it cannot score."""
     raw = RawRecord(TOPICS.raw, 0, offset, 1_000 * offset, b"key", b"no trace", ())
-    return consumed(offset, raw, failed(raw, Failure("not_json", "RejectedRecord", "no JSON")))
+    return consumed(offset, raw, failed_entry(raw, Failure("not_json", "RejectedRecord", "no JSON")))
 
 
 def consumed(offset: int, raw: RawRecord, entry: Entry) -> ConsumerRecord:

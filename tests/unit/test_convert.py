@@ -50,7 +50,7 @@ RUN = [
 
 @pytest.fixture
 def convert(tmp_path):
-    """Run the command on files of the given contents; its result has `exit_code`, `stdout` and `stderr`."""
+    """Run the command on files with the given contents; return its result."""
     handler = signal.getsignal(signal.SIGTERM)
 
     def run(*contents, options=(), **invocation):
@@ -82,7 +82,7 @@ def traces(result):
         b"\xef\xbb\xbf" + lines(CHAT, CHAT),
     ],
 )
-def test_a_file_is_one_document_or_one_on_each_line(convert, content):
+def test_a_file_is_one_document_or_one_per_line(convert, content):
     result = convert(content)
 
     assert result.exit_code == 0, result.stderr
@@ -90,34 +90,34 @@ def test_a_file_is_one_document_or_one_on_each_line(convert, content):
     assert "2 traces, 0 with a label; 0 not converted" in result.stderr
 
 
-def test_standard_input_is_read(convert):
+def test_reads_standard_input(convert):
     assert len(traces(convert(options=["-"], input=lines(CHAT)))) == 1
 
 
-def test_files_of_several_formats_are_told_apart(convert):
+def test_detects_the_format_of_each_file(convert):
     result = convert(lines(CHAT), lines(trajectory("1")))
 
     assert [trace["metadata"]["framework"] for trace in traces(result)] == ["openai", "atif"]
 
 
-def test_spans_of_a_run_may_stand_on_several_lines(convert):
-    """As the Collector's file exporter writes them."""
+def test_a_runs_spans_can_be_on_several_lines(convert):
+    """As written by the Collector's file exporter."""
     assert len(traces(convert(lines(*RUN)))) == 1
 
 
-def test_a_line_that_is_something_else_is_told_and_the_rest_goes_on(convert, tmp_path):
+def test_reports_an_invalid_line_and_converts_the_rest(convert, tmp_path):
     result = convert(b"\n".join([lines(CHAT), b"{", b'"text"', lines([CHAT[0]]), lines(CHAT)]))
 
     file = tmp_path / "0.json"
     assert result.exit_code == 1
     assert len(traces(result)) == 2
     assert f"{file}:2: not converted: not JSON: " in result.stderr
-    assert f"{file}:3: not converted: no format that is known; accepted are otlp, " in result.stderr
+    assert f"{file}:3: not converted: unknown format; accepted are otlp, " in result.stderr
     assert f"{file}:4: not converted: no step" in result.stderr
     assert "2 traces, 0 with a label; 3 not converted" in result.stderr
 
 
-def test_a_line_among_spans_that_is_something_else_is_told(convert, tmp_path):
+def test_reports_an_invalid_line_among_spans(convert, tmp_path):
     result = convert(lines(RUN[0], CHAT, RUN[1]))
 
     assert result.exit_code == 1
@@ -126,27 +126,27 @@ def test_a_line_among_spans_that_is_something_else_is_told(convert, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"PK\x03\x04\x00binary", b"\xff\xfe\x00", b"[" * 100_000])
-def test_a_file_that_is_no_json_is_one_error(convert, content):
+def test_a_file_that_is_not_json_is_a_single_error(convert, content):
     result = convert(content)
 
     assert result.exit_code == 1
     assert result.stderr.count("not converted: ") == 1
 
 
-def test_a_broken_document_of_many_lines_is_one_error(convert):
+def test_a_malformed_multi_line_document_is_a_single_error(convert):
     result = convert(json.dumps(CHAT, indent=2).encode()[:-5])
 
     assert result.stderr.count("not converted: ") == 1
     assert "not JSON: Expecting" in result.stderr
 
 
-def test_what_is_not_in_the_given_format_is_told_with_its_place(convert):
+def test_reports_the_location_of_a_document_in_another_format(convert):
     result = convert(lines({"messages": CHAT}), options=["--from", "atif"])
 
     assert "schema_version: Field required" in result.stderr
 
 
-def test_the_losses_are_listed_the_largest_first(convert):
+def test_lists_losses_largest_first(convert):
     document = trajectory("1")
     document["notes"] = "y" * 5
 
@@ -159,7 +159,7 @@ def test_the_losses_are_listed_the_largest_first(convert):
     ]
 
 
-def test_the_domain_map_and_the_labels_are_applied(convert, tmp_path):
+def test_applies_the_domain_map_and_the_labels(convert, tmp_path):
     (tmp_path / "domains.toml").write_text('fixer = "code"')
     (tmp_path / "labels.jsonl").write_text('{"id": "1", "success": false, "confidence": 0.9}\n\n{"id": "3"}')
 
@@ -193,7 +193,7 @@ def test_the_domain_map_and_the_labels_are_applied(convert, tmp_path):
         ("--domain-map", "fixer: code", "domain-map: not a TOML file of lines such as "),
     ],
 )
-def test_a_wrong_map_or_label_is_told_and_nothing_is_converted(convert, tmp_path, option, content, problem):
+def test_an_invalid_domain_map_or_label_stops_the_conversion(convert, tmp_path, option, content, problem):
     file = tmp_path / option.lstrip("-")
     file.write_text(content)
 
@@ -204,7 +204,7 @@ def test_a_wrong_map_or_label_is_told_and_nothing_is_converted(convert, tmp_path
     assert re.search(problem, result.stderr)
 
 
-def test_the_visibility_is_private_unless_it_is_given(convert):
+def test_visibility_is_private_unless_given(convert):
     given = traces(convert(lines(CHAT), options=["--visibility", "org"]))[0]
 
     assert traces(convert(lines(CHAT)))[0]["metadata"]["visibility"] == "private"
@@ -220,7 +220,7 @@ def test_the_traces_can_be_scored(convert, tmp_path):
 
 
 def frames(documents):
-    """The Collector's file exporter, told to write protobuf: the length of each export stands before it."""
+    """Return the file exporter's protobuf format: each export is prefixed with its length."""
     exports = [
         ParseDict(with_ids_of_bytes(document), TracesData()).SerializeToString() for document in documents
     ]
@@ -238,7 +238,7 @@ def with_ids_of_bytes(document):
     return {"resourceSpans": [{"scopeSpans": [{"spans": [{**span, **ids}]}]}]}
 
 
-def test_spans_as_protobuf_are_read_in_frames_and_alone(convert):
+def test_reads_protobuf_spans_alone_and_in_frames(convert):
     whole = TracesData()
     for document in RUN:
         whole.MergeFrom(ParseDict(with_ids_of_bytes(document), TracesData()))
@@ -252,7 +252,7 @@ def test_spans_as_protobuf_are_read_in_frames_and_alone(convert):
 
 
 @pytest.mark.parametrize("cut", [1, 3, 30])
-def test_protobuf_that_was_cut_off_is_told(convert, cut):
+def test_truncated_protobuf_is_an_error(convert, cut):
     result = convert(frames(RUN)[:-cut], options=["--from", "otlp"])
 
     assert result.exit_code == 1

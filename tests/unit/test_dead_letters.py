@@ -13,17 +13,17 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker import cli
+from worker.commands.dead_letters import dead_letters
 from worker.dead_letters import text
 from worker.dead_letters.arguments import Moment, Place, Source
 from worker.dead_letters.letter import DeadLetter, Selection
 from worker.dead_letters.replay import why_it_stays
 from worker.errors import REASONS
 from worker.kafka.topics import Topic
-from worker.lane.judge import failed
 from worker.lane.ledger import Failure
 from worker.lane.outputs import Outputs
 from worker.lane.records import RawRecord
+from worker.lane.scorer import failed_entry
 from worker.settings import TopicSettings
 
 TOPICS = TopicSettings()
@@ -65,7 +65,7 @@ def buried(record, reason="not_json", message="invalid character", *, cut=False)
     """The record's dead letter, as the worker publishes it."""
     outputs = Outputs(TOPICS, {name: 4 for _, name in TOPICS})
     build = outputs.build_cut if cut else outputs.build
-    return consumed(build(record, failed(record, Failure(reason, "RejectedRecord", message))))
+    return consumed(build(record, failed_entry(record, Failure(reason, "RejectedRecord", message))))
 
 
 OURS = [
@@ -287,13 +287,13 @@ def test_what_is_no_place_is_refused(written):
 
 @pytest.mark.parametrize("command", ["list", "show", "replay"])
 def test_help_says_what_each_is_for(command):
-    result = CliRunner().invoke(cli.dead_letters, [command, "--help"])
+    result = CliRunner().invoke(dead_letters, [command, "--help"])
     assert result.exit_code == 0
-    said = cli.dead_letters.commands[command].get_short_help_str(100).rstrip(".")
+    said = dead_letters.commands[command].get_short_help_str(100).rstrip(".")
     assert said in " ".join(result.output.split())
 
 
 def test_a_reason_outside_the_closed_set_is_refused_with_those_there_are():
-    result = CliRunner().invoke(cli.dead_letters, ["list", "--reason", "because"])
+    result = CliRunner().invoke(dead_letters, ["list", "--reason", "because"])
     assert result.exit_code == 2
     assert all(f"'{reason}'" in result.stderr for reason in REASONS)

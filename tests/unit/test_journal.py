@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from worker import journal as module
-from worker.journal import Journal, Phase, Place, Suspect, Treatment, shared_memory
+from worker.journal import Journal, Location, Phase, Suspect, Treatment, shared_memory
 
-A, B = Place(0, 0), Place(1, 2**40)
+A, B = Location(0, 0), Location(1, 2**40)
 
 
 @pytest.fixture
@@ -24,12 +24,12 @@ def memory():
 
 CHILD = """\
 import os, sys
-from worker.journal import Journal, Place
+from worker.journal import Journal, Location
 journal = Journal(int(sys.argv[1]))
-journal.begin(Place(0, 0))
-journal.begin(Place(5, 6))
-journal.begin(Place(1, 2**40))
-journal.end(Place(5, 6))
+journal.begin(Location(0, 0))
+journal.begin(Location(5, 6))
+journal.begin(Location(1, 2**40))
+journal.end(Location(5, 6))
 """
 
 
@@ -42,14 +42,14 @@ def test_the_notes_of_a_child_that_dies_are_there(memory, end):
 
 
 def test_the_next_child_finds_the_suspects_and_clears_those_that_are_committed(memory):
-    suspects = {A: Suspect(2, Treatment.ALONE), B: Suspect(0, Treatment.BURIED)}
+    suspects = {A: Suspect(2, Treatment.ISOLATED), B: Suspect(0, Treatment.DEAD_LETTER)}
     Journal(memory).prepare(suspects)
 
     child = Journal(memory)
     assert child.has_suspects
-    assert (child.treatment(A), child.treatment(B), child.treatment(Place(0, 1))) == (
-        Treatment.ALONE,
-        Treatment.BURIED,
+    assert (child.treatment(A), child.treatment(B), child.treatment(Location(0, 1))) == (
+        Treatment.ISOLATED,
+        Treatment.DEAD_LETTER,
         None,
     )
     child.forget(0, below=0)
@@ -70,7 +70,7 @@ def test_a_child_that_ends_by_itself_leaves_only_what_it_blames(memory):
     child.begin(A)
     child.begin(B, Phase.SENDING)
     child.close(frozenset({Phase.SENDING}))
-    child.begin(Place(2, 2))
+    child.begin(Location(2, 2))
     child.end(B)
     child.close()
     assert Journal(memory).in_progress() == {B}
@@ -85,18 +85,18 @@ def test_a_partition_that_leaves_takes_its_notes_along(memory):
 
 
 def test_more_than_the_memory_holds_goes_without_a_note(memory):
-    places = [Place(0, offset) for offset in range(module.ROWS + 10)]
+    locations = [Location(0, offset) for offset in range(module.ROWS + 10)]
     child = Journal(memory)
-    for place in places:
-        child.begin(place)
+    for location in locations:
+        child.begin(location)
     assert len(Journal(memory).in_progress()) == module.ROWS
-    for place in places:
-        child.end(place)
+    for location in locations:
+        child.end(location)
     child.begin(B)
     assert Journal(memory).in_progress() == {B}
 
 
 def test_of_too_many_suspects_the_gravest_are_kept(memory):
-    many = {Place(0, offset): Suspect(1) for offset in range(module.ROWS)}
+    many = {Location(0, offset): Suspect(1) for offset in range(module.ROWS)}
     Journal(memory).prepare(many | {B: Suspect(0, Treatment.SKIPPED)})
     assert Journal(memory).treatment(B) is Treatment.SKIPPED

@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BANNED = {"faust", "mode", "openvino", "torch", "sentence_transformers", "prometheus_client", "opentelemetry"}
+BANNED = {
+    "aiokafka",
+    "faust",
+    "mode",
+    "openvino",
+    "opentelemetry",
+    "prometheus_client",
+    "sentence_transformers",
+    "torch",
+}
 FORMS = ("import {}\n", "import {}.inner\n", "from {} import thing\n", "def lazily():\n    import {}\n")
 
 
@@ -34,7 +43,9 @@ def is_refused(source: str, path: str) -> bool:
         ("worker", set()),
         ("worker/scoring", set()),
         ("worker/demo", set()),
-        ("worker/stream", {"faust", "mode"}),
+        ("worker/lane", set()),
+        ("worker/kafka", {"aiokafka"}),
+        ("worker/stream", {"aiokafka", "faust", "mode"}),
         ("worker/embedding", {"openvino", "torch", "sentence_transformers"}),
         ("worker/convert", {"opentelemetry"}),
         ("worker/observe", {"prometheus_client", "opentelemetry"}),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from worker.journal import Place, Suspect, Treatment
+from worker.journal import Location, Suspect, Treatment
 from worker.poison import after_death
 
-A, B = Place(0, 7), Place(1, 3)
-BURIED = Suspect(treatment=Treatment.BURIED)
+A, B = Location(0, 7), Location(1, 3)
+DEAD_LETTER = Suspect(treatment=Treatment.DEAD_LETTER)
 
 
 def after_deaths(*deaths, attempts=3, skip=False):
@@ -20,21 +20,21 @@ def after_deaths(*deaths, attempts=3, skip=False):
 
 def test_what_was_in_progress_at_two_deaths_is_taken_alone():
     assert after_deaths({A, B}) == {A: Suspect(1), B: Suspect(1)}
-    alone = Suspect(2, Treatment.ALONE)
+    alone = Suspect(2, Treatment.ISOLATED)
     assert after_deaths({A, B}, {A, B}) == {A: alone, B: alone}
 
 
 def test_only_what_was_alone_at_the_last_death_is_buried():
-    assert after_deaths({A}, {A}, {A}) == {A: BURIED}
-    assert after_deaths({A, B}, {A, B}, {A})[A] == BURIED
+    assert after_deaths({A}, {A}, {A}) == {A: DEAD_LETTER}
+    assert after_deaths({A, B}, {A, B}, {A})[A] == DEAD_LETTER
     treatments = {suspect.treatment for suspect in after_deaths(*[{A, B}] * 9).values()}
-    assert treatments == {Treatment.ALONE}
+    assert treatments == {Treatment.ISOLATED}
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 5])
 def test_it_takes_as_many_deaths_as_set(attempts):
-    assert after_deaths(*[{A}] * (attempts - 1), attempts=attempts).get(A) != BURIED
-    assert after_deaths(*[{A}] * attempts, attempts=attempts) == {A: BURIED}
+    assert after_deaths(*[{A}] * (attempts - 1), attempts=attempts).get(A) != DEAD_LETTER
+    assert after_deaths(*[{A}] * attempts, attempts=attempts) == {A: DEAD_LETTER}
 
 
 def test_a_death_elsewhere_clears_what_died_once():
@@ -42,16 +42,16 @@ def test_a_death_elsewhere_clears_what_died_once():
 
 
 def test_an_end_that_is_no_records_fault_says_nothing():
-    assert after_deaths({A}, set(), {A}, set(), {A}) == {A: BURIED}
+    assert after_deaths({A}, set(), {A}, set(), {A}) == {A: DEAD_LETTER}
 
 
 def test_a_suspect_that_was_not_reached_keeps_its_deaths():
     """Two deadly records, of which now one comes first and now the other, are both found."""
-    assert after_deaths({A, B}, {A, B}, {A}, {B}) == {A: BURIED, B: BURIED}
+    assert after_deaths({A, B}, {A, B}, {A}, {B}) == {A: DEAD_LETTER, B: DEAD_LETTER}
 
 
 def test_what_is_deadly_even_as_a_dead_letter_is_skipped_only_where_that_is_allowed():
     deaths = [{A}] * 6
-    assert after_deaths(*deaths) == {A: Suspect(3, Treatment.BURIED)}
-    assert after_deaths(*deaths[:5], skip=True) == {A: Suspect(2, Treatment.BURIED)}
+    assert after_deaths(*deaths) == {A: Suspect(3, Treatment.DEAD_LETTER)}
+    assert after_deaths(*deaths[:5], skip=True) == {A: Suspect(2, Treatment.DEAD_LETTER)}
     assert after_deaths(*deaths, skip=True) == {A: Suspect(treatment=Treatment.SKIPPED)}

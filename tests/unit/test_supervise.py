@@ -377,12 +377,12 @@ async def test_the_record_that_process_after_process_dies_at_is_buried_by_the_ne
     path = [str(Path(supervise.__file__).parents[1]), *sys.path]  # an editable install is not on it
     does = f"""
 sys.path[:] = {path!r}
-from worker.journal import Journal, Place, Treatment
-journal, place = Journal(int(sys.argv[-5])), Place(2, 41)
-if journal.treatment(place) is Treatment.BURIED:
+from worker.journal import Journal, Location, Treatment
+journal, location = Journal(int(sys.argv[-5])), Location(2, 41)
+if journal.treatment(location) is Treatment.DEAD_LETTER:
     open(sys.argv[1] + ".works", "w").close()
     beat(60)
-journal.begin(place)
+journal.begin(location)
 if start == 2:
     journal.close()
     sys.exit(1)

@@ -18,7 +18,7 @@ import msgspec
 from schemas import DeadLetterHeaders
 from worker.errors import LedgerError
 from worker.lane.ledger import Entry, Failure, decode_entry
-from worker.lane.outputs import with_own_time
+from worker.lane.outputs import with_original_timestamp
 from worker.lane.records import OutputRecord
 from worker.settings import TopicSettings
 
@@ -49,7 +49,7 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
     @classmethod
     def of(cls, record: OutputRecord, says: Entry, *, cut: bool) -> Self:
         """Cut a record down."""
-        record = with_own_time(record)
+        record = with_original_timestamp(record)
         return cls(
             topic=record.topic,
             partition=record.partition,
@@ -199,7 +199,7 @@ class SourceIndex:
 
     def _row(self, record: OutputRecord) -> tuple[int, int, bool, bytes] | None:
         read = self._read_dead_letter if record.topic == self._topics.dead_letter else self._read_scored
-        found = read(with_own_time(record))
+        found = read(with_original_timestamp(record))
         if found is None or found[1].says.offset > sys.maxsize:
             self.foreign += 1
             return None

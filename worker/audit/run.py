@@ -6,19 +6,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import TypeAlias
 
-from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
-from aiokafka.structs import ConsumerRecord
-
 from worker.audit.index import SourceIndex
 from worker.audit.partition import Bounds, PartitionAudit
 from worker.audit.report import PartitionReport, Report
 from worker.audit.vectors import Texts
 from worker.embedding import Embedder
 from worker.errors import TopicError
-from worker.kafka.connection import client_arguments
-from worker.kafka.reader import TopicReader, raw_record
+from worker.kafka.reader import Record, TopicReader, raw_record
 from worker.kafka.rights import audit_rights, require_rights
 from worker.kafka.topics import Topic, TopicAdmin
 from worker.lane.outputs import Outputs
@@ -64,34 +58,19 @@ async def audit(
     await require_rights(settings.kafka, audit_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics, changelog, outputs = await admin.existing(), admin.changelog, admin.outputs
-    raw = settings.topics.raw
-    missing = [name for name in (raw, *outputs) if name not in topics]
-    if missing:
-        raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
-    try:
-        committed = await _committed(settings, topics[raw])
-        async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
-            # In this order, what is committed has its outputs within their bounds, and these their entries.
-            log = _Log(reader, progress)
-            for name in (*outputs, changelog, raw):
-                if name in topics:
-                    await log.open(topics[name])
-            run = _Run(settings, topics, log, Texts(embedder), tolerance)
-            return await run.audit(committed, changelog)
-    except KafkaError as error:
-        raise TopicError(f"{settings.kafka.bootstrap_servers}: {error}") from error
-
-
-async def _committed(settings: Settings, raw: Topic) -> list[int]:
-    """Return the group's position in each partition; 0 where it has none."""
-    partitions = [TopicPartition(raw.name, number) for number in range(raw.partitions)]
-    client = AIOKafkaAdminClient(**client_arguments(settings.kafka))
-    await client.start()
-    try:
-        offsets = await client.list_consumer_group_offsets(settings.kafka.group, partitions=partitions)
-    finally:
-        await client.close()
-    return [max(0, offsets[tp].offset) for tp in partitions]
+        raw = settings.topics.raw
+        missing = [name for name in (raw, *outputs) if name not in topics]
+        if missing:
+            raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
+        committed = await admin.committed(topics[raw])
+    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+        # In this order, what is committed has its outputs within their bounds, and these their entries.
+        log = _Log(reader, progress)
+        for name in (*outputs, changelog, raw):
+            if name in topics:
+                await log.open(topics[name])
+        run = _Run(settings, topics, log, Texts(embedder), tolerance)
+        return await run.audit(committed, changelog)
 
 
 class _Log:
@@ -111,13 +90,13 @@ class _Log:
         """Return where a topic's partitions begin; one above 0 has been trimmed."""
         return [bounds.start for bounds in self._bounds[topic]]
 
-    async def read(self, topic: str) -> AsyncIterator[tuple[int, list[ConsumerRecord]]]:
+    async def read(self, topic: str) -> AsyncIterator[tuple[int, list[Record]]]:
         """Yield a topic's partitions and records, some at a time; nothing of a topic that is not there."""
         for partition in range(len(self._bounds.get(topic, []))):
             async for records in self.read_partition(topic, partition):
                 yield partition, records
 
-    async def read_partition(self, topic: str, partition: int) -> AsyncIterator[list[ConsumerRecord]]:
+    async def read_partition(self, topic: str, partition: int) -> AsyncIterator[list[Record]]:
         """Yield a partition's records, some at a time."""
         bounds = self._bounds[topic]
         done, total = sum(map(len, bounds[:partition])), sum(map(len, bounds))
@@ -194,7 +173,7 @@ class _Run:
         return max(firsts, default=0)
 
 
-def _output(record: ConsumerRecord) -> OutputRecord:
+def _output(record: Record) -> OutputRecord:
     return OutputRecord(
         topic=record.topic,
         partition=record.partition,

@@ -66,7 +66,7 @@ def convert_lines(name: str, lines: Iterable[bytes], source: str, options: Optio
             yield document.place(name), document.value
             continue
         found = source_of(document.value) if source == AUTO else SOURCES[source]
-        if found is not None and document.line is not None and found.gathers(document.value):
+        if found is not None and document.line is not None and found.is_fragment(document.value):
             yield from _gathered(name, found, [document, *documents], options)
             return
         for outcome in convert(document.value, AUTO if found is None else found.name, options):

@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
 
-from aiokafka.structs import ConsumerRecord
-
 from schemas import DeadLetterHeaders
 from schemas.dead_letter import ATTEMPT
 from worker.errors import Reason
-from worker.kafka.reader import raw_record
-from worker.lane.outputs import with_own_time
+from worker.kafka.reader import Record, raw_record
+from worker.lane.outputs import with_original_timestamp
 from worker.lane.records import RawRecord
 
 
@@ -34,14 +32,14 @@ class DeadLetter:
     record: RawRecord
 
     @classmethod
-    def read(cls, record: ConsumerRecord) -> Self | None:
+    def read(cls, record: Record) -> Self | None:
         """Return the dead letter; None for a record that no worker wrote."""
         try:
             headers = DeadLetterHeaders.from_kafka(record.headers)
         except ValueError:
             return None
         raw = replace(
-            with_own_time(raw_record(record)),
+            with_original_timestamp(raw_record(record)),
             topic=headers.topic,
             partition=headers.partition,
             offset=headers.offset,

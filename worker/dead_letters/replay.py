@@ -19,33 +19,18 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, ProducerFenced, TransactionalIdAuthorizationFailed
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.structs import RecordMetadata
-
 from worker.dead_letters.letter import DeadLetter, Selection
 from worker.dead_letters.topic import open_dead_letters
-from worker.errors import DeliveryError, TopicError, WorkerError
-from worker.kafka.connection import client_arguments
-from worker.kafka.publisher import FRAMING_BYTES
+from worker.errors import TopicError
+from worker.kafka.publisher import record_bytes
 from worker.kafka.reader import Told
-from worker.kafka.rights import (
-    Right,
-    dead_letter_rights,
-    missing_rights,
-    replay_rights,
-    require_rights,
-)
+from worker.kafka.rights import dead_letter_rights, replay_rights, require_rights
 from worker.kafka.topics import Topic, TopicAdmin
+from worker.kafka.transactions import TransactionalPublisher
 from worker.settings import KafkaSettings, Settings
 
 BATCH_RECORDS = 100
 BATCH_BYTES = 1_048_576
-# An open transaction holds back the raw topic's readers; that of a process that was killed, for so long.
-TRANSACTION_TIMEOUT_MS = 10_000
-_CLIENT_BATCH_BYTES = 16_384
-
 Stays = Literal["replayed before", "too many attempts", "cut", "empty", "too large"]
 """Why a dead letter stays where it is."""
 
@@ -70,101 +55,56 @@ Publish = Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
 
 
 class RawTopic:
-    """Publishes dead letters to the raw topic, together with what is to be remembered.
+    """Publishes dead letters to the raw topic, and their replays to the topic that remembers them.
 
     An asynchronous context manager. Once it is entered, no earlier replay can publish any more, and what it
     had published is either confirmed or gone.
 
     Args:
-        kafka: how to reach the brokers; the group names the transactional id.
+        kafka: how to reach the brokers.
         raw: the topic.
-        replays: the name of the topic that remembers.
+        replays: the name of the topic that remembers; also the transactional id.
     """
 
     def __init__(self, kafka: KafkaSettings, raw: Topic, replays: str) -> None:
-        self._kafka = kafka
         self._raw = raw
         self._replays = replays
-        self._producer = AIOKafkaProducer(
-            **client_arguments(kafka),
-            transactional_id=replays,
-            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-            request_timeout_ms=int(kafka.request_timeout * 1000),
-            # A batch is refused as a whole, so none but one of a single record may come near the limit.
-            max_batch_size=min(_CLIENT_BATCH_BYTES, raw.max_message_bytes),
-            max_request_size=raw.max_message_bytes + FRAMING_BYTES,
-        )
+        self._publisher = TransactionalPublisher(kafka, replays, raw.max_message_bytes)
 
     async def __aenter__(self) -> Self:
-        try:
-            async with asyncio.timeout(self._kafka.request_timeout):
-                await self._producer.start()
-        except (KafkaError, TimeoutError) as error:
-            await self._producer.stop()
-            raise self._explained(error) from error
+        await self._publisher.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._producer.stop()
+        await self._publisher.__aexit__(kind, error, traceback)
 
     async def publish(self, letters: Sequence[DeadLetter]) -> list[str]:
-        """Publish all or none; returns their places, in order.
+        """Publish all or none in one transaction; return their places, in order.
 
         Raises:
-            DeliveryError: the brokers did not confirm all of it. They have none of it; or, where their word
-                on the commit got lost, perhaps all, which the next replay then knows.
+            DeliveryError: the brokers did not confirm all of it. They have none of it; or, where their answer
+                to the commit got lost, perhaps all, which the next replay then knows.
         """
-        try:
-            async with self._producer.transaction():
-                deliveries = [await self._send(letter) for letter in letters]
-                places = [
-                    f"{to.topic}/{to.partition}/{to.offset}" for to in await asyncio.gather(*deliveries)
-                ]
-                marks = [
-                    await self._remember(letter, place) for letter, place in zip(letters, places, strict=True)
-                ]
-                await asyncio.gather(*marks)
-        except KafkaError as error:
-            raise self._explained(error) from error
+        async with self._publisher.transaction() as send:
+            deliveries = [
+                await send(
+                    self._raw.name,
+                    letter.record.value,
+                    key=letter.record.key,
+                    partition=_partition(letter, self._raw),
+                    headers=letter.replay_headers(),
+                )
+                for letter in letters
+            ]
+            places = [f"{to.topic}/{to.partition}/{to.offset}" for to in await asyncio.gather(*deliveries)]
+            marks = [
+                await send(self._replays, place.encode(), key=letter.identity, partition=0)
+                for letter, place in zip(letters, places, strict=True)
+            ]
+            await asyncio.gather(*marks)
         return places
-
-    async def _send(self, letter: DeadLetter) -> asyncio.Future[RecordMetadata]:
-        record = letter.record
-        delivery: asyncio.Future[RecordMetadata] = await self._producer.send(
-            self._raw.name,
-            value=record.value,
-            key=record.key,
-            partition=_partition(letter, self._raw),
-            headers=letter.replay_headers(),
-        )
-        delivery.add_done_callback(_look)
-        return delivery
-
-    async def _remember(self, letter: DeadLetter, place: str) -> asyncio.Future[RecordMetadata]:
-        delivery: asyncio.Future[RecordMetadata] = await self._producer.send(
-            self._replays, place.encode(), key=letter.identity, partition=0
-        )
-        delivery.add_done_callback(_look)
-        return delivery
-
-    def _explained(self, error: KafkaError | TimeoutError) -> WorkerError:
-        if isinstance(error, TransactionalIdAuthorizationFailed):
-            return missing_rights([Right("Write", "transactional-id", self._replays)])
-        if isinstance(error, ProducerFenced):
-            return DeliveryError(
-                f"{self._raw.name}: another replay of the group {self._kafka.group} took over, or a "
-                f"transaction took longer than {TRANSACTION_TIMEOUT_MS // 1000} s; nothing was published but "
-                "what was told; run it again"
-            )
-        if isinstance(error, TimeoutError):
-            return DeliveryError(
-                f"{self._raw.name}: no transaction could be begun in {self._kafka.request_timeout:g} s "
-                "(kafka.request_timeout); a broker that stands alone needs transaction.state.log."
-                "replication.factor=1 and transaction.state.log.min.isr=1"
-            )
-        return DeliveryError(f"{self._raw.name}: {type(error).__name__}: {error}")
 
 
 async def replay(
@@ -220,12 +160,6 @@ async def replay(
                 yield Outcome(letter, place)
 
 
-def _look(delivery: asyncio.Future[RecordMetadata]) -> None:
-    """Look at an error: when a later send fails, nobody waits for the earlier ones."""
-    if not delivery.cancelled():
-        delivery.exception()
-
-
 def _rehearse(raw: Topic) -> Publish:
     async def publish(letters: Sequence[DeadLetter]) -> list[str]:
         partitions = [_partition(letter, raw) for letter in letters]
@@ -253,7 +187,7 @@ def why_it_stays(letter: DeadLetter, raw: Topic, max_attempts: int) -> Stays | N
         return "empty"
     if letter.attempts >= max_attempts:
         return "too many attempts"
-    size = DefaultRecordBatchBuilder.estimate_size_in_bytes(record.key, record.value, letter.replay_headers())
+    size = record_bytes(record.key, record.value, letter.replay_headers())
     return "too large" if size > raw.max_message_bytes else None
 
 

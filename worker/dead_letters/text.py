@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import textwrap
 
-from aiokafka.structs import ConsumerRecord
 from rich.filesize import decimal
 
 from worker.dead_letters.letter import DeadLetter
 from worker.dead_letters.replay import Outcome, Stays
+from worker.kafka.reader import Record
 from worker.terminal import printable, time_text
 
 _COLUMNS = "{:8}  {:24}  {:14}  {:>8}  {:>8}  {:8}  {:20}  {}"
@@ -61,7 +61,7 @@ def as_json(letter: DeadLetter, replayed_to: str | None) -> str:
     )
 
 
-def whole(record: ConsumerRecord) -> str:
+def whole(record: Record) -> str:
     """Return everything that a record holds; its value comes last, and may have lines of its own."""
     value = "null" if record.value is None else f"{len(record.value)} bytes"
     lines = [

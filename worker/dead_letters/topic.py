@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from aiokafka.structs import ConsumerRecord
-
 from worker.dead_letters.letter import DeadLetter, Selection
 from worker.errors import TopicError
-from worker.kafka.reader import Told, TopicReader, read_topic
+from worker.kafka.reader import Record, Told, TopicReader, read_topic
 from worker.kafka.rights import dead_letter_rights, require_rights
 from worker.kafka.topics import Topic, TopicAdmin
 from worker.settings import Settings
@@ -45,7 +43,7 @@ class DeadLetters:
             if letter is not None and letter in selection:
                 yield letter
 
-    async def at(self, partition: int, offset: int) -> ConsumerRecord:
+    async def at(self, partition: int, offset: int) -> Record:
         """Return one record.
 
         Raises:

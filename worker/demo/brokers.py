@@ -16,7 +16,6 @@ import asyncio
 import contextlib
 import importlib.metadata
 import importlib.resources
-import logging
 import os
 import re
 import shutil
@@ -30,12 +29,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaConnectionError, KafkaError
-
 from worker.demo import processes
 from worker.demo.processes import LOOPBACK, last_lines
 from worker.errors import NoBrokerError
+from worker.kafka.diagnosis import problem_with
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
@@ -413,41 +410,12 @@ def _wait_for_answer(
     log: Callable[[], Sequence[str]] = lambda: (),
 ) -> None:
     deadline = time.monotonic() + limit
-    while problem := _problem_with(servers):
+    while problem := asyncio.run(problem_with(servers)):
         if not is_running():
             raise Unavailable("the broker ended while it started", details=log())
         if time.monotonic() > deadline:
             raise Unavailable(f"no answer within {limit:.0f} s: {problem}", details=log())
         time.sleep(0.1)
-
-
-def _problem_with(servers: str) -> str:
-    """Why a client would not get along with the broker, or nothing."""
-    logger = logging.getLogger("aiokafka")  # it logs every failed attempt, and the first ones have to fail
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        return asyncio.run(_ask_for_metadata(servers))
-    except KafkaConnectionError:
-        return f"nothing on {servers} speaks Kafka"
-    except (KafkaError, OSError, ValueError) as error:
-        return _first_line(error)
-    finally:
-        logger.setLevel(level)
-
-
-async def _ask_for_metadata(servers: str) -> str:
-    client = AIOKafkaClient(bootstrap_servers=servers, request_timeout_ms=2000)
-    try:
-        await client.bootstrap()
-        nodes = client.cluster.brokers()
-        # Clients go on to the address that the broker tells them, and that may be one they cannot reach.
-        if any([await client.ready(node.nodeId) for node in nodes]):
-            return ""
-        addresses = ", ".join(f"{node.host}:{node.port}" for node in nodes)
-        return f"it refers clients to {addresses or 'no broker'}, which cannot be reached"
-    finally:
-        await client.close()
 
 
 CONFIGURED = Kind(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import shutil
 import subprocess
@@ -19,7 +20,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
 
-from aiokafka import AIOKafkaConsumer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -27,7 +27,7 @@ from rich.table import Table
 from worker.demo import processes
 from worker.demo.brokers import Broker, running_broker
 from worker.errors import WorkerError
-from worker.kafka.connection import client_arguments
+from worker.kafka.reader import Record, TopicReader
 from worker.kafka.topics import TopicAdmin
 from worker.observe import page
 from worker.produce import publish_lines
@@ -169,23 +169,21 @@ async def _watch(traces: list[bytes], settings: Settings, worker: _Worker, conso
         topics.dead_letter: "dead letter",
     }
     results = Results(Counter(dict.fromkeys(outcomes.values(), 0)))
-    consumer = AIOKafkaConsumer(*outcomes, **client_arguments(settings.kafka), auto_offset_reset="earliest")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     async with AsyncExitStack() as stack:
-        await consumer.start()
-        stack.push_async_callback(consumer.stop)
+        reader = await stack.enter_async_context(TopicReader(settings.kafka, settings.limits.batch_bytes))
         progress = stack.enter_context(Progress(*columns, console=console))
         scoring = progress.add_task("[bold]scoring[/]", total=len(traces))
         started = last = time.monotonic()
         await publish_lines(traces, settings)
+        positions = dict.fromkeys(itertools.product(outcomes, range(PARTITIONS)), 0)
         while results.outcomes.total() < len(traces):
             worker.check()
-            for partition, records in (await consumer.getmany(timeout_ms=200)).items():
+            async for record in _new_records(reader, positions):
                 last = time.monotonic()
-                results.outcomes[outcomes[partition.topic]] += len(records)
-                results.scores += [
-                    _score(record.headers) for record in records if partition.topic != topics.dead_letter
-                ]
+                results.outcomes[outcomes[record.topic]] += 1
+                if record.topic != topics.dead_letter:
+                    results.scores.append(_score(record.headers))
             shown = ", ".join(f"{count} {outcome}" for outcome, count in results.outcomes.items())
             progress.update(
                 scoring, completed=results.outcomes.total(), description=f"[bold]scoring[/]  {shown}"
@@ -196,6 +194,15 @@ async def _watch(traces: list[bytes], settings: Settings, worker: _Worker, conso
                 )
         results.seconds = time.monotonic() - started
     return results
+
+
+async def _new_records(reader: TopicReader, positions: dict[tuple[str, int], int]) -> AsyncIterator[Record]:
+    """Yield what was published since the last call, and move the positions on."""
+    for (topic, partition), position in positions.items():
+        offsets = range(position, (await reader.bounds(topic, partition)).stop)
+        async for record in reader.read(topic, partition, offsets):
+            yield record
+        positions[topic, partition] = offsets.stop
 
 
 def _score(headers: list[tuple[str, bytes]]) -> float:

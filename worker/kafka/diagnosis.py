@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import ssl
 from asyncio import IncompleteReadError
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection, collect_hosts, create_conn
 from aiokafka.errors import (
     IllegalSaslStateError,
@@ -25,6 +27,7 @@ from worker.kafka.oauth import TokenError
 from worker.settings import KafkaSettings
 
 _DIAL_LIMIT_MS = 5000
+_PROBE_LIMIT_MS = 2000
 
 # https://docs.openssl.org/3.0/man3/X509_STORE_CTX_get_error/
 _NOT_YET_VALID, _EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 9, 10, 62, 64
@@ -52,6 +55,39 @@ async def unreachable(kafka: KafkaSettings, error: KafkaError) -> WorkerError:
             return failure
     told = "; ".join(map(str, failures)) or f"{kafka.bootstrap_servers}: {error}"
     return NoBrokerError(f"kafka.bootstrap_servers: {told}")
+
+
+async def problem_with(servers: str) -> str:
+    """Return why a client without TLS or a login would reach no broker; empty when it reaches one.
+
+    Args:
+        servers: as in ``kafka.bootstrap_servers``.
+    """
+    logger = logging.getLogger("aiokafka")  # it logs every failed attempt
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        return await _problem_with_advertised(servers)
+    except KafkaConnectionError:
+        return f"nothing on {servers} speaks Kafka"
+    except (KafkaError, OSError, ValueError) as error:
+        return str(error).partition("\n")[0] or type(error).__name__
+    finally:
+        logger.setLevel(level)
+
+
+async def _problem_with_advertised(servers: str) -> str:
+    """Clients go on to the addresses that brokers advertise, which may be unreachable from here."""
+    client = AIOKafkaClient(bootstrap_servers=servers, request_timeout_ms=_PROBE_LIMIT_MS)
+    try:
+        await client.bootstrap()
+        nodes = client.cluster.brokers()
+        if any([await client.ready(node.nodeId) for node in nodes]):
+            return ""
+        addresses = ", ".join(f"{node.host}:{node.port}" for node in nodes)
+        return f"it refers clients to {addresses or 'no broker'}, which cannot be reached"
+    finally:
+        await client.close()
 
 
 async def _failures(kafka: KafkaSettings, arguments: dict[str, Any]) -> AsyncIterator[WorkerError]:

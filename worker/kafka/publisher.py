@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -14,10 +17,12 @@ from aiokafka.errors import (
     RecordListTooLargeError,
 )
 from aiokafka.partitioner import DefaultPartitioner
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import RecordMetadata
 
 from worker.errors import DeliveryError, TimestampError, TooLargeError
 from worker.kafka.connection import client_arguments
+from worker.kafka.diagnosis import unreachable
 from worker.kafka.lease import Lease
 from worker.lane.records import NO_TIMESTAMP, OutputRecord
 from worker.settings import KafkaSettings
@@ -112,6 +117,33 @@ class KafkaPublisher:
         batch.append(key=record.key, value=record.value, timestamp=timestamp_ms, headers=list(record.headers))
         batch.close()  # else records that are sent meanwhile would join it
         return await self._producer.send_batch(batch, record.topic, partition=partition)
+
+
+def record_bytes(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Return how many bytes a record takes up in a batch of its own, uncompressed."""
+    return int(DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, list(headers)))
+
+
+@asynccontextmanager
+async def connected_publisher(kafka: KafkaSettings, max_request_bytes: int) -> AsyncIterator[KafkaPublisher]:
+    """Connect a publisher to topics that no other process writes to, so that it needs no lease.
+
+    Raises:
+        NoBrokerError: no broker can be reached.
+        SecurityError: the brokers refuse the login or the certificate.
+    """
+    lease = Lease(math.inf)
+    lease.renew(0)
+    publisher = KafkaPublisher(kafka, max_request_bytes, lease)
+    try:
+        await publisher.start()
+    except KafkaError as error:
+        await publisher.stop()
+        raise await unreachable(kafka, error) from error
+    try:
+        yield publisher
+    finally:
+        await publisher.stop()
 
 
 def _offset_of(record: OutputRecord, delivery: asyncio.Future[RecordMetadata]) -> asyncio.Future[int]:

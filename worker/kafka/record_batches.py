@@ -15,8 +15,11 @@ Record format: https://kafka.apache.org/documentation/#messageformat
 
 from __future__ import annotations
 
+import copy
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from struct import Struct
 from typing import Any, NamedTuple
@@ -27,7 +30,7 @@ from aiokafka.consumer.fetcher import PartitionRecords as ClientPartitionRecords
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 
-from worker.lane.records import Fault
+from worker.lane.records import Contents, Fault
 
 MAX_RECORDS = 100_000
 """Records of a batch that are decoded; decoding more would hold up the event loop for seconds."""
@@ -55,6 +58,7 @@ _LEGACY_ATTRIBUTES_PLACE = 17
 _MAGIC_PLACE = 16
 # The first bytes of snappy-java's framing, and the length of its header.
 _SNAPPY_JAVA, _SNAPPY_JAVA_HEADER = b"\x82SNAPPY\0", 16
+_NO_LIMIT = 2**31 - 1
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _LEAST_BUFFER = 262_144
@@ -76,6 +80,10 @@ class Record(NamedTuple):
 
 class _TooLargeError(Exception):
     """A batch is beyond a limit; the text says which."""
+
+
+class _InflatedTooLargeError(_TooLargeError):
+    """That limit is ``limits.batch_bytes``."""
 
 
 class _MalformedError(Exception):
@@ -169,7 +177,8 @@ class _AnyBatch:
         except MemoryError:
             raise
         except _TooLargeError as error:
-            yield from self._placeholders(Fault("too_large", f"{self._description()}: {error}"))
+            fault = Fault("too_large", f"{self._description()}: {error}")
+            yield from self._placeholders(fault, is_readable=isinstance(error, _InflatedTooLargeError))
         except Exception as error:  # noqa: BLE001 - parsers raise many kinds; their texts may quote a record
             told = str(error) if isinstance(error, _MalformedError) else type(error).__name__
             yield from self._placeholders(Fault("undecodable", f"{self._description()}: {told}"))
@@ -177,11 +186,21 @@ class _AnyBatch:
     def _records(self) -> Iterator[Any]:
         raise NotImplementedError
 
-    def _placeholders(self, fault: Fault) -> Iterator[Record]:
+    def _placeholders(self, fault: Fault, *, is_readable: bool = False) -> Iterator[Record]:
         """Yield one for each offset that nothing was yielded for."""
         timestamp, timestamp_type = self._time()
         for offset in range(self._first_left(), self.next_offset):
-            yield Record(offset, timestamp, timestamp_type, None, None, [], fault)
+            own = replace(fault, read=partial(self._read, offset)) if is_readable else fault
+            yield Record(offset, timestamp, timestamp_type, None, None, [], own)
+
+    def _read(self, offset: int) -> Contents | None:
+        """Read one record, however large the inflated batch is; None where it cannot be decoded."""
+        fetch = copy.copy(self._fetch)
+        fetch.batch_bytes, fetch.position = _NO_LIMIT, lambda: offset
+        for record in type(self)(self._client, self._data, fetch):
+            if record.offset == offset and not isinstance(record.checksum, Fault):
+                return Contents(record.timestamp, record.key, record.value, tuple(record.headers))
+        return None
 
     def _first_left(self) -> int:
         return self._fetch.position()
@@ -300,8 +319,8 @@ def inflate(codec: int, data: memoryview, limit: int, before: int = 0) -> bytear
     raise _MalformedError(f"there is no codec {codec}")
 
 
-def _too_large(limit: int) -> _TooLargeError:
-    return _TooLargeError(f"it is larger than limits.batch_bytes when inflated, which is {limit}")
+def _too_large(limit: int) -> _InflatedTooLargeError:
+    return _InflatedTooLargeError(f"it is larger than limits.batch_bytes when inflated, which is {limit}")
 
 
 def _decompress(

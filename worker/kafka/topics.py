@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
+from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
     KafkaError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     for_code,
 )
+from aiokafka.structs import OffsetAndMetadata
 
 from worker.errors import SecurityError, TopicError
 from worker.kafka.connection import client_arguments
@@ -35,6 +39,8 @@ LAST_RESORT_BYTES = 16_384
 
 LEDGER_ENTRY_BYTES = 131_072
 """More than a ledger entry takes: a vector has 4 bytes for each dimension, and every other part a bound."""
+
+_RETRY_PAUSE = 0.1
 
 LOG_APPEND_TIME = "LogAppendTime"
 
@@ -173,6 +179,32 @@ class TopicAdmin:
         partitions = {one["topic"]: len(one["partitions"]) for one in described if one["error_code"] == 0}
         settings = await self._settings(list(partitions))
         return {name: _topic(name, partitions[name], config) for name, config in settings.items()}
+
+    async def committed(self, topic: Topic) -> list[int]:
+        """Return the group's position in each partition of a topic; 0 where it has none.
+
+        Raises:
+            TopicError: the group's coordinator does not answer within ``kafka.request_timeout``.
+        """
+        partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+        try:
+            async with asyncio.timeout(self._kafka.request_timeout):
+                while not (offsets := await self._positions(partitions)):  # noqa: ASYNC110 - a broker is asked
+                    await asyncio.sleep(_RETRY_PAUSE)
+        except TimeoutError:
+            raise TopicError(f"{topic.name}: no coordinator for the group {self._kafka.group}") from None
+        return [max(0, offsets[tp].offset) for tp in partitions]
+
+    async def _positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the group's positions; nothing while its coordinator is being elected or loads the group."""
+        with suppress(GroupCoordinatorNotAvailableError):
+            positions = await self._client.list_consumer_group_offsets(
+                self._kafka.group, partitions=partitions
+            )
+            # The client ignores the response's own error code, with which no partition is answered.
+            if positions.keys() >= set(partitions):
+                return cast("dict[TopicPartition, OffsetAndMetadata]", positions)
+        return {}
 
     async def create_missing(self, partitions: int, replication_factor: int) -> dict[str, Topic]:
         """Create what is missing; return it by name.

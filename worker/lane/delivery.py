@@ -1,7 +1,7 @@
-"""Confirm entries and outputs with the broker, whatever it refuses.
+"""Deliver entries and outputs, including those that the broker rejects.
 
-A refused batch says nothing about its single records, so a refused record is sent again alone. An output that
-is refused alone becomes a dead letter, and a dead letter that is refused is cut until it fits.
+A rejected batch does not tell which of its records was at fault, so each is sent again alone. An output that
+is rejected alone becomes a dead letter, and a rejected dead letter is cut down to fit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec.structs import replace as replace_fields
 
 from worker.errors import TimestampError, TooLargeError
 from worker.lane.ledger import Changelog, Entry, Failure, Ledger
-from worker.lane.outputs import Outputs, with_current_time
+from worker.lane.outputs import Outputs, with_current_timestamp
 from worker.lane.publisher import Publisher
 from worker.lane.records import NO_TIMESTAMP, OutputRecord
 from worker.lane.stages import Published, Remembered, Scored
@@ -27,9 +27,9 @@ class Delivery:
 
     Args:
         partition: its number.
-        changelog: takes note of the confirmed offsets.
-        changelog_topic: where entries go.
-        ledger: holds the entries.
+        changelog: advances with the confirmed offsets.
+        changelog_topic: the topic of the entries.
+        ledger: updated when an outcome changes to a dead letter.
         outputs: builds dead letters.
         publisher: sends everything.
         metrics: counts retries.
@@ -54,31 +54,31 @@ class Delivery:
         self._metrics = metrics
 
     async def send(self, record: OutputRecord) -> asyncio.Future[int]:
-        """Send a record; the future holds its offset once the broker has confirmed it."""
+        """Send a record; the future resolves to its offset once the broker has confirmed it."""
         delivery = await self._publisher.send(record)
         delivery.add_done_callback(retrieve_exception)
         return delivery
 
     async def send_entry(self, scored: Scored) -> asyncio.Future[int] | None:
-        """Send a record's entry, unless the changelog has it already."""
+        """Send a record's entry, unless it is already in the changelog."""
         if scored.entry_value is None:
             return None
         return await self.send(self._entry_record(scored.entry.offset, scored.entry_value))
 
     async def send_tombstones(self, offsets: list[int]) -> None:
-        """Delete entries from the changelog; a deletion that fails is repeated at the next start."""
+        """Delete entries from the changelog; a failed deletion is repeated at the next start."""
         for offset in offsets:
             delivery = await self.send(self._entry_record(offset, None))
             delivery.add_done_callback(self._note_tombstone)
 
     async def confirm_entry(self, remembered: Remembered) -> Scored:
-        """Wait for a record's entry.
+        """Wait for the confirmation of a record's entry.
 
         Returns:
-            the record, as a dead letter when the changelog refuses its entry.
+            the record; a dead letter if the changelog rejected its entry.
 
         Raises:
-            DeliveryError: the broker did not confirm it.
+            DeliveryError: the broker did not confirm the entry.
         """
         scored = remembered.scored
         if remembered.delivery is None or scored.entry_value is None:
@@ -94,13 +94,13 @@ class Delivery:
         return scored
 
     async def confirm_output(self, published: Published) -> tuple[Entry, OutputRecord]:
-        """Wait for a record's output.
+        """Wait for the confirmation of a record's output.
 
         Returns:
-            the final entry and what was published, which differ from ``published`` when it was refused.
+            the final entry and output; they differ from ``published`` if the output was rejected.
 
         Raises:
-            DeliveryError: the broker did not confirm it.
+            DeliveryError: the broker did not confirm the output.
         """
         record, entry, output = published.scored.record, published.scored.entry, published.output
         try:
@@ -113,29 +113,29 @@ class Delivery:
             return entry, await self._send_alone(output)
         except TooLargeError as error:
             if entry.failure is None:
-                entry = await self._bury(entry, error)
+                entry = await self._write_dead_letter_entry(entry, error)
                 with suppress(TooLargeError):
                     return entry, await self._send_alone(self._outputs.build(record, entry))
         return entry, await self._send_alone(self._outputs.build_cut(record, entry))
 
     async def _send_alone(self, output: OutputRecord) -> OutputRecord:
-        """Send an output alone, with the current time where its own is refused; return what was sent."""
+        """Send an output alone, with the current time if its own is rejected; return what was sent."""
         try:
             await self._publisher.send_alone(output)
         except TimestampError:
-            output = with_current_time(output)
+            output = with_current_timestamp(output)
             await self._publisher.send_alone(output)
         return output
 
-    async def _bury(self, entry: Entry, error: TooLargeError) -> Entry:
+    async def _write_dead_letter_entry(self, entry: Entry, error: TooLargeError) -> Entry:
         """Turn a scored record's entry into a dead letter's, and write it before the dead letter is sent."""
-        buried = replace_fields(entry, decision=None, failure=_too_large(error))
-        value, _ = self._ledger.put(buried)
-        await self._write_entry(buried.offset, value)
-        return buried
+        dead = replace_fields(entry, decision=None, failure=_too_large(error))
+        value, _ = self._ledger.put(dead)
+        await self._write_entry(dead.offset, value)
+        return dead
 
     async def _shrink_entry(self, entry: Entry, error: TooLargeError) -> Entry:
-        """Write a dead letter's entry without the parts that grow with the record; the vector stays."""
+        """Write a dead letter's entry without its variable-size parts; the vector stays."""
         small = replace_fields(entry, decision=None, failure=_too_large(error), trace_id=None, score=None)
         value, _ = self._ledger.put(small)
         await self._write_entry(small.offset, value)
@@ -160,7 +160,7 @@ class Delivery:
 
 
 def retrieve_exception(done: asyncio.Future[Any]) -> None:
-    """Mark a future's exception as retrieved: when a lane stops at one, nothing awaits those behind it."""
+    """Mark a future's exception as retrieved: when a lane stops at one, the later ones are never awaited."""
     if not done.cancelled():
         done.exception()
 

@@ -5,9 +5,9 @@ Records overlap, but each step happens in offset order::
     take ─▶ decode ─▶ embed ─▶ score ─▶ remember ─▶ publish ─▶ finish
                       (batcher)         (ledger)    (outputs)  (watermark)
 
-A record is published once the broker has confirmed its ledger entry and all before. The watermark moves once
-the broker has confirmed the output, and the source commits the watermark. A send that fails stops the lane
-where it is; nothing after it is committed.
+A record is published once the broker has confirmed its ledger entry and all earlier ones. The watermark
+advances once the broker has confirmed the output, and the source commits the watermark. A failed send stops
+the lane at that record; nothing after it is committed.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from worker.errors import DeliveryError, RejectedRecord
 from worker.journal import Journal, Phase, Treatment
 from worker.lane.decode import check_readable, decode_trace
 from worker.lane.delivery import Delivery, retrieve_exception
-from worker.lane.expiry import Expiry
-from worker.lane.judge import Judge, bounded_failure, failed
 from worker.lane.ledger import Changelog, Entry, Failure, Ledger, remember
 from worker.lane.outputs import Outputs
 from worker.lane.publisher import Publisher
-from worker.lane.records import RawRecord
-from worker.lane.report import Report
-from worker.lane.stages import Published, Readable, Redelivered, Remembered, Scored, Taken, Unreadable
+from worker.lane.records import UNREAD_FINGERPRINT, RawRecord
+from worker.lane.report import Reporter
+from worker.lane.retention import RetentionCheck
+from worker.lane.scorer import LaneScorer, bounded_failure, failed_entry
+from worker.lane.stages import Decoded, Published, Redelivered, Remembered, Scored, Taken, Undecodable
 from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
 from worker.scoring import VectorCache, embedding_text
@@ -49,14 +49,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LaneServices:
-    """What all lanes of a process share.
+    """Dependencies shared by all lanes of a process.
 
     Attributes:
         batcher: None without an embedder; novelty is then 0.5.
-        changelog_topic: where ledger entries go.
-        expiry: None where no output topic deletes records by age.
-        tracing: None where no spans are exported.
-        journal: notes what is being worked on; knows how to treat suspects.
+        changelog_topic: the topic of ledger entries.
+        retention_check: None if no output topic deletes records by age.
+        tracing: None if no spans are exported.
+        journal: tracks records in progress; knows how to treat suspects.
     """
 
     policy: PolicyInForce
@@ -67,7 +67,7 @@ class LaneServices:
     publisher: Publisher
     changelog_topic: str
     metrics: Metrics
-    expiry: Expiry | None = None
+    retention_check: RetentionCheck | None = None
     tracing: Tracing | None = None
     journal: Journal = field(default_factory=Journal)
 
@@ -83,20 +83,20 @@ class LaneServices:
 
 
 class Lane:
-    """One partition's pipeline; created with the partition's first record, closed when the partition leaves.
+    """One partition's pipeline: created with its first record, closed when the partition is revoked.
 
     Args:
-        first: its first record, which is taken by :meth:`take` like every other.
-        committed: the group's position; beyond the first record when the partition went back.
+        first: the first record, still to be passed to :meth:`take`.
+        committed: the group's committed offset; beyond the first record after a rewind.
         changelog: the partition's recovered entries.
-        services: what all lanes share.
-        on_failure: called when the lane cannot go on; the process must then end.
-        want_commit: asks for a commit soon.
+        services: dependencies shared by all lanes.
+        on_failure: called on a fatal error; the process must then end.
+        request_commit: asks for a commit soon.
 
     Attributes:
-        watermark: every record below it has its output confirmed: the offset to commit.
-        next_offset: every record below it was taken.
-        topic_id: of the topic that its records come from.
+        watermark: the offset to commit: the output of every record below it is confirmed.
+        next_offset: every record below it has been taken.
+        topic_id: the id of the topic that the records come from.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Lane:
         changelog: Changelog,
         services: LaneServices,
         on_failure: Callable[[BaseException], None],
-        want_commit: Callable[[], None],
+        request_commit: Callable[[], None],
     ) -> None:
         self.partition = first.partition
         self.topic_id = first.topic_id
@@ -117,10 +117,10 @@ class Lane:
         self._metrics = services.metrics
         self._journal = services.journal
         self._on_failure = on_failure
-        self._want_commit = want_commit
+        self._request_commit = request_commit
         self._ledger = Ledger(changelog, services.cache.max_elements, services.limits.uncommitted_records)
         self._cache = VectorCache(services.cache.max_elements, services.cache.dimensions, services.cache.ttl)
-        self._judge = Judge(self._cache, services.embedder, services.metrics)
+        self._scorer = LaneScorer(self._cache, services.embedder, services.metrics)
         self._delivery = Delivery(
             self.partition,
             changelog,
@@ -130,7 +130,7 @@ class Lane:
             services.publisher,
             services.metrics,
         )
-        self._report = Report(services.metrics, services.expiry, services.tracing)
+        self._reporter = Reporter(services.metrics, services.retention_check, services.tracing)
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._unconfirmed = 0
@@ -145,19 +145,21 @@ class Lane:
     async def open(self) -> None:
         """Rebuild the novelty cache from the ledger, and start.
 
-        A lane that goes back has its position committed first. Otherwise, after a crash a successor would go
-        on where the group was, with a ledger that already describes what lies before that.
+        After a rewind, wait until the earlier position is committed. Otherwise, after a crash, a successor
+        would resume at the old position with a ledger already rewritten for the records before it.
         """
         while self._committed > self.watermark and not self._closing:
-            self._want_commit()
-            await self._change()
+            self._request_commit()
+            await self._wait_for_change()
         if self._closing:
             return
-        fallen, reason = self._ledger.open(self.next_offset, self._cache, self._services.model, self.topic_id)
+        evicted, reason = self._ledger.open(
+            self.next_offset, self._cache, self._services.model, self.topic_id
+        )
         if reason is not None:
-            logger.warning("partition %d: cut invalid entries from the ledger: %s", self.partition, reason)
+            logger.warning("partition %d: invalid entries cut from the ledger: %s", self.partition, reason)
             self._metrics.cache_reset(reason)
-        await self._delivery.send_tombstones(fallen)
+        await self._delivery.send_tombstones(evicted)
         self._metrics.cache_size(self.partition, self._cache.size)
         if self._closing:
             return
@@ -172,29 +174,30 @@ class Lane:
             self._tasks[name].add_done_callback(self._step_ended)
 
     async def take(self, record: RawRecord) -> float:
-        """Take the next record when there is room for it; return once its embedding is requested.
+        """Take the next record once there is room for it; return when its embedding is requested.
 
-        No more is decoded than the batcher has room for; the rest waits in the source, and in Kafka. Records
-        come in offset order; gaps are normal (compaction, transactions). A closing lane ignores every record:
-        it will be delivered again.
+        Only as much is decoded as the batcher has room for; the rest waits in the source, and in Kafka.
+        Records arrive in offset order; gaps are normal (compaction, transactions). A closing lane ignores
+        every record: it will be redelivered.
 
         Returns:
             the seconds for which this blocked the event loop.
         """
         taken_at = time.monotonic()
         while not self._closing and not self._has_room(record):
-            await self._change()
+            await self._wait_for_change()
         if self._closing:
             return 0.0
         self.next_offset = record.offset + 1
-        if self._journal.treatment(record.place) is Treatment.SKIPPED:
+        record = self._with_contents(record)
+        if self._journal.treatment(record.location) is Treatment.SKIPPED:
             self._skip(record)
             return 0.0
         self._count(1, record.size)
-        self._journal.begin(record.place)
+        self._journal.begin(record.location)
         started = time.monotonic()
         entry = self._ledger.find(record)
-        taken = Redelivered(record, taken_at, entry) if entry else self._read(record, taken_at)
+        taken = Redelivered(record, taken_at, entry) if entry else self._decode(record, taken_at)
         blocked = time.monotonic() - started
         taken = await self._request_embedding(taken)
         if not self._closing:
@@ -204,23 +207,23 @@ class Lane:
         return blocked
 
     def committed(self, offset: int) -> None:
-        """Note the committed position; a lane that waits for it goes on."""
+        """Record the committed offset, and wake a lane that waits for it."""
         self._committed = offset
         self._changed.set()
 
-    async def idle(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until nothing is in flight, or the lane closes."""
         while self._in_flight and not self._closing:
-            await self._change()
+            await self._wait_for_change()
 
     async def drain(self, limit: float) -> None:
-        """Take no more, drop what is not scored yet, finish what is, and close.
+        """Stop taking records, drop unscored ones, finish scored ones, and close.
 
         Args:
-            limit: seconds for the broker to confirm.
+            limit: seconds to wait for the broker's confirmations.
 
         Raises:
-            DeliveryError: the broker did not.
+            DeliveryError: the broker did not confirm in time.
         """
         self._closing = True
         self._changed.set()
@@ -228,7 +231,7 @@ class Lane:
         try:
             async with asyncio.timeout(limit):
                 while self._unconfirmed and not self._failed():
-                    await self._change()
+                    await self._wait_for_change()
         except TimeoutError:
             raise DeliveryError(
                 f"partition {self.partition}: {self._unconfirmed} records unconfirmed after {limit:g} s "
@@ -238,7 +241,7 @@ class Lane:
             await self.close()
 
     async def close(self) -> None:
-        """Stop at once; what is in flight will be delivered again."""
+        """Stop at once; records in flight will be redelivered."""
         self._closing = True
         self._changed.set()
         for name in self._tasks:
@@ -248,12 +251,17 @@ class Lane:
         self._count(-self._in_flight, -self._in_flight_bytes)
         self._journal.end_partition(self.partition)
 
+    def _with_contents(self, record: RawRecord) -> RawRecord:
+        """Read a record that was readable before ``limits.batch_bytes`` was lowered: its outcome stands."""
+        entry = self._ledger.find(record) if record.fault else None
+        return record if entry is None or entry.fingerprint == UNREAD_FINGERPRINT else record.read()
+
     def _has_room(self, record: RawRecord) -> bool:
         if self._in_flight == 0:
-            # Only a gap lies between the watermark and this record, and a gap needs no confirmation.
+            # Only a gap separates the watermark from this record, and a gap needs no confirmation.
             self.watermark = max(self.watermark, record.offset)
         if record.offset - self._committed >= self._limits.uncommitted_records:
-            self._want_commit()
+            self._request_commit()
             return False
         return self._in_flight == 0 or (
             self._in_flight < self._limits.in_flight_records
@@ -261,13 +269,14 @@ class Lane:
         )
 
     def _skip(self, record: RawRecord) -> None:
-        """Pass a record that is alone in flight, and leave it without an output."""
+        """Step over a record that is alone in flight, without an output."""
         logger.critical(
-            "%s: SKIPPED: it has no output, since each attempt was deadly (limits.skip_poison)", record.source
+            "%s: SKIPPED without an output: every attempt killed the worker (limits.skip_poison)",
+            record.source,
         )
         self._metrics.skipped_poison()
         entry = self._ledger.find(record)
-        if entry is not None:  # it was scored before, and later records may have been compared with it
+        if entry is not None:  # scored before: later records may have been compared with it
             self._remember(entry)
         self.watermark = self.next_offset
 
@@ -275,47 +284,56 @@ class Lane:
         if entry.model == self._services.model:
             remember(self._cache, entry)
 
-    def _is_buried(self, record: RawRecord) -> bool:
-        return self._journal.treatment(record.place) is Treatment.BURIED
+    def _is_poison(self, record: RawRecord) -> bool:
+        return self._journal.treatment(record.location) is Treatment.DEAD_LETTER
 
-    def _poison(self, record: RawRecord) -> Failure:
-        logger.error("%s: buried as poison, since process after process died at it", record.source)
+    def _obstacle(self, record: RawRecord) -> Failure | None:
+        """Return why a record can only become a dead letter, whatever its value."""
+        if self._is_poison(record):
+            return self._poison_failure(record)
+        try:
+            check_readable(record)
+        except RejectedRecord as error:
+            return bounded_failure(error.reason, error)
+        return None
+
+    def _poison_failure(self, record: RawRecord) -> Failure:
         attempts = self._limits.poison_attempts
+        logger.error("%s: dead-lettered as poison: it killed %d workers in a row", record.source, attempts)
         return Failure(
             "poison",
             RejectedRecord.__name__,
             f"{attempts} processes in a row died at this record (limits.poison_attempts)",
         )
 
-    def _read(self, record: RawRecord, taken_at: float) -> Unreadable | Readable:
-        if self._is_buried(record):
-            return Unreadable(record, taken_at, self._poison(record))
+    def _decode(self, record: RawRecord, taken_at: float) -> Undecodable | Decoded:
+        if failure := self._obstacle(record):
+            return Undecodable(record, taken_at, failure)
         started = time.monotonic()
         try:
-            check_readable(record)
             trace = decode_trace(record.value, self._limits.trace_bytes)
         except RejectedRecord as error:
-            return Unreadable(record, taken_at, bounded_failure(error.reason, error))
+            return Undecodable(record, taken_at, bounded_failure(error.reason, error))
         finally:
             self._metrics.stage("decode", time.monotonic() - started)
-        return Readable(record, taken_at, trace, embedding=None)
+        return Decoded(record, taken_at, trace, embedding=None)
 
     async def _request_embedding(self, taken: Taken) -> Taken:
-        if not isinstance(taken, Readable) or self._services.batcher is None:
+        if not isinstance(taken, Decoded) or self._services.batcher is None:
             return taken
         embedding = await self._services.batcher.submit(embedding_text(taken.trace))
         embedding.add_done_callback(retrieve_exception)
-        return Readable(taken.record, taken.taken_at, taken.trace, embedding)
+        return Decoded(taken.record, taken.taken_at, taken.trace, embedding)
 
     async def _score_next(self) -> None:
-        """Score one record; may be cancelled at any await, since between two it does all or nothing."""
+        """Score one record. Safe to cancel at any await: no state changes halfway between two awaits."""
         taken = await self._to_score.get()
         if isinstance(taken, Redelivered) and taken.record.offset not in self._ledger:
-            # A record before it has cut the ledger since it was looked up.
-            taken = await self._request_embedding(self._read(taken.record, taken.taken_at))
-        embedded = await taken.embedding if isinstance(taken, Readable) and taken.embedding else None
+            # An earlier record has cut the ledger since the look-up.
+            taken = await self._request_embedding(self._decode(taken.record, taken.taken_at))
+        embedded = await taken.embedding if isinstance(taken, Decoded) and taken.embedding else None
         scored = self._redeliver(taken) if isinstance(taken, Redelivered) else self._score(taken, embedded)
-        self._journal.end(scored.record.place)
+        self._journal.end(scored.record.location)
         self._unconfirmed += 1
         self._to_remember.put_nowait(scored)
 
@@ -323,39 +341,40 @@ class Lane:
         self._metrics.redelivered()
         entry, value = taken.entry, None
         self._remember(entry)
-        if entry.failure is None and self._is_buried(taken.record):
-            # Later records may have been compared with it, so its vector stays.
-            entry = replace_fields(entry, decision=None, failure=self._poison(taken.record))
+        failure = self._obstacle(taken.record) if entry.failure is None else None
+        if failure is not None:
+            # Keep the vector: later records may have been compared with it.
+            entry = replace_fields(entry, decision=None, failure=failure)
             value, _ = self._ledger.put(entry)
         return Scored(taken, entry, value)
 
-    def _score(self, taken: Unreadable | Readable, embedded: Embedded | None) -> Scored:
+    def _score(self, taken: Undecodable | Decoded, embedded: Embedded | None) -> Scored:
         record = taken.record
-        fallen: list[int] = []
+        evicted: list[int] = []
         if record.offset in self._ledger:
             logger.warning(
-                "partition %d: another record is at the known offset %d, so %s was recreated: cut the ledger",
+                "partition %d: offset %d now holds another record, so %s was recreated: ledger cut",
                 self.partition,
                 record.offset,
                 record.topic,
             )
             self._metrics.cache_reset("recreated")
-            fallen += self._ledger.clear()
+            evicted += self._ledger.clear()
             self._cache.clear()
-        if isinstance(taken, Unreadable):
-            entry = failed(record, taken.failure)
+        if isinstance(taken, Undecodable):
+            entry = failed_entry(record, taken.failure)
         else:
             policy = self._services.policy.policy
-            entry = self._judge.score(record, taken.trace, embedded, taken.taken_at, policy)
+            entry = self._scorer.score(record, taken.trace, embedded, taken.taken_at, policy)
         value, pushed_out = self._ledger.put(entry)
         self._metrics.cache_size(self.partition, self._cache.size)
-        return Scored(taken, entry, value, embedded, fallen + pushed_out)
+        return Scored(taken, entry, value, embedded, evicted + pushed_out)
 
     async def _remember_next(self) -> None:
         scored = await self._to_remember.get()
         with self._sending(scored.record):
             # Tombstones first: the entry's own offset may be among them.
-            await self._delivery.send_tombstones(scored.fallen)
+            await self._delivery.send_tombstones(scored.evicted)
             sent_at = time.monotonic()
             delivery = await self._delivery.send_entry(scored)
         self._to_publish.put_nowait(Remembered(scored, delivery, sent_at))
@@ -377,7 +396,7 @@ class Lane:
         record = published.scored.record
         with self._confirming(record):
             entry, output = await self._delivery.confirm_output(published)
-            self._report.finished(published.scored, entry, output, published.sent_at)
+            self._reporter.finished(published.scored, entry, output, published.sent_at)
         self.watermark = record.offset + 1
         self._unconfirmed -= 1
         self._count(-1, -record.size)
@@ -385,22 +404,22 @@ class Lane:
 
     @contextmanager
     def _sending(self, record: RawRecord) -> Iterator[None]:
-        """Note that a record is being handed to the client; an error leaves the note."""
-        self._journal.begin(record.place, Phase.SENDING)
+        """Journal a record while it is handed to the client; after an error, keep the journal entry."""
+        self._journal.begin(record.location, Phase.SENDING)
         try:
             yield
         except asyncio.CancelledError:
-            self._journal.end(record.place)
+            self._journal.end(record.location)
             raise
-        self._journal.end(record.place)
+        self._journal.end(record.location)
 
     @contextmanager
     def _confirming(self, record: RawRecord) -> Iterator[None]:
-        """Note a record only when an error ends the process: a wait for the broker is not work on it."""
+        """Journal a record only if an error ends the process: waiting for the broker is not work on it."""
         try:
             yield
         except Exception:
-            self._journal.begin(record.place, Phase.SENDING)
+            self._journal.begin(record.location, Phase.SENDING)
             raise
 
     def _count(self, records: int, size: int) -> None:
@@ -408,7 +427,7 @@ class Lane:
         self._in_flight_bytes += size
         self._metrics.in_flight(records, size)
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         self._changed.clear()
         await self._changed.wait()
 
@@ -436,5 +455,5 @@ async def _repeat(step: Callable[[], Awaitable[None]]) -> None:
 
 
 def _cancel_embedding(taken: Taken) -> None:
-    if isinstance(taken, Readable) and taken.embedding is not None:
+    if isinstance(taken, Decoded) and taken.embedding is not None:
         taken.embedding.cancel()

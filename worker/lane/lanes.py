@@ -10,28 +10,28 @@ from worker.journal import Treatment
 from worker.lane.lane import Lane, LaneServices
 from worker.lane.ledger import Changelog
 from worker.lane.records import RawRecord
-from worker.lane.turns import Turns
+from worker.lane.shared_lock import SharedLock
 
 logger = logging.getLogger(__name__)
 
 LARGE_BYTES = 65_536
-"""A larger record keeps the event loop busy for milliseconds."""
+"""Size above which a record blocks the event loop for milliseconds."""
 YIELD_FACTOR = 19.0
 """After a large record, its lane yields for this many times the record's processing time."""
 YIELD_SHARE = 10.0
-"""It never yields for longer than this part of ``limits.stall``, after which it would count as stalled."""
+"""A yield lasts at most ``limits.stall`` divided by this, so that the lane never counts as stalled."""
 
 
 class Lanes:
-    """Routes records to their lanes, and knows the offsets to commit.
+    """Routes records to their lanes, and reports the offsets to commit.
 
     Args:
-        services: what all lanes share.
+        services: dependencies shared by all lanes.
         changelog_of: returns a partition's recovered changelog.
-        on_failure: called when a lane cannot go on; the process must then end.
+        on_failure: called on a lane's fatal error; the process must then end.
 
     Attributes:
-        commit_wanted: set when a lane waits for a commit.
+        commit_requested: set when a lane waits for a commit.
     """
 
     def __init__(
@@ -40,56 +40,56 @@ class Lanes:
         changelog_of: Callable[[int], Changelog],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self.commit_wanted = asyncio.Event()
+        self.commit_requested = asyncio.Event()
         self._services = services
         self._changelog_of = changelog_of
         self._on_failure = on_failure
         self._lanes: dict[int, Lane] = {}
         self._committed: dict[int, int] = {}
         self._journal = services.journal
-        self._turns = Turns()
+        self._lock = SharedLock()
         self._is_open = False
 
     async def take(self, record: RawRecord) -> None:
         """Hand a record to its partition's lane; return when the lane has taken it.
 
-        Before :meth:`open`, and again after :meth:`drain`, records are ignored: they will be delivered again,
-        to whichever process then owns the partition.
+        Before :meth:`open`, and again after :meth:`drain`, records are ignored: they will be redelivered to
+        the partition's next owner.
         """
         if not self._is_open:
             return
         try:
-            await self._hand_over_in_turn(record)
+            await self._dispatch(record)
         except Exception as error:  # noqa: BLE001 - Faust would restart the actor and skip the record
             self._is_open = False
             self._on_failure(error)
 
-    async def _hand_over_in_turn(self, record: RawRecord) -> None:
-        """Hand over like any record, or, where it is a suspect, while nothing else is in flight."""
+    async def _dispatch(self, record: RawRecord) -> None:
+        """Hand over a record; a suspect only while nothing else is in flight."""
         if not self._journal.has_suspects:
             await self._hand_over(record)
             return
-        turns = self._turns
-        treatment = self._journal.treatment(record.place)
-        is_alone = treatment is not None and treatment is not Treatment.WATCHED
-        async with turns.alone() if is_alone else turns.shared():
-            if turns is not self._turns:
-                return  # of an assignment that has ended
-            if is_alone:
-                await self._idle()
+        lock = self._lock
+        treatment = self._journal.treatment(record.location)
+        is_isolated = treatment is not None and treatment is not Treatment.WATCHED
+        async with lock.exclusive() if is_isolated else lock.shared():
+            if lock is not self._lock:
+                return  # the assignment has ended
+            if is_isolated:
+                await self._wait_idle()
             await self._hand_over(record)
-            if is_alone:
-                await self._idle()
+            if is_isolated:
+                await self._wait_idle()
 
-    async def _idle(self) -> None:
+    async def _wait_idle(self) -> None:
         for lane in list(self._lanes.values()):
-            await lane.idle()
+            await lane.wait_idle()
 
     async def _hand_over(self, record: RawRecord) -> None:
         lane = self._lanes.get(record.partition)
         if lane is not None and (record.offset < lane.next_offset or record.topic_id != lane.topic_id):
             logger.warning(
-                "partition %d went back from offset %d to %d",
+                "partition %d: position moved back from offset %d to %d",
                 record.partition,
                 lane.next_offset,
                 record.offset,
@@ -105,7 +105,7 @@ class Lanes:
                 self._changelog_of(record.partition),
                 self._services,
                 self._on_failure,
-                self.commit_wanted.set,
+                self.commit_requested.set,
             )
             await lane.open()
         seconds = await lane.take(record)
@@ -117,7 +117,7 @@ class Lanes:
         return {partition: lane.watermark for partition, lane in self._lanes.items()}
 
     def committed(self, offsets: Mapping[int, int]) -> None:
-        """Note the group's positions, by partition."""
+        """Record the group's committed offsets, by partition."""
         for partition, offset in offsets.items():
             self._committed[partition] = offset
             self._journal.forget(partition, below=offset)
@@ -126,14 +126,14 @@ class Lanes:
                 lane.committed(offset)
 
     def open(self) -> None:
-        """Take records from now on."""
+        """Start taking records."""
         self._is_open = True
 
     async def drain(self) -> None:
-        """Take no more, and drain all lanes at once.
+        """Stop taking records, and drain all lanes at once.
 
         Raises:
-            ExceptionGroup: the DeliveryErrors of the lanes that the broker did not confirm in time.
+            ExceptionGroup: the DeliveryErrors of the lanes whose records were not confirmed in time.
         """
         self._close()
         limit = self._services.limits.drain
@@ -142,7 +142,7 @@ class Lanes:
                 group.create_task(lane.drain(limit))
 
     async def abandon(self) -> None:
-        """Take no more, and close all lanes at once: their partitions belong to another member."""
+        """Stop taking records, and close all lanes at once: their partitions belong to another member."""
         self._close()
         for lane in self._lanes.values():
             await lane.close()
@@ -150,13 +150,13 @@ class Lanes:
 
     def _close(self) -> None:
         self._is_open = False
-        self._turns = Turns()
+        self._lock = SharedLock()
 
     def clear(self) -> None:
-        """Forget the lanes, once they are drained and committed, or closed.
+        """Drop the lanes, once they are drained and committed, or closed.
 
-        Committing their watermarks after the next assignment would set the group back behind what another
-        worker has finished since.
+        Committing their watermarks after the next assignment would move the group back behind what another
+        worker has since finished.
         """
         self._lanes.clear()
         self._committed.clear()

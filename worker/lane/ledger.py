@@ -1,8 +1,8 @@
-"""A partition's ledger: outcomes by source offset, and the vectors that novelty compares with.
+"""A partition's ledger: outcomes by source offset, and the vectors for novelty.
 
-The ledger lives in the changelog topic, one partition for each of the raw topic, keyed by source offset in
-decimal. It makes scores replay-exact: a redelivered record is published as its entry says, and the cache that
-a new record sees is rebuilt from the entries before it.
+The ledger is stored in the changelog topic, one partition for each of the raw topic, keyed by source offset
+in decimal. It makes scores replay-exact: a redelivered record is published according to its entry, and the
+cache that a new record sees is rebuilt from the entries before it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from worker.lane.records import UNREAD_FINGERPRINT, RawRecord
 from worker.scoring import Decision, Score, VectorCache
 
 ENTRY_VERSION = 2
-"""The format of the entries written here; version 1 had neither ``version`` nor ``topic_id``."""
+"""The format version of new entries; version 1 had neither ``version`` nor ``topic_id``."""
 
 
 class Failure(msgspec.Struct, array_like=True, frozen=True):
@@ -34,23 +34,23 @@ class Failure(msgspec.Struct, array_like=True, frozen=True):
 class Entry(msgspec.Struct, array_like=True, frozen=True):
     """The outcome of one raw record.
 
-    A later format only appends fields, and moves ``version`` up when an older reader must not go on.
+    Later formats only append fields, and raise ``version`` if older readers must refuse the entry.
 
     Attributes:
         offset: the record's offset in its partition of the raw topic.
         timestamp_ms: the record's timestamp.
-        fingerprint: identifies the record among others at the same offset (a recreated topic).
-        trace_id: None when the record could not be decoded.
+        fingerprint: tells the record apart from another at the same offset (a recreated topic).
+        trace_id: None if the record could not be decoded.
         decision: None for a dead letter.
-        score: the ``kp-score`` header's JSON; None for a record that was not scored.
-        policy: the digest of the policy that scored it.
-        failure: None unless it is a dead letter.
-        vector: little-endian float32; None without an embedder, or when it was not scored.
-        model: the embedder's identity; only vectors of one identity are compared.
-        precision: of the embedder; recorded, not compared.
-        window: how many offsets behind this one could still be redelivered when it was written.
-        version: of this format.
-        topic_id: of the topic that held the record (KIP-516); empty when unknown.
+        score: the ``kp-score`` header's JSON; None for an unscored record.
+        policy: the digest of the policy that scored the record.
+        failure: None unless the record is a dead letter.
+        vector: little-endian float32; None without an embedder or for an unscored record.
+        model: the embedder's identity; only vectors of the same identity are compared.
+        precision: the embedder's precision; recorded, not compared.
+        window: the size of the redelivery window, in offsets, when the entry was written.
+        version: the entry's format version.
+        topic_id: the id of the record's topic (KIP-516); empty if unknown.
     """
 
     offset: int
@@ -70,12 +70,12 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def outcome(self) -> Literal["contribute", "rejected", "dead_letter"]:
-        """The output that the record belongs to."""
+        """The kind of output that the record gets."""
         return self.decision or "dead_letter"
 
     @property
     def header(self) -> ScoreHeader | None:
-        """The score and its parts; None for a record that was not scored."""
+        """The score and its parts; None for an unscored record."""
         return None if self.score is None else ScoreHeader.decode(self.score)
 
 
@@ -94,7 +94,7 @@ class ScoreHeader(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, score: Score) -> ScoreHeader:
-        """Take the parts of a score."""
+        """Return the header for a score."""
         return cls(
             score=score.quality_score,
             complexity=score.complexity,
@@ -113,7 +113,7 @@ class ScoreHeader(msgspec.Struct, frozen=True):
         return _decode_header(value)
 
 
-# After a foreign write, confirmations pile up until the next recovery.
+# After a write by another process, confirmations pile up until the next recovery.
 _MAX_AHEAD = 10_000
 
 decode_entry = msgspec.msgpack.Decoder(Entry).decode
@@ -124,7 +124,7 @@ _decode_header = msgspec.json.Decoder(ScoreHeader).decode
 
 
 def encode_vector(vector: np.typing.NDArray[np.float32]) -> bytes:
-    """Return the vector as an entry holds it."""
+    """Return the vector as little-endian float32 bytes."""
     return vector.astype("<f4", copy=False).tobytes()
 
 
@@ -134,14 +134,14 @@ def decode_vector(vector: bytes) -> np.typing.NDArray[np.float32]:
 
 
 CutReason = Literal["recreated", "rewind", "model"]
-"""Why entries of a ledger are no longer valid."""
+"""Why ledger entries became invalid."""
 
 
 class Changelog:
-    """One partition's live entries, as bytes, and how far its changelog was read.
+    """One partition's live entries, as bytes, and its read position in the changelog.
 
     Args:
-        partition: its number, for error messages.
+        partition: the partition number, for error messages.
     """
 
     def __init__(self, partition: int) -> None:
@@ -151,15 +151,16 @@ class Changelog:
         self._ahead: set[int] = set()
 
     def apply(self, changelog_offset: int, key: bytes | None, value: bytes | None) -> None:
-        """Apply one record of the changelog topic; no value is a tombstone.
+        """Apply one record of the changelog topic; a null value is a tombstone.
 
         Raises:
-            LedgerError: the key is no source offset, or the value no entry that this version reads.
+            LedgerError: the key is not a source offset, or the value not an entry that this version reads.
         """
         try:
             offset = int(key or b"")
         except ValueError:
-            raise self._unreadable(changelog_offset, f"its key {(key or b'')[:40]!r} is no offset") from None
+            problem = f"key {(key or b'')[:40]!r} is not an offset"
+            raise self._unreadable(changelog_offset, problem) from None
         if value is None:
             self.entries.pop(offset, None)
         else:
@@ -171,20 +172,22 @@ class Changelog:
         try:
             entry = decode_entry(value)
         except msgspec.MsgspecError:
-            raise self._unreadable(changelog_offset, "its value is no ledger entry") from None
+            raise self._unreadable(changelog_offset, "value is not a ledger entry") from None
         if entry.version > ENTRY_VERSION:
             raise self._unreadable(
                 changelog_offset,
-                f"its entry has format version {entry.version}, this worker reads up to {ENTRY_VERSION}: "
-                "a newer worker wrote it",
+                f"entry has format version {entry.version}, written by a newer worker; this one reads up to "
+                f"version {ENTRY_VERSION}",
             )
         if entry.offset != offset:
-            raise self._unreadable(changelog_offset, f"its key is {offset}, its entry is of {entry.offset}")
+            raise self._unreadable(
+                changelog_offset, f"key is {offset}, but the entry is for offset {entry.offset}"
+            )
         if problem := _problem(entry):
             raise self._unreadable(changelog_offset, problem)
 
-    def _unreadable(self, changelog_offset: int, why: str) -> LedgerError:
-        return LedgerError(f"changelog partition {self._partition}, offset {changelog_offset}: {why}")
+    def _unreadable(self, changelog_offset: int, problem: str) -> LedgerError:
+        return LedgerError(f"changelog partition {self._partition}, offset {changelog_offset}: {problem}")
 
     def newest_before(self, offset: int) -> Entry | None:
         """Return the entry with the highest source offset below this one, if any."""
@@ -192,81 +195,84 @@ class Changelog:
         return None if known is None else decode_entry(self.entries[known])
 
     def confirmed(self, changelog_offset: int) -> None:
-        """Note that the broker has confirmed a record of ours.
+        """Advance the position past a record of ours that the broker has confirmed.
 
-        The position follows only while every offset in between is ours too; otherwise the next recovery reads
-        what another process wrote. Confirmations may be noticed out of order.
+        It advances only over a run of our own offsets, so that the next recovery reads what another process
+        wrote in between. Confirmations may arrive out of order.
         """
-        place = -1 if self.position is None else self.position
-        if changelog_offset > place and len(self._ahead) < _MAX_AHEAD:
+        position = -1 if self.position is None else self.position
+        if changelog_offset > position and len(self._ahead) < _MAX_AHEAD:
             self._ahead.add(changelog_offset)
-        while place + 1 in self._ahead:
-            place += 1
-            self._ahead.remove(place)
-            self.position = place
+        while position + 1 in self._ahead:
+            position += 1
+            self._ahead.remove(position)
+            self.position = position
 
 
 def _problem(entry: Entry) -> str | None:
-    """Return what keeps an entry from being used; later, only the raw record could be named."""
+    """Return why an entry is unusable, if it is.
+
+    Found any later, it could only be blamed on the raw record.
+    """
     if entry.failure is None and (entry.decision is None or entry.score is None):
-        return "its entry has neither a score nor a failure"
+        return "entry has neither a score nor a failure"
     if entry.score is not None:
         try:
             ScoreHeader.decode(entry.score)
         except msgspec.MsgspecError:
-            return "its entry's score cannot be read"
+            return "entry has an invalid score"
     if entry.vector is not None and (
         len(entry.vector) % 4 or not np.isfinite(decode_vector(entry.vector)).all()
     ):
-        return "its entry's vector is no vector of finite numbers"
+        return "entry has an invalid vector: not finite float32 numbers"
     return None
 
 
 class Ledger:
     """The ring of a partition's entries: the window, and the last ``max_elements`` scored entries before it.
 
-    The window holds as many offsets as can be redelivered. So a redelivered record always finds its entry,
-    and a new record always finds every vector that it must be compared with.
+    The window covers all offsets that can be redelivered. So a redelivered record always finds its entry, and
+    a new record always finds every vector that it must be compared with.
 
     Args:
-        changelog: the partition's entries; the ring keeps it up to date.
-        max_elements: how many scored records novelty compares with.
-        window: how many offsets behind the newest may be redelivered.
+        changelog: the partition's entries, updated by the ring.
+        max_elements: the number of scored records that novelty compares with.
+        window: the number of most recent offsets that can be redelivered.
     """
 
     def __init__(self, changelog: Changelog, max_elements: int, window: int) -> None:
         self._changelog = changelog
         self._max_elements = max_elements
         self._window = window
-        self._kept = window
+        self._effective_window = window
         self._recent: deque[tuple[int, bool]] = deque()
         self._older: deque[int] = deque()
 
     def open(
         self, next_offset: int, cache: VectorCache, model: str, topic_id: bytes = b""
     ) -> tuple[list[int], CutReason | None]:
-        """Fill the cache with the vectors scored before an offset, and order the ring.
+        """Fill the cache with the vectors scored before an offset, and rebuild the ring.
 
         Args:
             next_offset: the offset of the lane's first record.
-            cache: empty.
-            model: the embedder's identity; vectors of another one are never compared with its own.
-            topic_id: of the raw topic; entries of another one are cut. Empty when unknown.
+            cache: an empty cache.
+            model: the embedder's identity; vectors of another identity are cut.
+            topic_id: the raw topic's id; entries of another topic are cut. Empty if unknown.
 
         Returns:
-            the offsets of the entries that fell out, to be tombstoned, and why entries were invalid:
-            ``recreated`` (another topic of this name), ``rewind`` (the group was set back beyond the window),
-            ``model``, or None.
+            the offsets of the evicted entries, to be tombstoned, and why entries were invalid:
+            ``recreated`` (a new topic of the same name), ``rewind`` (the group was reset to before the
+            window), ``model`` (another embedder), or None.
         """
         entries = {offset: decode_entry(value) for offset, value in sorted(self._changelog.entries.items())}
         reason: CutReason | None = None
         if topic_id and any(entry.topic_id not in (b"", topic_id) for entry in entries.values()):
             entries = {offset: entry for offset, entry in entries.items() if entry.topic_id == topic_id}
             reason = "recreated"
-        # What can be redelivered now depends on the setting under which the entries were written.
-        window_then = entries[max(entries)].window if entries else 0
-        self._kept = max(self._window, window_then)
-        if entries and max(entries) >= next_offset + window_then:
+        # The window in force when the entries were written bounds what can be redelivered now.
+        written_window = entries[max(entries)].window if entries else 0
+        self._effective_window = max(self._window, written_window)
+        if entries and max(entries) >= next_offset + written_window:
             entries = {offset: entry for offset, entry in entries.items() if offset < next_offset}
             reason = "rewind"
         foreign = [
@@ -278,44 +284,47 @@ class Ledger:
         if foreign:
             entries = {offset: entry for offset, entry in entries.items() if offset not in foreign}
             reason = "model"
-        fallen = [offset for offset in self._changelog.entries if offset not in entries]
+        evicted = [offset for offset in self._changelog.entries if offset not in entries]
         for entry in entries.values():
-            fallen += self._keep(entry)
+            evicted += self._append(entry)
             if entry.offset < next_offset and entry.vector:
                 remember(cache, entry)
-        self._forget(fallen)
-        return fallen, reason
+        self._forget(evicted)
+        return evicted, reason
 
     def find(self, record: RawRecord) -> Entry | None:
-        """Return a redelivered record's entry; None for a new record, or for another one at its offset."""
+        """Return a redelivered record's entry; None for a new record, or another one at a known offset."""
         value = self._changelog.entries.get(record.offset)
         entry = None if value is None else decode_entry(value)
-        # A record that could not be read is the same one when it can: limits.batch_bytes was raised.
-        if entry is None or entry.fingerprint not in (record.fingerprint, UNREAD_FINGERPRINT):
+        if entry is None:
+            return None
+        # A record unreadable then or now is still the same record: limits.batch_bytes was changed.
+        fingerprints = {entry.fingerprint, record.fingerprint}
+        if len(fingerprints) > 1 and UNREAD_FINGERPRINT not in fingerprints:
             return None
         is_same_topic = not (entry.topic_id and record.topic_id) or entry.topic_id == record.topic_id
         return entry if is_same_topic else None
 
     def put(self, entry: Entry) -> tuple[bytes, list[int]]:
-        """Add an entry, or replace the one of its offset.
+        """Add an entry, or replace the one at its offset.
 
         Returns:
-            the entry's bytes for the changelog, and the offsets of the entries that fell out of the ring.
+            the entry's bytes for the changelog, and the offsets of the evicted entries.
         """
         value = _encode(replace(entry, window=self._window, version=ENTRY_VERSION))
         known = entry.offset in self._changelog.entries
         self._changelog.entries[entry.offset] = value
-        fallen = [] if known else self._keep(entry)
-        self._forget(fallen)
-        return value, fallen
+        evicted = [] if known else self._append(entry)
+        self._forget(evicted)
+        return value, evicted
 
     def clear(self) -> list[int]:
-        """Forget everything; return the offsets to tombstone."""
-        fallen = list(self._changelog.entries)
+        """Remove all entries; return the offsets to tombstone."""
+        evicted = list(self._changelog.entries)
         self._recent.clear()
         self._older.clear()
-        self._forget(fallen)
-        return fallen
+        self._forget(evicted)
+        return evicted
 
     def __contains__(self, offset: int) -> bool:
         return offset in self._changelog.entries
@@ -323,18 +332,18 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._changelog.entries)
 
-    def _keep(self, entry: Entry) -> list[int]:
-        fallen: list[int] = []
+    def _append(self, entry: Entry) -> list[int]:
+        evicted: list[int] = []
         insort(self._recent, (entry.offset, entry.vector is not None))
-        while self._recent[0][0] <= self._recent[-1][0] - self._kept:
+        while self._recent[0][0] <= self._recent[-1][0] - self._effective_window:
             offset, has_vector = self._recent.popleft()
             if has_vector:
                 self._older.append(offset)
             else:
-                fallen.append(offset)
+                evicted.append(offset)
         while len(self._older) > self._max_elements:
-            fallen.append(self._older.popleft())
-        return fallen
+            evicted.append(self._older.popleft())
+        return evicted
 
     def _forget(self, offsets: list[int]) -> None:
         for offset in offsets:

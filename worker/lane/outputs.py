@@ -1,4 +1,4 @@
-"""Build output records from a raw record and its ledger entry; pure, so repeats are equal."""
+"""Build output records from a raw record and its ledger entry; pure, so duplicates are equal."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from worker.lane.records import NO_TIMESTAMP, Headers, OutputRecord, RawRecord, 
 from worker.settings import TopicSettings
 
 CUT_BYTES = 1024
-"""What is left of the key and of the value of a dead letter that its topic refused."""
+"""Maximum bytes of key and of value in a dead letter that was cut because its topic rejected it."""
 
 ORIGINAL_TIMESTAMP = "kp-timestamp"
-"""The header that holds the record's own timestamp, in milliseconds, where the output could not have it."""
+"""Header with the record's timestamp, in milliseconds, if the output could not carry it."""
 
 _MILLISECONDS = re.compile(rb"-?\d{1,19}")
 _Record = TypeVar("_Record", RawRecord, OutputRecord)
@@ -31,9 +31,9 @@ class Outputs:
     """Builds output records.
 
     Args:
-        topics: their names.
-        partitions: the partition count of every topic; the record keeps its partition number where the
-            output topic has as many as raw, else its key decides.
+        topics: the topics' names.
+        partitions: the partition count of every topic; a record keeps its partition number if the output
+            topic has as many partitions as raw, else its key decides.
     """
 
     def __init__(self, topics: TopicSettings, partitions: dict[str, int]) -> None:
@@ -41,7 +41,7 @@ class Outputs:
         self._keeps_partition = {name: partitions[name] == partitions[topics.raw] for name in partitions}
 
     def build(self, record: RawRecord, entry: Entry) -> OutputRecord:
-        """Return the output that the entry calls for.
+        """Return the record's output according to its entry.
 
         Raises:
             LedgerError: the entry is neither a decision nor a failure.
@@ -62,15 +62,15 @@ class Outputs:
         raise LedgerError(f"the entry of {record.source} has neither a decision nor a failure")
 
     def build_cut(self, record: RawRecord, entry: Entry) -> OutputRecord:
-        """Return the dead letter cut to what every topic takes.
+        """Return a dead letter small enough for any topic.
 
-        The value is cut, and so is a long key; large headers are left out. Each leaves its length and hash.
+        The value is cut, and so is a long key; large headers are left out. Length and hash replace each.
 
         Raises:
-            LedgerError: the entry is no failure.
+            LedgerError: the entry is not a failure.
         """
         if entry.failure is None:
-            raise LedgerError(f"the entry of {record.source} is no failure")
+            raise LedgerError(f"the entry of {record.source} is not a failure")
         value, key = record.value or b"", record.key or b""
         cut: dict[str, Any] = {"value_length": len(value), "value_sha256": sha256(value).hexdigest()}
         if len(key) > CUT_BYTES:
@@ -100,20 +100,20 @@ class Outputs:
             value=value,
             headers=headers,
         )
-        # Clients take no negative time but the one that says that there is none.
-        return output if output.timestamp_ms >= NO_TIMESTAMP else with_current_time(output)
+        # Clients reject every negative timestamp but NO_TIMESTAMP.
+        return output if output.timestamp_ms >= NO_TIMESTAMP else with_current_timestamp(output)
 
 
-def with_current_time(output: OutputRecord) -> OutputRecord:
-    """Return an output that cannot have its record's timestamp: a header keeps that."""
+def with_current_timestamp(output: OutputRecord) -> OutputRecord:
+    """Return the output with the time of publishing, and its record's timestamp in a header."""
     if output.timestamp_ms == NO_TIMESTAMP:
         return output
     original = (ORIGINAL_TIMESTAMP, b"%d" % output.timestamp_ms)
     return replace(output, timestamp_ms=NO_TIMESTAMP, headers=(*output.headers, original))
 
 
-def with_own_time(record: _Record) -> _Record:
-    """Undo :func:`with_current_time`; return any other output as it is."""
+def with_original_timestamp(record: _Record) -> _Record:
+    """Undo :func:`with_current_timestamp`; return any other output unchanged."""
     name, value = record.headers[-1] if record.headers else ("", None)
     if name != ORIGINAL_TIMESTAMP or not _MILLISECONDS.fullmatch(value or b""):
         return record
@@ -129,7 +129,7 @@ def _score_headers(record: RawRecord, entry: Entry, score: bytes) -> Headers:
 
 
 def _packed(headers: Headers) -> bytes:
-    """Return headers as one byte string: for each the lengths of name and value, then both."""
+    """Serialize headers: for each, the lengths of name and value, then name and value."""
     packed = bytearray()
     for name, value in headers:
         encoded = name.encode("utf-8", "surrogateescape")
@@ -138,7 +138,7 @@ def _packed(headers: Headers) -> bytes:
 
 
 def _publishable(headers: Headers) -> tuple[Headers, dict[str, str]]:
-    """Return the headers that the client can publish and, unless these are all, what keeps every byte."""
+    """Return the headers that the client can publish and, if some cannot, all of them as base64."""
     kept = tuple(header for header in headers if is_utf8(header[0]))
     if len(kept) == len(headers):
         return kept, {}

@@ -1,4 +1,4 @@
-"""The interface that lanes publish through."""
+"""The interface through which lanes publish."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from worker.lane.records import OutputRecord
 
 
 class Publisher(Protocol):
-    """Publishes records in order, for each topic and partition."""
+    """Publishes records, in order within each topic and partition."""
 
     async def send(self, record: OutputRecord) -> asyncio.Future[int]:
-        """Hand a record over; the future is its offset once the broker has confirmed it.
+        """Hand a record to the client; the future resolves to its offset when the broker confirms it.
 
         The future raises :class:`~worker.errors.DeliveryError` or one of its subclasses.
         """
         ...
 
     async def send_alone(self, record: OutputRecord) -> int:
-        """Send a record in a batch of its own, and wait; return its offset.
+        """Send a record in its own batch, and wait; return its offset.
 
-        A record without a timestamp gets the current time, or none where the topic refuses that.
+        A record without a timestamp gets the current time, or none if the topic rejects that.
 
         Raises:
             TooLargeError: the record itself is too large.
-            TimestampError: the topic does not take its timestamp.
-            DeliveryError: the broker refused it otherwise, or did not confirm it.
+            TimestampError: the topic rejects its timestamp.
+            DeliveryError: the broker rejected it for another reason, or did not confirm it.
         """
         ...

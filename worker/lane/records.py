@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from worker.journal import Place
+from worker.journal import Location
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 """In order, duplicates and null values included (KIP-82)."""
@@ -15,15 +16,30 @@ NO_TIMESTAMP = -1
 """The timestamp of a record that has none."""
 
 UNREAD_FINGERPRINT = bytes(8)
-"""Of a record whose key and value could not be read."""
+"""The fingerprint of a record whose key and value could not be read."""
+
+
+class Contents(NamedTuple):
+    """What a producer writes of a record."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a record could not be read from its batch."""
+    """Why a record could not be read from its batch.
+
+    Attributes:
+        read: reads it in spite of ``limits.batch_bytes``, and returns None where something else is wrong,
+            too; left out where that limit is not the reason.
+    """
 
     reason: Literal["undecodable", "too_large"]
     message: str
+    read: Callable[[], Contents | None] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +47,10 @@ class RawRecord:
     """A record of the raw topic.
 
     Attributes:
-        headers: the bytes of a name that are not UTF-8 are surrogate escapes (PEP 383).
-        timestamp_ms: milliseconds since the epoch; :data:`NO_TIMESTAMP` when the record has none.
-        topic_id: of the topic that it was read from (KIP-516, 16 bytes); empty where brokers have none.
-        fault: set where the record could not be read; it then has neither key, value nor headers.
+        headers: bytes of a name that are not UTF-8 are surrogate escapes (PEP 383).
+        timestamp_ms: milliseconds since the epoch; :data:`NO_TIMESTAMP` if the record has none.
+        topic_id: its topic's id (KIP-516, 16 bytes); empty if the brokers have no topic ids.
+        fault: set if the record could not be read; it then has neither key, value nor headers.
     """
 
     topic: str
@@ -49,18 +65,23 @@ class RawRecord:
 
     @property
     def source(self) -> str:
-        """``topic/partition/offset``, by which consumers of the outputs drop repeats."""
+        """``topic/partition/offset``, the identity by which consumers drop duplicate outputs."""
         return f"{self.topic}/{self.partition}/{self.offset}"
 
     @property
-    def place(self) -> Place:
-        """Partition and offset."""
-        return Place(self.partition, self.offset)
+    def location(self) -> Location:
+        """Its partition and offset."""
+        return Location(self.partition, self.offset)
 
     @property
     def size(self) -> int:
-        """Bytes of key and value."""
+        """The size of key and value in bytes."""
         return len(self.key or b"") + len(self.value or b"")
+
+    def read(self) -> RawRecord:
+        """Return the record with its contents where only ``limits.batch_bytes`` kept them from being read."""
+        contents = self.fault.read() if self.fault and self.fault.read else None
+        return self if contents is None else replace(self, fault=None, **contents._asdict())
 
     @property
     def fingerprint(self) -> bytes:
@@ -69,7 +90,7 @@ class RawRecord:
 
 
 def is_utf8(name: str) -> bool:
-    """Return whether a header's name has only bytes that are UTF-8; the client can publish no other."""
+    """Return whether a header name is valid UTF-8; the client can publish no other."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -78,7 +99,7 @@ def is_utf8(name: str) -> bool:
 
 
 def fingerprint(key: bytes | None, value: bytes | None) -> bytes:
-    """Return 8 bytes that identify a record among others at the same offset, as in a recreated topic."""
+    """Return 8 bytes that tell apart records at the same offset, as in a recreated topic."""
     return blake2b(value or b"", digest_size=8, key=(key or b"")[:64]).digest()
 
 

@@ -7,43 +7,45 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from worker.lane.expiry import Expiry
 from worker.lane.ledger import Entry
 from worker.lane.records import OutputRecord
-from worker.lane.stages import Readable, Scored
+from worker.lane.retention import RetentionCheck
+from worker.lane.stages import Decoded, Scored
 from worker.observe.metrics import Metrics
 
 if TYPE_CHECKING:
     from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
 
 
-class Report:
+class Reporter:
     """Reports records once the broker has confirmed their outputs.
 
     Args:
         metrics: counts and times every record.
-        expiry: counts outputs that are deleted for their age; None where no topic deletes.
+        retention_check: counts outputs that are deleted for their age; None where no topic deletes.
         tracing: exports a span for every record; None to export none.
     """
 
-    def __init__(self, metrics: Metrics, expiry: Expiry | None, tracing: Tracing | None) -> None:
+    def __init__(
+        self, metrics: Metrics, retention_check: RetentionCheck | None, tracing: Tracing | None
+    ) -> None:
         self._metrics = metrics
-        self._expiry = expiry
+        self._retention_check = retention_check
         self._tracing = tracing
 
     def finished(self, scored: Scored, entry: Entry, output: OutputRecord, sent_at: float) -> None:
         """Report one record.
 
         Args:
-            scored: the record and how it was scored.
-            entry: its final outcome, which differs from ``scored.entry`` when the output was refused.
-            output: what the broker confirmed.
+            scored: the record with its score.
+            entry: its final outcome; differs from ``scored.entry`` if the output was rejected.
+            output: the record that the broker confirmed.
             sent_at: when the output was first sent (``time.monotonic``).
         """
         self._metrics.stage("publish", time.monotonic() - sent_at)
         self._count(scored, entry)
-        if self._expiry is not None:
-            self._expiry.check(output)
+        if self._retention_check is not None:
+            self._retention_check.check(output)
         if self._tracing is not None:
             self._export_span(self._tracing, scored, entry, output, sent_at)
 
@@ -62,7 +64,7 @@ class Report:
             score=None if header is None else asdict(header),
             failure=None if failure is None else asdict(failure),
             trace_id=entry.trace_id,
-            objective=taken.trace.task.objective if isinstance(taken, Readable) else None,
+            objective=taken.trace.task.objective if isinstance(taken, Decoded) else None,
             end_to_end=end_to_end,
         )
 

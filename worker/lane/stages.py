@@ -1,4 +1,4 @@
-"""A record between two steps of its lane: each step takes one of these types and returns the next.
+"""The states of a record in its lane: each step takes one of these types and returns the next.
 
 ::
 
@@ -19,7 +19,7 @@ from worker.lane.records import OutputRecord, RawRecord
 
 @dataclass(frozen=True, slots=True)
 class Redelivered:
-    """A record that the ledger has an entry for: it is neither embedded nor scored again."""
+    """A record with a ledger entry: it is neither embedded nor scored again."""
 
     record: RawRecord
     taken_at: float
@@ -27,8 +27,8 @@ class Redelivered:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A record that is no trace, or is not to be read."""
+class Undecodable:
+    """A record that is not a valid trace, or is poison and must not be decoded."""
 
     record: RawRecord
     taken_at: float
@@ -36,8 +36,8 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Readable:
-    """A trace that waits for its embedding; None without an embedder."""
+class Decoded:
+    """A trace that waits for its embedding, if there is an embedder."""
 
     record: RawRecord
     taken_at: float
@@ -45,25 +45,25 @@ class Readable:
     embedding: asyncio.Future[Embedded] | None
 
 
-Taken: TypeAlias = Redelivered | Unreadable | Readable
-"""A record with room in the lane; ``taken_at`` is in seconds of ``time.monotonic``."""
+Taken: TypeAlias = Redelivered | Undecodable | Decoded
+"""A record admitted to the lane; ``taken_at`` is in seconds of ``time.monotonic``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A record whose outcome is decided.
+    """A record with its outcome.
 
     Attributes:
         entry: the outcome.
-        entry_value: the entry's bytes for the changelog; None when it is there already.
-        fallen: source offsets of the entries that this one pushed out of the ring.
+        entry_value: the entry's bytes for the changelog; None if it is already there.
+        evicted: source offsets of the entries that this one evicted from the ring.
     """
 
     taken: Taken
     entry: Entry
     entry_value: bytes | None = None
     embedded: Embedded | None = None
-    fallen: list[int] = field(default_factory=list)
+    evicted: list[int] = field(default_factory=list)
 
     @property
     def record(self) -> RawRecord:
@@ -73,7 +73,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A record whose entry is on its way to the changelog; ``delivery`` is None when it is there already."""
+    """A record whose entry was sent to the changelog; ``delivery`` is None if it was already there."""
 
     scored: Scored
     delivery: asyncio.Future[int] | None
@@ -82,7 +82,7 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A record whose output is on its way."""
+    """A record whose output was sent."""
 
     scored: Scored
     output: OutputRecord

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import msgspec
-from aiokafka.errors import KafkaError
 
 from worker.errors import InputError, TopicError
-from worker.kafka.diagnosis import unreachable
-from worker.kafka.lease import Lease
-from worker.kafka.publisher import KafkaPublisher
+from worker.kafka.publisher import connected_publisher
 from worker.kafka.reader import Record
 from worker.kafka.rights import republishing_rights, require_rights
 from worker.kafka.topics import Topic, TopicAdmin
@@ -69,7 +63,12 @@ async def republish(
         DeliveryError: a broker did not take a record.
     """
     targets = await _targets(settings, names, live=live)
-    async with open_scored_topics(settings, progress) as topics, _publisher(settings, targets) as publisher:
+    async with (
+        open_scored_topics(settings, progress) as topics,
+        connected_publisher(
+            settings.kafka, max(targets.contribute.max_message_bytes, targets.rejected.max_message_bytes)
+        ) as publisher,
+    ):
         rescored = await send_rescored(topics, period, policy, targets, publisher)
     if not rescored.traces:
         raise InputError("there are no scored traces to rescore")
@@ -142,20 +141,3 @@ def check_targets(names: tuple[str, str], own: set[str], allowed: set[str]) -> N
             raise InputError(f"{name} is a topic that workers use{hint}")
     if names[0] == names[1]:
         raise InputError(f"{names[0]} cannot hold both routes: name two topics")
-
-
-@asynccontextmanager
-async def _publisher(settings: Settings, targets: Targets) -> AsyncIterator[KafkaPublisher]:
-    lease = Lease(math.inf)  # nobody else writes to these topics
-    lease.renew(0)
-    limit = max(targets.contribute.max_message_bytes, targets.rejected.max_message_bytes)
-    publisher = KafkaPublisher(settings.kafka, limit, lease)
-    try:
-        await publisher.start()
-    except KafkaError as error:
-        await publisher.stop()
-        raise await unreachable(settings.kafka, error) from error
-    try:
-        yield publisher
-    finally:
-        await publisher.stop()

@@ -17,11 +17,11 @@ from yarl import URL
 from worker.embedding.batcher import Batcher
 from worker.journal import Journal
 from worker.kafka.topics import LOG_APPEND_TIME, Topic, changelog_topic_name
-from worker.lane.expiry import Expiry
 from worker.lane.lane import LaneServices
 from worker.lane.lanes import Lanes
 from worker.lane.outputs import Outputs
 from worker.lane.publisher import Publisher
+from worker.lane.retention import RetentionCheck
 from worker.observe.metrics import Metrics
 from worker.observe.probes import Readiness
 from worker.policy import PolicyInForce
@@ -113,7 +113,7 @@ class WorkerApp:
             publisher=clients.publisher,
             changelog_topic=changelog,
             metrics=metrics,
-            expiry=Expiry(_kept_ms(topics.values()), metrics),
+            retention_check=RetentionCheck(_kept_ms(topics.values()), metrics),
             tracing=tracing,
             journal=journal or Journal(),
         )

@@ -434,8 +434,8 @@ class Source(Consumer):
     @Service.task
     async def _commit_on_demand(self) -> None:
         while not self.should_stop:
-            await self.wait(self._lanes.commit_wanted)  # type: ignore[arg-type]  # mode takes asyncio's, too
-            self._lanes.commit_wanted.clear()
+            await self.wait(self._lanes.commit_requested)  # type: ignore[arg-type]  # mode takes asyncio's, too
+            self._lanes.commit_requested.clear()
             await self.commit()
 
     def _note_committed(self, offsets: Mapping[int, int]) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from worker.audit.report import Difference
 from worker.embedding import load_embedder
 from worker.lane.ledger import Entry, Failure
-from worker.lane.outputs import with_current_time
+from worker.lane.outputs import with_current_timestamp
 from worker.lane.records import UNREAD_FINGERPRINT, Fault
 from worker.policy import Policy
 
@@ -90,7 +90,7 @@ def test_outputs_that_could_not_have_their_record_s_time_are_what_they_should_be
     made.work()
     made.work(since=0)
     made.outputs = [
-        replace(with_current_time(output), timestamp_ms=NOW_MS + place) if place % 4 == 2 else output
+        replace(with_current_timestamp(output), timestamp_ms=NOW_MS + place) if place % 4 == 2 else output
         for place, output in enumerate(made.outputs)
     ]
 
@@ -113,7 +113,7 @@ def test_another_time_in_the_header_than_the_record_s_is_found(stream):
     made.publish(1)
     made.work()
     (output,) = made.outputs
-    made.outputs = [replace(with_current_time(replace(output, timestamp_ms=5)), timestamp_ms=17)]
+    made.outputs = [replace(with_current_timestamp(replace(output, timestamp_ms=5)), timestamp_ms=17)]
 
     assert len(counts(made.audit())["differing"]) == 1
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar
+from unittest.mock import AsyncMock
 from xml.etree import ElementTree
 
 import pytest
@@ -159,7 +160,7 @@ def test_a_configured_broker_that_does_not_answer_is_a_reason(monkeypatch, caplo
 
 def test_a_configured_broker_is_used_as_it_is(monkeypatch):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "kafka-1:9092,kafka-2:9092")
-    monkeypatch.setattr(brokers, "_problem_with", lambda servers: "")
+    monkeypatch.setattr(brokers, "problem_with", AsyncMock(return_value=""))
 
     broker = start(brokers.CONFIGURED)
 
@@ -257,7 +258,7 @@ def test_without_an_engine_docker_is_given_up_at_once(monkeypatch, tmp_path):
 
 
 def test_a_container_is_published_on_loopback_under_the_port_that_it_advertises(docker_engine, monkeypatch):
-    monkeypatch.setattr(brokers, "_problem_with", lambda servers: "")
+    monkeypatch.setattr(brokers, "problem_with", AsyncMock(return_value=""))
 
     broker = start(brokers.DOCKER)
 
@@ -272,7 +273,7 @@ def test_a_container_is_published_on_loopback_under_the_port_that_it_advertises(
 
 
 def test_a_container_that_ends_while_it_starts_leaves_its_log_as_the_reason(docker_engine, monkeypatch):
-    monkeypatch.setattr(brokers, "_problem_with", lambda servers: "refused")
+    monkeypatch.setattr(brokers, "problem_with", AsyncMock(return_value="refused"))
     docker_engine.status = "exited"
 
     with pytest.raises(Unavailable, match="the broker ended while it started") as raised:
@@ -441,7 +442,7 @@ def test_a_broker_that_never_answers_is_stopped_and_its_last_lines_told(
     program("java", fake_java(broker=f"echo $$ > {pid_file}; echo stuck; exec /bin/sleep 600"))
     program("mvn", MAVEN)
     refused = "refused"
-    monkeypatch.setattr(brokers, "_problem_with", lambda servers: refused)
+    monkeypatch.setattr(brokers, "problem_with", AsyncMock(return_value=refused))
     monkeypatch.setattr(brokers, "START_LIMIT", 3.0)
 
     with pytest.raises(Unavailable, match="no answer within 3 s: refused") as raised:
@@ -461,8 +462,10 @@ def test_on_leaving_neither_process_nor_data_stay(program, monkeypatch, pid_file
     monkeypatch.setattr(processes, "STOP_LIMIT", 0.3)
     monkeypatch.setattr(
         brokers,
-        "_problem_with",
-        lambda servers: "" if pid_file.exists() and pid_file.read_text() else "refused",
+        "problem_with",
+        AsyncMock(
+            side_effect=lambda servers: "" if pid_file.exists() and pid_file.read_text() else "refused"
+        ),
     )
 
     with first_available([brokers.JAVA], print) as broker:

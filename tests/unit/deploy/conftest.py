@@ -15,6 +15,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from support.commands import command
 from worker.cli import main
 from worker.observe.metrics import Metrics
 from worker.policy import Policy
@@ -117,8 +118,7 @@ def parse_command(
             str(host_path("worker", argument)) if argument.startswith("/") else argument
             for argument in arguments
         )
-        command = main.commands[name]
-        with click.Context(main), command.make_context(name, rest):
+        with click.Context(main), command(name).make_context(name, rest):
             pass
 
     return parse

@@ -1,13 +1,20 @@
 """Prometheus takes the rules; each alert fires and is quiet as told, and has a section in the runbook."""
 
+import json
 import re
 import subprocess
+import time
 from collections import defaultdict
+from contextlib import ExitStack, suppress
+from urllib.error import URLError
+from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 import yaml
 
 from support.tools import tool
+from worker.demo.processes import LOOPBACK, free_ports, start
 
 SEVERITIES = {"page", "ticket"}
 
@@ -79,13 +86,63 @@ def test_each_alert_says_what_is_wrong_and_how_bad_it_is(alerts):
         assert alert["annotations"].keys() == {"summary", "description", "runbook_url"}, name
 
 
-def test_each_alert_leads_to_its_section_of_the_runbook(alerts, sections, root):
+def test_each_alert_leads_to_its_section_of_the_runbook(alerts, sections):
     """An anchor is the heading in lower case, as Git hosts make it."""
     assert sections.keys() == alerts.keys()
     for name, alert in alerts.items():
-        path, anchor = alert["annotations"]["runbook_url"].split("#")
-        assert (root / path).samefile(root / "deploy/runbook.md")
-        assert anchor == name.lower()
+        assert alert["annotations"]["runbook_url"] == f"{{{{ $externalLabels.runbook }}}}#{name.lower()}"
+
+
+def test_where_an_alert_leads_prometheus_serves_the_runbook(compose, host_path, root, tmp_path):
+    """With compose's configuration and arguments, but for the port and what a container has elsewhere."""
+    (port,) = free_ports(1)
+    config = yaml.safe_load(host_path("prometheus", "/etc/prometheus/prometheus.yml").read_bytes())
+    config = {"global": config["global"], "rule_files": ["alerts.yml"]}
+    rule = {
+        "alert": "Always",
+        "expr": "vector(1)",
+        "annotations": {"url": "{{ $externalLabels.runbook }}"},
+    }
+    (tmp_path / "alerts.yml").write_text(
+        yaml.safe_dump({"groups": [{"name": "always", "interval": "1s", "rules": [rule]}]})
+    )
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    assets = tmp_path / "assets"
+    assets.mkdir()
+    (assets / "runbook.md").symlink_to(host_path("prometheus", "/etc/prometheus/assets/runbook.md"))
+    elsewhere = {
+        "--config.file": tmp_path / "prometheus.yml",
+        "--storage.tsdb.path": tmp_path / "tsdb",
+        "--web.user-assets": assets,
+    }
+    names = [argument.split("=")[0] for argument in compose["services"]["prometheus"]["command"]]
+    assert elsewhere.keys() <= set(names)
+    command = [tool("prometheus"), *(f"{name}={path}" for name, path in elsewhere.items())]
+
+    with ExitStack() as stack:
+        start(stack, [*command, f"--web.listen-address={LOOPBACK}:{port}"], tmp_path / "log")
+        (alert,) = until(lambda: json.loads(get(port, "/api/v1/alerts"))["data"]["alerts"])
+        url = urlsplit(alert["annotations"]["url"])
+        served = get(port, url.path)
+
+    assert f"127.0.0.1:{url.port}:9090" in compose["services"]["prometheus"]["ports"]
+    assert served == (root / "deploy/runbook.md").read_bytes()
+
+
+def get(port, path):
+    with urlopen(f"http://{LOOPBACK}:{port}{path}") as answer:
+        return answer.read()
+
+
+def until(look):
+    """What a look brings, once it brings something."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with suppress(URLError):
+            if found := look():
+                return found
+        time.sleep(0.1)
+    pytest.fail("nothing came")
 
 
 def test_each_section_says_what_it_means_what_to_look_at_and_what_to_do(sections):

@@ -266,6 +266,23 @@ def test_a_bomb_is_not_inflated_beyond_the_limit(codec):
     assert peak < 4 * LIMIT + 2 * len(bomb)
 
 
+@pytest.mark.parametrize("codec", ENCODERS)
+def test_a_record_of_a_batch_beyond_the_limit_can_be_read_all_the_same(codec):
+    """What was read before the limit was lowered has an outcome, which has to stay."""
+    data = batch([(b"k", b"%d" % n * LIMIT, [("h", b"1")], 1000 + n) for n in range(3)], codec, base=7)
+
+    for read, placeholder in zip(decode(data, limit=4 * LIMIT), decode(data), strict=True):
+        record = raw_record(placeholder)
+        assert (record.fault.reason, record.value) == ("too_large", None)
+        assert record.read() == raw_record(read)
+
+
+def test_what_cannot_be_decoded_cannot_be_read_either():
+    (record,) = map(raw_record, decode(at(0, by_hand([(0, b"k", b"v", [])], 4, compressed=b"no zstd"))))
+
+    assert record.read() is record
+
+
 def test_snappy_in_one_block_is_decoded_as_librdkafka_writes_it():
     payload = b"x" * 1000
 

@@ -4,8 +4,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
+from aiokafka.errors import GroupCoordinatorNotAvailableError
+from aiokafka.structs import OffsetAndMetadata
 
 from worker.errors import TopicError
+from worker.kafka import topics
 from worker.kafka.topics import LAST_RESORT_BYTES, LEDGER_ENTRY_BYTES, Topic, TopicAdmin, differences
 from worker.settings import KafkaSettings, TopicSettings
 
@@ -39,6 +42,7 @@ class Brokers:
         self.partitions = {}
         self._known = [set() for _ in range(count)]
         self._asked = -1
+        self.coordinators = []
 
     async def start(self): ...
 
@@ -68,6 +72,12 @@ class Brokers:
         return [
             {"topic": name, "error_code": 0, "partitions": [None] * self.partitions[name]} for name in names
         ]
+
+    async def list_consumer_group_offsets(self, group, partitions):
+        answer = self.coordinators.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return {at: OffsetAndMetadata(offset, "") for at, offset in zip(partitions, answer, strict=False)}
 
     async def describe_configs(self, resources):
         return [
@@ -130,6 +140,26 @@ async def test_outputs_that_are_created_take_and_keep_what_raw_takes(admin, brok
         assert (output.retention_ms, output.timestamp_after_max_ms) == (-1, 77)
         assert output.timestamp_type == "CreateTime"
     assert [*differences({NAMES.raw: (await admin.existing())[NAMES.raw]} | created, NAMES)] == []
+
+
+async def test_the_group_s_positions_wait_for_a_coordinator_that_is_elected_or_loads_the_group(
+    admin, brokers, monkeypatch
+):
+    """It answers no partition then, with an error that the client ignores; it was a KeyError."""
+    monkeypatch.setattr(topics, "_RETRY_PAUSE", 0.0)
+    brokers.add(NAMES.raw, 2)
+    brokers.coordinators = [GroupCoordinatorNotAvailableError(), [], [7, -1]]
+
+    assert await admin.committed((await admin.existing())[NAMES.raw]) == [7, 0]
+
+
+async def test_a_group_without_a_coordinator_is_named(brokers, admin):
+    brokers.add(NAMES.raw, 2)
+    brokers.coordinators = [[] for _ in range(1000)]
+    impatient = TopicAdmin(KafkaSettings().model_copy(update={"request_timeout": 0.1}), NAMES)
+
+    with pytest.raises(TopicError, match="raw-traces: no coordinator for the group knowledgepulse-worker"):
+        await impatient.committed((await admin.existing())[NAMES.raw])
 
 
 async def test_topics_that_fit_are_taken(admin, fit):

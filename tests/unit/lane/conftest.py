@@ -1,4 +1,4 @@
-"""Traces, and lanes with a memory publisher and an embedder that tests can stop, break and count."""
+"""Traces, and lanes with an in-memory publisher and an embedder that tests can stall, break and count."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ DIMENSIONS = 8
 
 @pytest.fixture(scope="session")
 def document():
-    """Returns a valid trace as a dict, with some of its members replaced or added."""
+    """A factory of valid traces as dicts, with members replaced or added."""
 
     def new(**members):
         return {
@@ -51,7 +51,7 @@ def document():
 
 @pytest.fixture(scope="session")
 def raw(document):
-    """Returns a record of the raw topic: a trace of its own, unless a value is given."""
+    """A factory of records of the raw topic, each with a distinct trace unless a value is given."""
 
     def new(offset, value=b"a trace", *, partition=0, padding=0):
         if value == b"a trace":
@@ -65,7 +65,7 @@ def raw(document):
 
 
 class FakeEmbedder:
-    """Gives every text a new random vector each time, so that a second embedding of it would show."""
+    """Returns a new random vector for every text, so that a repeated embedding shows."""
 
     dimensions = DIMENSIONS
     identity = "fake"
@@ -75,7 +75,7 @@ class FakeEmbedder:
     description = "fake"
 
     def __init__(self):
-        self.asked = 0
+        self.requested = 0
         self.texts = []
         self.error = None
         self.free = threading.Event()
@@ -83,7 +83,7 @@ class FakeEmbedder:
         self._random = np.random.default_rng(0)
 
     def embed(self, texts):
-        self.asked += len(texts)
+        self.requested += len(texts)
         self.free.wait()
         if self.error is not None:
             raise self.error
@@ -92,8 +92,8 @@ class FakeEmbedder:
         return Embeddings(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 0)
 
 
-class World:
-    """Everything around lanes, and what they told it."""
+class Harness:
+    """The dependencies of lanes, and what the lanes did with them."""
 
     ledger = "ledger"
     scored = ("contribute", "rejected")
@@ -104,7 +104,7 @@ class World:
         self.batcher = Batcher(self.embedder, admitted)
         self.publisher = MemoryPublisher()
         self.failures = []
-        self.wants_commit = False
+        self.commit_requested = False
         self.registry = CollectorRegistry()
         self.limits = LimitSettings(**{"uncommitted_records": 16, **limits})
         self.services = LaneServices(
@@ -122,7 +122,7 @@ class World:
         self._lanes = []
 
     async def lane(self, next_offset=0, changelog=None) -> Lane:
-        """An open lane of partition 0."""
+        """Return an open lane of partition 0."""
         first = RawRecord("raw-traces", 0, next_offset, 0, None, None, ())
         lane = Lane(
             first,
@@ -130,14 +130,14 @@ class World:
             changelog or Changelog(0),
             self.services,
             self.failures.append,
-            self._want_commit,
+            self._request_commit,
         )
         self._lanes.append(lane)
         await lane.open()
         return lane
 
     def lanes(self, changelog_of=None) -> Lanes:
-        """The lanes of all partitions, recovered."""
+        """Return the open lanes of all partitions."""
         changelogs = [Changelog(number) for number in range(3)]
         lanes = Lanes(self.services, changelog_of or changelogs.__getitem__, self.failures.append)
         self._lanes.append(lanes)
@@ -145,35 +145,36 @@ class World:
         return lanes
 
     def changelog(self, partition=0) -> Changelog:
-        """What recovery would read now."""
+        """Return the changelog as recovery would read it now."""
         changelog = Changelog(partition)
         written = [record for record in self.publisher.records(self.ledger) if record.partition == partition]
-        for place, record in enumerate(written):
-            changelog.apply(place, record.key, record.value)
+        for number, record in enumerate(written):
+            changelog.apply(number, record.key, record.value)
         return changelog
 
     def entries(self) -> dict[int, Entry]:
-        """The entries of partition 0 that a successor would find."""
+        """Return the entries of partition 0 that a successor would find."""
         found = self.changelog().entries
         return {offset: msgspec.msgpack.decode(value, type=Entry) for offset, value in sorted(found.items())}
 
     def outputs(self):
-        """The confirmed outputs."""
+        """Return the confirmed outputs."""
         return self.publisher.records(*self.scored, self.dead_letter)
 
     def metric(self, name, **labels):
         return self.registry.get_sample_value(name, labels)
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until something is so."""
+        """Wait until a condition holds."""
         async with asyncio.timeout(20):
             while not condition():
                 await asyncio.sleep(0)
 
     async def settle(self) -> None:
-        """Let everything happen that can happen now; embedders in their threads excepted."""
+        """Run until nothing more can happen, in the embedder's threads too unless they are held."""
         for _ in range(100):
             await asyncio.sleep(0)
+            await self.until(lambda: not (self.embedder.free.is_set() and self.batcher._results))
 
     async def close(self) -> None:
         for lanes in self._lanes:
@@ -186,17 +187,17 @@ class World:
         await self.batcher.close()
 
     def forget(self) -> None:
-        """Keep nothing of lanes that are closed."""
+        """Drop references to closed lanes."""
         self._lanes.clear()
         self.failures.clear()
 
-    def _want_commit(self) -> None:
-        self.wants_commit = True
+    def _request_commit(self) -> None:
+        self.commit_requested = True
 
 
 @pytest.fixture
 async def no_leaks():
-    """Fails a test that leaves a task or an embedder's thread behind."""
+    """Fail a test that leaks a task or an embedder's thread."""
     yield
     for _ in range(10):
         await asyncio.sleep(0)
@@ -208,14 +209,14 @@ async def no_leaks():
 
 
 @pytest.fixture
-async def world(no_leaks):
-    """Makes the world for lanes; at the end everything in it is closed."""
-    made = []
+async def make_harness(no_leaks):
+    """A factory of harnesses, which are closed at the end of the test."""
+    harnesses = []
 
     def new(*, policy=None, embedding=True, admitted=MAX_ADMITTED, **limits):
-        made.append(World(policy, embedding, admitted, limits))
-        return made[-1]
+        harnesses.append(Harness(policy, embedding, admitted, limits))
+        return harnesses[-1]
 
     yield new
-    for one in made:
-        await one.close()
+    for harness in harnesses:
+        await harness.close()

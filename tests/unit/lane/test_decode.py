@@ -1,4 +1,4 @@
-"""What is a trace and what is a dead letter, and that a score changes nothing but itself."""
+"""Decoding traces, rejecting everything else, and setting a score without changing anything else."""
 
 import json
 import re
@@ -17,7 +17,7 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 @pytest.fixture
 def with_free_field(document):
-    """Puts a JSON text into a member that the schema does not know."""
+    """A function that puts a JSON text into a member unknown to the schema."""
 
     def put(text: str | bytes) -> bytes:
         before, after = json.dumps(document(free=0)).encode().split(b'"free": 0')
@@ -40,7 +40,7 @@ def test_a_record_without_a_value_is_empty(value):
     assert rejected(value) == "empty"
 
 
-def test_a_value_of_just_the_limit_is_read_and_one_byte_more_is_too_large(document):
+def test_a_value_at_the_limit_is_accepted_and_one_byte_more_is_too_large(document):
     value = json.dumps(document()).encode()
 
     assert decode_trace(value, len(value)).id == document()["id"]
@@ -54,35 +54,35 @@ def test_a_value_of_just_the_limit_is_read_and_one_byte_more_is_too_large(docume
         *('"\x01"', '"\\x41"', '"\\u12"', "\ufeff1", '{"a" 1}', "// comment\n1"),
     ],
 )
-def test_what_is_not_json_anywhere_in_the_value_is_a_dead_letter(text, with_free_field):
+def test_invalid_json_anywhere_in_the_value_is_rejected(text, with_free_field):
     assert rejected(with_free_field(text)) == "not_json"
 
 
 @pytest.mark.parametrize(
     "damaged", [b'"\xff"', b'"\xc3"', b'"\xed\xa0\x80"', b'"\xf4\x90\x80\x80"', b'"\xc0\x80"']
 )
-def test_what_is_not_utf_8_is_a_dead_letter(damaged, with_free_field):
+def test_invalid_utf_8_is_rejected(damaged, with_free_field):
     assert rejected(with_free_field(damaged)) == "not_json"
 
 
 @pytest.mark.parametrize("name", [b'"free"', b'"metadata"', b'"task_domain"', b'"confidence"', b'"step_id"'])
-def test_a_member_name_that_is_not_utf_8_is_a_dead_letter(name, with_free_field):
+def test_a_member_name_that_is_not_utf_8_is_rejected(name, with_free_field):
     assert rejected(with_free_field("1").replace(name, b'"\x80"', 1)) == "not_json"
 
 
 @pytest.mark.parametrize("damage", ["\N{ZERO WIDTH NO-BREAK SPACE}%s", "%s}", "%s x", "%s%s", "{%s"])
-def test_only_one_object_and_whitespace_may_be_in_the_value(damage, document):
+def test_anything_but_one_object_and_whitespace_is_rejected(damage, document):
     assert rejected(damage.replace("%s", json.dumps(document())).encode()) == "not_json"
 
 
-def test_a_value_that_was_cut_short_is_not_json_wherever_it_was_cut(document):
+def test_a_truncated_value_is_not_json_wherever_it_was_cut(document):
     value = json.dumps(document()).encode()
 
     assert {rejected(value[:end]) for end in range(1, len(value))} == {"not_json"}
 
 
 @pytest.mark.parametrize("nested", ["[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000])
-def test_a_value_nested_100_000_deep_is_a_dead_letter_and_does_no_harm(nested, with_free_field):
+def test_a_value_nested_100_000_levels_deep_is_rejected(nested, with_free_field):
     assert rejected(with_free_field(nested)) == "not_json"
     assert rejected(nested.encode()) == "not_json"
     assert rejected(nested[:100_000].encode()) == "not_json"
@@ -103,14 +103,14 @@ def test_a_value_nested_100_000_deep_is_a_dead_letter_and_does_no_harm(nested, w
         b"[\x00\x01\xfe",
     ],
 )
-def test_what_begins_as_json_but_is_none_is_not_json(value):
+def test_a_value_that_only_starts_as_json_is_not_json(value):
     assert rejected(value) == "not_json"
 
 
 @pytest.mark.parametrize(
     "value", [b"null", b"[]", b'"text"', b"1", b"true", b"{}", b'["\\ud800"]', b'[{"a": 1}]']
 )
-def test_json_that_is_no_object_with_a_trace_in_it_is_an_invalid_trace(value):
+def test_json_other_than_a_trace_object_is_an_invalid_trace(value):
     assert rejected(value) == "invalid_trace"
 
 
@@ -128,9 +128,9 @@ def test_json_that_is_no_object_with_a_trace_in_it_is_an_invalid_trace(value):
         ),
     ],
 )
-def test_a_trace_without_a_required_member_is_invalid_and_the_message_names_it(path, document):
+def test_a_missing_required_member_is_invalid_and_named_in_the_message(path, document):
     trace = document()
-    parent, member = _place(trace, path)
+    parent, member = _locate(trace, path)
     del parent[member]
 
     with pytest.raises(RejectedRecord, match=re.escape(f"{path}: Field required")) as caught:
@@ -171,9 +171,9 @@ def test_a_trace_without_a_required_member_is_invalid_and_the_message_names_it(p
         ("knowledge_graph_delta", {"entities": [{"name": "n"}]}),
     ],
 )
-def test_a_trace_with_a_wrong_member_is_invalid_and_the_message_names_it(path, wrong, document):
+def test_a_member_with_an_invalid_value_is_named_in_the_message(path, wrong, document):
     trace = document()
-    parent, member = _place(trace, path)
+    parent, member = _locate(trace, path)
     parent[member] = wrong
 
     with pytest.raises(RejectedRecord, match=re.escape(path)) as caught:
@@ -182,15 +182,15 @@ def test_a_trace_with_a_wrong_member_is_invalid_and_the_message_names_it(path, w
 
 
 @pytest.mark.parametrize(("member", "python_name"), [("@type", "type"), ("@context", "context")])
-def test_a_member_under_its_python_name_is_not_the_member(member, python_name, document):
-    """Consumers look for ``@type``; a trace that only has ``type`` would reach them without it."""
+def test_a_member_under_its_python_name_is_not_accepted(member, python_name, document):
+    """Consumers read ``@type``; a trace with only ``type`` would reach them without it."""
     trace = document()
     trace[python_name] = trace.pop(member)
 
     assert rejected(json.dumps(trace).encode()) == "invalid_trace"
 
 
-def test_a_message_names_some_of_many_problems_and_repeats_nothing_of_the_trace(document):
+def test_a_message_lists_the_first_errors_and_quotes_nothing_from_the_trace(document):
     secret = "the patient's name"
     bad = [{"step_id": secret, "type": secret, "content": {secret: 1}}] * 50
     trace = document(steps=bad, metadata={"success": secret}, outcome=secret)
@@ -225,7 +225,7 @@ def test_a_message_names_some_of_many_problems_and_repeats_nothing_of_the_trace(
         '"\\/\\b\\u0000"',
     ],
 )
-def test_a_free_field_is_carried_through_as_it_was_written(text, with_free_field):
+def test_an_unknown_field_passes_through_byte_for_byte(text, with_free_field):
     value = with_free_field(text)
 
     decode_trace(value, LIMIT)
@@ -237,7 +237,7 @@ def test_a_free_field_is_carried_through_as_it_was_written(text, with_free_field
 @pytest.mark.parametrize("parent", ["", "metadata.", "task.", "steps.0.", "steps.0.tool.", "outcome."])
 def test_unknown_members_are_allowed_everywhere(name, parent, document):
     trace = document(steps=[{"step_id": 0, "type": "tool_call", "tool": {"name": "t"}}])
-    target, member = _place(trace, parent + name)
+    target, member = _locate(trace, parent + name)
     target.setdefault(member, {"any": ["thing"]})
 
     assert decode_trace(json.dumps(trace).encode(), LIMIT).steps[0].tool.name == "t"
@@ -245,7 +245,7 @@ def test_unknown_members_are_allowed_everywhere(name, parent, document):
 
 @pytest.mark.parametrize("lone", ["\\ud800", "\\uDBFF", "\\udC00", "\\uDfFf"])
 @pytest.mark.parametrize("member", ["id", "objective", "result_summary", "unknown", "name of a member"])
-def test_a_lone_surrogate_is_read_as_a_replacement_character_and_published_as_it_was(lone, member, document):
+def test_a_lone_surrogate_is_read_as_a_replacement_character_and_published_unchanged(lone, member, document):
     texts = dict.fromkeys(["objective", "result_summary", "unknown"], "text") | {"id": "kp:trace:"}
     texts[member] = texts.get(member, "") + "LONE"
     trace = document(
@@ -272,7 +272,7 @@ def test_every_unicode_plane_is_read_raw_and_escaped(plane, escaped, document):
     assert decode_trace(value, LIMIT).task.objective == text
 
 
-def test_an_escaped_backslash_before_ud800_is_no_surrogate(document):
+def test_an_escaped_backslash_before_ud800_is_not_a_surrogate(document):
     objective = "a path: C:\\ud800 and \\\\udfff"
     value = json.dumps(document(task={"objective": objective})).encode()
 
@@ -287,23 +287,23 @@ def test_every_real_trace_is_accepted(real_traces):
 
 
 class Number(str):
-    """A number as it is written."""
+    """A number as written in the JSON text."""
 
     __slots__ = ()
 
 
 class Writer:
-    """Writes JSON in any of the ways that RFC 8259 allows, and notes where the score stands.
+    """Writes JSON in any form that RFC 8259 allows, and notes the position of the score.
 
-    Members come in any order; an object may have a member twice, the last of which counts, and the
-    score or what it stands in may not.
+    Members come in any order. An object may repeat a member, and the last one counts; only the score and the
+    metadata may not be repeated.
     """
 
     def __init__(self, random):
         self.random = random
         self.text = ""
-        self.score = None  # from where to where
-        self.deceives = False  # a consumer that takes the first of two members would read another score
+        self.score = None  # its start and end
+        self.deceives = False  # whether a consumer that keeps the first of two members reads another score
 
     def write(self, value, path=()):
         self._space()
@@ -379,7 +379,7 @@ unknown = st.dictionaries(texts.map(lambda name: f"x-{name}"), free, max_size=2)
 
 
 def members(required, **optional):
-    """An object with these members, perhaps with some of the optional ones, and with unknown ones."""
+    """Objects with the required members, any of the optional ones, and unknown ones."""
     known = st.fixed_dictionaries(required, optional=optional)
     return st.tuples(known, unknown).map(lambda both: both[0] | both[1])
 
@@ -421,7 +421,7 @@ documents = members(
 
 @st.composite
 def written_traces(draw):
-    """A trace's bytes, where its score stands in them (None: it has none), and whether they deceive."""
+    """A trace's bytes, the position of its score (None without one), and whether a duplicate deceives."""
     writer = Writer(draw(st.randoms(use_true_random=True)))
     writer.write(draw(documents))
     if writer.score is None:
@@ -434,14 +434,14 @@ scores = st.floats(0, 1) | st.sampled_from([0.1 + 0.2, 1 - 2**-53, 5e-324, 0.0, 
 
 
 def exactly(text: bytes):
-    """What a last-wins parser reads, each number as it is written."""
+    """Parse as a last-wins parser does, with every number as written."""
     return json.loads(text, parse_int=Number, parse_float=Number)
 
 
 @given(written_traces(), scores)
 @settings(max_examples=250, deadline=None)
 def test_a_score_changes_no_byte_but_the_score(written, score):
-    value, place, deceives = written
+    value, position, deceives = written
     if deceives:
         assert rejected(value) == "invalid_trace"
         return
@@ -449,12 +449,12 @@ def test_a_score_changes_no_byte_but_the_score(written, score):
 
     scored = with_quality_score(value, score)
 
-    if place is None:
+    if position is None:
         added = len(scored) - len(value)
         start = next(i for i in range(len(value)) if scored[i] != value[i])
         assert scored[start + added :] == value[start:]
     else:
-        start, end = place
+        start, end = position
         assert scored[:start] == value[:start]
         assert scored.endswith(value[end:])
         assert float(scored[start : len(scored) - len(value) + end]) == score
@@ -467,8 +467,8 @@ def test_a_score_changes_no_byte_but_the_score(written, score):
     assert read.outcome.confidence == float(before["outcome"]["confidence"])
 
 
-def test_of_a_member_that_stands_twice_the_last_counts(document):
-    """So the trace that is scored is the one that consumers read; RFC 8259 leaves it open."""
+def test_the_last_of_duplicate_members_counts(document):
+    """As with most consumers' parsers; RFC 8259 leaves it open."""
     twice = '"outcome": {"result_summary": "", "confidence": 0.25}'
     value = (json.dumps(document())[:-1] + ", " + twice + "}").encode()
 
@@ -477,27 +477,27 @@ def test_of_a_member_that_stands_twice_the_last_counts(document):
 
 
 @pytest.mark.parametrize("name", ["metadata", "met\\u0061data", "\\u006detadata"])
-def test_metadata_that_stand_twice_are_invalid(name, document):
-    """A consumer that takes the first would read the producer's score as ours."""
+def test_duplicate_metadata_is_invalid(name, document):
+    """A consumer that keeps the first would read the producer's score as ours."""
     decoy = f'{{"{name}": {{"quality_score": 1}}, '
     value = (decoy + json.dumps(document())[1:]).encode()
-    with pytest.raises(RejectedRecord, match="metadata: stands there more than once") as caught:
+    with pytest.raises(RejectedRecord, match="metadata: appears more than once") as caught:
         decode_trace(value, LIMIT)
     assert caught.value.reason == "invalid_trace"
 
 
 @pytest.mark.parametrize("name", ["quality_score", "quality\\u005fscore"])
-def test_a_score_that_stands_twice_is_invalid(name, document):
+def test_a_duplicate_score_is_invalid(name, document):
     metadata = json.dumps({**document()["metadata"], "quality_score": 0.9})
     twice = f'{{"{name}": 1, ' + metadata[1:]
     value = (
         json.dumps({**document(), "metadata": 0}).replace('"metadata": 0', f'"metadata": {twice}').encode()
     )
-    with pytest.raises(RejectedRecord, match="quality_score: stands there more than once"):
+    with pytest.raises(RejectedRecord, match="quality_score: appears more than once"):
         decode_trace(value, LIMIT)
 
 
-def test_a_member_of_that_name_elsewhere_is_nobody_s_business(with_free_field):
+def test_duplicate_members_of_that_name_elsewhere_are_accepted(with_free_field):
     decode_trace(with_free_field('{"metadata": {"metadata": 1, "metadata": 2}, "quality_score": 1}'), LIMIT)
 
 
@@ -512,7 +512,7 @@ edits = st.lists(
 
 @pytest.fixture(scope="session")
 def real_trace(real_traces):
-    """Returns a real trace by its number, cut to a few short steps: damage should hit more than prose."""
+    """A real trace by number, cut to a few short steps so that damage hits more than prose."""
 
     def cut(number):
         trace = json.loads(real_traces[number])
@@ -524,13 +524,13 @@ def real_trace(real_traces):
 
 @given(number=st.integers(0, 153), edits=edits)
 @settings(max_examples=3000, deadline=None)
-def test_a_damaged_trace_is_rejected_or_scored_but_never_breaks_the_worker(real_trace, number, edits):
-    """Anything but RejectedRecord would end the process, at this record, again and again."""
+def test_a_damaged_trace_is_rejected_or_scored_but_never_stops_the_worker(real_trace, number, edits):
+    """Any error but RejectedRecord would end process after process at this record."""
     value = bytearray(real_trace(number))
     for where, edit, data in edits:
-        place = int(where * len(value))
-        end = place + {"put": len(data), "insert": 0, "delete": 1}[edit]
-        value[place:end] = b"" if edit == "delete" else data
+        start = int(where * len(value))
+        end = start + {"put": len(data), "insert": 0, "delete": 1}[edit]
+        value[start:end] = b"" if edit == "delete" else data
     value = bytes(value)
 
     try:
@@ -542,8 +542,8 @@ def test_a_damaged_trace_is_rejected_or_scored_but_never_breaks_the_worker(real_
     assert after == before
 
 
-def _place(document, path):
-    """The object or list that holds a member, and the member's name or number in it."""
+def _locate(document, path):
+    """Return a member's parent object or list, and its name or index there."""
     *parents, member = [int(part) if part.isdecimal() else part for part in path.split(".")]
     for parent in parents:
         document = document[parent]

@@ -1,4 +1,4 @@
-"""One partition's pipeline: its order, its bounds, and how it ends."""
+"""One partition's pipeline: ordering, bounds and shutdown."""
 
 import asyncio
 import dataclasses
@@ -12,7 +12,7 @@ import pytest
 
 from worker.errors import DeliveryError, EmbeddingError, TooLargeError
 from worker.lane.ledger import Changelog, Entry
-from worker.lane.records import NO_TIMESTAMP, Fault, RawRecord
+from worker.lane.records import NO_TIMESTAMP, Contents, Fault, RawRecord
 from worker.policy import Policy
 from worker.scoring import score_trace, scorer
 
@@ -26,10 +26,10 @@ async def feed(lane, *records):
         await lane.take(record)
 
 
-async def processed(world, lane, *records):
-    """Hand records over and wait until they are finished."""
+async def processed(harness, lane, *records):
+    """Take records and wait until they are finished."""
     await feed(lane, *records)
-    await world.until(lambda: lane.watermark == records[-1].offset + 1)
+    await harness.until(lambda: lane.watermark == records[-1].offset + 1)
 
 
 def headers(output):
@@ -41,60 +41,60 @@ def score(output):
 
 
 def tasks():
-    """Every task but the test's own and the batcher's."""
+    """Return the names of all tasks but the test's own and the batcher's."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     return [task.get_name() for task in others if task.get_name() != "batcher"]
 
 
-REFUSED_TIMES = (2**63 - 2, 253_402_300_799_000, 0, -2, -(2**63))
-"""As one might be far ahead (the year 9999 among them), long past, or before 1970."""
+ODD_TIMESTAMPS = (2**63 - 2, 253_402_300_799_000, 0, -2, -(2**63))
+"""Far in the future (the year 9999 among them), the epoch itself, and before it."""
 
 
-async def test_a_time_that_an_output_refuses_stops_nothing_and_is_kept_in_a_header(world, raw):
-    here = world()
-    lane = await here.lane()
-    here.publisher.refusing_times |= {"rejected", here.dead_letter}
-    records = [replace(raw(n), timestamp_ms=time) for n, time in enumerate(REFUSED_TIMES)]
-    records += [replace(raw(n + 5, b"no trace"), timestamp_ms=time) for n, time in enumerate(REFUSED_TIMES)]
+async def test_a_timestamp_that_the_output_topic_rejects_is_kept_in_a_header(make_harness, raw):
+    harness = make_harness()
+    lane = await harness.lane()
+    harness.publisher.refusing_timestamps |= {"rejected", harness.dead_letter}
+    records = [replace(raw(n), timestamp_ms=time) for n, time in enumerate(ODD_TIMESTAMPS)]
+    records += [replace(raw(n + 5, b"no trace"), timestamp_ms=time) for n, time in enumerate(ODD_TIMESTAMPS)]
 
-    await processed(here, lane, *records)
+    await processed(harness, lane, *records)
 
-    kept = [int(headers(output)["kp-timestamp"]) for output in here.outputs()]
-    assert sorted(kept) == sorted([*REFUSED_TIMES] * 2)
-    assert {output.timestamp_ms for output in here.outputs()} == {NO_TIMESTAMP}
-    assert here.failures == []
-
-
-async def test_a_time_that_outputs_take_is_the_output_s_however_far_ahead(world, raw):
-    here = world()
-    records = [replace(raw(n), timestamp_ms=time) for n, time in enumerate(REFUSED_TIMES[:3])]
-
-    await processed(here, await here.lane(), *records)
-
-    assert [output.timestamp_ms for output in here.outputs()] == [*REFUSED_TIMES[:3]]
-    assert here.metric("kp_end_to_end_seconds_count") == 3
+    kept = [int(headers(output)["kp-timestamp"]) for output in harness.outputs()]
+    assert sorted(kept) == sorted([*ODD_TIMESTAMPS] * 2)
+    assert {output.timestamp_ms for output in harness.outputs()} == {NO_TIMESTAMP}
+    assert harness.failures == []
 
 
-async def test_entries_are_written_alone_where_the_changelog_refuses_their_batch_s_time(world, raw):
-    here = world()
-    lane = await here.lane()
-    here.publisher.refusing_now.add(here.ledger)
+async def test_outputs_carry_the_record_s_timestamp_however_far_in_the_future(make_harness, raw):
+    harness = make_harness()
+    records = [replace(raw(n), timestamp_ms=time) for n, time in enumerate(ODD_TIMESTAMPS[:3])]
 
-    await processed(here, lane, raw(0))
+    await processed(harness, await harness.lane(), *records)
 
-    assert here.entries().keys() == {0}
-    assert here.failures == []
+    assert [output.timestamp_ms for output in harness.outputs()] == [*ODD_TIMESTAMPS[:3]]
+    assert harness.metric("kp_end_to_end_seconds_count") == 3
+
+
+async def test_entries_are_sent_alone_if_the_changelog_rejects_their_batch_s_timestamp(make_harness, raw):
+    harness = make_harness()
+    lane = await harness.lane()
+    harness.publisher.refusing_current_time.add(harness.ledger)
+
+    await processed(harness, lane, raw(0))
+
+    assert harness.entries().keys() == {0}
+    assert harness.failures == []
 
 
 # --- order
 
 
-async def test_a_trace_is_scored_and_published_with_its_score(world, raw):
-    here = world(policy=Policy(threshold=0))
+async def test_a_trace_is_scored_and_published_with_its_score(make_harness, raw):
+    harness = make_harness(policy=Policy(threshold=0))
 
-    await processed(here, await here.lane(), raw(0), raw(1))
+    await processed(harness, await harness.lane(), raw(0), raw(1))
 
-    first, second = here.outputs()
+    first, second = harness.outputs()
     assert (first.topic, second.topic) == ("contribute", "contribute")
     assert headers(first)["kp-source"] == b"raw-traces/0/0"
     assert (score(first)["nearest"], score(first)["novelty"]) == (None, 0.5)
@@ -102,117 +102,119 @@ async def test_a_trace_is_scored_and_published_with_its_score(world, raw):
     assert json.loads(second.value)["metadata"]["quality_score"] == score(second)["score"]
 
 
-async def test_without_an_embedder_novelty_is_unknown(world, raw):
-    here = world(embedding=False)
+async def test_without_an_embedder_novelty_is_unknown(make_harness, raw):
+    harness = make_harness(embedding=False)
 
-    await processed(here, await here.lane(), raw(0), raw(1))
+    await processed(harness, await harness.lane(), raw(0), raw(1))
 
-    assert [score(output)["novelty"] for output in here.outputs()] == [0.5, 0.5]
-    assert [entry.vector for entry in here.entries().values()] == [None, None]
+    assert [score(output)["novelty"] for output in harness.outputs()] == [0.5, 0.5]
+    assert [entry.vector for entry in harness.entries().values()] == [None, None]
 
 
-async def test_an_output_is_sent_only_when_its_entry_and_all_before_are_confirmed(world, raw):
-    here = world()
-    here.publisher.hold(here.ledger)
-    lane = await here.lane()
+async def test_an_output_is_sent_only_when_its_entry_and_all_earlier_ones_are_confirmed(make_harness, raw):
+    harness = make_harness()
+    harness.publisher.hold(harness.ledger)
+    lane = await harness.lane()
 
     await feed(lane, raw(0), raw(1, b"no JSON"))
-    await here.until(lambda: len(here.publisher.waiting(here.ledger)) == 2)
-    await here.settle()
-    assert here.outputs() == []
+    await harness.until(lambda: len(harness.publisher.waiting(harness.ledger)) == 2)
+    await harness.settle()
+    assert harness.outputs() == []
 
-    here.publisher.confirm(here.ledger)
-    await here.until(here.outputs)
-    await here.settle()
-    assert [headers(output).get("kp-source") for output in here.outputs()] == [b"raw-traces/0/0"]
+    harness.publisher.confirm(harness.ledger)
+    await harness.until(harness.outputs)
+    await harness.settle()
+    assert [headers(output).get("kp-source") for output in harness.outputs()] == [b"raw-traces/0/0"]
 
 
-async def test_the_watermark_moves_only_with_confirmed_outputs_and_in_offset_order(world, raw):
-    here = world()
-    here.publisher.hold(*here.scored, here.dead_letter)
-    lane = await here.lane()
+async def test_the_watermark_advances_only_with_confirmed_outputs_and_in_offset_order(make_harness, raw):
+    harness = make_harness()
+    harness.publisher.hold(*harness.scored, harness.dead_letter)
+    lane = await harness.lane()
     await feed(lane, raw(0), raw(1, b"no JSON"), raw(2))
-    await here.until(lambda: len(here.publisher.waiting(*here.scored, here.dead_letter)) == 3)
+    await harness.until(lambda: len(harness.publisher.waiting(*harness.scored, harness.dead_letter)) == 3)
 
-    here.publisher.confirm(here.dead_letter)
-    await here.settle()
+    harness.publisher.confirm(harness.dead_letter)
+    await harness.settle()
     assert lane.watermark == 0
 
-    here.publisher.confirm(*here.scored)
-    await here.settle()
+    harness.publisher.confirm(*harness.scored)
+    await harness.settle()
     assert lane.watermark == 2
 
 
-async def test_a_record_that_cannot_be_decoded_takes_its_turn_as_a_dead_letter(world, raw):
-    here = world()
+async def test_an_undecodable_record_becomes_a_dead_letter_in_order(make_harness, raw):
+    harness = make_harness()
 
-    await processed(here, await here.lane(), raw(0), raw(1, None), raw(2, b"{"), raw(3, b"{}"), raw(4))
+    await processed(harness, await harness.lane(), raw(0), raw(1, None), raw(2, b"{"), raw(3, b"{}"), raw(4))
 
-    reasons = [headers(output).get("kp-reason") for output in here.outputs()]
+    reasons = [headers(output).get("kp-reason") for output in harness.outputs()]
     assert reasons == [None, b"empty", b"not_json", b"invalid_trace", None]
-    assert score(here.outputs()[-1])["nearest"] == "kp:trace:0/0"
-    assert here.metric("kp_dead_letters_total", reason="empty") == 1
+    assert score(harness.outputs()[-1])["nearest"] == "kp:trace:0/0"
+    assert harness.metric("kp_dead_letters_total", reason="empty") == 1
 
 
 # --- failures of the broker and of the embedder
 
 
-@pytest.mark.parametrize("what", ["entry", "output"])
-async def test_a_send_that_fails_stops_the_lane_before_that_record(what, world, raw):
-    here = world()
-    lane = await here.lane()
-    await processed(here, lane, raw(0))
-    here.publisher.failing.update([here.ledger] if what == "entry" else here.scored)
+@pytest.mark.parametrize("failed", ["entry", "output"])
+async def test_a_failed_send_stops_the_lane_before_that_record(failed, make_harness, raw):
+    harness = make_harness()
+    lane = await harness.lane()
+    await processed(harness, lane, raw(0))
+    harness.publisher.failing.update([harness.ledger] if failed == "entry" else harness.scored)
 
     await feed(lane, raw(1), raw(2))
-    await here.until(lambda: here.failures)
-    here.publisher.failing.clear()
+    await harness.until(lambda: harness.failures)
+    harness.publisher.failing.clear()
     await feed(lane, raw(3))
-    await here.settle()
+    await harness.settle()
 
     assert lane.watermark == 1
-    assert [type(error) for error in here.failures] == [DeliveryError]
-    if what == "entry":
-        assert len(here.outputs()) == 1
+    assert [type(error) for error in harness.failures] == [DeliveryError]
+    if failed == "entry":
+        assert len(harness.outputs()) == 1
 
 
-async def test_a_lane_that_stopped_leaves_no_error_that_nobody_looked_at(world, raw):
-    """The event loop would log each with its traceback, 64 of them where one says it all."""
-    unseen = []
-    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unseen.append(context["message"]))
-    here = world()
-    here.publisher.failing.update(here.scored)
-    lane = await here.lane()
+async def test_a_stopped_lane_leaves_no_unretrieved_exception(make_harness, raw):
+    """The event loop would log each with its traceback: up to 64 for a single failure."""
+    unretrieved = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _loop, context: unretrieved.append(context["message"])
+    )
+    harness = make_harness()
+    harness.publisher.failing.update(harness.scored)
+    lane = await harness.lane()
     await feed(lane, raw(0), raw(1), raw(2))
-    await here.until(lambda: here.failures)
-    await here.settle()
+    await harness.until(lambda: harness.failures)
+    await harness.settle()
 
     await lane.drain(20)
-    here.forget()
+    harness.forget()
     del lane
     gc.collect()
 
-    assert unseen == []
+    assert unretrieved == []
 
 
-async def test_a_failing_embedder_stops_the_lane_and_makes_no_dead_letter(world, raw):
-    """The record is not at fault: it is scored when the embedder works again."""
-    here = world()
-    lane = await here.lane()
-    await processed(here, lane, raw(0))
-    here.embedder.error = EmbeddingError("out of memory")
+async def test_a_failing_embedder_stops_the_lane_without_a_dead_letter(make_harness, raw):
+    """The record is not at fault: it is scored once the embedder works again."""
+    harness = make_harness()
+    lane = await harness.lane()
+    await processed(harness, lane, raw(0))
+    harness.embedder.error = EmbeddingError("out of memory")
 
     await feed(lane, raw(1), raw(2, b"no JSON"), raw(3))
-    await here.until(lambda: here.failures)
-    await here.settle()
+    await harness.until(lambda: harness.failures)
+    await harness.settle()
 
-    assert here.failures == [here.embedder.error]
-    assert len(here.outputs()) == lane.watermark == 1
-    assert list(here.entries()) == [0]
+    assert harness.failures == [harness.embedder.error]
+    assert len(harness.outputs()) == lane.watermark == 1
+    assert list(harness.entries()) == [0]
 
 
-async def test_a_trace_whose_scoring_fails_is_the_only_dead_letter_and_leaves_the_cache_as_it_was(
-    world, raw, monkeypatch
+async def test_a_scoring_failure_makes_one_dead_letter_and_leaves_the_cache_unchanged(
+    make_harness, raw, monkeypatch
 ):
     def fail_for_one(trace, nearest, policy):
         if trace.id == "kp:trace:0/1":
@@ -220,98 +222,102 @@ async def test_a_trace_whose_scoring_fails_is_the_only_dead_letter_and_leaves_th
         return score_trace(trace, nearest, policy)
 
     monkeypatch.setattr(scorer, "score_trace", fail_for_one)
-    here = world()
+    harness = make_harness()
 
-    await processed(here, await here.lane(), raw(0), raw(1), raw(2))
+    await processed(harness, await harness.lane(), raw(0), raw(1), raw(2))
 
-    _, dead, after = here.outputs()
+    _, dead, after = harness.outputs()
     assert headers(dead)["kp-reason"] == b"scoring_failed"
     assert headers(dead)["__streams.errors.exception"] == b"ZeroDivisionError"
     assert score(after)["nearest"] == "kp:trace:0/0"
-    assert here.entries()[1].vector is None
-    assert here.failures == []
+    assert harness.entries()[1].vector is None
+    assert harness.failures == []
 
 
-async def test_an_output_refused_in_a_batch_but_not_alone_arrives(world, raw):
-    """A broker refuses a batch as a whole, so a refusal says nothing about any one record in it."""
-    here = world()
-    here.publisher.refused_in_batch.update(here.scored)
+async def test_an_output_rejected_only_as_part_of_a_batch_is_sent_alone(make_harness, raw):
+    """A broker rejects a batch as a whole, which does not tell which record was at fault."""
+    harness = make_harness()
+    harness.publisher.refused_in_batch.update(harness.scored)
 
-    await processed(here, await here.lane(), raw(0), raw(1))
+    await processed(harness, await harness.lane(), raw(0), raw(1))
 
-    assert [headers(output)["kp-source"][-1:] for output in here.outputs()] == [b"0", b"1"]
-    assert here.metric("kp_publish_retries_total") == 2
+    assert [headers(output)["kp-source"][-1:] for output in harness.outputs()] == [b"0", b"1"]
+    assert harness.metric("kp_publish_retries_total") == 2
 
 
-async def test_an_output_refused_alone_becomes_a_dead_letter_once_its_entry_says_so(world, raw):
-    here = world()
-    here.publisher.refused.update(here.scored)
-    lane = await here.lane()
+async def test_an_output_rejected_alone_becomes_a_dead_letter_after_its_entry_is_updated(make_harness, raw):
+    harness = make_harness()
+    harness.publisher.refused.update(harness.scored)
+    lane = await harness.lane()
     await feed(lane, raw(0))
-    here.publisher.hold(here.ledger)
-    await here.until(lambda: here.publisher.records(here.ledger) or here.publisher.waiting(here.ledger))
-    here.publisher.confirm(here.ledger)
-    await here.until(lambda: here.publisher.records(here.ledger) and here.publisher.waiting(here.ledger))
-    await here.settle()
-    assert here.outputs() == []
+    harness.publisher.hold(harness.ledger)
+    await harness.until(
+        lambda: harness.publisher.records(harness.ledger) or harness.publisher.waiting(harness.ledger)
+    )
+    harness.publisher.confirm(harness.ledger)
+    await harness.until(
+        lambda: harness.publisher.records(harness.ledger) and harness.publisher.waiting(harness.ledger)
+    )
+    await harness.settle()
+    assert harness.outputs() == []
 
-    here.publisher.release(here.ledger)
-    await here.until(lambda: lane.watermark == 1)
+    harness.publisher.release(harness.ledger)
+    await harness.until(lambda: lane.watermark == 1)
 
-    (dead,) = here.outputs()
+    (dead,) = harness.outputs()
     assert dead.value == raw(0).value
     assert headers(dead)["kp-reason"] == b"too_large"
-    entry = here.entries()[0]
+    entry = harness.entries()[0]
     assert (entry.outcome, entry.failure.reason) == ("dead_letter", "too_large")
     assert entry.vector is not None  # it was scored, so later traces are compared with it
-    assert here.metric("kp_traces_total", outcome="dead_letter") == 1
-    assert here.metric("kp_traces_total", outcome="rejected") == 0
+    assert harness.metric("kp_traces_total", outcome="dead_letter") == 1
+    assert harness.metric("kp_traces_total", outcome="rejected") == 0
 
 
-async def test_a_dead_letter_that_is_refused_alone_goes_with_its_value_cut(world, raw, monkeypatch):
-    """Its length and hash are told, so that what is in the raw topic can be found and recognised."""
+async def test_a_dead_letter_rejected_alone_is_sent_with_its_value_cut(make_harness, raw, monkeypatch):
+    """Headers hold its length and hash, so that the original can be found in the raw topic."""
     value = b"no JSON" * 1000
-    here = world()
-    whole = here.publisher.send_alone
+    harness = make_harness()
+    whole = harness.publisher.send_alone
 
     async def refuse_large(record):
-        if record.topic == here.dead_letter and len(record.value) > 5000:
+        if record.topic == harness.dead_letter and len(record.value) > 5000:
             raise TooLargeError("too large")
         return await whole(record)
 
-    monkeypatch.setattr(here.publisher, "send_alone", refuse_large)
-    here.publisher.refused_in_batch.add(here.dead_letter)
+    monkeypatch.setattr(harness.publisher, "send_alone", refuse_large)
+    harness.publisher.refused_in_batch.add(harness.dead_letter)
 
-    await processed(here, await here.lane(), raw(0, value), raw(1))
+    await processed(harness, await harness.lane(), raw(0, value), raw(1))
 
-    dead, _ = here.outputs()
+    dead, _ = harness.outputs()
     assert dead.value == value[:1024]
     assert headers(dead)["kp-reason"] == b"not_json"
     assert headers(dead)["kp-value-length"] == b"7000"
     assert headers(dead)["kp-value-sha256"] == sha256(value).hexdigest().encode()
 
 
-async def test_a_dead_letter_topic_that_refuses_everything_stops_the_lane(world, raw):
-    here = world()
-    here.publisher.refused.add(here.dead_letter)
-    lane = await here.lane()
+async def test_a_dead_letter_topic_that_refuses_everything_stops_the_lane(make_harness, raw):
+    harness = make_harness()
+    harness.publisher.refused.add(harness.dead_letter)
+    lane = await harness.lane()
 
     await feed(lane, raw(0, b"no JSON"))
-    await here.until(lambda: here.failures)
+    await harness.until(lambda: harness.failures)
 
-    assert [type(error) for error in here.failures] == [TooLargeError]
+    assert [type(error) for error in harness.failures] == [TooLargeError]
     assert lane.watermark == 0
 
 
-# --- records that come again
+# --- redelivered records
 
 
-async def test_a_redelivered_record_is_published_as_its_entry_says_and_not_embedded_again(world, raw):
-    """Also under another policy: a trace must not come out as contributed and as rejected."""
+async def test_a_redelivered_record_is_published_from_its_entry_and_not_embedded_again(make_harness, raw):
+    """Even under another policy: a trace must not be published both as contributed and as rejected."""
     records = [raw(0), raw(1, b"no JSON"), raw(2)]
-    before = world(policy=Policy(threshold=0))
+    before = make_harness(policy=Policy(threshold=0))
     await processed(before, await before.lane(), *records)
-    after = world(policy=Policy(threshold=1))
+    after = make_harness(policy=Policy(threshold=1))
 
     await processed(after, await after.lane(0, before.changelog()), *records)
 
@@ -321,10 +327,10 @@ async def test_a_redelivered_record_is_published_as_its_entry_says_and_not_embed
     assert after.metric("kp_redelivered_total") == 3
 
 
-async def test_a_record_after_redelivered_ones_is_compared_with_them(world, raw):
-    before = world()
+async def test_a_record_after_redelivered_ones_is_compared_with_them(make_harness, raw):
+    before = make_harness()
     await processed(before, await before.lane(), raw(0), raw(1))
-    after = world()
+    after = make_harness()
 
     await processed(after, await after.lane(1, before.changelog()), raw(1), raw(2))
 
@@ -332,18 +338,18 @@ async def test_a_record_after_redelivered_ones_is_compared_with_them(world, raw)
     assert after.metric("kp_novelty_cache_entries", partition="0") == 3
 
 
-async def test_a_buried_record_that_comes_again_is_the_same_dead_letter(world, raw):
-    before = world()
+async def test_a_redelivered_dead_letter_is_published_unchanged(make_harness, raw):
+    before = make_harness()
     before.publisher.refused.update(before.scored)
     await processed(before, await before.lane(), raw(0))
-    after = world()
+    after = make_harness()
 
     await processed(after, await after.lane(0, before.changelog()), raw(0))
 
     assert after.outputs() == before.outputs()
 
 
-# --- records that could not be read, or not be published as they are
+# --- records that could not be read, or cannot be published unchanged
 
 
 def unread(offset, reason="too_large"):
@@ -351,27 +357,25 @@ def unread(offset, reason="too_large"):
     return RawRecord("raw-traces", 0, offset, 0, None, None, (), fault=Fault(reason, "the batch up to 1"))
 
 
-async def test_a_record_that_could_not_be_read_is_a_dead_letter_without_content(world, raw):
-    here = world()
+async def test_an_unreadable_record_is_a_dead_letter_without_content(make_harness, raw):
+    harness = make_harness()
 
-    await processed(here, await here.lane(), raw(0), unread(1), unread(2, "undecodable"), raw(3))
+    await processed(harness, await harness.lane(), raw(0), unread(1), unread(2, "undecodable"), raw(3))
 
-    _, large, broken, _ = here.outputs()
+    _, large, broken, _ = harness.outputs()
     assert (large.key, large.value) == (None, None)
     assert headers(large)["kp-reason"] == b"too_large"
     assert headers(broken)["kp-reason"] == b"undecodable"
     assert headers(broken)["__streams.errors.message"] == b"the batch up to 1"
-    assert here.metric("kp_dead_letters_total", reason="undecodable") == 1
+    assert harness.metric("kp_dead_letters_total", reason="undecodable") == 1
 
 
 @pytest.mark.parametrize("readable_now", [False, True])
-async def test_a_record_that_could_not_be_read_stays_a_dead_letter_when_it_comes_again(
-    readable_now, world, raw
-):
-    """It can be read once `limits.batch_bytes` is raised; that does not make it another topic's record."""
-    before = world()
+async def test_an_unreadable_record_stays_a_dead_letter_when_redelivered(readable_now, make_harness, raw):
+    """Even if it can be read since `limits.batch_bytes` was raised: it is still the same record."""
+    before = make_harness()
     await processed(before, await before.lane(), raw(0), unread(1))
-    after = world()
+    after = make_harness()
 
     lane = await after.lane(0, before.changelog())
     await processed(after, lane, raw(0), raw(1) if readable_now else unread(1), raw(2))
@@ -382,13 +386,57 @@ async def test_a_record_that_could_not_be_read_stays_a_dead_letter_when_it_comes
     assert after.metric("kp_cache_resets_total", reason="recreated") == 0
 
 
-async def test_a_record_with_a_header_name_that_cannot_be_published_is_a_dead_letter(world, raw):
-    here = world()
+async def test_a_record_read_before_the_batch_limit_was_lowered_keeps_its_outcome(make_harness, raw):
+    before = make_harness()
+    await processed(before, await before.lane(), *map(raw, range(3)))
+    after = make_harness()
+
+    def beyond_the_limit(offset):
+        record = raw(offset)
+        contents = Contents(record.timestamp_ms, record.key, record.value, record.headers)
+        fault = Fault("too_large", "the batch up to 2", read=lambda: contents)
+        return dataclasses.replace(record, key=None, value=None, headers=(), fault=fault)
+
+    lane = await after.lane(0, before.changelog())
+    await processed(after, lane, *map(beyond_the_limit, range(3)), beyond_the_limit(3))
+
+    *repeats, new = after.outputs()
+    assert repeats == before.outputs()
+    assert headers(new)["kp-reason"] == b"too_large"
+    assert after.metric("kp_cache_resets_total", reason="recreated") == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"headers": (("\udcff", b"1"),)}, b"invalid_headers"),
+        ({"value": None, "fault": Fault("undecodable", "?")}, b"undecodable"),
+    ],
+)
+async def test_a_redelivered_scored_record_that_cannot_be_published_is_a_dead_letter(
+    change, reason, make_harness, raw
+):
+    before = make_harness()
+    await processed(before, await before.lane(), *map(raw, range(2)))
+    after = make_harness()
+
+    lane = await after.lane(0, before.changelog())
+    await processed(after, lane, raw(0), dataclasses.replace(raw(1), **change), raw(2))
+
+    first, dead, third = after.outputs()
+    assert headers(dead)["kp-reason"] == reason
+    assert first == before.outputs()[0]
+    assert score(third)["nearest"] in {"kp:trace:0/0", "kp:trace:0/1"}  # both vectors are kept
+    assert after.metric("kp_cache_resets_total", reason="recreated") == 0
+
+
+async def test_a_record_with_an_unpublishable_header_name_is_a_dead_letter(make_harness, raw):
+    harness = make_harness()
     invalid = dataclasses.replace(raw(1), headers=(("\udcff", b"1"),))
 
-    await processed(here, await here.lane(), raw(0), invalid, raw(2))
+    await processed(harness, await harness.lane(), raw(0), invalid, raw(2))
 
-    _, dead, _ = here.outputs()
+    _, dead, _ = harness.outputs()
     assert headers(dead)["kp-reason"] == b"invalid_headers"
     assert (dead.key, dead.value) == (invalid.key, invalid.value)
 
@@ -397,10 +445,10 @@ async def test_a_record_with_a_header_name_that_cannot_be_published_is_a_dead_le
 
 
 @pytest.mark.parametrize("start", [0, 2])
-async def test_another_record_at_a_known_offset_cuts_the_ledger(start, world, raw):
-    before = world()
+async def test_another_record_at_a_known_offset_cuts_the_ledger(start, make_harness, raw):
+    before = make_harness()
     await processed(before, await before.lane(), *map(raw, range(4)))
-    after = world()
+    after = make_harness()
 
     lane = await after.lane(start, before.changelog())
     await processed(after, lane, raw(start, padding=1), raw(start + 1, padding=1))
@@ -412,15 +460,15 @@ async def test_another_record_at_a_known_offset_cuts_the_ledger(start, world, ra
 
 
 @pytest.mark.parametrize("offset", [0, 2])
-async def test_a_forged_fingerprint_costs_the_ledger_and_no_record(world, raw, offset):
-    """It says that another record was there, as in a recreated topic: the record is scored anew, once."""
-    before = world()
+async def test_a_forged_fingerprint_costs_the_ledger_and_no_record(make_harness, raw, offset):
+    """It looks like a recreated topic, so the record is scored again, once."""
+    before = make_harness()
     await processed(before, await before.lane(), *map(raw, range(4)))
     changelog = before.changelog()
     entry = msgspec.msgpack.decode(changelog.entries[offset], type=Entry)
     forged = msgspec.structs.replace(entry, fingerprint=b"forged!!")
     changelog.entries[offset] = msgspec.msgpack.encode(forged)
-    after = world()
+    after = make_harness()
 
     await processed(after, await after.lane(0, changelog), *map(raw, range(4)))
 
@@ -432,16 +480,16 @@ async def test_a_forged_fingerprint_costs_the_ledger_and_no_record(world, raw, o
 
 
 @pytest.mark.parametrize("same", [False, True])
-async def test_what_a_recreated_topic_s_records_became_is_remembered_like_any_other(same, world, raw):
-    """Whether a later record is ``same`` as the one that was at its offset before, or another, too."""
+async def test_outcomes_after_a_recreated_topic_are_remembered_like_any_other(same, make_harness, raw):
+    """Whether or not a later record is the ``same`` as the one formerly at its offset."""
     changelog = Changelog(0)
-    old = world()
+    old = make_harness()
     await processed(old, await old.lane(0, changelog), *map(raw, range(4)))
     records = [raw(0, padding=1), raw(1) if same else raw(1, padding=1)]
-    new = world()
+    new = make_harness()
     new.publisher.confirmed += old.publisher.records(old.ledger)
     await processed(new, await new.lane(0, changelog), *records)
-    again = world()
+    again = make_harness()
 
     await processed(again, await again.lane(0, new.changelog()), *records)
 
@@ -454,166 +502,166 @@ async def test_what_a_recreated_topic_s_records_became_is_remembered_like_any_ot
 # --- gaps and bounds
 
 
-async def test_a_wide_gap_is_stepped_over_when_nothing_is_in_flight(world, raw):
-    here = world()
-    lane = await here.lane()
-    await processed(here, lane, raw(0))
+async def test_a_wide_gap_is_skipped_when_nothing_is_in_flight(make_harness, raw):
+    harness = make_harness()
+    lane = await harness.lane()
+    await processed(harness, lane, raw(0))
     taking = asyncio.create_task(lane.take(raw(FAR)))
-    await here.until(lambda: here.wants_commit)
+    await harness.until(lambda: harness.commit_requested)
     assert lane.watermark == FAR
 
     lane.committed(lane.watermark)
     await taking
-    await here.until(lambda: lane.watermark == FAR + 1)
+    await harness.until(lambda: lane.watermark == FAR + 1)
 
-    assert score(here.outputs()[1])["nearest"] == "kp:trace:0/0"
+    assert score(harness.outputs()[1])["nearest"] == "kp:trace:0/0"
 
 
-async def test_a_gap_is_not_stepped_over_while_a_record_before_it_is_in_flight(world, raw):
-    here = world()
-    here.publisher.hold(*here.scored)
-    lane = await here.lane()
+async def test_a_gap_is_not_skipped_while_an_earlier_record_is_in_flight(make_harness, raw):
+    harness = make_harness()
+    harness.publisher.hold(*harness.scored)
+    lane = await harness.lane()
     await feed(lane, raw(0))
     taking = asyncio.create_task(lane.take(raw(FAR)))
-    await here.until(lambda: here.publisher.waiting(*here.scored))
-    await here.settle()
+    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
+    await harness.settle()
     assert lane.watermark == 0
 
-    here.publisher.release(*here.scored)
-    await here.until(lambda: lane.watermark == FAR)
+    harness.publisher.release(*harness.scored)
+    await harness.until(lambda: lane.watermark == FAR)
     lane.committed(FAR)
     await taking
-    await here.until(lambda: lane.watermark == FAR + 1)
+    await harness.until(lambda: lane.watermark == FAR + 1)
 
 
 @pytest.mark.parametrize("limits", [{"in_flight_records": 2}, {"in_flight_bytes": 2000}])
-async def test_a_lane_waits_for_a_confirmation_when_enough_is_in_flight(limits, world, raw):
-    here = world(**limits)
-    here.publisher.hold(*here.scored)
-    lane = await here.lane()
+async def test_a_lane_at_its_in_flight_limit_waits_for_a_confirmation(limits, make_harness, raw):
+    harness = make_harness(**limits)
+    harness.publisher.hold(*harness.scored)
+    lane = await harness.lane()
     await feed(lane, raw(0, padding=400), raw(1, padding=400))
     taking = asyncio.create_task(lane.take(raw(2, padding=400)))
-    await here.until(lambda: len(here.publisher.waiting(*here.scored)) == 2)
-    await here.settle()
+    await harness.until(lambda: len(harness.publisher.waiting(*harness.scored)) == 2)
+    await harness.settle()
     assert not taking.done()
-    assert lane.next_offset == here.metric("kp_in_flight_records") == 2
-    assert here.metric("kp_in_flight_bytes") == raw(0, padding=400).size * 2
+    assert lane.next_offset == harness.metric("kp_in_flight_records") == 2
+    assert harness.metric("kp_in_flight_bytes") == raw(0, padding=400).size * 2
 
-    here.publisher.confirm(*here.scored)
+    harness.publisher.confirm(*harness.scored)
     await taking
-    here.publisher.release(*here.scored)
-    await here.until(lambda: lane.watermark == 3)
+    harness.publisher.release(*harness.scored)
+    await harness.until(lambda: lane.watermark == 3)
 
-    assert here.metric("kp_in_flight_records") == here.metric("kp_in_flight_bytes") == 0
+    assert harness.metric("kp_in_flight_records") == harness.metric("kp_in_flight_bytes") == 0
 
 
-async def test_a_record_larger_than_the_byte_limit_goes_alone(world, raw):
-    here = world(in_flight_bytes=1024)
-    here.publisher.hold(*here.scored)
-    lane = await here.lane()
+async def test_a_record_larger_than_the_byte_limit_is_processed_alone(make_harness, raw):
+    harness = make_harness(in_flight_bytes=1024)
+    harness.publisher.hold(*harness.scored)
+    lane = await harness.lane()
     await feed(lane, raw(0))
     large = asyncio.create_task(lane.take(raw(1, padding=5000)))
-    await here.settle()
+    await harness.settle()
     assert not large.done()
 
-    await here.until(lambda: here.publisher.waiting(*here.scored))
-    here.publisher.confirm(*here.scored)
+    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
+    harness.publisher.confirm(*harness.scored)
     await large
     after = asyncio.create_task(lane.take(raw(2)))
-    await here.until(lambda: here.publisher.waiting(*here.scored))
-    await here.settle()
+    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
+    await harness.settle()
     assert not after.done()
 
-    here.publisher.release(*here.scored)
+    harness.publisher.release(*harness.scored)
     await after
-    await here.until(lambda: lane.watermark == 3)
+    await harness.until(lambda: lane.watermark == 3)
 
 
-async def test_a_lane_that_is_too_far_ahead_of_its_commit_asks_for_one_and_waits(world, raw):
-    """What may be delivered again is bounded, so that the ledger's window covers it."""
-    here = world(uncommitted_records=2)
-    lane = await here.lane()
-    await processed(here, lane, raw(0), raw(1))
-    assert not here.wants_commit
+async def test_a_lane_too_far_ahead_of_its_commit_requests_one_and_waits(make_harness, raw):
+    """This bounds what can be redelivered, so that the ledger's window covers it."""
+    harness = make_harness(uncommitted_records=2)
+    lane = await harness.lane()
+    await processed(harness, lane, raw(0), raw(1))
+    assert not harness.commit_requested
     taking = asyncio.create_task(lane.take(raw(2)))
-    await here.until(lambda: here.wants_commit)
-    await here.settle()
+    await harness.until(lambda: harness.commit_requested)
+    await harness.settle()
     assert not taking.done()
 
     lane.committed(1)
     await taking
-    await here.until(lambda: lane.watermark == 3)
+    await harness.until(lambda: lane.watermark == 3)
 
 
-# --- the end
+# --- shutdown
 
 
-async def test_draining_finishes_what_was_scored(world, raw):
-    here = world()
-    here.publisher.hold(here.ledger, *here.scored)
-    lane = await here.lane()
+async def test_draining_finishes_scored_records(make_harness, raw):
+    harness = make_harness()
+    harness.publisher.hold(harness.ledger, *harness.scored)
+    lane = await harness.lane()
     await feed(lane, raw(0), raw(1))
-    await here.until(lambda: len(here.publisher.waiting(here.ledger)) == 2)
+    await harness.until(lambda: len(harness.publisher.waiting(harness.ledger)) == 2)
     draining = asyncio.create_task(lane.drain(20))
-    await here.settle()
+    await harness.settle()
     assert not draining.done()
 
-    here.publisher.release(here.ledger)
-    await here.settle()
+    harness.publisher.release(harness.ledger)
+    await harness.settle()
     assert not draining.done()
-    here.publisher.release(*here.scored)
+    harness.publisher.release(*harness.scored)
     await draining
 
-    assert lane.watermark == len(here.outputs()) == 2
+    assert lane.watermark == len(harness.outputs()) == 2
     assert tasks() == []
 
 
-async def test_draining_gives_up_what_is_still_being_embedded(world, raw):
-    """An embedder that hangs must not hold a rebalance up: nobody has heard of these records yet."""
-    here = world()
-    lane = await here.lane()
-    await processed(here, lane, raw(0))
-    here.embedder.free.clear()
+async def test_draining_drops_records_still_being_embedded(make_harness, raw):
+    """A hung embedder must not delay a rebalance: these records have left no trace anywhere yet."""
+    harness = make_harness()
+    lane = await harness.lane()
+    await processed(harness, lane, raw(0))
+    harness.embedder.free.clear()
     await feed(lane, raw(1), raw(2, b"no JSON"), raw(3))
 
     await lane.drain(20)
 
-    assert lane.watermark == len(here.outputs()) == 1
-    assert list(here.entries()) == [0]
-    assert here.metric("kp_in_flight_records") == 0
-    await here.settle()
+    assert lane.watermark == len(harness.outputs()) == 1
+    assert list(harness.entries()) == [0]
+    assert harness.metric("kp_in_flight_records") == 0
+    await harness.settle()
     assert tasks() == []
 
 
-async def test_draining_scores_nothing_more_while_it_waits(world, raw):
-    """Else a drain could go on for as long as there are records in the lane."""
-    here = world()
-    here.publisher.hold(*here.scored)
-    lane = await here.lane()
+async def test_draining_scores_no_further_records(make_harness, raw):
+    """Otherwise a drain could last for as long as there are records in the lane."""
+    harness = make_harness()
+    harness.publisher.hold(*harness.scored)
+    lane = await harness.lane()
     await feed(lane, raw(0))
-    await here.until(lambda: here.publisher.waiting(*here.scored))
-    here.embedder.free.clear()
+    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
+    harness.embedder.free.clear()
     await feed(lane, raw(1))
-    await here.until(lambda: here.embedder.asked == 2)
+    await harness.until(lambda: harness.embedder.requested == 2)
 
     draining = asyncio.create_task(lane.drain(20))
-    await here.settle()
-    here.embedder.free.set()
-    await here.until(lambda: len(here.embedder.texts) == 2)
-    await here.settle()
-    here.publisher.release(*here.scored)
+    await harness.settle()
+    harness.embedder.free.set()
+    await harness.until(lambda: len(harness.embedder.texts) == 2)
+    await harness.settle()
+    harness.publisher.release(*harness.scored)
     await draining
 
     assert lane.watermark == 1
-    assert list(here.entries()) == [0]
+    assert list(harness.entries()) == [0]
 
 
-async def test_draining_raises_when_the_broker_does_not_confirm_in_time(world, raw):
-    here = world()
-    here.publisher.hold(*here.scored)
-    lane = await here.lane()
+async def test_draining_raises_when_the_broker_does_not_confirm_in_time(make_harness, raw):
+    harness = make_harness()
+    harness.publisher.hold(*harness.scored)
+    lane = await harness.lane()
     await feed(lane, raw(0))
-    await here.until(lambda: here.publisher.waiting(*here.scored))
+    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
 
     with pytest.raises(DeliveryError, match=r"1 records unconfirmed .*limits\.drain"):
         await lane.drain(0.01)
@@ -622,74 +670,74 @@ async def test_draining_raises_when_the_broker_does_not_confirm_in_time(world, r
     assert tasks() == []
 
 
-async def test_draining_a_lane_that_failed_does_not_wait_for_what_will_not_come(world, raw):
-    here = world()
-    here.publisher.failing.update(here.scored)
-    lane = await here.lane()
+async def test_draining_a_failed_lane_does_not_wait_for_confirmations(make_harness, raw):
+    harness = make_harness()
+    harness.publisher.failing.update(harness.scored)
+    lane = await harness.lane()
     await feed(lane, raw(0), raw(1))
-    await here.until(lambda: here.failures)
+    await harness.until(lambda: harness.failures)
 
     await lane.drain(20)
 
     assert lane.watermark == 0
-    assert len(here.failures) == 1
+    assert len(harness.failures) == 1
 
 
-async def test_a_draining_lane_lets_go_who_waits_for_room_and_ignores_what_comes(world, raw):
-    here = world(in_flight_records=1)
-    here.publisher.hold(*here.scored)
-    lane = await here.lane()
+async def test_draining_releases_a_take_that_waits_for_room_and_ignores_later_records(make_harness, raw):
+    harness = make_harness(in_flight_records=1)
+    harness.publisher.hold(*harness.scored)
+    lane = await harness.lane()
     await feed(lane, raw(0))
     taking = asyncio.create_task(lane.take(raw(1)))
-    await here.until(lambda: here.publisher.waiting(*here.scored))
+    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
 
     draining = asyncio.create_task(lane.drain(20))
     await taking
-    here.publisher.release(*here.scored)
+    harness.publisher.release(*harness.scored)
     await draining
     await lane.take(raw(2))
-    await here.settle()
+    await harness.settle()
 
-    assert lane.watermark == lane.next_offset == len(here.outputs()) == 1
+    assert lane.watermark == lane.next_offset == len(harness.outputs()) == 1
 
 
-async def test_a_draining_lane_lets_go_who_waits_for_a_hanging_embedder(world, raw):
-    here = world(admitted=1)
-    here.embedder.free.clear()
-    lane = await here.lane()
+async def test_draining_releases_a_take_that_waits_for_a_hung_embedder(make_harness, raw):
+    harness = make_harness(admitted=1)
+    harness.embedder.free.clear()
+    lane = await harness.lane()
     await feed(lane, raw(0), raw(1))
     taking = asyncio.create_task(lane.take(raw(2)))
-    await here.settle()
+    await harness.settle()
     assert not taking.done()
 
     await lane.drain(20)
     await taking
-    await here.settle()
+    await harness.settle()
 
     assert lane.watermark == 0
-    assert here.outputs() == []
-    assert here.metric("kp_in_flight_records") == 0
+    assert harness.outputs() == []
+    assert harness.metric("kp_in_flight_records") == 0
     assert tasks() == []
 
 
-async def test_a_closed_lane_leaves_nothing_behind_wherever_its_records_are(world, raw):
-    """One in each step: embedding, remembering, publishing and finishing."""
-    here = world()
-    here.publisher.hold(*here.scored)
-    lane = await here.lane()
+async def test_closing_leaves_nothing_behind_whatever_step_its_records_are_in(make_harness, raw):
+    """At least one record is in each step: embedding, remembering, publishing and finishing."""
+    harness = make_harness()
+    harness.publisher.hold(*harness.scored)
+    lane = await harness.lane()
     await feed(lane, raw(0))
-    await here.until(lambda: here.publisher.waiting(*here.scored))
-    here.publisher.hold(here.ledger)
+    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
+    harness.publisher.hold(harness.ledger)
     await feed(lane, raw(1), raw(2))
-    await here.until(lambda: len(here.publisher.waiting(here.ledger)) == 2)
-    here.embedder.free.clear()
+    await harness.until(lambda: len(harness.publisher.waiting(harness.ledger)) == 2)
+    harness.embedder.free.clear()
     await feed(lane, raw(3), raw(4))
-    await here.settle()
+    await harness.settle()
 
     await lane.close()
 
-    await here.settle()
+    await harness.settle()
     assert tasks() == []
-    assert here.metric("kp_in_flight_records") == here.metric("kp_in_flight_bytes") == 0
+    assert harness.metric("kp_in_flight_records") == harness.metric("kp_in_flight_bytes") == 0
     assert lane.watermark == 0
-    assert here.failures == []
+    assert harness.failures == []

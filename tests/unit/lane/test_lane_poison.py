@@ -1,4 +1,4 @@
-"""Records that kill the process at which they are worked on, over the lives of a worker and its parent."""
+"""Records that kill the process that works on them, over many lives of a worker under one parent."""
 
 import asyncio
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 import worker.lane.lane
 from schemas import ReasoningTrace
 from worker.embedding.batcher import Embedded
-from worker.journal import Journal, Phase, Place, shared_memory
+from worker.journal import Journal, Location, Phase, shared_memory
 from worker.lane.decode import decode_trace
 from worker.lane.lane import LaneServices
 from worker.lane.lanes import Lanes
@@ -32,11 +32,11 @@ MAX_LIVES = 60
 
 
 class DeathError(Exception):
-    """Ends a life on the spot."""
+    """Ends a life at once."""
 
 
 class Batcher:
-    """Embeds what waits, a few at a time; a text's vector is a function of the text alone."""
+    """Embeds waiting texts, a few at a time; a vector depends on its text alone."""
 
     embedder = SimpleNamespace(identity="fake", precision="float32")
 
@@ -50,26 +50,26 @@ class Batcher:
 
     def embed(self):
         batch, self._waiting = self._waiting[:4], self._waiting[4:]
-        places = [Place(*map(int, text.split()[:2])) for text, _ in batch]
-        if any(self._world.deadly.get(place) == "embed" for place in places):
+        locations = [Location(*map(int, text.split()[:2])) for text, _ in batch]
+        if any(self._world.deadly.get(location) == "embed" for location in locations):
             self._world.die()
             return
-        for place, (_, result) in zip(places, batch, strict=True):
-            vector = np.random.default_rng(place).normal(size=4).astype(np.float32)
+        for location, (_, result) in zip(locations, batch, strict=True):
+            vector = np.random.default_rng(location).normal(size=4).astype(np.float32)
             if not result.done():
                 result.set_result(Embedded(vector / np.linalg.norm(vector), 0.0, 0.0, 0.0))
 
 
 class Publisher(MemoryPublisher):
-    """Dies when it is given the output of a record that is deadly to send."""
+    """Dies when it gets the output of a record that is deadly to send."""
 
     def __init__(self, world):
         super().__init__()
         self._world = world
 
     async def send(self, record):
-        place = _place(record)
-        how = self._world.deadly.get(place)
+        location = _location(record)
+        how = self._world.deadly.get(location)
         if how == "send anything" or (how == "send scored" and record.topic != "dead-letter"):
             self._world.die()
             raise DeathError
@@ -78,7 +78,7 @@ class Publisher(MemoryPublisher):
 
 @dataclass
 class World:
-    """What outlives a worker's process: the broker, and the parent."""
+    """The broker and the parent, which outlive a worker process."""
 
     records: list
     deadly: dict
@@ -95,19 +95,19 @@ class World:
         self.lives = 0
 
     def die(self):
-        """From here on the process writes nothing."""
+        """End the process: from here on it writes nothing."""
         self.died = True
         self.journal.close(frozenset(Phase))
 
     def decode(self, value, limit):
         trace = decode_trace(value, limit)
-        if self.deadly.get(Place(*map(int, trace.task.objective.split()[:2]))) == "decode":
+        if self.deadly.get(Location(*map(int, trace.task.objective.split()[:2]))) == "decode":
             self.die()
             raise DeathError
         return trace
 
     async def live(self, kill_after=None):
-        """A process from its start to its end; returns whether it came to the end of the records."""
+        """Run one process from start to end; return whether it reached the end of the records."""
         self.journal, self.died = Journal(self.memory), False
         self.lives += 1
         batcher = Batcher(self)
@@ -135,7 +135,7 @@ class World:
                 batcher.embed()
                 await asyncio.sleep(0)
                 turns += 1
-                assert turns < 20_000, "a life without end"
+                assert turns < 20_000, "a life that never ends"
                 if turns == kill_after:
                     self.die()
                 if not self.died and turns % 3 == 0:
@@ -145,20 +145,20 @@ class World:
                 task.cancel()
             await asyncio.gather(*feeding, return_exceptions=True)
             await lanes.abandon()
-        self._look()
+        self._update_suspects()
         return not self.died
 
-    def _look(self):
-        """As the parent does."""
+    def _update_suspects(self):
+        """Update the suspects, as the parent does."""
         journal = Journal(self.memory)
         journal.prepare(after_death(journal.suspects(), journal.in_progress(), self.attempts, skip=self.skip))
 
     def _changelog(self, partition):
         changelog = Changelog(partition)
-        for place, record in enumerate(
+        for number, record in enumerate(
             r for r in self.publisher.records("ledger") if r.partition == partition
         ):
-            changelog.apply(place, record.key, record.value)
+            changelog.apply(number, record.key, record.value)
         return changelog
 
     async def _feed(self, lanes, partition):
@@ -167,20 +167,20 @@ class World:
                 await lanes.take(record)
 
     def outputs(self):
-        """Each record's output, of which all repeats are equal."""
+        """Return each record's output, after checking that its duplicates are equal."""
         outputs = {}
         for output in self.publisher.records(*OUTPUTS):
-            assert outputs.setdefault(_place(output), output) == output
+            assert outputs.setdefault(_location(output), output) == output
         return outputs
 
 
-def _place(output):
+def _location(output):
     headers = dict(output.headers)
     if "kp-source" in headers:
-        return Place(*map(int, headers["kp-source"].split(b"/")[1:]))
+        return Location(*map(int, headers["kp-source"].split(b"/")[1:]))
     if "kp-reason" in headers:
         names = ("__streams.errors.partition", "__streams.errors.offset")
-        return Place(*(int(headers[name]) for name in names))
+        return Location(*(int(headers[name]) for name in names))
     return None
 
 
@@ -189,81 +189,83 @@ def _reason(output):
 
 
 def _records(count):
-    return [_record(Place(partition, offset)) for offset in range(count) for partition in range(PARTITIONS)]
+    return [
+        _record(Location(partition, offset)) for offset in range(count) for partition in range(PARTITIONS)
+    ]
 
 
-def _record(place):
+def _record(location):
     trace = ReasoningTrace.new(
-        objective=f"{place.partition} {place.offset}",
+        objective=f"{location.partition} {location.offset}",
         steps=[{"type": "thought"}, {"type": "observation"}],
         result_summary="",
         confidence=0.9,
         success=True,
         task_domain="code",
         created_at="2026-01-31T12:00:00Z",
-    ).model_copy(update={"id": f"kp:trace:{place.offset}"})
-    return RawRecord("raw-traces", *place, place.offset, b"key", trace.to_json(), ())
+    ).model_copy(update={"id": f"kp:trace:{location.offset}"})
+    return RawRecord("raw-traces", *location, location.offset, b"key", trace.to_json(), ())
 
 
-async def _to_the_end(world):
+async def _run_to_the_end(world):
     while not await world.live():
         assert world.lives < MAX_LIVES, "the worker never got through"
 
 
 def _expected(records, deadly):
-    """The outputs of a run in which nothing is deadly, without what is never scored."""
-    unscored = {place for place, how in deadly.items() if how in {"decode", "embed"}}
-    world = World([record for record in records if record.place not in unscored], {})
-    asyncio.run(_to_the_end(world))
-    return {place: output for place, output in world.outputs().items() if place not in deadly}
+    """Return the outputs of a run without deadly records, of which some are never scored."""
+    unscored = {location for location, how in deadly.items() if how in {"decode", "embed"}}
+    world = World([record for record in records if record.location not in unscored], {})
+    asyncio.run(_run_to_the_end(world))
+    return {location: output for location, output in world.outputs().items() if location not in deadly}
 
 
-places = st.builds(Place, st.integers(0, PARTITIONS - 1), st.integers(0, 9))
+locations = st.builds(Location, st.integers(0, PARTITIONS - 1), st.integers(0, 9))
 
 
 @given(
     deadly=st.dictionaries(
-        places, st.sampled_from(["decode", "embed", "send scored", "send anything"]), max_size=4
+        locations, st.sampled_from(["decode", "embed", "send scored", "send anything"]), max_size=4
     ),
     attempts=st.integers(1, 4),
 )
 @settings(max_examples=60, deadline=None)
-def test_deadly_records_are_buried_and_all_others_scored_as_without_them(deadly, attempts):
-    """Only a record that is deadly even as a dead letter is skipped, where that is allowed."""
+def test_deadly_records_become_dead_letters_and_change_no_other_score(deadly, attempts):
+    """Only a record that is deadly even as a dead letter is skipped, if that is allowed."""
     records = _records(11)
     world = World(records, deadly, attempts, skip=True)
-    asyncio.run(_to_the_end(world))
+    asyncio.run(_run_to_the_end(world))
 
     outputs = world.outputs()
-    skipped = {place for place, how in deadly.items() if how == "send anything"}
-    assert set(outputs) == {record.place for record in records} - skipped
-    buried = {place for place, output in outputs.items() if _reason(output) == b"poison"}
+    skipped = {location for location, how in deadly.items() if how == "send anything"}
+    assert set(outputs) == {record.location for record in records} - skipped
+    buried = {location for location, output in outputs.items() if _reason(output) == b"poison"}
     assert buried == set(deadly) - skipped
     for record in records:
-        if record.place in buried:
-            assert outputs[record.place].value == record.value
-    assert {place: output for place, output in outputs.items() if place not in buried} == _expected(
+        if record.location in buried:
+            assert outputs[record.location].value == record.value
+    assert {location: output for location, output in outputs.items() if location not in buried} == _expected(
         records, deadly
     )
 
 
 @given(kills=st.lists(st.integers(1, 60), max_size=2))
 @settings(max_examples=40, deadline=None)
-def test_a_process_killed_from_outside_has_no_record_buried(kills):
+def test_a_kill_from_outside_causes_no_dead_letter(kills):
     records = _records(11)
     world = World(records, {})
 
     async def run():
         for turns in kills:
             await world.live(kill_after=turns)
-        await _to_the_end(world)
+        await _run_to_the_end(world)
 
     asyncio.run(run())
     assert world.outputs() == _expected(records, {})
 
 
-def test_a_record_that_is_deadly_even_as_a_dead_letter_blocks_unless_it_may_be_skipped():
-    deadly = Place(0, 3)
+def test_a_record_deadly_even_as_a_dead_letter_blocks_its_partition_unless_skipping_is_allowed():
+    deadly = Location(0, 3)
     world = World(_records(5), {deadly: "send anything"})
 
     async def run():

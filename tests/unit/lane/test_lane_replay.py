@@ -1,8 +1,8 @@
 """Invariants 1 and 2 over random histories of kills, failures, drains and restarts.
 
-One partition is worked through by lanes that end at any moment; a successor finds what the broker had by
-then. Everything that could differ from run to run does: embeddings come in any order and with fresh noise
-each time, confirmations come late and by topic, commits lag behind, and each life has a policy of its own.
+Lanes that may end at any moment process one partition; each successor finds what the broker had by then.
+Everything that could differ between runs does: embeddings finish in any order and with new noise each time,
+confirmations arrive late and by topic, commits lag behind, and each life has its own policy.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ from worker.settings import CacheSettings, LimitSettings, TopicSettings
 LEDGER = "ledger"
 OUTPUTS = ("contribute", "rejected", "dead-letter")
 
-# Unit vectors whose products single precision holds exactly, so that scores can be compared to the last bit.
+# Unit vectors with dot products that are exact in single precision, so that scores compare to the last bit.
 VECTORS = [
     *(
-        tuple(sign if place == axis else 0.0 for place in range(4))
+        tuple(sign if index == axis else 0.0 for index in range(4))
         for axis in range(4)
         for sign in (1.0, -1.0)
     ),
@@ -47,7 +47,7 @@ METRICS = Metrics(Policy(), 0.1, CollectorRegistry())
 
 @dataclass(frozen=True)
 class Life:
-    """A lane from its start to its end."""
+    """One lane's life, from start to end."""
 
     steps: int
     ending: str
@@ -57,7 +57,7 @@ class Life:
 
 @dataclass(frozen=True)
 class Setting:
-    """What stays the same over all lives."""
+    """The settings common to all lives."""
 
     window: int
     max_elements: int
@@ -67,7 +67,7 @@ class Setting:
 
 
 class Batcher:
-    """Embeds when it is told to, whichever text, with fresh noise each time; never what has an entry."""
+    """Embeds a random waiting text on demand, with new noise each time; refuses texts that have an entry."""
 
     embedder = SimpleNamespace(identity="noisy", precision="float32")
 
@@ -90,7 +90,7 @@ class Batcher:
 
 
 class Partition:
-    """The raw records, what the broker has of everything else, and the lives that come and go."""
+    """One partition's raw records, the broker's state, and the lives that process them."""
 
     def __init__(self, setting, records):
         self.setting = setting
@@ -143,14 +143,14 @@ class Partition:
         assert len(failures) <= (life.ending == "fail")
 
     def recover(self, random, changelog=None):
-        """What a lane finds; what a later write replaced may be gone, what this process knows is not read."""
+        """Return the changelog as a lane recovers it: compacted at random, read from its known position."""
         changelog = changelog or Changelog(0)
         read = -1 if changelog.position is None else changelog.position
         written = self.publisher.records(LEDGER)
-        last = {record.key: place for place, record in enumerate(written)}
-        for place, record in enumerate(written):
-            if place > read and (place == last[record.key] or random.random() < 0.5):
-                changelog.apply(place, record.key, record.value)
+        last = {record.key: number for number, record in enumerate(written)}
+        for number, record in enumerate(written):
+            if number > read and (number == last[record.key] or random.random() < 0.5):
+                changelog.apply(number, record.key, record.value)
         return changelog
 
     def _services(self, threshold, batcher):
@@ -178,11 +178,11 @@ class Partition:
             self.publisher.confirm(random.choice(OUTPUTS))
         elif happens < 0.93:
             self._commit(lane)
-            if random.random() < 0.8:  # else it hears of it late, or never
+            if random.random() < 0.8:  # otherwise it hears of the commit late, or never
                 lane.committed(self.committed)
 
     def _commit(self, lane):
-        """Invariant 1: what is committed has its output at the broker, and so has everything before."""
+        """Commit, and check invariant 1: the broker has the output of every committed record."""
         assert lane.watermark >= self.committed
         self.committed = lane.watermark
         finished = {_offset(output) for output in self.publisher.records(*OUTPUTS)}
@@ -200,7 +200,7 @@ class Partition:
         self._commit(lane)
 
     async def _drain(self, random, lane, changelog):
-        """As in a rebalance, after which the partition comes back to this process, or goes to another."""
+        """Drain as in a rebalance, after which this process or another owns the partition."""
         known = len(self.publisher.confirmed)
         self.publisher.release(LEDGER, *OUTPUTS)
         await lane.drain(20)
@@ -212,7 +212,7 @@ class Partition:
             self._changelog = changelog
 
     async def _fail(self, random):
-        """One output is not confirmed, others after it perhaps are; then the process ends."""
+        """Fail one output; later ones may still be confirmed before the process ends."""
         topic = random.choice(OUTPUTS)
         self.publisher.failing.add(topic)
         self.publisher.confirm(topic)
@@ -221,7 +221,7 @@ class Partition:
             await asyncio.sleep(0)
 
     async def _kill(self, random, lane):
-        """The broker has the first of what was sent to each topic; nobody was told."""
+        """Kill the process: the broker has some of what was sent to each topic, unknown to the lane."""
         for topic in (LEDGER, *OUTPUTS):
             self.publisher.confirm(topic, count=random.randint(0, len(self.publisher.waiting(topic))))
         await lane.close()
@@ -248,7 +248,7 @@ async def _run(partition, lives):
 
 
 def _check(partition):
-    """Compare with one pass over the records, in which each got the vector that its entry holds."""
+    """Compare with a single pass over the records that uses the vectors in their entries."""
     setting = partition.setting
     outputs = defaultdict(list)
     for output in partition.publisher.records(*OUTPUTS):
@@ -331,7 +331,7 @@ situations = st.builds(
 
 @st.composite
 def raw_records(draw):
-    """Traces of different quality and records that are none, with gaps, at times that may go back."""
+    """Traces of varying quality and invalid records, with gaps and non-monotonic timestamps."""
     kinds = st.tuples(
         st.sampled_from([0, 0, 0, 1, 5, 50_000_000]),
         st.sampled_from([0.2, 0.9, None]),
@@ -363,8 +363,8 @@ def _record(offset, confidence, seconds):
 
 @given(situation=situations, records=raw_records(), lives=lives, last=last_lives)
 @settings(max_examples=200, deadline=None)
-def test_kills_and_restarts_change_no_score_and_lose_and_alter_no_outcome(situation, records, lives, last):
-    """Each record has one outcome, and the score of an uninterrupted run with the vectors that were drawn."""
+def test_kills_and_restarts_change_no_score_and_lose_no_outcome(situation, records, lives, last):
+    """Each record has one outcome, and the score of an uninterrupted run with the same vectors."""
     partition = Partition(situation, records)
 
     asyncio.run(_run(partition, [*lives, last]))

@@ -1,4 +1,4 @@
-"""Which records a lane makes spans of."""
+"""Spans of the records that a lane finishes."""
 
 from __future__ import annotations
 
@@ -14,69 +14,69 @@ from worker.stream import run
 
 
 class Spans:
-    """Stands in for what makes spans; keeps what it is told."""
+    """A fake of the tracing module that records finished spans."""
 
     def __init__(self):
-        self.told = []
+        self.finished_spans = []
 
     def finished(self, **members):
-        self.told.append(members)
+        self.finished_spans.append(members)
 
     def verdicts(self):
-        return {one["offset"]: one["verdict"] for one in self.told}
+        return {one["offset"]: one["verdict"] for one in self.finished_spans}
 
 
 @pytest.fixture
-def traced(world):
-    """A world whose lanes make spans."""
+def make_traced(make_harness):
+    """A factory of harnesses whose lanes export spans."""
 
     def make(**options):
-        made = world(**options)
-        made.spans = Spans()
-        made.services = replace(made.services, tracing=made.spans)
-        return made
+        harness = make_harness(**options)
+        harness.spans = Spans()
+        harness.services = replace(harness.services, tracing=harness.spans)
+        return harness
 
     return make
 
 
-async def test_a_record_is_told_once_its_output_is_confirmed(traced, raw):
-    world = traced()
-    world.publisher.hold(*world.scored)
-    lane = await world.lane()
+async def test_a_span_is_exported_once_the_record_s_output_is_confirmed(make_traced, raw):
+    harness = make_traced()
+    harness.publisher.hold(*harness.scored)
+    lane = await harness.lane()
     await lane.take(raw(0))
-    await world.until(lambda: world.publisher.waiting(*world.scored))
-    await world.settle()
-    assert world.spans.told == []
+    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
+    await harness.settle()
+    assert harness.spans.finished_spans == []
 
-    world.publisher.release(*world.scored)
-    await world.until(lambda: lane.watermark == 1)
+    harness.publisher.release(*harness.scored)
+    await harness.until(lambda: lane.watermark == 1)
 
-    (told,) = world.spans.told
+    (span,) = harness.spans.finished_spans
     record = raw(0)
-    assert {name: told[name] for name in ("topic", "partition", "offset", "headers", "value")} == {
+    assert {name: span[name] for name in ("topic", "partition", "offset", "headers", "value")} == {
         "topic": record.topic,
         "partition": 0,
         "offset": 0,
         "headers": record.headers,
         "value": record.value,
     }
-    assert told["output"] in world.scored
-    assert told["taken"] <= told["embedded"][0] <= told["embedded"][1] <= told["sent"]
-    assert told["verdict"]["outcome"] == told["output"]
-    assert told["verdict"]["domain"] == "code"
-    assert 0 <= told["verdict"]["score"] <= 1
-    assert (told["verdict"]["reason"], told["verdict"]["redelivered"]) == (None, False)
+    assert span["output"] in harness.scored
+    assert span["taken"] <= span["embedded"][0] <= span["embedded"][1] <= span["sent"]
+    assert span["verdict"]["outcome"] == span["output"]
+    assert span["verdict"]["domain"] == "code"
+    assert 0 <= span["verdict"]["score"] <= 1
+    assert (span["verdict"]["reason"], span["verdict"]["redelivered"]) == (None, False)
 
 
-async def test_a_dead_letter_is_told_with_its_reason(traced, raw):
-    world = traced()
-    lane = await world.lane()
+async def test_a_dead_letter_s_span_has_its_reason(make_traced, raw):
+    harness = make_traced()
+    lane = await harness.lane()
     await lane.take(raw(0, b"no trace"))
-    await world.until(lambda: lane.watermark == 1)
+    await harness.until(lambda: lane.watermark == 1)
 
-    (told,) = world.spans.told
-    assert (told["output"], told["embedded"]) == (world.dead_letter, None)
-    assert told["verdict"] == {
+    (span,) = harness.spans.finished_spans
+    assert (span["output"], span["embedded"]) == (harness.dead_letter, None)
+    assert span["verdict"] == {
         "outcome": "dead_letter",
         "score": None,
         "domain": None,
@@ -85,48 +85,48 @@ async def test_a_dead_letter_is_told_with_its_reason(traced, raw):
     }
 
 
-async def test_a_record_whose_output_is_refused_is_told_as_the_dead_letter_that_it_became(traced, raw):
-    world = traced()
-    world.publisher.refused.update(world.scored)
-    lane = await world.lane()
+async def test_the_span_of_a_record_with_a_rejected_output_is_that_of_a_dead_letter(make_traced, raw):
+    harness = make_traced()
+    harness.publisher.refused.update(harness.scored)
+    lane = await harness.lane()
     await lane.take(raw(0))
-    await world.until(lambda: lane.watermark == 1)
+    await harness.until(lambda: lane.watermark == 1)
 
-    (told,) = world.spans.told
-    assert told["output"] == world.dead_letter
-    assert (told["verdict"]["outcome"], told["verdict"]["reason"]) == ("dead_letter", "too_large")
+    (span,) = harness.spans.finished_spans
+    assert span["output"] == harness.dead_letter
+    assert (span["verdict"]["outcome"], span["verdict"]["reason"]) == ("dead_letter", "too_large")
 
 
-async def test_a_record_that_comes_again_is_told_again_and_marked(traced, raw):
-    world = traced()
-    first = await world.lane()
+async def test_a_redelivered_record_gets_another_span_marked_as_redelivered(make_traced, raw):
+    harness = make_traced()
+    first = await harness.lane()
     await first.take(raw(0))
-    await world.until(lambda: first.watermark == 1)
-    second = await world.lane(changelog=world.changelog())
+    await harness.until(lambda: first.watermark == 1)
+    second = await harness.lane(changelog=harness.changelog())
     await second.take(raw(0))
-    await world.until(lambda: second.watermark == 1)
+    await harness.until(lambda: second.watermark == 1)
 
-    assert [one["verdict"]["redelivered"] for one in world.spans.told] == [False, True]
-    scores = [one["verdict"]["score"] for one in world.spans.told]
+    assert [one["verdict"]["redelivered"] for one in harness.spans.finished_spans] == [False, True]
+    scores = [one["verdict"]["score"] for one in harness.spans.finished_spans]
     assert scores[0] == scores[1]
-    assert world.spans.told[1]["embedded"] is None
+    assert harness.spans.finished_spans[1]["embedded"] is None
 
 
-async def test_what_a_lane_gives_up_is_not_told(traced, raw):
-    """It is told where it is delivered again; no span is left open."""
-    world = traced()
-    world.embedder.free.clear()
-    lane = await world.lane()
+async def test_a_record_that_a_lane_drops_has_no_span(make_traced, raw):
+    """Its span is exported after its redelivery; no span is left open."""
+    harness = make_traced()
+    harness.embedder.free.clear()
+    lane = await harness.lane()
     await lane.take(raw(0))
     await lane.drain(1)
 
-    assert world.spans.told == []
+    assert harness.spans.finished_spans == []
 
 
-# --- whether spans are made at all
+# --- the exporter
 
 
-def test_nothing_of_opentelemetry_is_imported_unless_it_is_asked_for():
+def test_opentelemetry_is_not_imported_unless_an_exporter_is_set():
     code = "import sys, worker.stream.run; print([name for name in sys.modules if 'opentelemetry' in name])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

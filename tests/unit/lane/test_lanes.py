@@ -1,4 +1,4 @@
-"""The lanes of all partitions: apart from each other, and none forgotten."""
+"""The lanes of all partitions: independent of each other, and all drained."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,12 @@ from worker.lane.ledger import Changelog
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
-async def processed(world, lanes, *records):
-    """Hand records over and wait until all are finished."""
+async def processed(harness, lanes, *records):
+    """Take records and wait until all are finished."""
     for record in records:
         await lanes.take(record)
     ends = {record.partition: record.offset + 1 for record in records}
-    await world.until(lambda: ends.items() <= lanes.watermarks().items())
+    await harness.until(lambda: ends.items() <= lanes.watermarks().items())
 
 
 def nearest(output):
@@ -30,41 +30,41 @@ def lane_tasks():
     return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("lane")]
 
 
-async def test_no_partition_s_traces_are_compared_with_another_s(world, raw):
-    here = world()
-    lanes = here.lanes()
+async def test_traces_are_compared_only_within_their_partition(make_harness, raw):
+    harness = make_harness()
+    lanes = harness.lanes()
 
-    await processed(here, lanes, raw(0), raw(7, partition=2), raw(1), raw(8, partition=2))
+    await processed(harness, lanes, raw(0), raw(7, partition=2), raw(1), raw(8, partition=2))
 
-    by_source = {dict(output.headers)["kp-source"]: nearest(output) for output in here.outputs()}
+    by_source = {dict(output.headers)["kp-source"]: nearest(output) for output in harness.outputs()}
     assert by_source == {
         b"raw-traces/0/0": None,
         b"raw-traces/0/1": "kp:trace:0/0",
         b"raw-traces/2/7": None,
         b"raw-traces/2/8": "kp:trace:2/7",
     }
-    assert {record.partition for record in here.outputs()} == {0, 2}
-    assert (sorted(here.changelog(0).entries), sorted(here.changelog(2).entries)) == ([0, 1], [7, 8])
+    assert {record.partition for record in harness.outputs()} == {0, 2}
+    assert (sorted(harness.changelog(0).entries), sorted(harness.changelog(2).entries)) == ([0, 1], [7, 8])
 
 
-async def test_a_stopped_partition_does_not_hold_up_another(world, raw):
-    here = world(in_flight_records=1)
-    here.publisher.hold("dead-letter")
-    lanes = here.lanes()
+async def test_a_stalled_partition_does_not_block_another(make_harness, raw):
+    harness = make_harness(in_flight_records=1)
+    harness.publisher.hold("dead-letter")
+    lanes = harness.lanes()
     await lanes.take(raw(0, b"no JSON"))
     blocked = asyncio.create_task(lanes.take(raw(1)))
 
-    await processed(here, lanes, raw(0, partition=1), raw(1, partition=1))
+    await processed(harness, lanes, raw(0, partition=1), raw(1, partition=1))
 
     assert lanes.watermarks() == {0: 0, 1: 2}
-    here.publisher.release("dead-letter")
+    harness.publisher.release("dead-letter")
     await blocked
 
 
-async def test_after_a_large_record_its_lane_leaves_the_event_loop_to_the_others(world, raw, monkeypatch):
-    """Else the others' records wait for one large record after another."""
-    here = world()
-    lanes = here.lanes()
+async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, raw, monkeypatch):
+    """Otherwise the others' records wait for one large record after another."""
+    harness = make_harness()
+    lanes = harness.lanes()
     sleep, pauses = asyncio.sleep, []
 
     async def sleeping(seconds):
@@ -75,65 +75,65 @@ async def test_after_a_large_record_its_lane_leaves_the_event_loop_to_the_others
     monkeypatch.setattr(lanes_module.asyncio, "sleep", sleeping)
     large = {"padding": lanes_module.LARGE_BYTES}
 
-    await processed(here, lanes, raw(0, **large))
-    assert not pauses  # nobody else is there
-    await processed(here, lanes, raw(0, partition=1), raw(1))
+    await processed(harness, lanes, raw(0, **large))
+    assert not pauses  # it is the only lane
+    await processed(harness, lanes, raw(0, partition=1), raw(1))
     assert not pauses
-    await processed(here, lanes, raw(2, **large))
+    await processed(harness, lanes, raw(2, **large))
     assert len(pauses) == 1
 
     monkeypatch.setattr(lanes_module, "YIELD_FACTOR", 1e9)
-    await processed(here, lanes, raw(3, **large))
-    assert pauses[-1] == here.limits.stall / 10  # a longer pause would look like a stall
+    await processed(harness, lanes, raw(3, **large))
+    assert pauses[-1] == harness.limits.stall / 10  # a longer pause would look like a stall
 
 
-async def test_a_commit_is_told_to_the_lane_that_waits_for_it(world, raw):
-    here = world(uncommitted_records=1)
-    lanes = here.lanes()
-    await processed(here, lanes, raw(0), raw(0, partition=1))
+async def test_a_commit_wakes_the_lane_that_waits_for_it(make_harness, raw):
+    harness = make_harness(uncommitted_records=1)
+    lanes = harness.lanes()
+    await processed(harness, lanes, raw(0), raw(0, partition=1))
     taking = asyncio.create_task(lanes.take(raw(1)))
-    await lanes.commit_wanted.wait()
+    await lanes.commit_requested.wait()
     assert not taking.done()
 
     lanes.committed({0: 1, 2: 7})
     await taking
 
 
-async def test_records_that_come_again_in_a_running_process_are_published_as_before(world, raw):
-    """The read position goes back when a topic is rewound, or when a commit was lost."""
-    here = world()
-    lanes = here.lanes()
+async def test_records_redelivered_to_a_running_process_are_published_as_before(make_harness, raw):
+    """The read position moves back when a topic is rewound, or when a commit was lost."""
+    harness = make_harness()
+    lanes = harness.lanes()
     records = [raw(0), raw(1)]
-    await processed(here, lanes, *records)
-    first = here.outputs()
+    await processed(harness, lanes, *records)
+    first = harness.outputs()
 
-    await processed(here, lanes, *records)
-    await here.until(lambda: len(here.outputs()) == 4)
-    await processed(here, lanes, raw(2))
+    await processed(harness, lanes, *records)
+    await harness.until(lambda: len(harness.outputs()) == 4)
+    await processed(harness, lanes, raw(2))
 
-    assert here.outputs()[:4] == first * 2
-    assert len(here.embedder.texts) == 3
-    assert here.metric("kp_novelty_cache_entries", partition="0") == 3
+    assert harness.outputs()[:4] == first * 2
+    assert len(harness.embedder.texts) == 3
+    assert harness.metric("kp_novelty_cache_entries", partition="0") == 3
 
 
-@pytest.mark.parametrize("before", ["read on", "read by another"])
-async def test_a_partition_that_goes_back_has_that_committed_before_its_ledger_changes(before, world, raw):
-    """Killed in between, a worker would leave a ledger of what comes anew and a position behind all of it."""
+@pytest.mark.parametrize("owner_before", ["same process", "another process"])
+async def test_a_rewind_is_committed_before_the_ledger_changes(owner_before, make_harness, raw):
+    """Killed in between, a worker would leave a rewritten ledger and a committed position beyond it."""
     changelog = Changelog(0)
-    old = world()
+    old = make_harness()
     lanes = old.lanes([changelog].__getitem__)
     await processed(old, lanes, raw(0), raw(1))
-    if before == "read by another":
-        lanes = world().lanes([changelog].__getitem__)
+    if owner_before == "another process":
+        lanes = make_harness().lanes([changelog].__getitem__)
     lanes.committed({0: 2})
     known = dict(changelog.entries)
 
     taking = asyncio.create_task(lanes.take(raw(0, padding=1)))
-    await old.until(lanes.commit_wanted.is_set)
+    await old.until(lanes.commit_requested.is_set)
     await old.settle()
     assert not taking.done()
     assert lanes.watermarks() == {0: 0}
-    lanes.committed({0: 2})  # one that was under way
+    lanes.committed({0: 2})  # a commit that was already under way
     await old.settle()
     assert changelog.entries == known
 
@@ -143,52 +143,52 @@ async def test_a_partition_that_goes_back_has_that_committed_before_its_ledger_c
     assert changelog.entries[0] != known[0]
 
 
-async def test_what_was_given_to_others_is_left_to_them(world, raw):
-    """They have read the ledger by now, and score what it does not know."""
-    here = world()
-    here.publisher.hold(here.ledger)
-    lanes = here.lanes()
+async def test_abandoned_partitions_publish_nothing_more(make_harness, raw):
+    """Their new owner has read the ledger by now, and scores the records missing from it."""
+    harness = make_harness()
+    harness.publisher.hold(harness.ledger)
+    lanes = harness.lanes()
     for partition in range(2):
         await lanes.take(raw(0, partition=partition))
-    await here.until(lambda: len(here.publisher.waiting(here.ledger)) == 2)
+    await harness.until(lambda: len(harness.publisher.waiting(harness.ledger)) == 2)
 
     await lanes.abandon()
     await lanes.take(raw(1))
-    here.publisher.release(here.ledger)
-    await here.settle()
+    harness.publisher.release(harness.ledger)
+    await harness.settle()
 
-    assert here.outputs() == []
+    assert harness.outputs() == []
     assert lanes.watermarks() == {}
-    assert here.metric("kp_in_flight_records") == 0
+    assert harness.metric("kp_in_flight_records") == 0
 
 
-async def test_draining_finishes_every_lane_and_letting_go_leaves_no_watermark_to_commit(world, raw):
-    here = world()
-    here.publisher.hold(*here.scored)
-    lanes = here.lanes()
+async def test_draining_finishes_every_lane_and_clearing_leaves_no_watermark_to_commit(make_harness, raw):
+    harness = make_harness()
+    harness.publisher.hold(*harness.scored)
+    lanes = harness.lanes()
     for partition in range(3):
         await lanes.take(raw(0, partition=partition))
-    await here.until(lambda: len(here.publisher.waiting(*here.scored)) == 3)
+    await harness.until(lambda: len(harness.publisher.waiting(*harness.scored)) == 3)
     draining = asyncio.create_task(lanes.drain())
-    await here.settle()
+    await harness.settle()
     assert not draining.done()
 
-    here.publisher.release(*here.scored)
+    harness.publisher.release(*harness.scored)
     await draining
     assert lanes.watermarks() == {0: 1, 1: 1, 2: 1}
-    assert here.metric("kp_novelty_cache_entries", partition="1") == 1
+    assert harness.metric("kp_novelty_cache_entries", partition="1") == 1
 
     lanes.clear()
     assert lanes.watermarks() == {}
 
 
-async def test_a_lane_that_cannot_be_drained_is_told_and_the_others_are_closed(world, raw):
-    here = world(drain=0.01)
-    here.publisher.hold(*here.scored)
-    lanes = here.lanes()
+async def test_drain_raises_the_error_of_every_lane_that_cannot_be_drained(make_harness, raw):
+    harness = make_harness(drain=0.01)
+    harness.publisher.hold(*harness.scored)
+    lanes = harness.lanes()
     for partition in range(2):
         await lanes.take(raw(0, partition=partition))
-    await here.until(lambda: len(here.publisher.waiting(*here.scored)) == 2)
+    await harness.until(lambda: len(harness.publisher.waiting(*harness.scored)) == 2)
 
     with pytest.RaisesGroup(DeliveryError, DeliveryError):
         await lanes.drain()
@@ -197,11 +197,11 @@ async def test_a_lane_that_cannot_be_drained_is_told_and_the_others_are_closed(w
 
 
 @pytest.mark.parametrize("partition", [0, 1])
-async def test_between_a_drain_and_the_next_recovery_every_record_is_ignored(partition, world, raw):
-    """They come again, to whoever has the partition then; those before this one would be stepped over."""
-    here = world()
-    lanes = here.lanes()
-    await processed(here, lanes, raw(0))
+async def test_records_are_ignored_between_a_drain_and_the_next_recovery(partition, make_harness, raw):
+    """They are redelivered to the partition's next owner; taking one would skip those before it."""
+    harness = make_harness()
+    lanes = harness.lanes()
+    await processed(harness, lanes, raw(0))
     await lanes.drain()
 
     await lanes.take(raw(1, partition=partition))
@@ -209,86 +209,86 @@ async def test_between_a_drain_and_the_next_recovery_every_record_is_ignored(par
 
     lanes.clear()
     lanes.open()
-    await processed(here, lanes, raw(1))
-    assert [nearest(output) for output in here.outputs()] == [None, "kp:trace:0/0"]
+    await processed(harness, lanes, raw(1))
+    assert [nearest(output) for output in harness.outputs()] == [None, "kp:trace:0/0"]
 
 
 @pytest.mark.parametrize(("partition", "offset"), [(1, 0), (0, 3)])
-async def test_a_lane_that_is_wanted_during_a_drain_is_not_made(partition, offset, world, raw):
-    """Nobody would drain it: it would go on publishing what another worker publishes then."""
-    here = world()
-    here.publisher.hold(*here.scored)
-    lanes = here.lanes()
+async def test_no_lane_is_created_during_a_drain(partition, offset, make_harness, raw):
+    """Nothing would drain it: it would publish the same records as the partition's next owner."""
+    harness = make_harness()
+    harness.publisher.hold(*harness.scored)
+    lanes = harness.lanes()
     await lanes.take(raw(5))
-    await here.until(lambda: here.publisher.waiting(*here.scored))
-    if partition == 0:  # it goes back, so its lane is drained before the new one is made
+    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
+    if partition == 0:  # a rewind: its lane is drained before the new one is created
         taking = asyncio.create_task(lanes.take(raw(offset)))
-        await here.settle()
+        await harness.settle()
         draining = asyncio.create_task(lanes.drain())
-        await here.settle()
+        await harness.settle()
     else:
         draining = asyncio.create_task(lanes.drain())
-        await here.settle()
+        await harness.settle()
         taking = asyncio.create_task(lanes.take(raw(offset, partition=partition)))
-    here.publisher.release(*here.scored)
+    harness.publisher.release(*harness.scored)
 
     await draining
     await taking
-    await here.settle()
+    await harness.settle()
 
     assert lane_tasks() == []
-    assert [dict(output.headers)["kp-source"] for output in here.outputs()] == [b"raw-traces/0/5"]
+    assert [dict(output.headers)["kp-source"] for output in harness.outputs()] == [b"raw-traces/0/5"]
 
 
-async def test_a_lane_drained_while_it_opens_starts_nothing(world, raw, monkeypatch):
-    """Tombstones are sent at the opening, which takes as long as the producer's buffer is full."""
+async def test_a_lane_drained_while_it_opens_starts_nothing(make_harness, raw, monkeypatch):
+    """Opening sends tombstones, which blocks while the producer's buffer is full."""
     changelog = Changelog(0)
-    old = world()
+    old = make_harness()
     await processed(old, old.lanes([changelog].__getitem__), *map(raw, range(10)))
     await old.close()
-    here = world()
-    here.embedder.identity = "another"
+    harness = make_harness()
+    harness.embedder.identity = "another"
     room = asyncio.Event()
-    send = here.publisher.send
+    send = harness.publisher.send
 
     async def send_when_there_is_room(record):
         await room.wait()
         return await send(record)
 
-    monkeypatch.setattr(here.publisher, "send", send_when_there_is_room)
-    lanes = here.lanes([changelog].__getitem__)
+    monkeypatch.setattr(harness.publisher, "send", send_when_there_is_room)
+    lanes = harness.lanes([changelog].__getitem__)
     taking = asyncio.create_task(lanes.take(raw(10)))
-    await here.settle()
+    await harness.settle()
     assert not taking.done()
 
     await lanes.drain()
     room.set()
     await taking
-    await here.settle()
+    await harness.settle()
 
     assert lane_tasks() == []
 
 
-# --- what ends the process
+# --- fatal errors
 
 
-async def test_a_ledger_that_cannot_be_had_is_told(world, raw):
-    """Faust would restart the actor that handed the record over, and go on with the next one."""
+async def test_an_unavailable_ledger_is_a_fatal_error(make_harness, raw):
+    """If the error reached Faust, it would restart the actor with the next record."""
     error = LedgerError("read up to 3, ends at 9")
 
     def fail(_partition):
         raise error
 
-    here = world()
-    lanes = here.lanes(fail)
+    harness = make_harness()
+    lanes = harness.lanes(fail)
 
-    await _take_anyhow(lanes, raw(0))
+    await _take_like_faust(lanes, raw(0))
 
-    assert here.failures == [error]
+    assert harness.failures == [error]
     assert 0 not in lanes.watermarks()
 
 
-async def test_an_unexpected_error_in_decoding_is_told_and_the_record_is_not_lost(world, raw, monkeypatch):
+async def test_an_unexpected_decoding_error_is_fatal_and_loses_no_record(make_harness, raw, monkeypatch):
     error = RuntimeError("a defect")
 
     def decode(value, limit):
@@ -298,31 +298,31 @@ async def test_an_unexpected_error_in_decoding_is_told_and_the_record_is_not_los
 
     decode_trace = lane_module.decode_trace
     monkeypatch.setattr(lane_module, "decode_trace", decode)
-    here = world()
-    lanes = here.lanes()
+    harness = make_harness()
+    lanes = harness.lanes()
 
-    await _take_anyhow(lanes, raw(0, b"no JSON"))
-    await _take_anyhow(lanes, raw(1, b"{}"))
-    await here.settle()
+    await _take_like_faust(lanes, raw(0, b"no JSON"))
+    await _take_like_faust(lanes, raw(1, b"{}"))
+    await harness.settle()
 
     assert lanes.watermarks() == {0: 0}
-    assert here.failures == [error]
+    assert harness.failures == [error]
 
 
-async def test_a_partition_that_goes_back_but_cannot_be_drained_is_told(world, raw):
-    here = world(drain=0.01)
-    here.publisher.hold(*here.scored)
-    lanes = here.lanes()
+async def test_a_rewound_partition_that_cannot_be_drained_is_a_fatal_error(make_harness, raw):
+    harness = make_harness(drain=0.01)
+    harness.publisher.hold(*harness.scored)
+    lanes = harness.lanes()
     await lanes.take(raw(5))
-    await here.until(lambda: here.publisher.waiting(*here.scored))
+    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
 
-    await _take_anyhow(lanes, raw(3))
+    await _take_like_faust(lanes, raw(3))
 
-    assert [type(error) for error in here.failures] == [DeliveryError]
+    assert [type(error) for error in harness.failures] == [DeliveryError]
     assert lanes.watermarks()[0] <= 5
 
 
-async def _take_anyhow(lanes, record):
-    """As Faust's actor does: an error ends it, and it is started again."""
+async def _take_like_faust(lanes, record):
+    """Take a record as Faust's actor does: an error ends the actor, and Faust starts it again."""
     with contextlib.suppress(Exception):
         await lanes.take(record)

@@ -1,4 +1,4 @@
-"""The ring of entries against its definition, over crashes, compaction, gaps and rewinds."""
+"""The ring of entries against its definition, through crashes, compaction, gaps and rewinds."""
 
 import random
 from typing import Any
@@ -34,10 +34,10 @@ SCORE = (
     b'"domain":"default","threshold":0.75,"nearest":null}'
 )
 
-# Unit vectors whose products single precision holds exactly, so that equal really means equal.
+# Unit vectors with dot products that are exact in single precision, so that results compare exactly.
 VECTORS = [
     *(
-        tuple(sign if place == axis else 0.0 for place in range(4))
+        tuple(sign if index == axis else 0.0 for index in range(4))
         for axis in range(4)
         for sign in (1.0, -1.0)
     ),
@@ -65,19 +65,19 @@ def dead(offset, seconds=0, window=2):
 
 
 def entry_of(changelog, offset):
-    """The entry of an offset that the changelog holds."""
+    """Return the changelog's entry at an offset, if any."""
     value = changelog.entries.get(offset)
     return None if value is None else decode_entry(value)
 
 
 def opened(changelog, next_offset=0, max_elements=3, window=2, model=MODEL, dimensions=4):
-    """A ledger opened at an offset, its cache, and what opening it returned."""
+    """Return a ledger opened at an offset, its cache, and the result of opening it."""
     ledger, cache = Ledger(changelog, max_elements, window), VectorCache(max_elements, dimensions)
     return ledger, cache, ledger.open(next_offset, cache, model)
 
 
 def changelog_of(*entries, window=2):
-    """A changelog partition to which these entries were written."""
+    """Return a changelog partition with these entries."""
     changelog = Changelog(0)
     ledger = Ledger(Changelog(0), len(entries) + 1, window)
     for number, entry in enumerate(entries):
@@ -89,9 +89,9 @@ def changelog_of(*entries, window=2):
 
 
 class Partition(RuleBasedStateMachine):
-    """A raw partition, its changelog at the broker, and a lane's dealings with both.
+    """A raw partition, its changelog at the broker, and a lane's operations on both.
 
-    ``known`` is what the definition works on: every entry that was ever written and survived.
+    ``known`` is the model: every entry that was ever written and survived.
     """
 
     @initialize(
@@ -126,7 +126,7 @@ class Partition(RuleBasedStateMachine):
             self._deliver(*record)
 
     def _deliver(self, gap, vector, seconds):
-        """The next record of the raw partition; a new one when there is no next."""
+        """Deliver the next record of the raw partition; append one if there is none."""
         if self.position == len(self.raw):
             self.raw.append((self.raw[-1] if self.raw else -1) + 1 + gap)
         offset = self.raw[self.position]
@@ -145,13 +145,13 @@ class Partition(RuleBasedStateMachine):
         if vector is not None:
             assert self.cache.nearest(vector, at=seconds) == self._nearest(offset, vector, seconds)
             remember(self.cache, entry)
-        value, fallen = self.ledger.put(entry)
+        value, evicted = self.ledger.put(entry)
         self.known[offset] = entry
-        self._write((offset, value), *((old, None) for old in fallen))
+        self._write((offset, value), *((old, None) for old in evicted))
 
     @rule(behind=st.integers(0, 4))
     def commit(self, behind):
-        """Everything but the last records is finished, so their entries are at the broker."""
+        """Commit all but the last records: these are finished, so the broker has their entries."""
         finished = self.raw[: max(0, self.position - behind)]
         if finished and finished[-1] >= self.committed:
             self._commit(finished[-1] + 1)
@@ -163,10 +163,10 @@ class Partition(RuleBasedStateMachine):
         seed=st.integers(),
     )
     def crash(self, lost, hole, again, seed):
-        """The last writes never reached the broker, and perhaps an entry before them; then it compacts."""
+        """Lose the last writes, and perhaps an earlier entry, before they reach the broker; then compact."""
         chance = random.Random(seed)
         written = self.writes[: max(self.durable, len(self.writes) - lost)]
-        entries = [place for place in range(self.durable, len(written)) if written[place][1] is not None]
+        entries = [index for index in range(self.durable, len(written)) if written[index][1] is not None]
         if hole is not None and len(entries) > 1:
             del written[entries[hole % (len(entries) - 1)]]
             self.lost_some = True
@@ -178,7 +178,7 @@ class Partition(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 30))
     def rewind(self, back):
-        """The raw topic is read again from far back: a new run, on what is left from before."""
+        """Rewind the raw topic beyond the window: a new run, with what is left of the ledger."""
         to = self.raw[max(0, self.position - 1 - back)] if self.raw else 0
         if not self.known or max(self.known) < to + self.window:
             return
@@ -190,7 +190,7 @@ class Partition(RuleBasedStateMachine):
         self.durable = len(self.writes)
 
     @invariant()
-    def the_ring_holds_what_the_definition_asks(self):
+    def the_ring_matches_its_definition(self):
         ring = self._ring()
         assert self.ledger_entries <= ring
         if not self.lost_some:
@@ -198,7 +198,7 @@ class Partition(RuleBasedStateMachine):
         assert len(self.ledger) == len(self.ledger_entries) <= self.max_elements + self.window
 
     @invariant()
-    def tombstones_are_written_for_exactly_what_fell_out(self):
+    def tombstones_are_written_for_exactly_the_evicted_entries(self):
         assert {offset for offset, value in dict(self.writes).items() if value} == self.ledger_entries
 
     @property
@@ -241,10 +241,10 @@ class Partition(RuleBasedStateMachine):
     def _restart(self, next_offset, changelog, reason):
         self.position = sum(offset < next_offset for offset in self.raw)
         before = set(changelog.entries)
-        fallen, told = self._open(changelog, next_offset)
-        assert told == reason
-        assert sorted(fallen) == sorted(before - self.ledger_entries)
-        self._write(*((offset, None) for offset in fallen))
+        evicted, actual_reason = self._open(changelog, next_offset)
+        assert actual_reason == reason
+        assert sorted(evicted) == sorted(before - self.ledger_entries)
+        self._write(*((offset, None) for offset in evicted))
 
     def _open(self, changelog, next_offset=0):
         self.changelog = changelog
@@ -254,13 +254,13 @@ class Partition(RuleBasedStateMachine):
 
 
 def _compacted(writes, random):
-    """The changelog as recovery reads it: of what a later write replaced, any part may be gone."""
+    """Return the changelog as recovery reads it: any of the replaced records may be gone."""
     last = {offset: number for number, (offset, _) in enumerate(writes)}
     kept = set()
     changelog = Changelog(0)
     for number, (offset, value) in enumerate(writes):
         replaced = number < last[offset]
-        # A tombstone goes only when nothing is left for it to delete.
+        # A tombstone disappears only when nothing is left for it to delete.
         gone = (replaced or (value is None and offset not in kept)) and random.random() < 0.5
         if not gone:
             kept.add(offset)
@@ -268,16 +268,16 @@ def _compacted(writes, random):
     return changelog
 
 
-def test_ring_and_cache_are_what_the_definition_says_after_any_history():
-    """Invariant 2: a record sees the ``max_elements`` scored last before it, whatever happened in between."""
+def test_ring_and_cache_match_their_definition_after_any_history():
+    """Invariant 2: a record is compared with the last ``max_elements`` scored before it, in any history."""
     run_state_machine_as_test(
         Partition, settings=settings(max_examples=200, stateful_step_count=40, deadline=None)
     )
 
 
 @pytest.mark.parametrize("max_elements", [5, 64])
-def test_a_rebuilt_cache_answers_to_the_last_bit_as_the_one_that_was_never_closed(max_elements):
-    """The same vectors lie in other places of the matrix then, which must not show in a score."""
+def test_a_rebuilt_cache_is_bit_identical_to_one_that_was_never_closed(max_elements):
+    """Its vectors occupy other rows of the matrix, which must not affect a score."""
     generator = np.random.default_rng(0)
     changelog = Changelog(0)
     ledger, kept, _ = opened(changelog, max_elements=max_elements, window=2, dimensions=384)
@@ -296,7 +296,7 @@ def test_a_rebuilt_cache_answers_to_the_last_bit_as_the_one_that_was_never_close
 # --- special cases
 
 
-def test_an_entry_comes_back_as_it_was_put():
+def test_an_entry_is_read_back_unchanged():
     entry = scored(7, VECTORS[9], seconds=3)
     changelog = Changelog(0)
     opened(changelog)[0].put(entry)
@@ -308,7 +308,7 @@ def test_an_entry_comes_back_as_it_was_put():
     assert entry_of(changelog, 8) is None
 
 
-def test_an_entry_that_is_replaced_keeps_its_place_and_pushes_nothing_out():
+def test_replacing_an_entry_evicts_nothing():
     changelog = Changelog(0)
     ledger, *_ = opened(changelog, max_elements=1, window=2)
     for offset in range(3):
@@ -321,65 +321,65 @@ def test_an_entry_that_is_replaced_keeps_its_place_and_pushes_nothing_out():
     assert ledger.put(scored(3))[1] == [0]
 
 
-def test_dead_letters_and_gaps_take_no_vector_s_place_in_the_cache():
+def test_dead_letters_and_gaps_evict_no_vector_from_the_cache():
     changelog = changelog_of(scored(0), dead(1), scored(5, VECTORS[2]), *(dead(o) for o in range(6, 30)))
 
-    _, cache, (fallen, _) = opened(changelog, next_offset=30, max_elements=2, window=2)
+    _, cache, (evicted, _) = opened(changelog, next_offset=30, max_elements=2, window=2)
 
     assert len(cache) == 2
     assert sorted(changelog.entries) == [0, 5, 28, 29]
-    assert sorted(fallen) == [1, *range(6, 28)]
+    assert sorted(evicted) == [1, *range(6, 28)]
     assert cache.nearest(VECTORS[0], at=0) == Nearest(1.0, "kp:trace:0")
 
 
-def test_vectors_of_another_model_are_cut_and_everything_else_stays():
+def test_vectors_of_another_model_are_cut_and_other_entries_stay():
     changelog = changelog_of(
         scored(0, model="other"), dead(1), scored(2, VECTORS[1]), scored(3, model="other")
     )
 
-    _, cache, (fallen, reason) = opened(changelog, next_offset=4, max_elements=10, window=10)
+    _, cache, (evicted, reason) = opened(changelog, next_offset=4, max_elements=10, window=10)
 
-    assert (fallen, reason) == ([0, 3], "model")
+    assert (evicted, reason) == ([0, 3], "model")
     assert len(cache) == 1
     assert sorted(changelog.entries) == [1, 2]
 
 
-def test_what_another_model_scored_is_still_there_for_a_record_that_comes_again():
-    """Its outcome was published, or may have been: it must come out the same."""
+def test_another_model_s_entry_stays_for_a_record_that_may_be_redelivered():
+    """Its outcome may have been published, so it must not change."""
     changelog = changelog_of(scored(0, model="other"), scored(1, model="other"))
 
-    _, cache, (fallen, reason) = opened(changelog, next_offset=1, max_elements=10, window=10)
+    _, cache, (evicted, reason) = opened(changelog, next_offset=1, max_elements=10, window=10)
 
-    assert (fallen, reason) == ([0], "model")
+    assert (evicted, reason) == ([0], "model")
     assert entry_of(changelog, 1) == scored(1, model="other")
     assert len(cache) == 0
 
 
-def test_outcomes_without_vectors_outlive_a_change_from_no_embedder_to_one():
+def test_outcomes_without_vectors_survive_the_introduction_of_an_embedder():
     changelog = changelog_of(Entry(0, 0, b"", decision="rejected", score=SCORE))
 
-    _, _, (fallen, reason) = opened(changelog, next_offset=1)
+    _, _, (evicted, reason) = opened(changelog, next_offset=1)
 
-    assert (fallen, reason) == ([], None)
+    assert (evicted, reason) == ([], None)
     assert entry_of(changelog, 0) is not None
 
 
 @pytest.mark.parametrize(("newest", "reason"), [(11, None), (12, "rewind")])
-def test_a_rewind_is_one_that_goes_back_further_than_the_window(newest, reason):
-    """Within it a record is only delivered again; beyond it the old outcomes belong to another run."""
+def test_only_a_move_back_beyond_the_window_is_a_rewind(newest, reason):
+    """Within the window records are redelivered; beyond it the old outcomes belong to another run."""
     changelog = changelog_of(scored(8), scored(9, VECTORS[1]), scored(10), scored(newest))
 
-    _, cache, (fallen, told) = opened(changelog, next_offset=10, max_elements=9, window=2)
+    _, cache, (evicted, actual_reason) = opened(changelog, next_offset=10, max_elements=9, window=2)
 
-    assert told == reason
-    assert sorted(fallen) == ([] if reason is None else [10, newest])
+    assert actual_reason == reason
+    assert sorted(evicted) == ([] if reason is None else [10, newest])
     assert (entry_of(changelog, newest) is None) == (reason is not None)
     assert len(cache) == 2
 
 
 @pytest.mark.parametrize("now", [1, 2, 8, 9])
-def test_a_window_that_was_set_anew_makes_no_redelivery_a_rewind(now):
-    """How far back records can come is what held when they were taken."""
+def test_a_changed_window_turns_no_redelivery_into_a_rewind(now):
+    """The window in force when the records were taken bounds their redelivery."""
     changelog = changelog_of(*(dead(o) if o % 2 else scored(o) for o in range(10)), window=8)
 
     ledger, _, (_, reason) = opened(changelog, next_offset=3, max_elements=1, window=now)
@@ -388,7 +388,7 @@ def test_a_window_that_was_set_anew_makes_no_redelivery_a_rewind(now):
     assert all(offset in ledger for offset in range(3, 10))
 
 
-def test_a_cleared_ledger_forgets_everything_and_starts_anew():
+def test_a_cleared_ledger_is_empty_and_usable():
     changelog = changelog_of(scored(0), dead(1), scored(2))
     ledger, *_ = opened(changelog, next_offset=3, max_elements=9, window=9)
 
@@ -398,52 +398,52 @@ def test_a_cleared_ledger_forgets_everything_and_starts_anew():
     assert set(changelog.entries) == {1}
 
 
-# --- the changelog's place
+# --- the changelog's records
 
 
-def test_recovery_follows_the_last_write_of_each_key():
+def test_recovery_keeps_the_last_write_of_each_key():
     changelog = Changelog(0)
     first, second, last = (msgspec.msgpack.encode(entry) for entry in (scored(1), dead(2), dead(1)))
-    for place, (key, value) in enumerate(
+    for offset, (key, value) in enumerate(
         [(b"1", first), (b"2", second), (b"1", last), (b"2", None), (b"3", None)]
     ):
-        changelog.apply(place, key, value)
+        changelog.apply(offset, key, value)
 
     assert changelog.entries == {1: last}
     assert changelog.position == 4
 
 
 @pytest.mark.parametrize("key", [None, b"", b"one", b"1.0", b"\xff"])
-def test_a_record_that_no_lane_wrote_is_named_and_not_taken_for_an_entry(key):
-    with pytest.raises(LedgerError, match=r"changelog partition 0, offset 7: its key .* is no offset"):
+def test_a_key_that_is_not_an_offset_is_an_error_with_its_location(key):
+    with pytest.raises(LedgerError, match=r"changelog partition 0, offset 7: key .* is not an offset"):
         Changelog(0).apply(7, key, b"value")
 
 
 @pytest.mark.parametrize("value", [b"", b"garbage", b"\xc0", msgspec.msgpack.encode([1, 2]), b"{}"])
-def test_a_value_that_is_no_entry_is_named_by_its_place(value):
-    with pytest.raises(LedgerError, match="changelog partition 3, offset 7: its value is no ledger entry"):
+def test_a_value_that_is_not_an_entry_is_an_error_with_its_location(value):
+    with pytest.raises(LedgerError, match="changelog partition 3, offset 7: value is not a ledger entry"):
         Changelog(3).apply(7, b"1", value)
 
 
-def test_an_entry_under_another_key_is_named():
-    with pytest.raises(LedgerError, match="partition 3, offset 7: its key is 1, its entry is of 2"):
+def test_an_entry_under_another_key_is_an_error():
+    with pytest.raises(LedgerError, match="partition 3, offset 7: key is 1, but the entry is for offset 2"):
         Changelog(3).apply(7, b"1", msgspec.msgpack.encode(dead(2)))
 
 
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"score": None}, "its entry has neither a score nor a failure"),
-        ({"decision": None}, "its entry has neither a score nor a failure"),
-        ({"score": b"{}"}, "its entry's score cannot be read"),
-        ({"score": b"\xff"}, "its entry's score cannot be read"),
-        ({"vector": b"12345"}, "its entry's vector is no vector of finite numbers"),
-        ({"vector": encode_vector(np.array([np.nan] * 4))}, "its entry's vector is no vector"),
-        ({"vector": encode_vector(np.array([1, np.inf, 0, 0]))}, "its entry's vector is no vector"),
+        ({"score": None}, "entry has neither a score nor a failure"),
+        ({"decision": None}, "entry has neither a score nor a failure"),
+        ({"score": b"{}"}, "entry has an invalid score"),
+        ({"score": b"\xff"}, "entry has an invalid score"),
+        ({"vector": b"12345"}, "entry has an invalid vector: not finite float32 numbers"),
+        ({"vector": encode_vector(np.array([np.nan] * 4))}, "entry has an invalid vector"),
+        ({"vector": encode_vector(np.array([1, np.inf, 0, 0]))}, "entry has an invalid vector"),
     ],
 )
-def test_an_entry_that_no_lane_could_use_is_named_by_its_place(changes, problem):
-    """Else the lane that needs it fails, again and again, and names the record instead."""
+def test_an_unusable_entry_is_an_error_with_its_location(changes, problem):
+    """Otherwise the lane that needs it fails over and over, and blames the raw record."""
     forged = msgspec.msgpack.encode(replace(scored(1), **changes))
 
     with pytest.raises(LedgerError, match=f"changelog partition 3, offset 7: {problem}"):
@@ -451,24 +451,24 @@ def test_an_entry_that_no_lane_could_use_is_named_by_its_place(changes, problem)
 
 
 @pytest.mark.parametrize("next_offset", [1, 2], ids=["redelivered", "done"])
-def test_a_vector_of_another_length_under_the_model_s_name_is_cut(next_offset):
+def test_a_vector_of_the_wrong_length_is_cut_even_if_its_model_matches(next_offset):
     changelog = changelog_of(scored(0), replace(scored(1), vector=encode_vector(np.array([1.0, 0.0]))))
 
-    ledger, cache, (fallen, reason) = opened(changelog, next_offset)
+    ledger, cache, (evicted, reason) = opened(changelog, next_offset)
 
-    assert (fallen, reason, cache.size, 1 in ledger) == ([1], "model", 1, False)
+    assert (evicted, reason, cache.size, 1 in ledger) == ([1], "model", 1, False)
 
 
-def test_an_entry_of_a_newer_format_is_refused_by_place_and_versions():
+def test_an_entry_of_a_newer_format_is_an_error_with_its_location_and_version():
     newer = msgspec.structs.astuple(replace(dead(1), version=ENTRY_VERSION + 1))
 
     with pytest.raises(
-        LedgerError, match=rf"partition 3, offset 7: .*version {ENTRY_VERSION + 1},.*{ENTRY_VERSION}:"
+        LedgerError, match=rf"partition 3, offset 7: .*version {ENTRY_VERSION + 1},.*{ENTRY_VERSION}$"
     ):
         Changelog(3).apply(7, b"1", msgspec.msgpack.encode((*newer, "a field of the future")))
 
 
-def test_an_entry_of_the_format_without_a_version_is_read():
+def test_an_entry_of_the_unversioned_format_is_accepted():
     fields = msgspec.structs.astuple(scored(1))
     changelog = Changelog(3)
 
@@ -477,8 +477,8 @@ def test_an_entry_of_the_format_without_a_version_is_read():
     assert entry_of(changelog, 1) == replace(scored(1), version=1)
 
 
-def test_an_older_worker_reads_an_entry_of_this_format():
-    """It ignores the fields that this format has appended, so a fleet can be rolled back."""
+def test_an_older_worker_can_read_an_entry_of_this_format():
+    """It ignores the appended fields, so a fleet can be rolled back."""
     value = msgspec.msgpack.encode(replace(scored(1), topic_id=bytes(16)))
     older = msgspec.defstruct(
         "Entry", [(name, Any) for name in Entry.__struct_fields__[:12]], array_like=True
@@ -490,7 +490,7 @@ def test_an_older_worker_reads_an_entry_of_this_format():
 # --- a recreated topic
 
 
-def test_entries_of_another_topic_of_the_name_are_cut():
+def test_entries_of_an_earlier_topic_of_the_same_name_are_cut():
     changelog = changelog_of(
         replace(scored(0), topic_id=b"old"), replace(scored(1, VECTORS[1]), topic_id=b"new"), window=9
     )
@@ -500,7 +500,7 @@ def test_entries_of_another_topic_of_the_name_are_cut():
     assert (len(cache), 1 in ledger) == (1, True)
 
 
-def test_a_record_of_another_topic_is_not_taken_for_the_one_of_the_same_bytes():
+def test_an_equal_record_of_another_topic_is_not_a_redelivery():
     record = RawRecord("raw", 0, 1, 0, b"key", b"value", (), b"new")
     known = replace(dead(1), fingerprint=record.fingerprint)
     changelog = Changelog(0)
@@ -510,46 +510,46 @@ def test_a_record_of_another_topic_is_not_taken_for_the_one_of_the_same_bytes():
 
     ledger.put(replace(known, topic_id=b"new"))
     assert ledger.find(record) is not None
-    ledger.put(known)  # written by a worker that knew no ids
+    ledger.put(known)  # written by a worker without topic ids
     assert ledger.find(record) is not None
 
 
 # --- the changelog's position
 
 
-def test_the_place_follows_our_own_writes_from_an_empty_changelog_on():
+def test_the_position_advances_with_our_own_writes_from_an_empty_changelog():
     changelog = Changelog(0)
-    for place in range(3):
-        changelog.confirmed(place)
+    for offset in range(3):
+        changelog.confirmed(offset)
 
     assert changelog.position == 2
 
 
-def test_a_foreign_write_in_between_keeps_the_place_back():
-    """The next recovery then reads the foreign record; else it would never be seen."""
+def test_another_process_s_write_in_between_holds_the_position_back():
+    """So that the next recovery reads it; otherwise it would never be seen."""
     changelog = Changelog(0)
     changelog.apply(10, b"1", None)
-    for place in (11, 13, 14):
-        changelog.confirmed(place)
+    for offset in (11, 13, 14):
+        changelog.confirmed(offset)
     assert changelog.position == 11
 
-    for place in (12, 13, 14):
-        changelog.apply(place, b"%d" % place, None)
+    for offset in (12, 13, 14):
+        changelog.apply(offset, b"%d" % offset, None)
     changelog.confirmed(15)
 
     assert changelog.position == 15
 
 
-def test_the_place_follows_our_own_writes_in_whatever_order_their_confirmations_are_noticed():
-    """A batch confirms entries and tombstones at once, and different tasks wait for them."""
+def test_the_position_advances_whatever_the_order_of_confirmations():
+    """A batch confirms entries and tombstones at once, and different tasks await them."""
     changelog = Changelog(0)
-    for place in (0, 2, 1, 4, 3, 5):
-        changelog.confirmed(place)
+    for offset in (0, 2, 1, 4, 3, 5):
+        changelog.confirmed(offset)
 
     assert changelog.position == 5
 
 
-def test_an_old_confirmation_does_not_move_the_place_back():
+def test_an_old_confirmation_does_not_move_the_position_back():
     changelog = Changelog(0)
     changelog.apply(10, b"1", None)
     changelog.confirmed(3)

@@ -1,4 +1,4 @@
-"""What is published for a record: the input, its own headers first, and the same again for a repeat."""
+"""Output records: the input with its own headers first, and equal outputs for a redelivery."""
 
 import json
 from base64 import b64decode
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from schemas import DeadLetterHeaders, last_header
 from worker.errors import LedgerError
 from worker.lane.ledger import Entry, Failure
-from worker.lane.outputs import Outputs, with_current_time, with_own_time
+from worker.lane.outputs import Outputs, with_current_timestamp, with_original_timestamp
 from worker.lane.records import RawRecord
 from worker.settings import TopicSettings
 
@@ -51,7 +51,7 @@ def outputs(**partitions):
 
 
 @pytest.mark.parametrize("decision", ["contribute", "rejected"])
-def test_a_scored_trace_goes_where_its_entry_says_with_the_score_in_it(decision, record, scored):
+def test_a_scored_trace_is_routed_by_its_entry_with_its_score_set(decision, record, scored):
     output = outputs().build(record, msgspec.structs.replace(scored, decision=decision))
 
     assert output.topic == decision
@@ -61,17 +61,17 @@ def test_a_scored_trace_goes_where_its_entry_says_with_the_score_in_it(decision,
     )
 
 
-def test_the_last_source_is_ours_whatever_the_producer_wrote(record, scored):
+def test_the_last_source_header_is_ours_whatever_the_producer_wrote(record, scored):
     assert last_header(outputs().build(record, scored).headers, "kp-source") == b"raw/2/41"
 
 
-def test_the_headers_of_a_scored_trace_are_its_own_then_source_score_and_policy(record, scored):
+def test_a_scored_trace_s_headers_are_its_own_then_source_score_and_policy(record, scored):
     ours = (("kp-source", b"raw/2/41"), ("kp-score", SCORE), ("kp-policy", b"abc"))
 
     assert outputs().build(record, scored).headers == HEADERS + ours
 
 
-def test_a_dead_letter_is_the_original_with_what_was_wrong_appended(record, failed):
+def test_a_dead_letter_is_the_original_with_the_failure_in_appended_headers(record, failed):
     output = outputs().build(record, failed)
 
     assert output.topic == "dead"
@@ -91,15 +91,15 @@ def test_a_dead_letter_is_the_original_with_what_was_wrong_appended(record, fail
 
 @pytest.mark.parametrize("value", [None, b"", b"\xff\x00 no JSON"])
 @pytest.mark.parametrize("key", [None, b""])
-def test_a_dead_letter_keeps_any_bytes_and_their_absence(key, value, failed):
+def test_a_dead_letter_keeps_arbitrary_and_missing_keys_and_values(key, value, failed):
     output = outputs().build(RawRecord("raw", 0, 0, -1, key, value, ()), failed)
 
     assert (output.key, output.value, output.timestamp_ms) == (key, value, -1)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_the_partition_is_kept_only_where_the_output_has_as_many_as_raw(count, record, scored, failed):
-    """Else the number could not exist there, or would break the order of a key: the key then decides."""
+def test_the_partition_is_kept_only_if_the_output_topic_has_as_many_as_raw(count, record, scored, failed):
+    """Otherwise it may not exist, or break the order of a key: then the key decides."""
     some_differ = outputs(rejected=count)
 
     assert some_differ.build(record, scored).partition is None
@@ -107,7 +107,7 @@ def test_the_partition_is_kept_only_where_the_output_has_as_many_as_raw(count, r
     assert outputs(dead=count).build(record, failed).partition is None
 
 
-def test_a_record_refused_as_too_large_is_a_dead_letter_although_its_entry_holds_a_score(record, scored):
+def test_a_record_rejected_as_too_large_is_a_dead_letter_even_with_a_score_in_its_entry(record, scored):
     entry = msgspec.structs.replace(
         scored, decision=None, failure=Failure("too_large", "TooLargeError", "no")
     )
@@ -118,7 +118,7 @@ def test_a_record_refused_as_too_large_is_a_dead_letter_although_its_entry_holds
     assert dict(output.headers)["kp-reason"] == b"too_large"
 
 
-def test_a_repeat_from_the_stored_entry_is_equal_to_the_first(record, scored, failed):
+def test_an_output_from_the_stored_entry_equals_the_first(record, scored, failed):
     failed = msgspec.structs.replace(
         failed, failure=Failure("invalid_trace", "RejectedRecord", "\N{SNOWMAN}")
     )
@@ -129,7 +129,7 @@ def test_a_repeat_from_the_stored_entry_is_equal_to_the_first(record, scored, fa
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(timestamp_ms=st.integers(-(2**63), 2**63 - 1), is_cut=st.booleans())
-def test_a_time_that_an_output_cannot_have_is_in_its_last_header_and_comes_back(
+def test_a_timestamp_that_an_output_cannot_carry_is_restored_from_its_last_header(
     record, failed, timestamp_ms, is_cut
 ):
     record = replace(record, timestamp_ms=timestamp_ms)
@@ -140,41 +140,44 @@ def test_a_time_that_an_output_cannot_have_is_in_its_last_header_and_comes_back(
     assert output.timestamp_ms == max(timestamp_ms, -1)
     if timestamp_ms < -1:
         assert output.headers[-1] == ("kp-timestamp", str(timestamp_ms).encode())
-    refused = with_current_time(output)
-    assert (with_own_time(refused).timestamp_ms, with_current_time(refused)) == (timestamp_ms, refused)
-    assert with_own_time(refused).headers == with_own_time(output).headers
+    refused = with_current_timestamp(output)
+    assert (with_original_timestamp(refused).timestamp_ms, with_current_timestamp(refused)) == (
+        timestamp_ms,
+        refused,
+    )
+    assert with_original_timestamp(refused).headers == with_original_timestamp(output).headers
 
 
-def test_a_producer_s_header_of_that_name_is_not_the_output_s_time(record, scored):
+def test_a_producer_s_timestamp_header_is_not_the_output_s_timestamp(record, scored):
     record = replace(record, headers=(("kp-timestamp", b"5"),))
 
-    assert with_own_time(outputs().build(record, scored)).timestamp_ms == record.timestamp_ms
+    assert with_original_timestamp(outputs().build(record, scored)).timestamp_ms == record.timestamp_ms
 
 
 @pytest.mark.parametrize("value", [None, b"", b"now", b"1.5", b"1" * 20])
-def test_a_header_of_that_name_that_is_no_time_changes_nothing(value, record, scored):
+def test_an_invalid_timestamp_header_is_ignored(value, record, scored):
     output = replace(outputs().build(record, scored), headers=(("kp-timestamp", value),))
 
-    assert with_own_time(output) == output
+    assert with_original_timestamp(output) == output
 
 
-def test_an_entry_without_outcome_is_an_error_and_not_an_output(record):
+def test_an_entry_without_an_outcome_is_an_error(record):
     with pytest.raises(LedgerError, match="raw/2/41"):
         outputs().build(record, Entry(41, 1, b""))
 
 
-# --- headers that cannot be published
+# --- unpublishable headers
 
 INVALID_HEADERS = (("a", b"1"), ("caf\udce9", b"\xff"), ("b", None), ("\udcff", None))
 
 
 def original_headers(output):
-    """The headers that `kp-headers` keeps, names as bytes."""
+    """Return the headers kept in `kp-headers`, with names as bytes."""
     pairs = json.loads(dict(output.headers)["kp-headers"])
     return [tuple(None if part is None else b64decode(part) for part in pair) for pair in pairs]
 
 
-def test_header_names_that_are_not_utf_8_are_kept_byte_for_byte_beside_those_that_are(record, failed):
+def test_header_names_that_are_not_utf_8_are_kept_byte_for_byte(record, failed):
     record = replace(record, headers=INVALID_HEADERS)
 
     output = outputs().build(record, failed)
@@ -186,7 +189,7 @@ def test_header_names_that_are_not_utf_8_are_kept_byte_for_byte_beside_those_tha
     assert DeadLetterHeaders.from_kafka(output.headers).headers
 
 
-def test_a_cut_dead_letter_keeps_them_unless_they_are_large(record, failed):
+def test_a_cut_dead_letter_keeps_unpublishable_headers_unless_they_are_large(record, failed):
     small = replace(record, headers=INVALID_HEADERS)
     large = replace(record, headers=(*INVALID_HEADERS, ("c", bytes(2000))))
 
@@ -196,5 +199,5 @@ def test_a_cut_dead_letter_keeps_them_unless_they_are_large(record, failed):
     assert "kp-headers" not in headers
 
 
-def test_a_dead_letter_has_no_header_for_names_that_are_utf_8(record, failed):
+def test_a_dead_letter_has_no_kp_headers_if_all_names_are_utf_8(record, failed):
     assert "kp-headers" not in dict(outputs().build(record, failed).headers)

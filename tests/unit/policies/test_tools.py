@@ -2,17 +2,14 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
-import click
 import pytest
 
 import worker.demo
-from worker.cli import main
 from worker.policy import Policy
 
 DEMO = Path(worker.demo.__file__).parent
@@ -187,19 +184,6 @@ def test_bad_input_is_one_clear_error_and_nothing_is_written(kp_worker, scored, 
     assert placed(told) in result.stderr
     assert "Traceback" not in result.stderr
     assert sorted(tmp_path.iterdir()) == before
-
-
-def test_the_guide_names_commands_and_options_that_are_there():
-    guide = (Path(__file__).parents[3] / "deploy/threshold.md").read_text()
-    lines = re.findall(r"^kp-worker (.+)$", guide, re.MULTILINE)
-    assert len(lines) == 8
-    for line in lines:
-        command = main
-        for word in line.split():
-            if isinstance(command, click.Group):
-                command = command.commands[word]
-        options = {name for parameter in command.params for name in parameter.opts}
-        assert set(re.findall(r"--[a-z-]+", line)) <= options
 
 
 def test_a_plot_without_matplotlib_names_the_extra(kp_worker, scored, tmp_path, monkeypatch):

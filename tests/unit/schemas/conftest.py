@@ -1,4 +1,4 @@
-"""A trace as JSON data, and the published schema that it is held against."""
+"""A trace as JSON data, and the published schema to validate it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -49,11 +49,11 @@ def _full_document() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def full_document() -> Callable[[], dict[str, Any]]:
-    """Makes a valid trace that has every member that the schema names."""
+    """Return a factory of valid traces with every member of the schema."""
     return _full_document
 
 
 @pytest.fixture(scope="session")
 def published() -> Draft202012Validator:
-    """The published JSON Schema of a raw trace."""
+    """Return a validator for the published JSON Schema of raw traces."""
     return Draft202012Validator(json_schema(ReasoningTrace))

@@ -1,4 +1,4 @@
-"""The dead letter's headers survive Kafka, and whatever the record carried before."""
+"""Dead-letter headers round-trip through Kafka, whatever headers the record had before."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def headers(**changes: Any) -> DeadLetterHeaders:
     return DeadLetterHeaders(**values | changes)
 
 
-def test_the_names_are_those_of_kafka_streams_and_the_values_utf_8():
+def test_names_are_kafka_streams_and_values_utf_8():
     assert headers(message="größer", attempt=2).to_kafka() == [
         ("__streams.errors.exception", b"RejectedRecord"),
         ("__streams.errors.message", "größer".encode()),
@@ -45,7 +45,7 @@ def test_the_names_are_those_of_kafka_streams_and_the_values_utf_8():
     ]
 
 
-def test_without_a_replay_there_is_no_attempt():
+def test_a_letter_never_replayed_has_no_attempt_header():
     assert "kp-attempt" not in dict(headers().to_kafka())
 
 
@@ -62,13 +62,13 @@ any_headers = st.builds(
 
 
 @given(any_headers)
-def test_they_read_back_equal(ours):
+def test_headers_parse_back_equal(ours):
     assert DeadLetterHeaders.from_kafka([*FOREIGN, *ours.to_kafka()]) == ours
 
 
 @given(any_headers, any_headers.map(lambda ours: ours.model_copy(update={"attempt": 1})))
-def test_of_two_letters_in_one_record_the_later_counts(earlier, later):
-    """A dead letter that was replayed and failed again carries both."""
+def test_the_later_of_two_dead_letters_in_one_record_wins(earlier, later):
+    """A letter that failed again after a replay has both."""
     assert DeadLetterHeaders.from_kafka([*earlier.to_kafka(), *FOREIGN, *later.to_kafka()]) == later
 
 
@@ -77,13 +77,13 @@ def test_of_two_letters_in_one_record_the_later_counts(earlier, later):
     "name",
     [*(name for name, _ in headers().to_kafka()), "kp-value-length", "kp-value-sha256", "kp-attempt"],
 )
-def test_a_header_of_the_same_name_that_came_before_ours_does_not_matter(name, earlier):
-    """Producers may write what they like; it must not make a dead letter unreadable."""
+def test_the_producers_headers_with_the_same_names_are_ignored(name, earlier):
+    """No producer header may make a dead letter unreadable."""
     assert DeadLetterHeaders.from_kafka([(name, earlier), *headers().to_kafka()]) == headers()
 
 
-def test_the_attempts_are_read_from_the_records_own_headers():
-    """Who replays writes them; the worker appends what is its own."""
+def test_the_attempt_is_read_from_the_records_own_headers():
+    """The replaying client writes it, before the worker's headers are appended."""
     own = [("kp-attempt", b"1"), ("kp-attempt", b"2"), ("kp-attempt", b"junk")]
     assert DeadLetterHeaders.from_kafka([*own, *headers().to_kafka()]) == headers(attempt=2)
 
@@ -94,12 +94,12 @@ record_headers = st.lists(
 
 
 @given(record_headers, any_headers)
-def test_the_records_own_headers_are_told_from_ours(own, ours):
+def test_original_returns_the_records_own_headers(own, ours):
     assert list(DeadLetterHeaders.original([*own, *ours.to_kafka()])) == own
 
 
-def test_a_lone_surrogate_in_the_message_does_not_keep_the_letter_back():
-    """Python reads such text from JSON escapes, and UTF-8 has no bytes for it."""
+def test_a_lone_surrogate_in_the_message_is_replaced():
+    """JSON escapes can produce such text, which UTF-8 cannot encode."""
     written = headers(message="bad \ud800 text").to_kafka()
 
     read = DeadLetterHeaders.from_kafka(written)
@@ -107,13 +107,13 @@ def test_a_lone_surrogate_in_the_message_does_not_keep_the_letter_back():
     assert read.message.endswith(" text")
 
 
-def test_a_reason_outside_the_closed_set_is_refused():
+def test_a_reason_outside_the_closed_set_is_rejected():
     with pytest.raises(ValidationError):
         headers(reason="because")
 
 
 @pytest.mark.parametrize("missing", [name for name, _ in headers().to_kafka()])
-def test_each_header_is_needed(missing):
+def test_every_header_is_required(missing):
     remaining = [(name, value) for name, value in headers().to_kafka() if name != missing]
 
     with pytest.raises(ValidationError, match=missing):

@@ -1,4 +1,4 @@
-"""Validation stops at a list's first invalid item: each error takes time and memory."""
+"""Validation stops at a list's first invalid item, as every error takes time and memory."""
 
 import pytest
 from pydantic import ValidationError
@@ -16,7 +16,7 @@ from schemas.trace import KnowledgeGraphDelta, Metadata
         (Metadata, {"validated_by": [0] * 1000}),
     ],
 )
-def test_one_invalid_item_of_a_list_is_told(model, members):
+def test_only_the_first_invalid_item_of_a_list_is_reported(model, members):
     with pytest.raises(ValidationError) as caught:
         model.model_validate(members)
     name = next(iter(members))

@@ -1,4 +1,4 @@
-"""Which of several headers of a name is the worker's."""
+"""Finding the worker's header among several with the same name."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ HEADERS = st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=4)))
 
 
 @given(HEADERS, st.binary())
-def test_the_last_of_a_name_is_taken_whatever_a_producer_wrote(headers, ours):
+def test_returns_the_last_header_with_the_name(headers, ours):
     assert last_header([*headers, ("kp-source", ours), ("kp-policy", b"")], "kp-source") == ours
 
 
-def test_a_header_that_is_not_there_is_none():
+def test_a_missing_header_is_none():
     assert last_header([("kp-score", b"1")], "kp-source") is None

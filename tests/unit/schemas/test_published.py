@@ -1,4 +1,4 @@
-"""The JSON Schemas in the repository are those of the models."""
+"""The published JSON Schemas are generated from the models."""
 
 from pathlib import Path
 
@@ -12,15 +12,15 @@ DIRECTORY = Path(schemas.__file__).parent
 
 
 @pytest.mark.parametrize("model", PUBLISHED.values(), ids=PUBLISHED)
-def test_a_published_schema_is_a_schema_of_draft_2020_12(model):
+def test_published_schemas_are_valid_draft_2020_12_schemas(model):
     schema = json_schema(model)
 
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     Draft202012Validator.check_schema(schema)
 
 
-def test_the_committed_schemas_are_what_the_models_generate(tmp_path):
-    """``python -m schemas`` writes them anew."""
+def test_the_committed_schemas_match_the_models(tmp_path):
+    """``python -m schemas`` regenerates them."""
     write(tmp_path)
 
     generated = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}

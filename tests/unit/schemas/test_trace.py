@@ -1,4 +1,4 @@
-"""What a raw trace may be: the model and the published JSON Schema say the same."""
+"""Validation of raw traces: the model and the published JSON Schema agree."""
 
 import json
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ MISSING = object()
 
 
 def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """Set the member at a path such as ``steps/0/type``, or take it away."""
+    """Set or remove the member at a path such as ``steps/0/type``."""
     *parents, last = [int(part) if part.isdecimal() else part for part in path.split("/")]
     target: Any = document
     for part in parents:
@@ -28,7 +28,7 @@ def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 
 
 def refusals(document: dict[str, Any]) -> list[ValidationError]:
-    """Return the errors of the model, from Python data and from JSON."""
+    """Return the model's errors, validating both Python data and JSON."""
     errors = []
     for validate, value in (
         (ReasoningTrace.model_validate, document),
@@ -108,7 +108,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("path", "value"), ACCEPTED)
-def test_what_the_schema_allows_is_accepted(full_document, published, path, value):
+def test_accepts_what_the_schema_allows(full_document, published, path, value):
     document = changed(full_document(), path, value)
 
     assert refusals(document) == []
@@ -116,7 +116,7 @@ def test_what_the_schema_allows_is_accepted(full_document, published, path, valu
 
 
 @pytest.mark.parametrize(("path", "value"), REFUSED)
-def test_what_breaks_a_rule_is_refused_and_the_member_is_named(full_document, published, path, value):
+def test_rejects_a_violation_and_names_the_member(full_document, published, path, value):
     document = changed(full_document(), path, value)
 
     in_python, in_json = refusals(document)
@@ -128,7 +128,7 @@ def test_what_breaks_a_rule_is_refused_and_the_member_is_named(full_document, pu
 
 
 @pytest.mark.parametrize("confidence", [float("nan"), float("inf")])
-def test_a_confidence_that_is_no_number_is_refused(full_document, confidence):
+def test_rejects_a_non_finite_confidence(full_document, confidence):
     assert len(refusals(changed(full_document(), "outcome/confidence", confidence))) == 2
 
 
@@ -144,7 +144,7 @@ def test_a_confidence_that_is_no_number_is_refused(full_document, confidence):
         "2024-02-29T23:59:59Z",
     ],
 )
-def test_an_iso_8601_date_time_is_accepted_and_kept_as_it_was_written(full_document, created_at):
+def test_accepts_iso_8601_date_times_and_keeps_their_text(full_document, created_at):
     document = changed(full_document(), "metadata/created_at", created_at)
 
     assert refusals(document) == []
@@ -170,13 +170,13 @@ def test_an_iso_8601_date_time_is_accepted_and_kept_as_it_was_written(full_docum
         "\u0662\u0660\u0662\u0666-01-31T12:00:00Z",
     ],
 )
-def test_what_is_no_iso_8601_date_time_is_refused(full_document, created_at):
+def test_rejects_what_is_not_an_iso_8601_date_time(full_document, created_at):
     assert len(refusals(changed(full_document(), "metadata/created_at", created_at))) == 2
 
 
 @pytest.mark.parametrize("name", ["@context", "@type"])
-def test_the_name_of_a_python_attribute_does_not_stand_in_for_the_member(full_document, name):
-    """Else a trace is scored and published that the published schema refuses."""
+def test_rejects_python_attribute_names_in_place_of_aliases(full_document, name):
+    """Otherwise, traces that the published schema rejects would be scored."""
     document = full_document()
     document[name.removeprefix("@")] = document.pop(name)
 
@@ -197,7 +197,7 @@ JSON_VALUES = st.recursive(
 @given(
     st.sampled_from(sorted({path for path, _ in ACCEPTED + REFUSED} - {"metadata/created_at"})), JSON_VALUES
 )
-def test_the_model_and_the_published_schema_refuse_the_same(full_document, published, path, value):
+def test_model_and_published_schema_reject_the_same_documents(full_document, published, path, value):
     assume(not (isinstance(value, float) and value.is_integer()))  # 1.0 is an integer to JSON Schema only
     document = changed(full_document(), path, value)
 
@@ -205,7 +205,7 @@ def test_the_model_and_the_published_schema_refuse_the_same(full_document, publi
 
 
 def objects_within(value: Any) -> list[dict[str, Any]]:
-    """Return every object that the schema describes; ``input`` and ``input_schema`` are the agent's own."""
+    """Return every object described by the schema; ``input`` and ``input_schema`` are free-form."""
     if isinstance(value, list):
         return [found for item in value for found in objects_within(item)]
     if not isinstance(value, dict):
@@ -227,7 +227,7 @@ def test_unknown_fields_are_kept_at_every_level(full_document, published, data):
 
 
 def test_an_unknown_field_that_is_null_is_kept(full_document):
-    """It was set, by somebody to whom it may mean something."""
+    """An explicit null may carry meaning."""
     document = full_document() | {"x-reviewed": None}
 
     assert json.loads(ReasoningTrace.model_validate(document).to_json()) == document
@@ -241,7 +241,7 @@ def test_an_unknown_field_may_have_any_name(full_document, name):
 
 
 @given(st.data())
-def test_a_trace_that_was_written_reads_back_equal(data):
+def test_a_serialised_trace_parses_back_equal(data):
     text = st.text(max_size=20)
     tools = st.fixed_dictionaries({"name": text}, optional={"mcp_server": text})
     step = st.fixed_dictionaries(
@@ -268,7 +268,7 @@ def test_a_trace_that_was_written_reads_back_equal(data):
     assert ReasoningTrace.model_validate_json(trace.to_json()) == trace
 
 
-def test_what_is_not_set_is_not_written():
+def test_unset_fields_are_not_serialised():
     trace = new_trace()
 
     assert json.loads(trace.to_json()) == {
@@ -304,7 +304,7 @@ def test_a_new_trace_is_valid_under_the_published_schema(published):
     published.validate(json.loads(new_trace(agent_id="kp:agent:1", visibility="org").to_json()))
 
 
-def test_new_traces_differ_in_their_ids_and_carry_the_time_in_utc():
+def test_new_traces_have_unique_ids_and_a_utc_time():
     before = datetime.now(UTC).replace(microsecond=0)
     first, second = new_trace(), new_trace()
 
@@ -313,7 +313,7 @@ def test_new_traces_differ_in_their_ids_and_carry_the_time_in_utc():
     assert first.metadata.created_at.endswith("Z")
 
 
-def test_what_is_handed_to_new_goes_before_what_it_fills_in():
+def test_arguments_of_new_override_its_defaults():
     trace = new_trace(
         steps=[{"step_id": 5, "type": "thought"}], visibility="private", created_at="2026-01-31T12:00:00Z"
     )
@@ -327,7 +327,7 @@ def test_what_is_handed_to_new_goes_before_what_it_fills_in():
     "wrong",
     [{"steps": []}, {"objective": ""}, {"confidence": 1.5}, {"task_domain": ""}, {"visibility": "public"}],
 )
-def test_new_refuses_what_the_schema_refuses(wrong):
+def test_new_rejects_what_the_schema_rejects(wrong):
     with pytest.raises(ValidationError):
         new_trace(**wrong)
 

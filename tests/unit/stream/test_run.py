@@ -1,9 +1,17 @@
-"""The end of a worker's process."""
+"""The process: what it is made of, and that it ends in time whatever hangs."""
 
-from __future__ import annotations
-
+import asyncio
 import subprocess
 import sys
+import threading
+from contextlib import suppress
+
+import pytest
+
+from worker.errors import DeliveryError, EmbeddingError, StalledError, StartError, TopicError
+from worker.journal import Phase
+from worker.settings import Settings
+from worker.stream import run
 
 HANGS = """
 import asyncio, sys
@@ -44,3 +52,72 @@ def test_after_a_failure_the_process_ends_whatever_hangs():
     assert "cancelled" in done.stdout
     assert done.returncode == 1
     assert "Timeout" in done.stderr  # with the traceback of what hangs
+
+
+def test_a_task_that_does_not_end_when_it_is_cancelled_does_not_keep_the_process(monkeypatch):
+    """Some of the client's do not while a broker is away."""
+    monkeypatch.setattr(run, "CLEANUP_LIMIT", 0.01)
+    stubborn = []  # the task and its loop
+
+    async def hang():
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    async def work():
+        stubborn.extend([asyncio.create_task(hang()), asyncio.get_running_loop()])
+        await asyncio.sleep(0)
+
+    running = threading.Thread(target=run._run, args=(work(),), daemon=True)
+    running.start()
+    running.join(20)
+
+    assert not running.is_alive()
+    task, loop = stubborn
+    assert not task.done()
+    task._log_destroy_pending = False  # it is pending on purpose
+    loop.close()
+
+
+async def test_what_does_not_close_in_time_is_left():
+    await run._within(0.01, asyncio.Event().wait)
+
+
+@pytest.mark.parametrize(
+    ("error", "phases"),
+    [
+        (DeliveryError("raw: the broker is away"), set()),
+        (TopicError("raw is no longer there"), set()),
+        (StalledError("partition 0"), {Phase.COMPUTING}),
+        (EmbeddingError("out of memory"), set(Phase)),
+        (ZeroDivisionError(), set(Phase)),
+    ],
+)
+def test_no_record_is_blamed_for_an_outage(error, phases):
+    assert run._blamed(error) == phases
+
+
+def test_an_unknown_exporter_of_spans_is_refused_with_those_there_are(monkeypatch):
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "zipkin")
+
+    with pytest.raises(StartError, match="OTEL_TRACES_EXPORTER: got 'zipkin'; takes otlp or none"):
+        run._tracing(Settings())
+
+
+async def test_a_guard_s_error_ends_the_process_and_its_cancellation_does_not():
+    failures = []
+
+    async def fail():
+        raise StalledError("partition 0")
+
+    guard = run._guard(fail(), failures.append)
+    await asyncio.wait([guard])
+    await asyncio.sleep(0)
+    assert [str(one) for one in failures] == ["partition 0"]
+
+    guard = run._guard(asyncio.Event().wait(), failures.append)
+    await asyncio.sleep(0)
+    guard.cancel()
+    await asyncio.wait([guard])
+    await asyncio.sleep(0)
+    assert len(failures) == 1

@@ -1,4 +1,4 @@
-"""Anthropic's messages, made of the vendor's own types."""
+"""Anthropic messages, built from the vendor's own types."""
 
 import pytest
 from anthropic.types import Message, TextBlock, ThinkingBlock, ToolUseBlock, Usage
@@ -32,7 +32,7 @@ def result(content, **members):
     return {"role": "user", "content": [block]}
 
 
-def test_thinking_a_tool_and_its_result_in_a_user_turn():
+def test_converts_thinking_a_tool_call_and_its_result():
     thinking = ThinkingBlock(type="thinking", thinking="Look it up", signature="c2ln")
     called = message(thinking, text("One moment"), USE, stop_reason="tool_use")
     record = {
@@ -54,7 +54,7 @@ def test_thinking_a_tool_and_its_result_in_a_user_turn():
     assert "messages[].content[].signature" in conversion.losses
 
 
-def test_only_the_flag_makes_a_result_an_error():
+def test_only_is_error_makes_a_result_a_failure():
     flagged = [ASK, message(USE), result("no such city", is_error=True), message(text("Hm"))]
     unflagged = [ASK, message(USE), result("error: no such city"), message(text("Hm"))]
 
@@ -66,13 +66,13 @@ def test_only_the_flag_makes_a_result_an_error():
     ("stop_reason", "success"),
     [("end_turn", True), ("tool_use", True), ("refusal", False), ("max_tokens", False)],
 )
-def test_a_refusal_and_a_cut_off_answer_are_no_success(stop_reason, success):
+def test_a_refused_or_cut_off_answer_is_not_a_success(stop_reason, success):
     record = {**message(text("It is"), stop_reason=stop_reason), "messages": [ASK]}
 
     assert from_anthropic(record).trace.metadata.success is success
 
 
-def test_a_tool_of_an_mcp_server_has_its_name():
+def test_an_mcp_tool_has_its_servers_name():
     use = BetaMCPToolUseBlock(
         id="mcptoolu_1", type="mcp_tool_use", name="lookup", server_name="atlas", input={}
     )
@@ -81,7 +81,7 @@ def test_a_tool_of_an_mcp_server_has_its_name():
     assert from_anthropic(messages).trace.steps[0].tool.mcp_server == "atlas"
 
 
-def test_an_error_of_the_services_own_tool_is_a_failure():
+def test_an_error_of_a_server_tool_is_a_failure():
     use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "weather"}}
     error = {
         "type": "web_search_tool_result",
@@ -97,7 +97,7 @@ def test_an_error_of_the_services_own_tool_is_a_failure():
     ]
 
 
-def test_system_text_and_images_are_reported_as_lost():
+def test_system_text_and_images_are_reported_as_losses():
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
     asked = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]}
 
@@ -107,6 +107,6 @@ def test_system_text_and_images_are_reported_as_lost():
     assert losses["messages[].content[].source"].characters > 0
 
 
-def test_messages_without_a_block_of_its_own_are_recognised_by_the_answer():
+def test_messages_without_anthropic_blocks_are_recognised_by_the_response():
     assert source_of({**message(text("It is sunny.")), "messages": [ASK]}).name == "anthropic"
     assert source_of([ASK, message(USE)]).name == "anthropic"

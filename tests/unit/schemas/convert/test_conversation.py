@@ -1,4 +1,4 @@
-"""The conversation of a run whose tracer recorded each call, with all that was said before it."""
+"""Rebuilding a conversation from calls whose inputs repeat it."""
 
 from schemas.convert.hub import (
     Error,
@@ -21,13 +21,13 @@ def parts(*events):
     return [part for message in conversation(events) for part in message.parts]
 
 
-def test_only_what_is_new_of_each_calls_input_counts():
+def test_only_new_messages_of_each_input_are_added():
     assert conversation(
         [ModelCall((ASK,), (CALL,)), ModelCall((ASK, CALL, ANSWER), (DONE,))],
     ) == [ASK, CALL, ANSWER, DONE]
 
 
-def test_what_is_said_twice_counts_twice():
+def test_a_text_said_twice_is_kept_twice():
     yes = Message("user", (Text("yes"),))
 
     assert conversation([ModelCall((yes,), (DONE,)), ModelCall((yes, DONE, yes), (DONE,))]) == [
@@ -38,8 +38,8 @@ def test_what_is_said_twice_counts_twice():
     ]
 
 
-def test_calls_that_only_bring_what_is_new_lose_nothing():
-    """As with a conversation that the provider keeps."""
+def test_inputs_without_the_earlier_conversation_are_kept_whole():
+    """As with conversations that are stored by the provider."""
     assert conversation([ModelCall((ASK,), (CALL,)), ModelCall((ANSWER,), (DONE,))]) == [
         ASK,
         CALL,
@@ -48,7 +48,7 @@ def test_calls_that_only_bring_what_is_new_lose_nothing():
     ]
 
 
-def test_a_tools_run_answers_the_call_of_its_id_once():
+def test_a_tool_execution_answers_the_call_with_its_id_once():
     run = ToolRun(ToolCall("shell", {}, "1", mcp_server="local", latency_ms=5), "made")
 
     assert parts(ModelCall((ASK,), (CALL,)), run, ModelCall((ASK, CALL, ANSWER), (DONE,))) == [
@@ -59,7 +59,7 @@ def test_a_tools_run_answers_the_call_of_its_id_once():
     ]
 
 
-def test_a_tools_run_without_an_id_answers_the_first_open_call_of_its_name():
+def test_a_tool_execution_without_an_id_answers_the_first_open_call_of_its_tool():
     calls = Message("assistant", (ToolCall("a", id="1"), ToolCall("b", id="2"), ToolCall("b", id="3")))
 
     found = parts(
@@ -77,7 +77,7 @@ def test_a_tools_run_without_an_id_answers_the_first_open_call_of_its_name():
     ]
 
 
-def test_a_response_of_a_tools_run_without_an_id_is_not_repeated_by_the_next_input():
+def test_the_response_of_a_tool_execution_without_an_id_is_not_duplicated():
     found = parts(
         ModelCall((ASK,), (CALL,)),
         ToolRun(ToolCall("shell"), "made"),
@@ -87,11 +87,11 @@ def test_a_response_of_a_tools_run_without_an_id_is_not_repeated_by_the_next_inp
     assert sum(isinstance(part, ToolCallResponse) for part in found) == 1
 
 
-def test_a_failed_run_flags_the_response_that_is_known_already():
+def test_a_failed_tool_execution_flags_an_existing_response():
     found = parts(ModelCall((ASK, CALL, ANSWER), (DONE,)), ToolRun(ToolCall("shell", id="1"), failed=True))
 
     assert ToolCallResponse("made", "1", failed=True) in found
 
 
-def test_a_failed_call_of_a_model_is_an_error_after_what_it_was_given():
+def test_a_failed_model_call_is_an_error_after_its_input():
     assert parts(ModelCall((ASK,), error=Error("overloaded"))) == [*ASK.parts, Error("overloaded")]

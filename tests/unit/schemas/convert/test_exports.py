@@ -1,4 +1,4 @@
-"""What services export: LangSmith's runs, Langfuse's observations, the OpenAI Agents SDK's spans."""
+"""Exports: LangSmith runs, Langfuse observations, OpenAI Agents SDK spans."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -68,7 +68,7 @@ def langsmith_runs(**root):
     ]
 
 
-def test_langsmith_runs_are_one_run_of_the_agent():
+def test_langsmith_runs_of_a_trace_are_one_agent_run():
     trace = only(langsmith_runs()).trace
 
     assert source_of(langsmith_runs()).name == "langsmith"
@@ -77,13 +77,13 @@ def test_langsmith_runs_are_one_run_of_the_agent():
     assert (trace.metadata.agent_id, trace.metadata.created_at) == ("forecaster", "2026-01-01T00:00:02.000Z")
 
 
-def test_langsmith_children_may_stand_in_their_parent():
+def test_converts_nested_langsmith_runs():
     root, *children = langsmith_runs()
 
     assert steps(only({**root, "child_runs": children})) == TRACE
 
 
-def test_a_langsmith_run_with_an_error_is_no_success():
+def test_a_langsmith_run_with_an_error_is_not_a_success():
     runs = langsmith_runs(error="GraphRecursionError('25')", status="error")
 
     trace = only(runs).trace
@@ -92,7 +92,7 @@ def test_a_langsmith_run_with_an_error_is_no_success():
     assert trace.steps[-1].content == "GraphRecursionError('25')"
 
 
-def test_a_langsmith_tool_that_failed_is_recovered_from():
+def test_the_step_after_a_failed_langsmith_tool_is_an_error_recovery():
     runs = langsmith_runs()
     runs[2] = run(3, "tool", {"city": "Paris"}, None, name="weather", error="TimeoutError()")
 
@@ -111,7 +111,7 @@ def test_langsmith_feedback_is_a_label():
     assert (trace.metadata.success, trace.outcome.confidence) == (False, 0.7)
 
 
-def test_each_trace_of_a_langsmith_export_is_a_run():
+def test_every_langsmith_trace_is_a_run():
     other = [{**one, "trace_id": str(UUID(int=9))} for one in langsmith_runs()]
 
     assert len(from_langsmith(langsmith_runs() + other)) == 2
@@ -165,7 +165,7 @@ def langfuse_observations(**root):
 
 
 def langfuse_trace():
-    """As the first version of the interface has it, which the package no longer has types for."""
+    """Return a trace of API version 1, for which the package no longer has types."""
     return {
         "id": "trace-1",
         "name": "forecaster",
@@ -182,14 +182,14 @@ def langfuse_trace():
 
 
 @pytest.mark.parametrize("wrapped", [lambda values: values, lambda values: {"data": values, "meta": {}}])
-def test_langfuse_observations_are_one_run_of_the_agent(wrapped):
+def test_langfuse_observations_of_a_trace_are_one_agent_run(wrapped):
     trace = only(wrapped(langfuse_observations())).trace
 
     assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == TRACE
     assert (trace.metadata.agent_id, trace.metadata.created_at) == ("forecaster", "2026-01-01T00:00:02.000Z")
 
 
-def test_langfuse_exports_may_write_snake_case():
+def test_converts_snake_case_langfuse_exports():
     names = {"traceId": "trace_id", "startTime": "start_time", "endTime": "end_time"}
     names["parentObservationId"] = "parent_observation_id"
     values = [
@@ -199,7 +199,7 @@ def test_langfuse_exports_may_write_snake_case():
     assert only(values).trace == only(langfuse_observations()).trace
 
 
-def test_a_langfuse_trace_has_its_scores():
+def test_langfuse_scores_are_labels():
     trace = only(langfuse_trace()).trace
 
     assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == TRACE
@@ -207,7 +207,7 @@ def test_a_langfuse_trace_has_its_scores():
     assert trace.outcome.confidence == 0.6
 
 
-def test_a_langfuse_tool_that_failed_is_recovered_from():
+def test_the_step_after_a_failed_langfuse_tool_is_an_error_recovery():
     values = langfuse_observations()
     error = {"level": ObservationLevel.ERROR, "status_message": "no such city", "name": "weather"}
     values[2] = observation(3, "TOOL", {"city": "Paris"}, None, **error)
@@ -218,8 +218,8 @@ def test_a_langfuse_tool_that_failed_is_recovered_from():
     ]
 
 
-def test_a_langfuse_trace_with_only_the_ids_of_its_observations_is_refused():
-    with pytest.raises(ConversionError, match="only the ids"):
+def test_a_langfuse_trace_with_observation_ids_only_is_rejected():
+    with pytest.raises(ConversionError, match="observations are ids only"):
         from_langfuse({**langfuse_trace(), "observations": ["1", "2"]})
 
 
@@ -240,7 +240,7 @@ def agents_span(number, data, parent=None, error=None):
 
 
 def agents_export(error=None):
-    """As SDK 0.24 writes it: ``export()`` of a trace and of its spans."""
+    """Return an export of SDK 0.24: ``export()`` of a trace and of its spans."""
     function = {"type": "function", "name": "weather", "input": '{"city": "Paris"}', "output": "Sunny"}
     function["mcp_data"] = {"server": "atlas"}
     generation = {"type": "generation", "model": "gpt-5", "model_config": {}, "usage": {"input_tokens": 9}}
@@ -263,7 +263,7 @@ def agents_export(error=None):
     ]
 
 
-def test_the_agents_sdks_spans_are_one_run():
+def test_agents_sdk_spans_of_a_trace_are_one_run():
     conversion = only(agents_export())
 
     assert source_of(agents_export()).name == "openai_agents"
@@ -273,7 +273,7 @@ def test_the_agents_sdks_spans_are_one_run():
     assert {"metadata", "span_data.usage"} <= set(conversion.losses)
 
 
-def test_a_function_of_the_agents_sdk_that_failed_is_recovered_from():
+def test_the_step_after_a_failed_agents_sdk_function_is_an_error_recovery():
     error = {"message": "Error running tool", "data": {"error": "no such city"}}
 
     conversion = only(agents_export(error))
@@ -282,8 +282,8 @@ def test_a_function_of_the_agents_sdk_that_failed_is_recovered_from():
     assert "error.data" in conversion.losses
 
 
-def test_spans_of_responses_that_have_no_content_are_refused():
-    """The SDK exports the id of a response alone, and leaves the content to OpenAI's own store."""
+def test_response_spans_without_content_are_rejected():
+    """The SDK exports only a response's id; the content stays in OpenAI's store."""
     spans = agents_export()[:2]
     spans.append(agents_span(2, {"type": "response", "response_id": "resp_1", "usage": {}}, "span_1"))
 

@@ -1,4 +1,4 @@
-"""LangChain's messages, serialised in each of its ways."""
+"""LangChain messages in all serialised forms."""
 
 import pytest
 from langchain_core.load import dumpd
@@ -36,7 +36,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_each_way_of_serialising_gives_the_same_trace(way):
+def test_all_serialised_forms_give_the_same_trace(way):
     document = WAYS[way](MESSAGES)
 
     trace = from_langchain(document).trace
@@ -52,7 +52,7 @@ def test_each_way_of_serialising_gives_the_same_trace(way):
     assert trace.metadata.success
 
 
-def test_a_graphs_state_and_a_threads_snapshot_are_read():
+def test_converts_graph_states_and_thread_snapshots():
     state = {"messages": WAYS["model_dump"](MESSAGES), "documents": ["a text"]}
     snapshot = {
         "values": state,
@@ -70,7 +70,7 @@ def test_a_graphs_state_and_a_threads_snapshot_are_read():
     assert "values.documents" in conversion.losses
 
 
-def test_a_task_that_failed_is_no_success():
+def test_a_failed_task_is_not_a_success():
     messages = WAYS["model_dump"](MESSAGES)
     snapshot = {"values": {"messages": messages}, "tasks": [{"name": "agent", "error": "TimeoutError()"}]}
 
@@ -79,7 +79,7 @@ def test_a_task_that_failed_is_no_success():
     assert conversion.trace.metadata.success is False
 
 
-def test_a_call_that_could_not_be_read_is_a_failure():
+def test_an_invalid_tool_call_is_a_failure():
     broken = InvalidToolCall(name="weather", args='{"city": ', id="1", error="not JSON")
     messages = [MESSAGES[1], AIMessage("", invalid_tool_calls=[broken]), AIMessage("Again")]
 
@@ -97,7 +97,7 @@ def test_reasoning_is_a_thought():
     assert [step.content for step in steps] == ["Look it up", "Sunny"]
 
 
-def test_an_answer_that_was_cut_off_is_no_success():
+def test_a_cut_off_answer_is_not_a_success():
     cut = AIMessage("It is", response_metadata={"finish_reason": "length"})
 
     assert from_langchain(WAYS["model_dump"]([MESSAGES[1], cut])).trace.metadata.success is False

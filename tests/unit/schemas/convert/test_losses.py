@@ -9,7 +9,7 @@ import pytest
 from schemas.convert import Conversion, Losses, convert, source_of
 
 LENGTH = 1000
-"""Of each text that is planted: more than all other losses of a document together."""
+"""Length of each planted text: longer than all other losses of a document together."""
 
 ASK = {"role": "user", "content": "What is the weather in Paris?"}
 FUNCTION = {"name": "weather", "arguments": '{"city": "Paris"}'}
@@ -248,7 +248,7 @@ DOCUMENTS = {
 
 
 def objects(value):
-    """Yield every object of a document, those of JSON texts left out."""
+    """Yield every object of a document, except those in JSON texts."""
     if isinstance(value, dict):
         yield value
     for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -265,7 +265,7 @@ def converted(document):
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_member_that_no_one_knows_is_reported_wherever_it_stands(name):
+def test_unknown_members_are_reported_at_every_level(name):
     document = json.loads(json.dumps(DOCUMENTS[name]))
     for number in range(len(list(objects(document)))):
         planted = copy.deepcopy(document)
@@ -281,7 +281,7 @@ def test_a_member_that_no_one_knows_is_reported_wherever_it_stands(name):
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_longer_text_is_in_the_trace_or_reported(name):
+def test_every_text_is_in_the_trace_or_in_the_loss_report(name):
     document, numbers = json.loads(json.dumps(DOCUMENTS[name])), count()
     names = {
         "content",
@@ -306,12 +306,12 @@ def test_a_longer_text_is_in_the_trace_or_reported(name):
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_each_format_is_told_from_the_others(name):
+def test_each_format_is_detected(name):
     assert source_of(DOCUMENTS[name]).name == name.split()[0]
 
 
 def planted_fault(document):
-    """Make the first member that holds messages or content a number."""
+    """Replace the first member with messages or content by a number."""
     for holder in objects(document):
         for member in (
             "observations",
@@ -329,7 +329,7 @@ def planted_fault(document):
 
 
 @pytest.mark.parametrize("name", ["openai", "anthropic", "langchain", "atif", "tau_bench", "langfuse trace"])
-def test_one_that_is_broken_does_not_stop_the_others_of_its_list(name):
+def test_a_malformed_item_does_not_stop_the_rest_of_its_list(name):
     whole = DOCUMENTS[name] if isinstance(DOCUMENTS[name], list) else [DOCUMENTS[name]]
     good, broken = json.loads(json.dumps([whole[0], whole[0]]))
     planted_fault(broken)
@@ -340,7 +340,7 @@ def test_one_that_is_broken_does_not_stop_the_others_of_its_list(name):
     assert "[1]" in str(outcomes[1])
 
 
-def test_a_run_whose_messages_are_broken_does_not_stop_the_others_of_its_export():
+def test_a_run_with_malformed_messages_does_not_stop_the_rest_of_its_export():
     document, broken = json.loads(json.dumps([DOCUMENTS["otlp"], DOCUMENTS["otlp"]]))
     for span in broken["resourceSpans"][0]["scopeSpans"][0]["spans"]:
         span["traceId"] = "b"

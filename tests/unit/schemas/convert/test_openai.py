@@ -1,4 +1,4 @@
-"""OpenAI's chat messages and Responses items, made of the vendor's own types."""
+"""OpenAI chat messages and Responses items, built from the vendor's own types."""
 
 import json
 
@@ -66,7 +66,7 @@ def kinds(trace):
     return [(step.type, step.tool and step.tool.name) for step in trace.steps]
 
 
-def test_chat_messages_with_a_tool():
+def test_converts_chat_messages_with_a_tool_call():
     messages = [ASK, CALL.model_dump(mode="json"), ANSWER, DONE.model_dump(mode="json")]
 
     trace = from_openai(messages).trace
@@ -78,7 +78,7 @@ def test_chat_messages_with_a_tool():
     assert trace.outcome.result_summary == "It is sunny."
 
 
-def test_a_completion_with_its_messages_has_an_id_and_a_time():
+def test_a_completion_provides_id_and_time():
     trace = from_openai({**completion(), "messages": [ASK]}).trace
 
     assert trace.metadata.created_at == "2026-01-01T00:00:00.000Z"
@@ -89,13 +89,13 @@ def test_a_completion_with_its_messages_has_an_id_and_a_time():
     ("finish_reason", "success"),
     [("stop", True), ("tool_calls", True), ("length", False), ("content_filter", False)],
 )
-def test_an_answer_that_was_cut_off_is_no_success(finish_reason, success):
+def test_a_cut_off_answer_is_not_a_success(finish_reason, success):
     record = {**completion(finish_reason=finish_reason), "messages": [ASK]}
 
     assert from_openai(record).trace.metadata.success is success
 
 
-def test_a_refusal_is_text_and_no_success():
+def test_a_refusal_is_text_and_not_a_success():
     message = ChatCompletionMessage(role="assistant", refusal="I cannot").model_dump(mode="json")
 
     trace = from_openai([ASK, message]).trace
@@ -103,13 +103,13 @@ def test_a_refusal_is_text_and_no_success():
     assert (trace.outcome.result_summary, trace.metadata.success) == ("I cannot", False)
 
 
-def test_reasoning_beside_the_content_is_a_thought():
+def test_reasoning_content_is_a_thought():
     messages = [ASK, {"role": "assistant", "reasoning_content": "Hm", "content": "Sunny"}]
 
     assert [step.content for step in from_openai(messages).trace.steps] == ["Hm", "Sunny"]
 
 
-def test_a_response_with_its_input():
+def test_converts_a_response_with_its_input():
     items = [
         ResponseReasoningItem(
             id="rs_1", type="reasoning", summary=[Summary(type="summary_text", text="Look it up")]
@@ -132,11 +132,11 @@ def test_a_response_with_its_input():
     assert trace.steps[0].content == "Look it up"
 
 
-def test_the_input_of_a_response_may_be_text():
+def test_the_input_of_a_response_can_be_text():
     assert from_openai({**response(said()), "input": "Weather?"}).trace.task.objective == "Weather?"
 
 
-def test_a_tool_of_an_mcp_server_that_failed_is_recovered_from():
+def test_the_step_after_a_failed_mcp_call_is_an_error_recovery():
     error = {"type": "mcp_protocol_error", "code": 404, "message": "no such city"}
     call = McpCall(
         id="mcp_1", type="mcp_call", name="lookup", arguments="{}", server_label="atlas", error=error
@@ -151,7 +151,7 @@ def test_a_tool_of_an_mcp_server_that_failed_is_recovered_from():
     ]
 
 
-def test_a_tool_of_the_service_itself_is_a_call_with_its_action():
+def test_a_hosted_tool_call_has_its_action_as_input():
     search = ResponseFunctionWebSearch(
         id="ws_1",
         type="web_search_call",
@@ -172,11 +172,11 @@ def test_a_tool_of_the_service_itself_is_a_call_with_its_action():
         {"status": "failed", "error": {"code": "server_error", "message": "broken"}},
     ],
 )
-def test_a_response_that_did_not_complete_is_no_success(members):
+def test_an_incomplete_response_is_not_a_success(members):
     assert from_openai({**response(said(), **members), "input": "Weather?"}).trace.metadata.success is False
 
 
-def test_a_refusal_in_a_response_is_no_success():
+def test_a_refusal_in_a_response_is_not_a_success():
     refusal = said()
     refusal.content = [ResponseOutputRefusal(type="refusal", refusal="I cannot")]
 
@@ -185,7 +185,7 @@ def test_a_refusal_in_a_response_is_no_success():
     assert (trace.outcome.result_summary, trace.metadata.success) == ("I cannot", False)
 
 
-def test_images_usage_and_log_probabilities_are_reported_as_lost():
+def test_images_usage_and_log_probabilities_are_reported_as_losses():
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     record = completion()
     record["choices"][0]["logprobs"] = {"content": [{"token": "It", "logprob": -0.01, "top_logprobs": []}]}
@@ -196,24 +196,24 @@ def test_images_usage_and_log_probabilities_are_reported_as_lost():
     assert {"messages[].content[].image_url", "choices[].logprobs", "model"} <= set(losses)
 
 
-def test_a_wrong_message_is_told_with_its_place_and_what_it_should_be():
+def test_the_error_names_a_malformed_messages_path_and_expected_type():
     with pytest.raises(ConversionError, match=r"\[1\]\.content.*valid string.*got a number"):
         from_openai([ASK, {"role": "assistant", "content": 7}])
 
 
-def test_an_unknown_role_is_told_with_those_that_are_known():
+def test_the_error_for_an_unknown_role_lists_the_known_ones():
     with pytest.raises(ConversionError, match=r"\[0\]\.role: 'wizard' is none of system, .*, tool"):
         from_openai([{"role": "wizard", "content": "x"}])
 
 
-def test_the_types_arguments_survive_json():
-    """The converters take what ``json.loads`` gives, and not the vendor's objects."""
+def test_converts_vendor_objects_after_a_json_round_trip():
+    """The converters take plain JSON, not the vendor's objects."""
     messages = json.loads(json.dumps([ASK, CALL.model_dump(mode="json"), ANSWER]))
 
     assert from_openai(messages).trace.steps[0].input == {"city": "Paris"}
 
 
-def test_an_object_of_the_vendor_is_refused_by_its_name():
+def test_vendor_objects_are_rejected_by_type_name():
     with pytest.raises(
         ConversionError, match=r"\[1\]: Input should be a valid object, got ChatCompletionMessage"
     ):

@@ -1,4 +1,4 @@
-"""What holds for whatever is converted."""
+"""Properties of all conversions."""
 
 import json
 from itertools import count
@@ -133,7 +133,7 @@ def outcomes(document, source):
     {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "", "spanId": "", "attributes": None}]}]}]},
     "otlp",
 )
-def test_whatever_comes_is_a_valid_trace_or_the_one_error(document, source):
+def test_any_document_gives_valid_traces_or_conversion_errors(document, source):
     for outcome in outcomes(document, source):
         if isinstance(outcome, Conversion):
             ReasoningTrace.model_validate_json(outcome.trace.to_json())
@@ -143,7 +143,7 @@ def test_whatever_comes_is_a_valid_trace_or_the_one_error(document, source):
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_what_is_nested_too_deeply_is_refused(source):
+def test_too_deeply_nested_documents_are_rejected(source):
     deep = inner = {}
     for _ in range(100_000):
         inner["parts"] = inner = {}
@@ -152,7 +152,7 @@ def test_what_is_nested_too_deeply_is_refused(source):
         assert all(isinstance(outcome, ConversionError) for outcome in outcomes(document, source))
 
 
-# Conversations that every source of messages can spell ----------------------------------------------------
+# Conversations that every message format can express ------------------------------------------------------
 
 texts = st.text(st.characters(codec="utf-8"), min_size=1).filter(str.strip)
 arguments = st.dictionaries(
@@ -225,7 +225,7 @@ def as_langchain(objective, spoken):
 
 
 def as_spans(objective, spoken):
-    """A chat for each turn of the assistant's, with all that was said before it."""
+    """Return a chat per assistant turn, each with the conversation so far."""
     said, spans, numbers = [{"role": "user", "parts": [{"type": "text", "content": objective}]}], [], count(2)
     for turn in spoken:
         number = next(numbers)
@@ -281,7 +281,7 @@ def expected(spoken, *, flagged):
 @pytest.mark.parametrize("source", SPELLINGS)
 @settings(deadline=None)  # a machine may be busy
 @given(conversations)
-def test_every_turn_is_a_step_in_its_order(source, conversation):
+def test_every_turn_becomes_a_step_in_order(source, conversation):
     objective, spoken = conversation
 
     (outcome,) = outcomes(SPELLINGS[source](objective, spoken), source)

@@ -1,4 +1,4 @@
-"""The rules by which a run becomes a trace, whatever its source."""
+"""The conversion rules from a run to a trace, which all sources share."""
 
 import json
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ def steps(*messages):
     return [{name: value for name, value in step.items() if name != "step_id"} for step in trace["steps"]]
 
 
-def test_each_part_of_a_conversation_has_its_step():
+def test_each_message_part_becomes_a_step():
     assert steps(
         Message("system", (Text("Be brief"),)),
         ASK,
@@ -42,7 +42,7 @@ def test_each_part_of_a_conversation_has_its_step():
     ]
 
 
-def test_the_first_user_text_is_the_objective_and_the_last_assistant_text_the_result():
+def test_objective_is_the_first_user_text_and_result_the_last_assistant_text():
     trace = convert(ASK, Message("assistant", (Text("Hm"),)), Message("user", (Text("And?"),)), DONE).trace
 
     assert trace.task.objective == "Fix the build"
@@ -58,13 +58,13 @@ def test_system_text_is_dropped_and_reported():
 @pytest.mark.parametrize(
     ("messages", "problem"),
     [
-        ([DONE], "no user text"),
-        ([Message("user", (Text(" \n"),)), DONE], "no user text"),
-        ([ASK], "no step"),
-        ([], "no user text"),
+        ([DONE], "no objective"),
+        ([Message("user", (Text(" \n"),)), DONE], "no objective"),
+        ([ASK], "no steps"),
+        ([], "no objective"),
     ],
 )
-def test_a_run_without_a_task_or_without_a_step_is_refused(messages, problem):
+def test_a_run_without_objective_or_steps_is_rejected(messages, problem):
     with pytest.raises(ConversionError, match=problem):
         convert(*messages)
 
@@ -82,13 +82,13 @@ def test_a_run_without_a_task_or_without_a_step_is_refused(messages, problem):
         (None, None),
     ],
 )
-def test_arguments_are_an_object_or_kept_raw(arguments, step_input):
+def test_arguments_that_are_not_an_object_are_kept_raw(arguments, step_input):
     step = steps(ASK, Message("assistant", (ToolCall("f", arguments),)))[0]
 
     assert step.get("input") == step_input
 
 
-def test_only_the_agents_step_after_a_flagged_failure_recovers():
+def test_only_the_agents_step_after_a_flagged_failure_is_an_error_recovery():
     parallel = Message("assistant", (ToolCall("a", id="1"), ToolCall("b", id="2")))
     answers = Message(
         "tool", (ToolCallResponse("no", "1", failed=True), ToolCallResponse("error: none", "2"))
@@ -99,7 +99,7 @@ def test_only_the_agents_step_after_a_flagged_failure_recovers():
     assert kinds == ["tool_call", "tool_call", "observation", "observation", "error_recovery", "thought"]
 
 
-def test_what_reads_like_an_error_is_none():
+def test_text_that_reads_like_an_error_is_not_a_failure():
     kinds = [
         step["type"]
         for step in steps(ASK, CALL, Message("tool", (ToolCallResponse("Traceback", "call-1"),)), DONE)
@@ -108,7 +108,7 @@ def test_what_reads_like_an_error_is_none():
     assert "error_recovery" not in kinds
 
 
-def test_an_error_outside_of_a_tool_keeps_its_message():
+def test_an_error_outside_a_tool_keeps_its_message():
     assert steps(ASK, Message("assistant", (Error("rate limit"),)), DONE)[0] == {
         "type": "observation",
         "content": "rate limit",
@@ -129,13 +129,13 @@ def test_an_error_outside_of_a_tool_keeps_its_message():
         ([DONE], {"labels": Labels(success=False)}, (False, "label")),
     ],
 )
-def test_success_is_a_label_else_no_failure_in_the_structure(messages, run, expected):
+def test_success_is_the_label_or_else_the_absence_of_structural_failures(messages, run, expected):
     metadata = convert(ASK, *messages, **run).trace.metadata
 
     assert (metadata.success, metadata.outcome_source) == expected
 
 
-def test_confidence_is_a_label_or_a_half_and_never_follows_success():
+def test_confidence_is_the_label_or_a_default_independent_of_success():
     failed = convert(ASK, DONE, ending="failed").trace
     labelled = convert(ASK, DONE, labels=Labels(confidence=0.9)).trace
 
@@ -143,7 +143,7 @@ def test_confidence_is_a_label_or_a_half_and_never_follows_success():
     assert (labelled.outcome.confidence, labelled.metadata.confidence_source) == (0.9, "label")
 
 
-def test_given_labels_go_over_the_sources_by_native_id_or_by_trace_id():
+def test_option_labels_override_the_sources_by_native_or_trace_id():
     own = Labels(success=True, confidence=0.2)
     by_native_id = Options(labels={"run-1": Labels(success=False)})
     trace = convert(ASK, DONE, native_id="run-1", labels=own, options=by_native_id).trace
@@ -155,7 +155,7 @@ def test_given_labels_go_over_the_sources_by_native_id_or_by_trace_id():
     )
 
 
-def test_the_id_comes_from_the_native_id_or_else_from_the_content():
+def test_the_id_is_derived_from_the_native_id_or_else_the_content():
     assert convert(ASK, DONE, native_id="1").trace.id == convert(ASK, CALL, native_id="1").trace.id
     assert convert(ASK, DONE).trace.id == convert(ASK, DONE).trace.id
     assert (
@@ -170,24 +170,24 @@ def test_the_id_comes_from_the_native_id_or_else_from_the_content():
     )
 
 
-def test_a_known_native_id_has_a_known_trace_id():
-    """Traces that were published are recognised by it; a change would make them new ones."""
+def test_trace_ids_of_native_ids_are_stable_across_releases():
+    """Consumers recognise published traces by their id; a different id would make them new traces."""
     trace = convert(ASK, DONE, native_id="5b8efff798038103d269b633813fc60c/eee19b7ec3c1b173").trace
 
     assert trace.id == "kp:trace:91661bf2-c061-50d6-95eb-17a602528fa4"
 
 
-def test_a_known_conversation_has_a_known_trace_id():
+def test_trace_ids_of_content_are_stable_across_releases():
     assert convert(ASK, CALL, DONE).trace.id == "kp:trace:eef4549c-9c27-5319-8f33-fc8e0745d93f"
 
 
-def test_what_is_no_json_is_refused():
-    """A caller in Python may hand in objects that no JSON document holds."""
-    with pytest.raises(ConversionError, match="cannot be written as JSON"):
+def test_values_that_json_cannot_represent_are_rejected():
+    """A Python caller may pass objects that JSON cannot represent."""
+    with pytest.raises(ConversionError, match="cannot be serialised as JSON"):
         convert(ASK, Message("assistant", (ToolCall("f", {"at": datetime.now(UTC)}),)))
 
 
-def test_the_trace_was_made_when_the_run_ended():
+def test_created_at_is_the_end_of_the_run():
     known = convert(ASK, DONE, ended_at=datetime(2026, 1, 31, 12, tzinfo=UTC)).trace.metadata
     unknown = convert(ASK, DONE).trace.metadata
 
@@ -196,7 +196,7 @@ def test_the_trace_was_made_when_the_run_ended():
     assert (unknown.created_at, unknown.created_at_source) == ("1970-01-01T00:00:00.000Z", "unknown")
 
 
-def test_the_domain_is_that_of_the_first_name_in_the_map():
+def test_the_first_name_in_the_domain_map_decides():
     options = Options(domains={"payments": "finance", "coder": "code"})
 
     assert (
@@ -208,28 +208,28 @@ def test_the_domain_is_that_of_the_first_name_in_the_map():
     assert convert(ASK, DONE, names=("x",), options=options).trace.metadata.task_domain == "default"
 
 
-def test_nothing_says_that_others_may_see_a_trace():
+def test_visibility_is_private_by_default():
     assert convert(ASK, DONE).trace.metadata.visibility == "private"
     assert convert(ASK, DONE, options=Options(visibility="org")).trace.metadata.visibility == "org"
 
 
-def test_texts_that_follow_each_other_in_a_message_are_one_step():
+def test_consecutive_texts_of_a_message_are_one_step():
     assert steps(ASK, Message("assistant", (Text("a"), Text("b"))))[0]["content"] == "a\nb"
 
 
-def test_a_response_whose_call_is_missing_stays_and_is_reported():
+def test_a_response_without_its_call_is_kept_and_reported():
     conversion = convert(ASK, Message("tool", (ToolCallResponse("made", "call-9"),)))
 
     assert conversion.trace.steps[0].content == "made"
     assert "tool of a response whose call is missing" in conversion.losses
 
 
-def test_half_of_a_surrogate_pair_does_not_stop_a_conversion():
-    """A text that was cut in the middle of an emoji; JSON can spell it, UTF-8 cannot."""
+def test_lone_surrogates_are_replaced():
+    """As in a text cut in the middle of an emoji: JSON can escape it, UTF-8 cannot encode it."""
     assert b"cut ?" in convert(ASK, Message("assistant", (Text("cut \ud83d"),))).trace.to_json()
 
 
-def test_what_json_has_no_number_for_is_null():
+def test_non_finite_numbers_become_null():
     value = convert(ASK, Message("assistant", (ToolCall("f", {"x": float("nan")}),))).trace.to_json()
 
     assert json.loads(value, parse_constant=pytest.fail)["steps"][0]["input"] == {"x": None}

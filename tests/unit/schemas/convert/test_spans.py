@@ -1,4 +1,4 @@
-"""Spans: the envelopes of OTLP, Tempo, Jaeger and Phoenix, and the conventions of GenAI and OpenInference."""
+"""Span export formats (OTLP, Tempo, Jaeger, Phoenix) and conventions (GenAI, OpenInference)."""
 
 import base64
 import json
@@ -118,12 +118,12 @@ def data(spans, service="weather-service"):
 
 
 def protobuf_json(spans):
-    """Protobuf's own JSON mapping: ids in base64, numbers of 64 bits as texts."""
+    """Return the export in protobuf's own JSON mapping: base64 ids, 64-bit numbers as strings."""
     return MessageToDict(data(spans))
 
 
 def otlp(spans):
-    """OTLP's JSON mapping, which writes ids in hexadecimal."""
+    """Return the export in OTLP's JSON mapping, with hexadecimal ids."""
     document = protobuf_json(spans)
     for scope in document["resourceSpans"][0]["scopeSpans"]:
         for one in scope["spans"]:
@@ -143,7 +143,7 @@ def tempo(spans):
 
 
 def jaeger(spans):
-    """As Jaeger's query interface writes what it was sent by OTLP."""
+    """Return the spans in the form of Jaeger's query API, after ingestion by OTLP."""
     found = []
     for one in spans:
         tags = [
@@ -180,7 +180,7 @@ def steps(document):
     return [(step.type, step.content, step.tool and step.tool.name) for step in only(document).trace.steps]
 
 
-ENVELOPES = {
+EXPORT_FORMATS = {
     "otlp": otlp,
     "protobuf": protobuf_json,
     "snake_case": snake_case,
@@ -189,9 +189,9 @@ ENVELOPES = {
 }
 
 
-@pytest.mark.parametrize("envelope", ENVELOPES)
-def test_every_envelope_of_the_same_spans_gives_the_same_trace(envelope):
-    trace = only(ENVELOPES[envelope](run())).trace
+@pytest.mark.parametrize("export_format", EXPORT_FORMATS)
+def test_all_export_formats_of_the_same_spans_give_the_same_trace(export_format):
+    trace = only(EXPORT_FORMATS[export_format](run())).trace
 
     assert trace.id == only(otlp(run())).trace.id
     assert trace.metadata.created_at == "2026-01-01T00:00:10.000Z"
@@ -201,17 +201,17 @@ def test_every_envelope_of_the_same_spans_gives_the_same_trace(envelope):
     assert (trace.steps[0].input, trace.steps[0].latency_ms) == ({"city": "Paris"}, 1000)
 
 
-def test_the_order_of_the_spans_in_the_export_does_not_matter():
+def test_the_order_of_exported_spans_does_not_matter():
     assert only(otlp(run()[::-1])).trace == only(otlp(run())).trace
 
 
-def test_messages_may_be_attributes_with_a_structure():
+def test_reads_messages_from_structured_attributes():
     spans = [agent(), chat(2, [ASK], [DONE], structured=True)]
 
     assert steps(otlp(spans)) == TRACE[2:]
 
 
-def test_messages_may_stand_in_an_event_of_the_span():
+def test_reads_messages_from_the_details_event():
     details = {
         gen_ai.GEN_AI_INPUT_MESSAGES: json.dumps([ASK]),
         gen_ai.GEN_AI_OUTPUT_MESSAGES: json.dumps([DONE]),
@@ -231,7 +231,7 @@ def test_messages_may_stand_in_an_event_of_the_span():
     assert "system text" in conversion.losses
 
 
-def test_messages_may_stand_in_an_event_each():
+def test_reads_messages_from_one_event_per_message():
     events = [
         ("gen_ai.user.message", {"content": "Weather?"}),
         ("gen_ai.choice", {"finish_reason": "stop", "message": json.dumps({"content": "Sunny"})}),
@@ -241,8 +241,8 @@ def test_messages_may_stand_in_an_event_each():
     assert steps(otlp([agent(), call])) == [("thought", "Sunny", None)]
 
 
-def test_messages_may_be_numbered_attributes():
-    """As OpenLLMetry writes them, on spans that name no operation."""
+def test_reads_messages_from_numbered_attributes():
+    """OpenLLMetry writes them, on spans without an operation name."""
     call = span(
         2,
         "openai.chat",
@@ -287,19 +287,19 @@ def test_messages_may_be_numbered_attributes():
     ]
 
 
-def test_a_call_that_two_tracers_recorded_counts_once():
+def test_a_call_recorded_by_two_tracers_counts_once():
     spans = [agent(), chat(2, [ASK], [DONE]), chat(3, [ASK], [DONE], parent=2)]
 
     assert steps(otlp(spans)) == TRACE[2:]
 
 
-def test_an_agent_in_an_agent_belongs_to_the_outermost():
+def test_a_nested_agent_is_part_of_the_outermost_agents_run():
     spans = [agent(), agent(5, parent=1, at=1), chat(2, [ASK], [DONE], parent=5, at=2)]
 
     assert steps(otlp(spans)) == TRACE[2:]
 
 
-def test_each_outermost_agent_of_a_trace_is_a_run():
+def test_every_outermost_agent_is_a_run():
     root = span(9, "POST /chat", {}, takes=30)
     spans = [
         root,
@@ -314,7 +314,7 @@ def test_each_outermost_agent_of_a_trace_is_a_run():
     assert len(set(ids)) == 2
 
 
-def test_the_runs_before_it_in_the_same_conversation_are_not_repeated():
+def test_earlier_runs_of_the_conversation_are_not_repeated():
     later = {"role": "user", "parts": [{"type": "text", "content": "And tomorrow?"}]}
     spans = [agent(), chat(2, [ASK, DONE, later], [DONE])]
 
@@ -325,7 +325,7 @@ def test_the_runs_before_it_in_the_same_conversation_are_not_repeated():
     assert "messages of earlier runs" in conversion.losses
 
 
-def test_a_tool_that_failed_is_recovered_from():
+def test_the_step_after_a_failed_tool_is_an_error_recovery():
     values = {gen_ai.GEN_AI_TOOL_CALL_RESULT: "", error_attributes.ERROR_TYPE: "TimeoutError"}
     spans = [
         agent(),
@@ -342,31 +342,31 @@ def test_a_tool_that_failed_is_recovered_from():
     ]
 
 
-@pytest.mark.parametrize("envelope", ["otlp", "jaeger"])
-def test_a_failed_root_is_no_success_and_says_why(envelope):
+@pytest.mark.parametrize("export_format", ["otlp", "jaeger"])
+def test_a_failed_root_is_not_a_success_and_keeps_its_message(export_format):
     spans = [agent(failed="out of budget"), *run()[1:]]
 
-    trace = only(ENVELOPES[envelope](spans)).trace
+    trace = only(EXPORT_FORMATS[export_format](spans)).trace
 
     assert (trace.metadata.success, trace.metadata.outcome_source) == (False, "structural_failure")
     assert trace.steps[-1].content == "out of budget"
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter", "error"])
-def test_an_answer_that_was_cut_off_is_no_success(reason):
+def test_a_cut_off_answer_is_not_a_success(reason):
     spans = [agent(), chat(2, [ASK], [{**DONE, "finish_reason": reason}])]
 
     assert only(otlp(spans)).trace.metadata.success is False
 
 
-def test_content_that_was_switched_off_is_said():
+def test_spans_without_recorded_content_are_rejected():
     spans = [agent(), span(2, "chat", {gen_ai.GEN_AI_OPERATION_NAME: "chat"}, parent=1)]
 
     with pytest.raises(ConversionError, match=r"no message content was recorded.*CAPTURE_MESSAGE_CONTENT"):
         from_otlp(otlp(spans))
 
 
-def test_the_other_runs_of_an_export_go_on():
+def test_a_failed_run_does_not_stop_the_rest_of_its_export():
     good = data(run()).resource_spans[0].scope_spans[0].spans
     other = agent(7)
     other.trace_id = bytes(16)
@@ -376,7 +376,7 @@ def test_the_other_runs_of_an_export_go_on():
     assert [isinstance(outcome, ConversionError) for outcome in outcomes] == [True, False]
 
 
-def test_an_evaluation_of_the_span_is_its_label():
+def test_an_evaluation_event_is_a_label():
     events = [
         (
             "gen_ai.evaluation.result",
@@ -392,13 +392,13 @@ def test_an_evaluation_of_the_span_is_its_label():
 
 
 @pytest.mark.parametrize("name", ["forecaster", "weather-service"])
-def test_the_domain_goes_by_the_agent_and_the_service(name):
+def test_the_domain_is_looked_up_by_agent_and_service(name):
     options = Options(domains={name: "finance"})
 
     assert only(otlp(run()), options).trace.metadata.task_domain == "finance"
 
 
-def test_what_has_no_place_is_reported_by_its_name():
+def test_losses_are_reported_by_name():
     call = chat(2, [ASK], [DONE])
     call.attributes.extend(attributes({gen_ai.GEN_AI_USAGE_INPUT_TOKENS: 7, "llm.tools.3.name": "x"}))
 
@@ -407,7 +407,7 @@ def test_what_has_no_place_is_reported_by_its_name():
     assert {
         "attributes.gen_ai.usage.input_tokens",
         "attributes.llm.tools[].name",
-        "spans that are no call of an agent, a model or a tool",
+        "spans other than agent, model and tool calls",
     } <= set(losses)
 
 
@@ -417,15 +417,15 @@ def test_spans_of_one_trace_on_several_lines_are_one_run():
     assert steps([otlp([first]), otlp(others)]) == TRACE
 
 
-def test_messages_that_are_not_what_the_conventions_say_are_refused():
+def test_messages_that_violate_the_conventions_are_rejected():
     spans = [agent(), chat(2, [{"role": "user", "part": "a"}], [DONE])]
 
     with pytest.raises(ConversionError, match=r"gen_ai.input.messages\[0\].parts: Field required"):
         from_otlp(otlp(spans))
 
 
-def test_messages_in_the_shape_of_openai_are_read_where_the_conventions_have_theirs():
-    """Some instrumentations write those under the conventions' names."""
+def test_openai_messages_are_accepted_in_the_conventions_attributes():
+    """Some instrumentations write OpenAI messages into the conventions' attributes."""
     given = [{"role": "user", "content": "Weather?"}]
     said = [{"role": "assistant", "parts": [{"type": "text", "text": "Sunny"}]}]
 
@@ -535,7 +535,7 @@ def phoenix_rest():
 
 
 def phoenix_data_frame():
-    """As pandas writes the rows of a data frame of spans, with milliseconds since 1970."""
+    """Return the rows of a span data frame as written by pandas, with milliseconds since 1970."""
     rows = []
     for one in phoenix_rest()["data"]:
         row = {name: value for name, value in one.items() if name not in {"context", "attributes", "id"}}
@@ -548,7 +548,7 @@ def phoenix_data_frame():
 
 
 @pytest.mark.parametrize("export", [openinference_otlp, phoenix_rest, phoenix_data_frame])
-def test_openinference_in_every_envelope_gives_the_same_trace(export):
+def test_all_export_formats_of_openinference_spans_give_the_same_trace(export):
     trace = only(export()).trace
 
     assert trace.id == only(openinference_otlp()).trace.id
@@ -561,7 +561,7 @@ def test_openinference_in_every_envelope_gives_the_same_trace(export):
     assert trace.metadata.created_at == "2026-01-01T00:00:01.000Z"
 
 
-def test_phoenix_exports_are_told_from_jaegers():
+def test_phoenix_and_jaeger_exports_are_distinguished():
     assert source_of(phoenix_rest()).name == source_of(phoenix_data_frame()).name == "phoenix"
     assert source_of(jaeger(run())).name == "jaeger"
 
@@ -575,7 +575,7 @@ def test_an_annotation_is_a_label():
     assert only(document).trace.outcome.confidence == 0.8
 
 
-def test_a_retrieval_is_the_call_of_a_tool():
+def test_a_retrieval_is_a_tool_call():
     values = {
         SpanAttributes.OPENINFERENCE_SPAN_KIND: OpenInferenceSpanKindValues.RETRIEVER.value,
         SpanAttributes.INPUT_VALUE: "Paris",

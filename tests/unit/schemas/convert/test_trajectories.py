@@ -27,7 +27,7 @@ def steps(conversion):
     return [(step.type, step.content, step.tool and step.tool.name) for step in conversion.trace.steps]
 
 
-# SWE-agent, as its version 1 writes it --------------------------------------------------------------------
+# SWE-agent 1 ----------------------------------------------------------------------------------------------
 
 SYSTEM = {
     "role": "system",
@@ -88,7 +88,7 @@ def swe_agent(history=TOOL_CALLING, exit_status="submitted", **members):
     ("history", "tool_input"),
     [(TOOL_CALLING, {"path": "a.py"}), (THOUGHT_ACTION, {"command": "open a.py"})],
 )
-def test_both_ways_of_swe_agent_to_call_a_tool(history, tool_input):
+def test_converts_both_swe_agent_forms_of_tool_calls(history, tool_input):
     conversion = from_swe_agent(swe_agent(history))
 
     assert source_of(swe_agent(history)).name == "swe_agent"
@@ -101,7 +101,7 @@ def test_both_ways_of_swe_agent_to_call_a_tool(history, tool_input):
     assert conversion.trace.steps[1].input == tool_input
 
 
-def test_a_demonstration_is_no_part_of_the_run_and_reported():
+def test_demonstrations_are_dropped_and_reported():
     losses = from_swe_agent(swe_agent()).losses
 
     assert losses["history[] of a demonstration"].characters == len("Here is how")
@@ -117,13 +117,13 @@ def test_a_demonstration_is_no_part_of_the_run_and_reported():
         ("exit_context", "structural_failure"),
     ],
 )
-def test_a_submission_is_no_success(exit_status, source):
+def test_a_submission_is_not_a_success(exit_status, source):
     metadata = from_swe_agent(swe_agent(exit_status=exit_status)).trace.metadata
 
     assert (metadata.success, metadata.outcome_source) == (False, source)
 
 
-def test_what_the_history_leaves_out_at_the_end_comes_from_the_trajectory():
+def test_the_trajectory_completes_the_end_of_the_history():
     step = {
         "thought": "Let me open it",
         "action": "open a.py",
@@ -141,7 +141,7 @@ def test_what_the_history_leaves_out_at_the_end_comes_from_the_trajectory():
     ]
 
 
-def test_a_trajectory_without_a_history_is_read_by_its_steps():
+def test_converts_a_trajectory_without_a_history():
     step = {"thought": "Let me open it", "action": "open a.py", "observation": "1: a = b/c"}
     configuration = {"problem_statement": {"text": "Fix the division", "id": "x"}}
     document = {"trajectory": [step], "info": {}, "replay_config": configuration}
@@ -241,7 +241,7 @@ SDK_EVENTS = [
 ]
 
 
-def test_openhands_events():
+def test_converts_openhands_events():
     conversion = from_openhands(EVENTS)
 
     assert steps(conversion) == [
@@ -258,7 +258,7 @@ def test_openhands_events():
     )
 
 
-def test_openhands_sdk_events():
+def test_converts_openhands_sdk_events():
     conversion = from_openhands(SDK_EVENTS)
 
     assert steps(conversion) == [
@@ -279,20 +279,20 @@ def test_openhands_sdk_events():
         {"action": "change_agent_state", "extras": {"agent_state": "error"}},
     ],
 )
-def test_an_openhands_run_that_broke_off_is_a_failure(event):
+def test_an_aborted_openhands_run_is_a_failure(event):
     assert from_openhands([*SDK_EVENTS, event]).trace.metadata.outcome_source == "structural_failure"
 
 
 @pytest.mark.parametrize(
     "report", [{"report": {"resolved": True}}, {"test_result": {"report": {"resolved": True}}}]
 )
-def test_what_the_benchmarks_tests_say_is_a_label(report):
+def test_the_benchmarks_test_report_is_a_label(report):
     metadata = from_openhands({"instance_id": "x", "history": EVENTS, **report}).trace.metadata
 
     assert (metadata.success, metadata.outcome_source) == (True, "label")
 
 
-def test_the_oldest_openhands_files_do_not_say_who_speaks():
+def test_the_instruction_is_the_user_message_of_the_oldest_openhands_files():
     history = [
         {"action": "message", "content": "Fix the division", "images_urls": []},
         {"action": "run", "command": "make", "thought": "Let me see", "keep_prompt": True},
@@ -352,7 +352,7 @@ SIMULATION = {
 }
 
 
-def test_the_reward_of_tau_bench_is_a_label():
+def test_the_tau_bench_reward_is_a_label():
     conversion, worthless = from_tau_bench([RESULT, {**RESULT, "reward": 0.5}])
 
     assert source_of([RESULT]).name == source_of({"simulations": [SIMULATION]}).name == "tau_bench"
@@ -362,7 +362,7 @@ def test_the_reward_of_tau_bench_is_a_label():
     assert "info" in conversion.losses
 
 
-def test_a_simulation_of_tau2_bench():
+def test_converts_a_tau2_bench_simulation():
     (conversion,) = from_tau_bench({"simulations": [SIMULATION], "info": {}})
 
     assert steps(conversion) == [
@@ -372,19 +372,19 @@ def test_a_simulation_of_tau2_bench():
         ("error_recovery", "Please restart it", None),
     ]
     assert conversion.trace.metadata.success is False
-    assert conversion.losses["messages[] of tools that the user has"].values == 2
+    assert conversion.losses["messages[] of the user's tools"].values == 2
 
 
 @pytest.mark.parametrize(
     ("reason", "success"), [("agent_stop", True), ("max_steps", False), ("too_many_errors", False)]
 )
-def test_a_simulation_that_was_broken_off_is_no_success(reason, success):
+def test_an_aborted_simulation_is_not_a_success(reason, success):
     (conversion,) = from_tau_bench([{**SIMULATION, "reward_info": None, "termination_reason": reason}])
 
     assert conversion.trace.metadata.success is success
 
 
-def test_a_simulation_of_speech_is_refused():
+def test_speech_simulations_are_rejected():
     with pytest.raises(ConversionError, match="speech"):
         from_tau_bench([{**SIMULATION, "messages": None, "ticks": []}])
 
@@ -421,7 +421,7 @@ def trajectory(**members):
     ).model_dump(mode="json", exclude_none=True)
 
 
-def test_an_atif_trajectory():
+def test_converts_an_atif_trajectory():
     conversion = from_atif(trajectory(notes="a note"))
 
     assert source_of(trajectory()).name == "atif"
@@ -438,7 +438,7 @@ def test_an_atif_trajectory():
     assert {"notes", "system text", "steps[].message[].source"} <= set(conversion.losses)
 
 
-def test_a_step_that_was_copied_from_another_trajectory_is_no_step_of_this_one():
+def test_steps_copied_from_another_trajectory_are_dropped():
     document = trajectory()
     document["steps"][2]["is_copied_context"] = True
 
@@ -448,5 +448,5 @@ def test_a_step_that_was_copied_from_another_trajectory_is_no_step_of_this_one()
     assert "steps[] copied from another trajectory" in conversion.losses
 
 
-def test_each_trajectory_of_a_list_is_a_run():
+def test_every_trajectory_of_a_list_is_a_run():
     assert len(list(convert([trajectory(), trajectory(trajectory_id="2")]))) == 2

@@ -1,4 +1,4 @@
-"""Outputs that their topic deletes at once, since they have the time of an old record."""
+"""Detect outputs that their topic soon deletes because they carry an old record's timestamp."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from worker.observe.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 LOG_INTERVAL = 60.0
-"""Seconds between two log lines about one topic."""
+"""Seconds between two log lines for the same topic."""
 
 
-class Expiry:
-    """Counts and logs confirmed outputs that are older than their topic keeps records.
+class RetentionCheck:
+    """Counts and logs confirmed outputs that are older than their topic's retention.
 
     Args:
-        kept_ms: the age in milliseconds at which a topic deletes records, by its name; one that deletes none
-            by age is not in it.
-        metrics: counts them.
+        kept_ms: ``retention.ms`` by topic name; without the topics that delete nothing by age.
+        metrics: counts the outputs.
     """
 
     def __init__(self, kept_ms: Mapping[str, int], metrics: Metrics) -> None:
@@ -30,7 +29,7 @@ class Expiry:
         self._logged_at: dict[str, float] = {}
 
     def check(self, output: OutputRecord) -> None:
-        """Count an output if its topic deletes it for its age; log it if that was not logged just now."""
+        """Count an output past its topic's retention; log at most once per :data:`LOG_INTERVAL`."""
         kept_ms = self._kept_ms.get(output.topic)
         if kept_ms is None or output.timestamp_ms == NO_TIMESTAMP:
             return
@@ -42,8 +41,8 @@ class Expiry:
         if now - self._logged_at.get(output.topic, -LOG_INTERVAL) >= LOG_INTERVAL:
             self._logged_at[output.topic] = now
             logger.warning(
-                "%s deletes records after %d s (retention.ms) and got an output of %d s: it has the time of "
-                "its record, and is deleted soon; kp_expired_outputs_total counts them",
+                "%s deletes records after %d s (retention.ms), but an output %d s old was published: outputs "
+                "carry their record's timestamp, so it will soon be deleted (kp_expired_outputs_total)",
                 output.topic,
                 kept_ms // 1000,
                 age_ms // 1000,

@@ -1,4 +1,4 @@
-"""Score a record against its partition's cache, and write the ledger entry that says so."""
+"""Score a record against its partition's cache, and build its ledger entry."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from worker.scoring import Score, VectorCache, bounded_id, score_and_remember
 logger = logging.getLogger(__name__)
 
 MAX_MESSAGE = 1000
-"""Characters of an error's message that a dead letter keeps."""
+"""Maximum characters of an error message in a dead letter."""
 
 
-class Judge:
+class LaneScorer:
     """Scores a partition's traces one after another.
 
     Args:
-        cache: the partition's vectors; every scored trace's is added.
-        embedder: produced the vectors; None without one.
+        cache: the partition's vectors; the vector of every scored trace is added.
+        embedder: the source of the vectors, if any.
         metrics: observes every score.
     """
 
@@ -45,11 +45,11 @@ class Judge:
         taken_at: float,
         policy: Policy,
     ) -> Entry:
-        """Return a trace's entry; an unexpected error makes that one record a dead letter.
+        """Return a trace's entry; an unexpected error turns only this record into a dead letter.
 
         Args:
             record: the raw record.
-            trace: read from it.
+            trace: its decoded value.
             embedded: its vector; None without an embedder.
             taken_at: when the lane took the record (``time.monotonic``).
             policy: weights and thresholds.
@@ -60,7 +60,7 @@ class Judge:
             score = score_and_remember(trace, vector, self._cache, policy, at=record.timestamp_ms / 1000)
         except Exception as error:
             logger.exception("%s: scoring failed", record.source)
-            return failed(record, bounded_failure("scoring_failed", error))
+            return failed_entry(record, bounded_failure("scoring_failed", error))
         self._observe(score, trace.id, embedded, started, taken_at)
         return Entry(
             record.offset,
@@ -90,7 +90,7 @@ class Judge:
         self._metrics.scored(score, trace_id, now - embedded.admitted)
 
 
-def failed(record: RawRecord, failure: Failure) -> Entry:
+def failed_entry(record: RawRecord, failure: Failure) -> Entry:
     """Return the entry of a record that could not be scored."""
     return Entry(
         record.offset, record.timestamp_ms, record.fingerprint, failure=failure, topic_id=record.topic_id
@@ -98,5 +98,5 @@ def failed(record: RawRecord, failure: Failure) -> Entry:
 
 
 def bounded_failure(reason: Reason, error: Exception) -> Failure:
-    """Return why a record is a dead letter, with as much of the error's message as one keeps."""
+    """Return an error as a dead letter's failure, its message cut to :data:`MAX_MESSAGE`."""
     return Failure(reason, type(error).__name__, str(error)[:MAX_MESSAGE])

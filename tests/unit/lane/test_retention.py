@@ -1,12 +1,12 @@
-"""Outputs that their topic deletes for their age are counted, and logged once a minute."""
+"""Outputs past their topic's retention are counted, and logged once a minute."""
 
 import time
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from worker.lane.expiry import Expiry
 from worker.lane.records import NO_TIMESTAMP, OutputRecord
+from worker.lane.retention import RetentionCheck
 from worker.observe.metrics import Metrics
 from worker.policy import Policy
 
@@ -20,7 +20,7 @@ def registry():
 
 @pytest.fixture
 def expiry(registry):
-    return Expiry({"contribute": HOUR_MS, "rejected": HOUR_MS}, Metrics(Policy(), 0.1, registry))
+    return RetentionCheck({"contribute": HOUR_MS, "rejected": HOUR_MS}, Metrics(Policy(), 0.1, registry))
 
 
 def output(topic, age_ms):
@@ -34,25 +34,25 @@ def expired(registry):
     return registry.get_sample_value("kp_expired_outputs_total")
 
 
-def test_an_output_older_than_its_topic_keeps_is_counted_and_logged_once_a_minute(expiry, registry, caplog):
+def test_an_output_past_retention_is_counted_and_logged_once_a_minute(expiry, registry, caplog):
     for topic in ("contribute", "rejected"):
         for _ in range(5):
             expiry.check(output(topic, 2 * HOUR_MS))
 
     assert expired(registry) == 10
     assert [message.split()[0] for message in caplog.messages] == ["contribute", "rejected"]
-    assert "after 3600 s (retention.ms) and got an output of 7200 s" in caplog.text
+    assert "after 3600 s (retention.ms), but an output 7200 s old was published" in caplog.text
     assert "private" not in caplog.text
 
 
 @pytest.mark.parametrize("age_ms", [0, HOUR_MS // 2, -HOUR_MS, None])
-def test_an_output_that_its_topic_keeps_is_not_counted(expiry, registry, age_ms, caplog):
+def test_an_output_within_retention_is_not_counted(expiry, registry, age_ms, caplog):
     expiry.check(output("contribute", age_ms))
 
     assert (expired(registry), caplog.messages) == (0, [])
 
 
-def test_a_topic_that_deletes_nothing_by_age_keeps_the_oldest(expiry, registry):
+def test_no_output_is_too_old_for_a_topic_without_retention(expiry, registry):
     expiry.check(output("dead-letter", 10**6 * HOUR_MS))
 
     assert expired(registry) == 0

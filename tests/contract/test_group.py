@@ -1,0 +1,269 @@
+"""What every member of a consumer group does, in memory and on a real broker alike."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import IllegalStateError
+
+from support.streams import Message
+from worker.kafka.group import GroupConsumer
+from worker.kafka.lease import Lease
+from worker.kafka.memory_group import MemoryGroupConsumer, MemoryTopic
+
+PARTITIONS = 2
+LIMIT = 60
+
+
+class Listener(ConsumerRebalanceListener):
+    """Records what a rebalance revokes and assigns."""
+
+    def __init__(self):
+        self.calls = []
+        self.assigned = asyncio.Event()
+
+    async def on_partitions_revoked(self, revoked):
+        self.calls.append(("revoked", {one.partition for one in revoked}))
+
+    async def on_partitions_assigned(self, assigned):
+        self.calls.append(("assigned", {one.partition for one in assigned}))
+        self.assigned.set()
+
+
+class Memory:
+    """The member in memory."""
+
+    def __init__(self):
+        self._topic = MemoryTopic.empty("a-topic", PARTITIONS)
+        self.name = self._topic.name
+
+    def new_member(self):
+        return MemoryGroupConsumer(self._topic)
+
+    async def rebalance(self, member):
+        await member.rebalance(range(PARTITIONS))
+
+    async def publish(self, partition, *values):
+        for value in values:
+            self._topic.publish(partition, value)
+
+    async def publish_in_open_transaction(self, partition, value):
+        self._topic.open_from[partition] = self._topic.end(partition)
+        self._topic.publish(partition, value)
+
+    async def delete_before(self, partition, offset):
+        self._topic.delete_before(partition, offset)
+
+
+class Kafka:
+    """The real member, and a topic at a real broker."""
+
+    def __init__(self, stream, stack):
+        self._stream = stream
+        self._stack = stack
+        self.name = stream.settings.topics.raw
+
+    def new_member(self):
+        kafka = self._stream.settings.kafka
+        return GroupConsumer(kafka, 10**6, Lease(kafka.session_timeout), rebalance_timeout=10)
+
+    async def rebalance(self, member):
+        """The coordinator assigns."""
+
+    async def publish(self, partition, *values):
+        await self._stream.publish(Message(value, partition=partition) for value in values)
+
+    async def publish_in_open_transaction(self, partition, value):
+        servers = self._stream.settings.kafka.bootstrap_servers
+        producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id=self.name)
+        await producer.start()
+        self._stack.push_async_callback(producer.stop)
+        await producer.begin_transaction()
+        self._stack.push_async_callback(producer.abort_transaction)
+        await producer.send_and_wait(self.name, value, partition=partition)
+
+    async def delete_before(self, partition, offset):
+        await self._stream.delete_records(self.name, partition, offset)
+
+
+@pytest.fixture
+async def stack():
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+async def stage(make_stream_if_real, stack):
+    if make_stream_if_real is None:
+        return Memory()
+    return Kafka(await make_stream_if_real(PARTITIONS), stack)
+
+
+@pytest.fixture
+def at(stage):
+    return [TopicPartition(stage.name, number) for number in range(PARTITIONS)]
+
+
+@pytest.fixture
+def join(stage, stack):
+    """Start a member that owns every partition."""
+
+    async def join(listener=None):
+        listener = listener or Listener()
+        member = stage.new_member()
+        await member.start()
+        stack.push_async_callback(member.stop)
+        member.subscribe(topics={stage.name}, listener=listener)
+        await stage.rebalance(member)
+        async with asyncio.timeout(LIMIT):
+            await listener.assigned.wait()
+        return member
+
+    return join
+
+
+async def fetch(member, count):
+    """Return the values of the next records, by partition."""
+    values = {}
+    async with asyncio.timeout(LIMIT):
+        while sum(map(len, values.values())) < count:
+            for tp, records in (await member.getmany(timeout_ms=100)).items():
+                values.setdefault(tp.partition, []).extend(record.value for record in records)
+    return values
+
+
+async def until(condition):
+    async with asyncio.timeout(LIMIT):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_member_is_assigned_the_partitions_after_what_it_owned_is_revoked(stage, join):
+    listener = Listener()
+
+    member = await join(listener)
+
+    assert listener.calls == [("revoked", set()), ("assigned", {0, 1})]
+    assert {tp.partition for tp in member.assignment()} == {0, 1}
+    assert member.partitions_for_topic(stage.name) == {0, 1}
+    assert member.partitions_for_topic("no-such-topic") is None
+
+
+async def test_it_is_a_member_until_it_stops(stage, join):
+    member = await join()
+    assert member.is_member
+    member.check_membership()
+
+    await member.stop()
+    assert not member.is_member
+
+
+async def test_records_come_in_the_order_of_their_offsets(stage, join):
+    await stage.publish(0, b"a", b"b", b"c", b"d")
+    await stage.publish(1, b"x")
+
+    member = await join()
+
+    assert await fetch(member, 5) == {0: [b"a", b"b", b"c", b"d"], 1: [b"x"]}
+
+
+async def test_a_paused_partition_is_not_fetched_and_resumes_where_it_was(stage, join, at):
+    await stage.publish(0, b"a")
+    member = await join()
+    assert await fetch(member, 1) == {0: [b"a"]}
+
+    member.pause(at[0])
+    await stage.publish(0, b"b")
+    await stage.publish(1, b"x")
+    assert await fetch(member, 1) == {1: [b"x"]}
+    assert await member.position(at[0]) == 1
+
+    member.resume(at[0])
+    assert await fetch(member, 1) == {0: [b"b"]}
+
+
+async def test_seeking_sets_the_offset_that_is_fetched_next(stage, join, at):
+    await stage.publish(0, b"a", b"b", b"c")
+    member = await join()
+    await fetch(member, 3)
+
+    member.seek(at[0], 1)
+    assert await member.position(at[0]) == 1
+    assert await fetch(member, 2) == {0: [b"b", b"c"]}
+
+    await member.seek_to_beginning(at[0])
+    assert await fetch(member, 3) == {0: [b"a", b"b", b"c"]}
+
+
+async def test_the_beginning_moves_as_records_are_deleted(stage, join, at):
+    await stage.publish(0, b"a", b"b", b"c")
+    member = await join()
+    await stage.delete_before(0, 2)
+
+    assert await member.beginning_offsets([at[0]]) == {at[0]: 2}
+    await member.seek_to_beginning(at[0])
+    assert await fetch(member, 1) == {0: [b"c"]}
+
+
+async def test_a_group_has_no_position_until_it_commits_one_and_a_successor_starts_there(stage, join, at):
+    await stage.publish(0, b"a", b"b", b"c")
+    member = await join()
+    assert await member.committed(at[0]) is None
+
+    await member.commit({at[0]: 2})
+    assert await member.committed(at[0]) == 2
+    await member.stop()
+
+    successor = await join()
+    assert await successor.committed(at[0]) == 2
+    assert await fetch(successor, 1) == {0: [b"c"]}
+
+
+async def test_an_open_transaction_counts_towards_the_high_watermark_and_is_not_fetched(stage, join, at):
+    await stage.publish(0, b"a")
+    await stage.publish_in_open_transaction(0, b"b")
+    member = await join()
+
+    assert await fetch(member, 1) == {0: [b"a"]}
+    await fetch_nothing(member)
+
+    assert member.highwater(at[0]) == 2
+    assert member.last_stable_offset(at[0]) == 1
+    assert await member.position(at[0]) == 1
+
+
+async def fetch_nothing(member):
+    for _ in range(3):
+        assert not await member.getmany(timeout_ms=100)
+
+
+async def test_the_broker_s_last_answer_is_known(stage, join, at):
+    await stage.publish(0, b"a")
+    member = await join()
+    await fetch(member, 1)
+
+    await until(lambda: member.last_poll_timestamp(at[0]))
+
+
+@pytest.mark.parametrize("method", ["pause", "resume"])
+async def test_the_flow_of_a_partition_of_others_cannot_be_controlled(stage, join, method):
+    member = await join()
+
+    with pytest.raises(IllegalStateError):
+        getattr(member, method)(TopicPartition(stage.name, PARTITIONS))
+
+
+async def test_nothing_of_a_partition_of_others_is_sought_or_committed(stage, join):
+    member = await join()
+    other = TopicPartition(stage.name, PARTITIONS)
+
+    with pytest.raises(IllegalStateError):
+        member.seek(other, 0)
+    with pytest.raises(IllegalStateError):
+        await member.commit({other: 0})
+
+
+async def test_a_foreign_topic_is_refused_in_memory_as_there_is_none():
+    with pytest.raises(ValueError, match="there is only a-topic"):
+        Memory().new_member().subscribe(topics={"other"}, listener=Listener())

@@ -1,0 +1,200 @@
+"""The project's documents: their fenced blocks, tables, and what a reader who runs the blocks would see."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_FOLDERS = ("deploy", "schemas", "tests", "worker")
+DOCUMENTS = [
+    "README.md",
+    *sorted(str(file.relative_to(ROOT)) for folder in _FOLDERS for file in (ROOT / folder).rglob("*.md")),
+]
+
+RUN = {"sh", "python", "toml", "json"}
+"""Blocks that a test runs; a file's name after ``toml`` or ``json`` is where the later blocks find it."""
+SHOWN = {"output", "text"}
+"""Blocks that nobody runs: the output of the block before, and pictures."""
+
+# What a test must not do for a reader, such as installing, is reduced to a check of the arguments.
+# `make demo` has a test of its own.
+_STAND_INS = r"""
+make() { command make --dry-run --directory "$ROOT" "$@"; }
+pip() { PIP_DRY_RUN=1 PIP_NO_DEPS=1 PIP_NO_INDEX=1 python -m pip "$@" --no-build-isolation --quiet; }
+python3() {
+    if [ "$1 $2" = "-m venv" ]; then mkdir -p "$3/bin"; touch "$3/bin/activate"; else python "$@"; fi
+}
+"""
+_EVENTUALLY = 60.0
+_BACKGROUND = "kp-worker run"
+# Precisions differ in the third decimal.
+_TOLERANCE = 0.01
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block.
+
+    Attributes:
+        line: where its text begins, from 1.
+        tag: the first word after the fence.
+        argument: the rest.
+    """
+
+    line: int
+    tag: str
+    argument: str
+    text: str
+
+
+def read(document: str) -> str:
+    return (ROOT / document).read_text(encoding="utf-8")
+
+
+def blocks(document: str) -> list[Block]:
+    found = []
+    for fence in re.finditer(r"^```([^\n]*)\n(.*?)^```$", read(document), re.MULTILINE | re.DOTALL):
+        tag, _, argument = fence[1].partition(" ")
+        found.append(Block(read(document).count("\n", 0, fence.start()) + 2, tag, argument, fence[2]))
+    return found
+
+
+def table(document: str, heading: str) -> list[str]:
+    """The rows of the first table under a heading, without its head."""
+    section = re.split(r"^#+ ", read(document).split(f" {heading}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[
+        0
+    ]
+    return [line for line in section.splitlines() if line.startswith("|")][2:]
+
+
+class Reader:
+    """Somebody who runs a document's blocks in order, in one folder that looks like a checkout.
+
+    Args:
+        folder: empty.
+        environment: over that of the tests.
+        renamed: text in the blocks, and what stands for it here: addresses, ports, topics of the test's own.
+    """
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], renamed: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._renamed = renamed
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("KP_")}
+        self._environment = {**inherited, "PATH": path, "ROOT": str(ROOT), **environment}
+        self._background: list[subprocess.Popen[bytes]] = []
+        self._previous: tuple[list[str], str] = ([], "")
+        for entry in ROOT.iterdir():
+            if not entry.name.startswith("."):
+                (folder / entry.name).symlink_to(entry)
+
+    def read(self, document: str) -> None:
+        """Run every block of a document; raises AssertionError where it does not do what it says."""
+        remaining = blocks(document)
+        while remaining:
+            block = remaining.pop(0)
+            try:
+                self._do(block, remaining)
+            except AssertionError as error:
+                raise AssertionError(f"{document}:{block.line}: {error}") from None
+
+    def shell(self, text: str) -> None:
+        """Run shell commands; `kp-worker run` in the last line goes on in the background."""
+        lines = self._named(text).rstrip().splitlines()
+        if not lines[-1].startswith(_BACKGROUND):
+            self._run(["bash", "-euo", "pipefail", "-c", "\n".join([_STAND_INS, *lines])])
+            return
+        command = "\n".join([_STAND_INS, *lines[:-1], f"exec {lines[-1]}"])
+        with (self._folder / "worker.log").open("wb") as log:
+            self._background.append(
+                subprocess.Popen(
+                    ["bash", "-euo", "pipefail", "-c", command],
+                    **self._place,
+                    stdout=log,
+                    stderr=log,
+                )
+            )
+
+    def close(self) -> None:
+        """End what goes on in the background, as Ctrl-C does."""
+        for process in self._background:
+            process.send_signal(signal.SIGINT)
+        statuses = [process.wait(60) for process in self._background]
+        assert not any(statuses), (self._folder / "worker.log").read_text()
+
+    @property
+    def _place(self):
+        return {"cwd": self._folder, "env": self._environment, "stdin": subprocess.DEVNULL}
+
+    def _do(self, block: Block, later: list[Block]) -> None:
+        if block.tag == "sh":
+            self.shell(block.text)
+        elif block.tag == "python":
+            self._run([sys.executable, "-W", "error", "-c", self._named(block.text)])
+        elif block.tag in {"toml", "json"} and block.argument:
+            assert any(block.argument in one.text for one in later), f"no block uses {block.argument}"
+            (self._folder / block.argument).write_text(block.text)
+        elif block.tag == "toml":
+            (self._folder / "block.toml").write_text(block.text)
+            self._run(["kp-worker", "config", "--config", "block.toml"])
+        elif block.tag == "output":
+            self._compare(block)
+        else:
+            assert block.tag == "text", f"nothing runs a block that is tagged {block.tag!r}"
+
+    def _run(self, command: list[str]) -> None:
+        done = subprocess.run(command, **self._place, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"status {done.returncode}\n{done.stdout}{done.stderr}"
+        self._previous = command, done.stdout
+
+    def _compare(self, block: Block) -> None:
+        deadline = time.monotonic() + (_EVENTUALLY if block.argument == "eventually" else 0)
+        while problem := difference(block.text, self._plain(self._previous[1])):
+            assert time.monotonic() < deadline, problem
+            self._run(self._previous[0])
+
+    def _named(self, text: str) -> str:
+        for name, here in self._renamed.items():
+            text = text.replace(name, here)
+        return text
+
+    def _plain(self, text: str) -> str:
+        for name, here in self._renamed.items():
+            text = text.replace(here, name)
+        return text
+
+
+def difference(expected: str, actual: str) -> str | None:
+    """What keeps an output from being what a document shows; None if nothing does.
+
+    Space counts as one blank, `...` stands for anything, and numbers with decimals may differ a little.
+    """
+    pattern = " ".join(_patterns(expected)).replace(" .*? ", " (?:.* )??").removesuffix(" .*?")
+    end = "(?: .*)?$" if expected.rsplit(maxsplit=1)[-1] == "..." else "$"
+    found = re.match(pattern + end, " ".join(actual.split()))
+    if not found:
+        return f"the output is not as shown:\n{actual}"
+    shown = re.findall(r"\d+\.\d+", expected)
+    apart = [
+        f"{one} is shown as {other}"
+        for one, other in zip(found.groups(), shown, strict=True)
+        if abs(float(one) - float(other)) > _TOLERANCE
+    ]
+    return "; ".join(apart) or None
+
+
+def _patterns(text: str) -> Iterator[str]:
+    for word in text.split():
+        parts = re.split(r"(\.\.\.|\d+\.\d+)", word)
+        yield "".join(
+            ".*?" if part == "..." else r"(\d+\.\d+)" if n % 2 else re.escape(part)
+            for n, part in enumerate(parts)
+        )

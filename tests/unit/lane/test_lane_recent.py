@@ -1,0 +1,49 @@
+"""Finished records as a lane reports them to the status page."""
+
+from worker.errors import TooLargeError
+from worker.policy import Policy
+
+
+async def processed(harness, lane, *records):
+    for record in records:
+        await lane.take(record)
+    await harness.until(lambda: lane.watermark == records[-1].offset + 1)
+
+
+async def test_a_rejected_trace_is_reported_with_its_dimensions_and_nearest_trace(make_harness, raw):
+    harness = make_harness()
+
+    await processed(harness, await harness.lane(), raw(0), raw(1))
+
+    first, second = harness.services.metrics.recent.rejected
+    assert (first["source"], first["trace_id"]) == ("raw-traces/0/0", "kp:trace:0/0")
+    assert (second["objective"], second["score"]["nearest"]) == ("Fix the failing build", "kp:trace:0/0")
+    assert second["score"]["threshold"] == 0.75
+    assert [score for _, score in harness.services.metrics.recent.scores] == [
+        first["score"]["score"],
+        second["score"]["score"],
+    ]
+    assert len(harness.services.metrics.recent.scoring_seconds) == 2
+
+
+async def test_a_redelivered_trace_is_reported_from_its_entry(make_harness, raw):
+    harness = make_harness()
+    await processed(harness, await harness.lane(), raw(0))
+    await processed(harness, await harness.lane(0, harness.changelog()), raw(0))
+
+    first, again = harness.services.metrics.recent.rejected
+    assert again["score"] == first["score"]
+    assert (again["trace_id"], again["objective"]) == ("kp:trace:0/0", None)
+
+
+async def test_a_dead_letter_is_reported_with_its_reason_and_any_score(make_harness, raw):
+    harness = make_harness(policy=Policy(threshold=0))
+    harness.publisher.refused.add("contribute")
+
+    await processed(harness, await harness.lane(), raw(0, b"no JSON"), raw(1))
+
+    unread, large = harness.services.metrics.recent.dead_letters
+    assert (unread["reason"], unread["trace_id"], unread["score"]) == ("not_json", None, None)
+    assert (large["reason"], large["exception"]) == ("too_large", TooLargeError.__name__)
+    assert large["score"]["domain"] == "code"
+    assert list(harness.services.metrics.recent.scores) == []

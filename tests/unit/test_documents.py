@@ -1,0 +1,166 @@
+"""The documents' tables, links, commands and targets are the code's; tests/documents runs their blocks."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+import worker.scoring
+from schemas import DeadLetterHeaders
+from support.commands import command
+from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, blocks, difference, read, table
+from worker.cli import main
+from worker.observe.metrics import Metrics
+from worker.observe.status import Status
+from worker.policy import REFERENCE_WEIGHTS, Policy
+from worker.settings import Settings, describe
+
+REFERENCE = "deploy/reference.md"
+
+
+def shown_default(value):
+    if value is None:
+        return "not set"
+    return f"`{value}`" if not isinstance(value, dict) else "none"
+
+
+def metric_rows():
+    registry = CollectorRegistry()
+    Metrics(Policy(), 0.1, registry)
+    for collector in registry._collector_to_names:
+        family = next(iter(collector.describe()))
+        name = family.name + ("_total" if family.type == "counter" else "")
+        labels = ", ".join(collector._labelnames) or "-"
+        yield f"| `{name}` | {family.type} | {labels} | {family.documentation} |"
+
+
+def test_the_settings_table_is_what_the_settings_are():
+    assert table(REFERENCE, "Settings") == [
+        f"| `{name}` | {shown_default(default)} | {description} |"
+        for name, default, description in describe()
+    ]
+
+
+def test_the_metrics_table_is_what_the_worker_exposes():
+    assert table(REFERENCE, "Metrics") == list(metric_rows())
+
+
+def test_the_headers_table_names_every_header():
+    named = re.findall(r"^\| `([^`]+)`", "\n".join(table(REFERENCE, "Headers")), re.MULTILINE)
+    dead_letter = [field.alias for field in DeadLetterHeaders.model_fields.values()]
+    assert named == ["kp-source", "kp-score", "kp-policy", "kp-timestamp", *dead_letter]
+
+
+def test_the_commands_table_names_every_command():
+    named = re.findall(r"^\| `kp-worker ([a-z-]+)", "\n".join(table(REFERENCE, "Commands")), re.MULTILINE)
+    assert sorted(named) == sorted(name for name, command in main.commands.items() if not command.hidden)
+
+
+def test_the_weights_table_is_the_references():
+    assert table("README.md", "The score") == [
+        f"| {name} | {w.complexity:.2f} | {w.novelty:.2f} | {w.tool_diversity:.2f} "
+        f"| {w.outcome_confidence:.2f} |"
+        for name, w in REFERENCE_WEIGHTS.items()
+    ]
+
+
+def test_the_status_table_names_every_member():
+    named = [
+        name for row in table(REFERENCE, "Status JSON") for name in re.findall(r"`(\w+)`", row.split("|")[1])
+    ]
+    assert named == list(Status(Metrics(Policy(), 0.1, CollectorRegistry()), Settings()).data(content=True))
+
+
+def test_the_readme_is_short():
+    assert len(read("README.md").split()) <= 1800
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_block_says_what_it_is(document):
+    """Without a tag nobody would know whether to run it, or to compare it."""
+    assert {block.tag for block in blocks(document)} <= RUN | SHOWN
+
+
+def anchors(document):
+    """The headings as Git hosts name them."""
+    headings = re.findall(r"^#+ (.+)$", read(document), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_into_the_project_leads_somewhere(document):
+    for path, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", read(document)):
+        target = (ROOT / document).parent / path if path else ROOT / document
+        assert target.exists(), path
+        if anchor:
+            assert anchor in anchors(target.resolve().relative_to(ROOT)), f"{path}#{anchor}"
+
+
+def commands_in(document):
+    """Commands in blocks and in the text, without what comes after a pipe or a redirection."""
+    text = read(document)
+    blocks_of_commands = [block.text for block in blocks(document) if block.tag == "sh"]
+    return re.findall(r"^([a-z-]+ [^|>\n]+)", "\n".join(blocks_of_commands), re.MULTILINE) + re.findall(
+        r"`((?:make|kp-worker) [^`]+)`", text
+    )
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_make_target_that_is_named_is_there(document):
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for line in commands_in(document):
+        program, *words = line.split()
+        if program == "make":
+            assert words[0] in targets, line
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_option_that_is_named_is_there(document):
+    for line in commands_in(document):
+        program, *words = line.split()
+        if program == "kp-worker":
+            parameters = command(*words).params
+            options = {name for parameter in parameters for name in parameter.opts + parameter.secondary_opts}
+            named = {word.split("=")[0] for word in words if word.startswith("--")}
+            assert named <= options | {"--help"}, line
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("4 traces", "4  traces\n", True),
+        ("4 traces", "5 traces", False),
+        ("score 0.900 ...", "score 0.901 passes", True),
+        ("score 0.900 ...", "score 0.950 passes", False),
+        ("first\n...\nlast", "first\nsecond\nthird\nlast", True),
+        ("first\n...\nlast", "first\nlast", True),
+        ("first\n...\nlast", "first\nlast but one", False),
+        ("kp:trace:... ok", "kp:trace:17 ok", True),
+    ],
+)
+def test_outputs_are_compared_but_for_what_is_left_out(shown, printed, same):
+    assert (difference(shown, printed) is None) == same
+
+
+def test_the_scorer_in_the_package_docstring_is_public():
+    assert {"Scorer", "VectorCache", "score_trace"} <= set(worker.scoring.__all__)
+
+
+def test_the_example_drops_repeats_whatever_their_order():
+    """An output that was refused in a batch is sent again alone, behind later ones."""
+    (code,) = (block.text for block in blocks("schemas/README.md") if "def is_new" in block.text)
+    example = {}
+    exec(code, example)
+    seen = {}
+
+    def is_new(source):
+        return example["is_new"]([("kp-source", b"forged/0/0"), ("kp-source", source.encode())], seen)
+
+    order = [0, 2, 3, 1, 2, 1, 0, 4]
+    assert [is_new(f"raw/1/{offset}") for offset in order] == [True] * 4 + [False] * 3 + [True]
+    assert is_new("raw/2/0")
+    for offset in range(2 * example["KEPT"]):
+        is_new(f"raw/1/{offset}")
+    assert len(seen["raw/1"]) == example["KEPT"]

@@ -1,0 +1,1 @@
+"""The commands of ``kp-worker``, a module each."""

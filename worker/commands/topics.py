@@ -1,0 +1,52 @@
+"""``kp-worker topics``."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from worker.kafka.rights import creation_rights, require_rights
+from worker.kafka.topics import TopicAdmin, differences
+from worker.options import config_option
+from worker.progress import errors
+from worker.settings import Settings, load_settings
+
+
+@click.command()
+@config_option
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Partitions of a raw topic that is missing.",
+)
+@click.option(
+    "--replication-factor",
+    type=int,
+    default=-1,
+    help="Copies of topics that are missing.  [default: the broker's]",
+)
+def topics(config: Path | None, partitions: int, replication_factor: int) -> None:
+    """Create the topics that are missing, and tell what differs.
+
+    The outputs, the dead letters and the changelog get raw's partition count; outputs and dead letters a
+    size limit 1 MiB above raw's, so that a record fits with its score and headers, and no limit of age: an
+    output has the time of its record, and would be deleted at once where that is an old one.
+    """
+    asyncio.run(_topics(load_settings(config), partitions, replication_factor))
+
+
+async def _topics(settings: Settings, partitions: int, replication_factor: int) -> None:
+    await require_rights(settings.kafka, creation_rights(settings))
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        created = await admin.create_missing(partitions, replication_factor)
+        existing = await admin.existing() | created
+    for topic in existing.values():
+        state = "created" if topic.name in created else "exists"
+        limit = f"max.message.bytes={topic.max_message_bytes}"
+        click.echo(f"{topic.name}: {state}, {topic.partitions} partitions, {limit}")
+    for difference in differences(existing, settings.topics):
+        errors.print(f"differs: {difference}")

@@ -1,0 +1,40 @@
+"""A lock with shared and exclusive modes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class SharedLock:
+    """A lock held by many in shared mode, or by one exclusively.
+
+    A waiter for exclusive mode goes before later requests for shared mode.
+    """
+
+    def __init__(self) -> None:
+        self._gate = asyncio.Lock()
+        self._holders = 0
+        self._free = asyncio.Event()
+        self._free.set()
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        """Hold the lock together with others."""
+        async with self._gate:
+            self._holders += 1
+            self._free.clear()
+        try:
+            yield
+        finally:
+            self._holders -= 1
+            if not self._holders:
+                self._free.set()
+
+    @asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Hold the lock alone."""
+        async with self._gate:
+            await self._free.wait()
+            yield
