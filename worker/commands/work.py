@@ -20,14 +20,15 @@ from worker.stream.run import run_worker
 @config_option
 @click.option("--heartbeat", type=int, required=True, help="A pipe to the parent process.")
 @click.option("--journal", type=int, required=True, help="Memory shared with the parent process.")
-def work(config: Path | None, heartbeat: int, journal: int) -> None:
+@click.option("--socket", required=True, help="The Unix socket on which the parent process asks for pages.")
+def work(config: Path | None, heartbeat: int, journal: int, socket: str) -> None:
     """Run as the child process of `kp-worker run`."""
     settings = load_settings(config)
     configure(settings.log)
     status: Any = 0
     try:
         with errors_logged():
-            run_worker(settings, config, heartbeat, Journal(journal))
+            run_worker(settings, config, heartbeat, Journal(journal), socket)
     except SystemExit as end:
         status = end.code
     # Exit without waiting for other threads: a hung embedder would keep the process alive forever.

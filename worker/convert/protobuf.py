@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from schemas.convert import ConversionError
-from worker.errors import InputError
+from worker.extras import extra
 
 _LENGTH = 4
 """Size of the big-endian length prefix of each export in the Collector's file exporter format."""
@@ -20,7 +20,7 @@ def read_exports(data: bytes) -> list[dict[str, Any]]:
 
     Raises:
         ConversionError: the data is neither.
-        InputError: the protobuf packages are not installed.
+        MissingExtraError: the protobuf packages are not installed.
     """
     exports = list(_framed(data)) or [data]
     return [_read(export) for export in exports]
@@ -39,14 +39,10 @@ def _framed(data: bytes) -> Iterator[bytes]:
 
 
 def _read(export: bytes) -> dict[str, Any]:
-    try:
-        from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - needs the `otel` extra
+    with extra("otel"):
+        from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - JSON does not need it
         from google.protobuf.message import DecodeError  # noqa: PLC0415
         from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # noqa: PLC0415
-    except ImportError as error:
-        raise InputError(
-            "spans as protobuf need the extra: pip install 'knowledgepulse-worker[otel]'"
-        ) from error
     try:
         document: dict[str, Any] = MessageToDict(TracesData.FromString(export))
     except DecodeError as error:

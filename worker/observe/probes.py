@@ -6,6 +6,7 @@ Kubernetes restarts a pod that is not alive, and continues a rollout once a new 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from http import HTTPStatus
 
 LIVE, READY = "/livez", "/readyz"
@@ -37,15 +38,15 @@ class Readiness:
 
 
 def live() -> tuple[HTTPStatus, bytes]:
-    """Respond to :data:`LIVE`. A response is proof enough, since a stuck worker exits by itself."""
+    """Respond to :data:`LIVE`: the parent process responds, and restarts a stuck worker itself."""
     return HTTPStatus.OK, b'{"live": true}'
 
 
-def ready(reasons: list[str]) -> tuple[HTTPStatus, bytes]:
+def ready(reasons: Sequence[str]) -> tuple[HTTPStatus, bytes]:
     """Respond to :data:`READY`.
 
     Args:
         reasons: reasons why the worker is not ready; empty if it is.
     """
     status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
-    return status, json.dumps({"ready": not reasons, "reasons": reasons}).encode()
+    return status, json.dumps({"ready": not reasons, "reasons": list(reasons)}).encode()
