@@ -35,8 +35,8 @@ python3() {
 """
 _EVENTUALLY = 60.0
 _BACKGROUND = "kp-worker run"
-# Precisions differ in the third decimal.
-_TOLERANCE = 0.01
+# bfloat16 and float32 differ in the third decimal, which may change the second one that is shown.
+_TOLERANCE = 0.015
 
 
 @dataclass(frozen=True)
