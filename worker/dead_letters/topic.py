@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from worker.dead_letters.letter import DeadLetter, Selection
 from worker.errors import TopicError
-from worker.kafka.reader import Record, Told, TopicReader, read_topic
+from worker.kafka.reader import ProgressCallback, Record, TopicReader, read_topic
 from worker.kafka.rights import dead_letter_rights, require_rights
 from worker.kafka.topics import Topic, TopicAdmin
 from worker.settings import Settings
@@ -35,7 +35,9 @@ class DeadLetters:
         self._topic = topic
         self._replays = replays
 
-    async def select(self, selection: Selection, told: Told = _say_nothing) -> AsyncIterator[DeadLetter]:
+    async def select(
+        self, selection: Selection, told: ProgressCallback = _say_nothing
+    ) -> AsyncIterator[DeadLetter]:
         """Yield the dead letters that are meant, by partition and offset."""
         async for record in read_topic(self._reader, self._topic, selection.since_ms, told):
             letter = DeadLetter.read(record)

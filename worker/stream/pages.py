@@ -1,4 +1,4 @@
-"""The worker's web pages, on Faust's web server: probes, metrics, and the status page."""
+"""The worker's web pages on Faust's web server: probes, metrics and the status page."""
 
 from __future__ import annotations
 

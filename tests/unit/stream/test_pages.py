@@ -1,4 +1,4 @@
-"""The worker's web pages, asked over a connection."""
+"""The worker's web pages, requested over a raw connection."""
 
 import asyncio
 
@@ -8,8 +8,8 @@ import pytest
 @pytest.mark.parametrize(
     "sent", [b"", b"GET /livez HT", b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "]
 )
-async def test_a_connection_that_sends_no_whole_request_is_closed(start, monkeypatch, sent):
-    """Each takes a descriptor, and without descriptors a worker can reach no broker."""
+async def test_a_connection_without_a_complete_request_is_closed(start, monkeypatch, sent):
+    """Each uses a descriptor, and without free descriptors a worker cannot reach a broker."""
     monkeypatch.setattr("worker.stream.app.IDLE_LIMIT", 0.2)
     world = await start()
     await world.member.rebalance([])
