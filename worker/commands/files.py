@@ -1,4 +1,4 @@
-"""Lines of the files that a command is given, and lines that it prints."""
+"""Reading lines from a command's files, and printing lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ files_argument = click.argument("files", nargs=-1, required=True, type=click.Fil
 
 
 def echo(line: str, progress: Progress) -> None:
-    """Print a line to standard output; above the bar, which it would else run into, on a terminal."""
+    """Print a line to standard output; on a terminal, above the progress bar."""
     if errors.is_terminal and sys.stdout.isatty():
         progress.print(line, markup=False, emoji=False)
     else:
@@ -28,7 +28,7 @@ def echo(line: str, progress: Progress) -> None:
 
 @dataclass(frozen=True)
 class Line:
-    """A line, and where it was read."""
+    """A line and its location."""
 
     file: str
     number: int
@@ -36,7 +36,7 @@ class Line:
 
 
 def lines_of(files: Iterable[BinaryIO], progress: Progress) -> Iterator[Line]:
-    """Yield the files' lines but empty ones."""
+    """Yield the non-empty lines of files."""
     for name, lines in opened(files, progress):
         for number, text in enumerate(lines, start=1):
             if text.strip():
@@ -44,14 +44,14 @@ def lines_of(files: Iterable[BinaryIO], progress: Progress) -> Iterator[Line]:
 
 
 def opened(files: Iterable[BinaryIO], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Yield each file's name and its lines, whose reading the bar follows."""
+    """Yield each file's name and lines, and advance the progress bar."""
     for file in files:
-        name = getattr(file, "name", "-")  # what stands in for standard input may have none
+        name = getattr(file, "name", "-")  # a replaced standard input may have no name
         task = progress.add_task(name, total=Path(name).stat().st_size if Path(name).is_file() else None)
-        yield name, _followed(file, partial(progress.advance, task))
+        yield name, _with_progress(file, partial(progress.advance, task))
 
 
-def _followed(lines: Iterable[bytes], advance: Callable[[float], None]) -> Iterator[bytes]:
+def _with_progress(lines: Iterable[bytes], advance: Callable[[float], None]) -> Iterator[bytes]:
     for line in lines:
         advance(len(line))
         yield line

@@ -32,15 +32,15 @@ from worker.settings import load_settings
     type=click.Choice(["id", "agent_id", "task_domain"]),
     default="id",
     show_default=True,
-    help="What the records are keyed by: traces with the same key are compared with each other.",
+    help="Record key. Traces with the same key are compared with each other.",
 )
 def publish(
     files: tuple[BinaryIO, ...], config: Path | None, key: Any, source: str | None, **options: Any
 ) -> None:
-    """Publish FILES, one JSON trace a line, to the raw topic.
+    """Publish FILES, one JSON trace per line, to the raw topic.
 
-    Lines are sent as they are; what is no trace will be a dead letter. `-` reads standard input. With
-    `--from`, the files are converted first, as `kp-worker convert` does it.
+    Lines are published unchanged; invalid traces will become dead letters. `-` reads standard input. With
+    `--from`, the files are first converted as by `kp-worker convert`.
     """
     settings = load_settings(config)
     report = ConversionReport()
@@ -54,5 +54,5 @@ def publish(
         report.show()
     errors.print(f"{published.records} records published to {settings.topics.raw}")
     if published.without_key:
-        errors.print(f"{published.without_key} of them have no {key}, and went without a key")
-    sys.exit(1 if report.refused else 0)
+        errors.print(f"{published.without_key} of them have no {key} and were published without a key")
+    sys.exit(1 if report.failed else 0)

@@ -25,10 +25,10 @@ from worker.terminal import printable
 @click.option(
     "--embedder",
     type=click.Choice(["none", "hashing", "sentence-transformers"]),
-    help="Instead of embedding.backend.",
+    help="Overrides embedding.backend.",
 )
-@click.option("--max-tokens", type=int, help="Instead of embedding.max_tokens.")
-@click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Instead of embedding.truncation.")
+@click.option("--max-tokens", type=int, help="Overrides embedding.max_tokens.")
+@click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Overrides embedding.truncation.")
 def score(
     files: tuple[BinaryIO, ...],
     config: Path | None,
@@ -36,11 +36,10 @@ def score(
     max_tokens: int | None,
     truncation: str | None,
 ) -> None:
-    """Score FILES, one JSON trace a line, without a broker.
+    """Score FILES, one JSON trace per line, without a broker.
 
-    Prints one JSON line a trace, scored against the lines before it as one partition's stream would be. A
-    line that is no trace is reported on standard error, and the exit status is then 1. `-` reads standard
-    input.
+    Prints one JSON object per trace. Traces are scored in order, as in one partition. Reports invalid lines
+    on standard error, and then exits with status 1. `-` reads standard input.
     """
     over = {"backend": embedder, "max_tokens": max_tokens, "truncation": truncation}
     settings = load_settings(config)
@@ -56,8 +55,8 @@ def score(
                 scored += 1
             except RejectedRecord as error:
                 bad += 1
-                told = printable(f"{line.file}:{line.number}: {error.reason}: {error}")
-                errors.print(told, markup=False, emoji=False)
+                message = printable(f"{line.file}:{line.number}: {error.reason}: {error}")
+                errors.print(message, markup=False, emoji=False)
     if bad:
-        errors.print(f"{bad} of {scored + bad} lines are no traces")
+        errors.print(f"{bad} of {scored + bad} lines are invalid")
         sys.exit(1)

@@ -173,8 +173,8 @@ def _refusal(kafka: KafkaSettings, server: str, error: BaseException) -> str | N
         case UnsupportedSaslMechanismError():
             refusal = f"kafka.sasl_mechanism: {kafka.sasl_mechanism}: {server} does not support it"
         case IllegalSaslStateError():
-            expected = "no login" if kafka.security_protocol.startswith("SASL") else "a login"
-            refusal = f"{protocol}: {server} expects {expected}"
+            wanted = "no login" if kafka.security_protocol.startswith("SASL") else "a login"
+            refusal = f"{protocol}: {server} expects {wanted}"
         case TokenError(refused=True):
             refusal = str(error)
     return refusal

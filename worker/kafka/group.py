@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import NoError, RebalanceInProgressError
+from aiokafka.errors import NoError, NotCoordinatorForGroupError, RebalanceInProgressError, for_code
+from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 
 from worker.kafka.connection import client_arguments
@@ -65,7 +66,7 @@ class GroupConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is unty
         await super().start()
         # The client has no hook for the coordinator's responses.
         coordinator = self._coordinator
-        coordinator._send_req = self._renewing(coordinator._send_req)  # noqa: SLF001
+        coordinator._send_req = self._observed(coordinator._send_req)  # noqa: SLF001
 
     @property
     def is_member(self) -> bool:
@@ -81,12 +82,27 @@ class GroupConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is unty
         if self._coordinator is not None:
             self._coordinator.check_errors()
 
-    def _renewing(self, send: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-        async def send_and_renew(request: Any) -> Any:
+    def _observed(self, send: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        async def send_and_observe(request: Any) -> Any:
             sent_at = time.monotonic()
             response = await send(request)
             if isinstance(request, HeartbeatRequest | SyncGroupRequest) and response.error_code in _IS_KNOWN:
                 self._lease.renew(sent_at)
+            if isinstance(request, OffsetFetchRequest):
+                self._require_positions(response)
             return response
 
-        return send_and_renew
+        return send_and_observe
+
+    def _require_positions(self, response: Any) -> None:
+        """Raise the error of a response without positions, so that the client retries.
+
+        The client ignores that error and concludes that the group has no positions: it would read partitions
+        from their beginning whenever a newly elected coordinator is still loading the group.
+        """
+        # Before version 2, only each partition has an error code.
+        error_code = getattr(response, "error_code", NoError.errno)
+        if error_code == NotCoordinatorForGroupError.errno:
+            self._coordinator.coordinator_dead()
+        if error_code != NoError.errno:
+            raise for_code(error_code)

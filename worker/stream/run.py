@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import logging
 import os
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import joblib
 
 from worker import __version__
-from worker.descriptors import raise_descriptor_limit
 from worker.embedding import Batcher, Embedder, load_embedder
 from worker.embedding.batcher import admission_limit
 from worker.embedding.load import cache_folder
@@ -59,6 +59,9 @@ REBALANCE_MARGIN = 40.0
 CLEANUP_LIMIT = 1.0
 """Seconds for the remaining tasks to end after cancellation."""
 
+END_LIMIT = 20.0
+"""Seconds from a failure to the end of the process: more than all steps of an orderly end take."""
+
 _SAMPLE = "any text"
 
 TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
@@ -67,19 +70,22 @@ TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
 
 @dataclass(frozen=True)
 class _Setup:
-    """A worker's parts, after every check at start but that of the web port."""
+    """A worker's parts, after every check at start."""
 
     settings: Settings
     config: Path | None
     heartbeat: int
     journal: Journal
+    socket: str
     topics: dict[str, Topic]
     embedder: Embedder | None
     admission_limit: int
     tracing: Tracing | None
 
 
-def run_worker(settings: Settings, config: Path | None, heartbeat: int, journal: Journal) -> None:
+def run_worker(
+    settings: Settings, config: Path | None, heartbeat: int, journal: Journal, socket: str
+) -> None:
     """Work until SIGTERM, SIGHUP or SIGINT; then finish scored records, commit, and leave the group.
 
     Args:
@@ -87,12 +93,12 @@ def run_worker(settings: Settings, config: Path | None, heartbeat: int, journal:
         config: their file; its policy is reloaded on change.
         heartbeat: a pipe to the supervisor.
         journal: tracks records in progress for the supervisor.
+        socket: the name of the Unix socket on which the supervisor requests the pages.
 
     Raises:
         StartError: the configuration prevents the start.
         WorkerError: a fatal error; only finished records are committed.
     """
-    raise_descriptor_limit()
     try:
         topics = asyncio.run(_require_topics(settings))
         # Before the event loop starts, so that a signal interrupts the seconds of loading a model.
@@ -107,7 +113,7 @@ def run_worker(settings: Settings, config: Path | None, heartbeat: int, journal:
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
     with _tracing(settings) as tracing:
-        _run(_work(_Setup(settings, config, heartbeat, journal, topics, embedder, limit, tracing)))
+        _run(_work(_Setup(settings, config, heartbeat, journal, socket, topics, embedder, limit, tracing)))
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
@@ -186,6 +192,7 @@ async def _work(setup: _Setup) -> None:
         )
         app = WorkerApp(
             settings,
+            setup.socket,
             topics,
             batcher,
             clients,
@@ -195,7 +202,7 @@ async def _work(setup: _Setup) -> None:
             setup.tracing,
             setup.journal,
         )
-        heart = _guard(beat(setup.heartbeat, lambda: not app.readiness.reasons), fail)
+        heart = _guard(beat(setup.heartbeat, lambda: app.readiness.reasons), fail)
         guards = [_guard(app.guard.watch(lambda: app.source), fail)]
         if setup.config is not None:
             reload = PolicyReload(setup.config, settings, in_force, metrics)
@@ -242,15 +249,6 @@ def _make_batcher(embedder: Embedder | None, limit: int, metrics: Metrics) -> Ba
     return Batcher(embedder, limit, metrics.embedded, metrics.embedding_failed)
 
 
-def _require_port(started: asyncio.Task[None], app: WorkerApp) -> None:
-    """Raise the error that prevented the start; an OSError concerns the web port."""
-    web = app.settings.web
-    try:
-        started.result()
-    except OSError as error:
-        raise StartError(f"web.host, web.port: {web.host}:{web.port}: {error.strerror}") from error
-
-
 async def _within(limit: float, close: Callable[[], Awaitable[None]]) -> None:
     """Close something within a time limit; with a broker down it might wait forever."""
     with suppress(TimeoutError):
@@ -278,7 +276,7 @@ async def _serve(
     try:
         await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
-            _require_port(starting, app)
+            starting.result()
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if failed.done():
             failed.result()
@@ -286,6 +284,9 @@ async def _serve(
             raise WorkerError(f"Faust gave up: {app.faust.crash_reason!r}") from app.faust.crash_reason
     finally:
         logger.info("stopping")
+        if not stop.is_set():
+            # End the process even if a task cannot be cancelled; the traceback shows what hangs.
+            faulthandler.dump_traceback_later(END_LIMIT, exit=True)
         for guard in guards:
             guard.cancel()
         # An orderly stop finishes scored records; after a failure there is nothing to wait for.

@@ -76,6 +76,21 @@ async def test_a_partition_is_consumed_once_its_own_ledger_is_recovered_and_not_
     assert not world.app.readiness.reasons
 
 
+async def test_records_fetched_before_their_partition_was_paused_are_not_consumed(start):
+    world = await start()
+    world.publish(0, 1)
+    world.reader.gates[0] = asyncio.Event()
+    await world.member.rebalance([0])
+
+    world.member.resume(TopicPartition(RAW, 0))
+    await world.settle()
+    assert world.outputs() == []
+    assert world.member.paused() == {TopicPartition(RAW, 0)}
+
+    world.reader.gates[0].set()
+    await finished(world, 1)
+
+
 async def test_an_incomplete_recovery_ends_the_app_before_its_partition_is_consumed(start):
     first = await start()
     first.publish(0, 1, 2)
@@ -231,6 +246,21 @@ async def test_a_worker_outside_its_group_commits_nothing_and_abandons_its_lanes
     await world.member.rebalance([1])
 
     assert world.member.commits == []
+    assert world.app.lanes.watermarks() == {}
+
+
+async def test_a_worker_outside_its_group_does_not_wait_for_confirmations(start):
+    """Its successor publishes those records."""
+    world = await start(drain=600)
+    world.publisher.hold("rejected")
+    world.publish(0, 1)
+    await world.member.rebalance([0])
+    await world.until(lambda: world.publisher.waiting("rejected"))
+
+    world.member.expel()
+    async with asyncio.timeout(60):
+        await world.member.rebalance([1])
+
     assert world.app.lanes.watermarks() == {}
 
 
