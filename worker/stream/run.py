@@ -29,6 +29,7 @@ from worker.errors import (
     TopicError,
     WorkerError,
 )
+from worker.extras import extra
 from worker.heartbeat import beat
 from worker.journal import Journal, Phase
 from worker.kafka.group import GroupConsumer
@@ -148,13 +149,8 @@ def _tracing(settings: Settings) -> AbstractContextManager[Tracing | None]:
         return nullcontext()
     if exporter != "otlp":
         raise StartError(f"{TRACES_EXPORTER}: got {exporter!r}; expected otlp or none")
-    try:
-        from worker.observe.tracing import otlp_tracing  # noqa: PLC0415 - needs the extra `otel`
-    except ImportError as error:
-        raise StartError(
-            f"{TRACES_EXPORTER} is otlp, but {error.name} is not installed: "
-            "pip install 'knowledgepulse-worker[otel]'"
-        ) from error
+    with extra("otel"):
+        from worker.observe.tracing import otlp_tracing  # noqa: PLC0415 - only where spans are exported
     return otlp_tracing(settings.kafka.group)
 
 
