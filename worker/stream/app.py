@@ -38,6 +38,7 @@ from worker.stream.source import (
     SourceTransport,
     TopicIdentity,
 )
+from worker.stream.web import BoundedWeb
 
 if TYPE_CHECKING:
     from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
@@ -119,6 +120,7 @@ class WorkerApp:
         )
         self.lanes = Lanes(services, self.ledgers.changelog, on_failure)
         self.faust = _App(kafka.group, **_faust_settings(settings, self._raw))
+        self.faust.web = BoundedWeb(self.faust)
         transport = SourceTransport(
             self.faust.conf.broker_consumer,
             self.faust,

@@ -1,6 +1,7 @@
 """The worker's web pages, asked over a connection."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -19,6 +20,24 @@ async def test_a_connection_that_sends_no_whole_request_is_closed(start, monkeyp
     async with asyncio.timeout(20):
         assert await reader.read() == b""
     writer.close()
+
+
+async def test_connections_beyond_the_limit_are_closed_and_the_others_answered(start, monkeypatch):
+    """1 200 of them would take every descriptor of a process that may have 1 024."""
+    monkeypatch.setattr("worker.stream.web.MAX_CONNECTIONS", 3)
+    world = await start()
+    await world.member.rebalance([])
+    connections = [await connected(world) for _ in range(6)]
+
+    async with asyncio.timeout(20):
+        for reader, _ in connections[3:]:
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        reader, writer = connections[0]
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
+    for _, writer in connections:
+        writer.close()
 
 
 async def connected(world):
