@@ -1,4 +1,4 @@
-"""``kp-worker``: the table of its commands, each imported when it is invoked."""
+"""The ``kp-worker`` command: a table of subcommands, each imported when it is invoked."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from worker.signals import stop_signals
 
 
 class LazyCommand(click.Command):
-    """The name and the short help of a command, which is imported when it is invoked.
+    """Name and short help of a command, which is imported when it is invoked.
 
-    `--help` and shell completion need no more, and answer at once.
+    `--help` and shell completion need nothing else, and stay fast.
 
     Args:
-        name: what follows `kp-worker`.
-        target: where the command is, as ``module:attribute``, below :mod:`worker.commands`.
-        short_help: the first sentence of its help.
+        name: name of the subcommand.
+        target: location of the command, ``module:attribute`` below :mod:`worker.commands`.
+        short_help: first sentence of its help.
     """
 
     def __init__(self, name: str, target: str, short_help: str, *, hidden: bool = False) -> None:
@@ -39,27 +39,27 @@ class LazyCommand(click.Command):
 
 _COMMANDS = (
     LazyCommand("run", "run:run", "Run a worker until SIGTERM, SIGHUP or Ctrl-C."),
-    LazyCommand("work", "work:work", "Be the process that `kp-worker run` watches.", hidden=True),
-    LazyCommand("topics", "topics:topics", "Create the topics that are missing, and tell what differs."),
+    LazyCommand("work", "work:work", "Run as the child process of `kp-worker run`.", hidden=True),
     LazyCommand(
-        "convert", "convert:convert", "Convert FILES of other formats to traces, one JSON trace a line."
+        "topics", "topics:topics", "Create missing topics, and report existing ones with other settings."
     ),
-    LazyCommand("publish", "publish:publish", "Publish FILES, one JSON trace a line, to the raw topic."),
-    LazyCommand("score", "score:score", "Score FILES, one JSON trace a line, without a broker."),
-    LazyCommand("audit", "audit:audit", "Check that nothing is missing and nothing differs."),
+    LazyCommand(
+        "convert", "convert:convert", "Convert FILES from other formats to traces, one JSON object per line."
+    ),
+    LazyCommand("publish", "publish:publish", "Publish FILES, one JSON trace per line, to the raw topic."),
+    LazyCommand("score", "score:score", "Score FILES, one JSON trace per line, without a broker."),
+    LazyCommand("audit", "audit:audit", "Audit the outputs: nothing may be missing, nothing may differ."),
     LazyCommand("config", "config:config", "Print the effective settings as TOML, without secrets."),
-    LazyCommand("licenses", "licenses:list_licenses", "List the licences of what is installed here."),
-    LazyCommand(
-        "dead-letters", "dead_letters:dead_letters", "List, show and replay what could not be scored."
-    ),
+    LazyCommand("licenses", "licenses:list_licenses", "List the licences of this installation."),
+    LazyCommand("dead-letters", "dead_letters:dead_letters", "List, show and replay dead letters."),
     LazyCommand("policy", "policies:policy", "Check, compare, tune, rescore and evaluate policies."),
     LazyCommand("traces", "policies:traces", "List scored traces, and explain the score of one."),
-    LazyCommand("demo", "demo:demo", "Show the worker on 154 real traces and a real broker."),
+    LazyCommand("demo", "demo:demo", "Demonstrate the worker on 154 real traces and a real broker."),
 )
 
 
 class _Group(click.Group):
-    """Imports the command that is invoked, and prints what a WorkerError says, instead of a traceback."""
+    """Import the invoked command, and print the message of a WorkerError instead of a traceback."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -71,17 +71,17 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except WorkerError as error:
-            told = click.ClickException(str(error))
-            told.exit_code = error.exit_status
-            raise told from error
+            exception = click.ClickException(str(error))
+            exception.exit_code = error.exit_status
+            raise exception from error
 
 
 @click.group(cls=_Group, commands=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, package_name="knowledgepulse-worker")
 def main() -> None:
-    """Score AI agents' reasoning traces from Kafka, and route them by quality.
+    """Score AI agents' reasoning traces from Kafka and route them by quality.
 
-    New here? `kp-worker demo` shows it at work on real traces.
+    New here? Try `kp-worker demo`.
     """
     for number in stop_signals():
         signal.signal(number, _exit_on_signal)
@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:
-    """End as Ctrl-C does, so that everything that was opened is closed."""
+    """Exit in the same way as on Ctrl-C, so that resources are closed."""
     sys.exit(128 + number)
 
 

@@ -1,4 +1,4 @@
-"""Command-line options that several commands share."""
+"""Command-line options shared by several commands."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def config_option(function: Function) -> Function:
     """Add `--config`."""
     return click.option(
         "--config",
-        type=click.Path(path_type=Path),  # whether it can be read, the settings tell
-        help="TOML file with the settings; KP_<SECTION>__<KEY> variables go over it.",
+        type=click.Path(path_type=Path),  # loading the settings checks that it is readable
+        help="TOML file with the settings; KP_<SECTION>__<KEY> variables override it.",
     )(function)

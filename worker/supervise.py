@@ -3,7 +3,7 @@
 Faust ends its process at any error of Kafka's, and a lane that cannot go on ends it too: nothing is lost by
 that, and a fresh process goes on where the ledger says. So an outage is waited for out here: before each
 start the broker is asked whether it is there, and a process whose event loop gives no sign of life is
-killed.
+killed. The web port is served out here too, so that it answers whatever becomes of the process.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ import os
 import signal
 import subprocess
 from collections.abc import Coroutine, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
+from worker.descriptors import raise_descriptor_limit
 from worker.errors import NoBrokerError, SecurityError, SettingsError, StartError
-from worker.heartbeat import INTERVAL, READY, heard
+from worker.heartbeat import INTERVAL, heard
 from worker.journal import Journal, Treatment, shared_memory
 from worker.kafka.topics import TopicAdmin
 from worker.poison import after_death
 from worker.settings import Settings
 from worker.signals import stop_signals
-from worker.stand_in import standing_in
+from worker.web import serving, socket_name
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,8 @@ class Supervisor:
 
     Args:
         settings: the effective settings.
-        command: starts the process; ``--journal`` and ``--heartbeat`` are added, each with a file descriptor.
+        command: starts the process; ``--journal`` and ``--heartbeat`` are added, each with a file descriptor,
+            and ``--socket`` with the name of the Unix socket for its pages.
     """
 
     def __init__(self, settings: Settings, command: Sequence[str]) -> None:
@@ -67,9 +69,18 @@ class Supervisor:
         Returns:
             the exit status: that of the process when it could not even start for the first time and said that
             trying again would not help, 1 when it failed or had to be killed as it stopped, else 0.
+
+        Raises:
+            StartError: the web port cannot be had.
         """
+        raise_descriptor_limit()
         for number in (*stop_signals(), signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
+        with socket_name() as self._socket:
+            async with serving(self._settings.web, self._socket) as self._port:
+                return await self._run()
+
+    async def _run(self) -> int:
         pauses = _pauses()
         while await self._unless_stopped(self._wait_for_broker()):
             started = self._loop.time()
@@ -84,19 +95,13 @@ class Supervisor:
                 pauses = _pauses()
             pause = next(pauses)
             logger.error("the worker ended with status %d; starting it again in %g s", status, pause)
-            async with self._standing_in("the worker has ended, and is started again"):
-                if not await self._unless_stopped(asyncio.sleep(pause)):
-                    break
+            if not await self._unless_stopped(asyncio.sleep(pause)):
+                break
         return 0
 
-    def _standing_in(self, why: str) -> AbstractAsyncContextManager[None]:
-        return standing_in(self._settings.web, why, ready=self._was_ready)
-
     async def _wait_for_broker(self) -> None:
-        async with self._standing_in("the worker waits for the broker"):
-            await self._ask_for_broker()
-
-    async def _ask_for_broker(self) -> None:
+        # A worker that was ready stays so: while the broker is away, no other could do more.
+        self._port.without_child("the worker waits for the broker", ready=self._was_ready)
         for pause in _pauses():
             try:
                 async with (
@@ -121,6 +126,7 @@ class Supervisor:
 
     async def _run_process(self) -> int:
         """Start the process and watch it; returns its exit status, negative for a signal."""
+        self._port.without_child("the worker is starting")
         with _pipe() as (reader, writer):
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -128,6 +134,8 @@ class Supervisor:
                 str(self._memory),
                 "--heartbeat",
                 str(writer),
+                "--socket",
+                self._socket,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[self._memory, writer],
             )
@@ -136,6 +144,8 @@ class Supervisor:
             silent = asyncio.create_task(self._silence(reader))
             stopping = asyncio.create_task(self._stop.wait())
             await asyncio.wait({ended, silent, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            silent.cancel()
+            self._port.without_child(f"the worker is {'stopping' if stopping.done() else 'restarting'}")
             # It may end by itself just before it is signalled.
             with suppress(ProcessLookupError):
                 if stopping.done() and not ended.done():
@@ -143,7 +153,6 @@ class Supervisor:
                     await asyncio.wait({ended}, timeout=self._settings.limits.drain + _STOP_MARGIN)
                 if not ended.done():
                     process.kill()
-            silent.cancel()
             stopping.cancel()
             return await ended
 
@@ -181,12 +190,13 @@ class Supervisor:
         silent, limit = 0.0, START_LIMIT
         while silent < limit:
             await asyncio.sleep(INTERVAL)
-            beats = heard(reader)
-            if beats:
-                silent, limit = 0.0, self._settings.limits.heartbeat
-                self._was_ready = self._was_ready or READY in beats
-            else:
+            reasons = heard(reader)
+            if reasons is None:
                 silent += INTERVAL
+                continue
+            silent, limit = 0.0, self._settings.limits.heartbeat
+            self._was_ready = self._was_ready or not reasons
+            self._port.with_child(reasons)
         logger.error("the worker gave no sign of life for %g s (limits.heartbeat): killing it", limit)
 
     async def _unless_stopped(self, step: Coroutine[Any, Any, None]) -> bool:

@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
+import aiohttp
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
@@ -21,9 +24,13 @@ from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT, FAIL_CLIENT, MUTE, UNMUTE
 from chaos.trial import LIMIT, PARTITIONS, RING, WINDOW, Trial
 from chaos.witness import Identity
 from support.streams import Worker
+from worker.observe.probes import LIVE, READY
 
 _ONCE_MORE = 2 * (RING + WINDOW)
 """Records of a partition after which its ring has wrapped twice."""
+
+PROBE_GAP = 3.0
+"""Seconds that a probe may go without an answer."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,44 @@ async def broker(trial: Trial, doses: Sequence[float]) -> None:
     """Kill the only broker, and start it again after so many seconds."""
     await trial.fleet.start(2)
     await trial.shared()
+    await _outages(trial, doses)
+
+
+async def probed(trial: Trial, doses: Sequence[float]) -> None:
+    """Likewise, while both probes of each worker are polled: no gap may restart it."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    gaps = [0.0]
+    polls = [
+        asyncio.create_task(_poll(worker, path, gaps))
+        for worker in trial.fleet.workers
+        for path in (LIVE, READY)
+    ]
+    trial.tasks += polls
+    await _outages(trial, doses)
+    for poll in polls:
+        trial.tasks.remove(poll)
+        poll.cancel()
+    await asyncio.wait(polls)
+    trial.notes["longest gap between two answers of a probe, s"] = round(max(gaps), 2)
+
+
+async def _poll(worker: Worker, path: str, gaps: list[float]) -> None:
+    """Ask for a probe all the time; note the seconds between two answers."""
+    answered = time.monotonic()
+    while True:
+        with suppress(aiohttp.ClientError, TimeoutError):
+            async with asyncio.timeout(PROBE_GAP):
+                status, _ = await worker.get(path)
+            assert status == HTTPStatus.OK or path == READY, f"{path}: {status}"
+            gaps.append(time.monotonic() - answered)
+            answered = time.monotonic()
+        gap = time.monotonic() - answered
+        assert gap <= PROBE_GAP, f"{path}: no answer for {gap:.1f} s\n{worker.log()}"
+        await asyncio.sleep(0.1)
+
+
+async def _outages(trial: Trial, doses: Sequence[float]) -> None:
     (node,) = trial.brokers.nodes
     for seconds in doses:
         await trial.a_while()
@@ -335,6 +380,7 @@ ROWS: dict[str, Row] = {
         may_repeat=0,
     ),
     "broker": Row("kill -9 of the only broker", broker, [5] * 5 + [60] * 5 + [600], [2]),
+    "probes": Row("kill -9 of the only broker, the probes polled", probed, [5] * 20, [1]),
     "rolling": Row("kill -9 of each of three brokers in turn", rolling, range(3), range(1), nodes=3),
     "network": Row(
         "connections cut, reset, slowed, black-holed",

@@ -36,7 +36,6 @@ BEFORE = {
     ],
     "schemas/README.md": [
         "kp-worker topics",
-        "cp worker/demo/real_traces.jsonl traces.jsonl",
         "kp-worker run",
     ],
     "schemas/convert/README.md": [

@@ -1,4 +1,4 @@
-"""The commands against a real broker, as a person runs them."""
+"""The commands against a real broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from worker.produce import TracePublisher
 pytestmark = pytest.mark.integration
 
 
-async def test_topics_creates_what_is_missing_and_tells_what_differs(make_stream, config):
+async def test_topics_creates_missing_topics_and_reports_differences(make_stream, config):
     stream = await make_stream(3)
     topics = stream.settings.topics
     await stream.delete_topic(topics.rejected)
@@ -44,7 +44,7 @@ async def test_topics_creates_what_is_missing_and_tells_what_differs(make_stream
     )
 
 
-async def test_outputs_of_another_partition_count_go_by_key(make_stream, real_traces):
+async def test_the_key_decides_in_outputs_with_another_partition_count(make_stream, real_traces):
     stream = await make_stream(4)
     topics = stream.settings.topics
     await stream.remake_topic(topics.rejected, 2)
@@ -56,7 +56,7 @@ async def test_outputs_of_another_partition_count_go_by_key(make_stream, real_tr
     assert len({record.partition for record in outputs if record.topic == topics.rejected}) == 1
 
 
-async def test_publish_sends_lines_as_they_are_keyed_by_what_is_asked_for(
+async def test_publish_sends_lines_unchanged_with_the_requested_key(
     make_stream, config, tmp_path, real_traces
 ):
     stream = await make_stream(2)
@@ -78,7 +78,7 @@ async def test_publish_sends_lines_as_they_are_keyed_by_what_is_asked_for(
     }
 
 
-async def test_publish_converts_what_is_in_another_format(make_stream, config, tmp_path):
+async def test_publish_converts_other_formats(make_stream, config, tmp_path):
     stream = await make_stream(1)
     chat = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
     file = tmp_path / "chats.jsonl"
@@ -96,8 +96,8 @@ async def test_publish_converts_what_is_in_another_format(make_stream, config, t
     assert (trace.task.objective, record.key) == ("Fix it", trace.id.encode())
 
 
-async def test_a_producer_publishes_traces_where_kafkas_own_clients_would(make_stream, real_traces):
-    """Key and partition count decide the partition: other clients' traces of an agent must meet there."""
+async def test_a_producer_uses_the_partitions_of_kafkas_own_clients(make_stream, real_traces):
+    """Traces of an agent must land in the same partition whichever client published them."""
     stream = await make_stream(7)
     traces = [ReasoningTrace.model_validate_json(line) for line in real_traces[:20]]
 
@@ -113,7 +113,7 @@ async def test_a_producer_publishes_traces_where_kafkas_own_clients_would(make_s
     }
 
 
-async def test_a_trace_that_the_broker_refuses_is_an_error_of_the_producer(make_stream, real_traces):
+async def test_a_trace_rejected_by_the_broker_raises_in_the_producer(make_stream, real_traces):
     stream = await make_stream(1)
     await stream.remake_topic(stream.settings.topics.raw, 1, {"max.message.bytes": "1000"})
 
@@ -122,7 +122,7 @@ async def test_a_trace_that_the_broker_refuses_is_an_error_of_the_producer(make_
             await publisher.publish(real_traces[0])
 
 
-async def test_run_without_topics_says_how_to_make_them(make_stream, config):
+async def test_run_without_topics_names_the_command_that_creates_them(make_stream, config):
     stream = await make_stream(1)
     settings = stream.configured(topics={"raw": stream.settings.topics.raw + "-gone"})
     status, _, errors = await kp_worker("run", "--config", config(settings))
@@ -131,7 +131,7 @@ async def test_run_without_topics_says_how_to_make_them(make_stream, config):
     assert "Traceback" not in errors
 
 
-async def test_run_waits_for_a_broker_and_names_the_setting(make_stream):
+async def test_run_waits_for_the_broker_and_names_the_setting(make_stream):
     stream = await make_stream(1)
     async with stream.worker(stream.configured(kafka={"bootstrap_servers": "127.0.0.1:1"})) as worker:
         await worker.logged("trying again in 2 s")
@@ -151,7 +151,7 @@ async def test_run_waits_for_a_broker_and_names_the_setting(make_stream):
         ),
     ],
 )
-async def test_a_model_that_does_not_load_or_fit_stops_the_start(make_stream, config, sections, told):
+async def test_an_unusable_model_prevents_the_start(make_stream, config, sections, told):
     """Never a silent novelty of 0.5."""
     stream = await make_stream(1, **sections)
     status, _, errors = await kp_worker("run", "--config", config(stream.settings))
@@ -160,7 +160,7 @@ async def test_a_model_that_does_not_load_or_fit_stops_the_start(make_stream, co
     assert "Traceback" not in errors
 
 
-async def test_ctrl_c_ends_a_worker_as_cleanly_as_sigterm(make_stream, real_traces):
+async def test_ctrl_c_stops_a_worker_as_cleanly_as_sigterm(make_stream, real_traces):
     stream = await make_stream(1)
     raw = await stream.publish(Message(line) for line in real_traces[:10])
     async with stream.worker() as worker:
@@ -170,7 +170,7 @@ async def test_ctrl_c_ends_a_worker_as_cleanly_as_sigterm(make_stream, real_trac
         assert "Traceback" not in worker.log()
 
 
-async def test_metrics_are_served_and_fausts_own_pages_are_not(make_stream, real_traces):
+async def test_serves_metrics_but_not_fausts_own_pages(make_stream, real_traces):
     stream = await make_stream(2)
     raw = await stream.publish(Message(line, partition=n % 2) for n, line in enumerate(real_traces[:20]))
     async with stream.worker() as worker:
@@ -190,8 +190,8 @@ async def test_metrics_are_served_and_fausts_own_pages_are_not(make_stream, real
     assert worker.url.startswith("http://127.0.0.1:")
 
 
-async def test_the_demo_ends_by_itself_and_leaves_nothing(broker, tmp_path):
-    """No process of its session, no topic, no file."""
+async def test_the_demo_exits_and_leaves_nothing_behind(broker, tmp_path):
+    """It leaves no process, no topic and no file."""
     tmp = tmp_path / "tmp"
     tmp.mkdir()
     status, output, errors = await kp_worker(
@@ -212,7 +212,7 @@ async def test_the_demo_ends_by_itself_and_leaves_nothing(broker, tmp_path):
 
 
 def _processes_with(text):
-    """The processes that have a text in their environment."""
+    """Return the processes with this text in their environment."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -230,8 +230,8 @@ async def _demo_topics(broker):
         await admin.close()
 
 
-async def test_a_changelog_that_something_else_wrote_to_ends_the_worker(make_stream, real_traces):
-    """Faust logs errors of recovery and waits for ever; the worker must say so and end."""
+async def test_a_foreign_record_in_the_changelog_stops_the_worker(make_stream, real_traces):
+    """The worker must report the error and exit, where Faust would log it and wait forever."""
     stream = await make_stream(1)
     async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
         name = changelog_topic_name(stream.settings.kafka.group)

@@ -1,4 +1,4 @@
-"""Dead letters on real Kafka, as an operator lists, reads and replays them."""
+"""Listing, showing and replaying dead letters on real Kafka."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ HEADERS = [("traceparent", b"00-1-2-01"), ("a", None), ("a", b"\x1b[31m"), ("kp-
 
 @pytest.fixture
 def dead_letters(config):
-    """Run a command of `kp-worker dead-letters`; its result has `exit_code`, `stdout` and `stderr`."""
+    """Run a command of `kp-worker dead-letters` and return its result."""
 
     async def run(stream, *arguments):
-        # In a thread, as it runs a loop of its own; a process for each would take most of the tests' time.
+        # In a thread, as it runs its own event loop; a process each would take most of the tests' time.
         arguments = [*arguments, "--config", config(stream.settings)]
         return await asyncio.to_thread(CliRunner().invoke, command("dead-letters"), arguments)
 
@@ -41,13 +41,13 @@ def dead_letters(config):
 
 
 def lines(result):
-    """What a command that went well printed."""
+    """Return the output of a successful command."""
     assert result.exit_code == 0, result.stderr
     return result.stdout.splitlines()
 
 
 async def bury(stream, count):
-    """Put dead letters of records that were never published into the topic, as the worker would."""
+    """Publish dead letters of unpublished records, in the worker's form."""
     topics = stream.settings.topics
     outputs = Outputs(topics, dict.fromkeys(topics.model_dump().values(), 2))
     failure = Failure("not_json", "RejectedRecord", "invalid character")
@@ -69,8 +69,8 @@ async def bury(stream, count):
     return [DeadLetter.read(record) for record in await stream.read(topics.dead_letter)]
 
 
-async def test_what_fails_again_is_replayed_so_often_and_then_stays(make_stream, dead_letters):
-    """Key, value, partition and headers come through each time, with the present time; the attempts count."""
+async def test_a_letter_that_keeps_failing_is_replayed_up_to_max_attempts(make_stream, dead_letters):
+    """Every replay keeps key, value, partition and headers, sets the time and counts the attempt."""
     stream = await make_stream(2)
     topics = stream.settings.topics
     now = time.time_ns() // 10**6
@@ -92,13 +92,13 @@ async def test_what_fails_again_is_replayed_so_often_and_then_stays(make_stream,
         result = await dead_letters(stream, "replay")
         assert await worker.stop() == 0
 
-    assert [line.partition(" stays: ")[2] for line in lines(result)] == [
-        "it has no value, and would be a dead letter again",
-        "it was replayed --max-attempts times",
-        "it was replayed --max-attempts times",
+    assert [line.partition(" skipped: ")[2] for line in lines(result)] == [
+        "it has no value and would become a dead letter again",
+        "already replayed --max-attempts times",
+        "already replayed --max-attempts times",
     ]
     assert f"0 replayed to {topics.raw}\n" in result.stderr
-    assert "9 stay: 6 replayed before, 2 too many attempts, 1 empty\n" in result.stderr
+    assert "9 skipped: 6 replayed before, 2 too many attempts, 1 empty\n" in result.stderr
     raw = [record for record in await stream.read(topics.raw) if record.key != b"empty"]
     assert [record.partition for record in raw] == [1] * 8
     assert [record.timestamp < now for record in raw] == [True] * 2 + [False] * 6
@@ -109,8 +109,8 @@ async def test_what_fails_again_is_replayed_so_often_and_then_stays(make_stream,
     ]
 
 
-async def test_what_was_mended_is_scored_after_a_replay(make_stream, dead_letters, real_traces):
-    """The case that replays are for: a limit was too small, and is raised."""
+async def test_a_replayed_record_is_scored_once_the_cause_is_fixed(make_stream, dead_letters, real_traces):
+    """The main use of replays: a limit was too low and has been raised."""
     stream = await make_stream(1, limits={"trace_bytes": 1024})
     topics = stream.settings.topics
     await stream.publish([Message(real_traces[0], b"k", headers=HEADERS), Message(b"no trace")])
@@ -131,7 +131,7 @@ async def test_what_was_mended_is_scored_after_a_replay(make_stream, dead_letter
     assert [one["replayed_to"] for one in listed] == [f"{topics.raw}/0/2", None]
 
 
-async def test_dead_letters_are_listed(make_stream, dead_letters):
+async def test_lists_dead_letters(make_stream, dead_letters):
     stream = await make_stream(2)
     letters = await bury(stream, 4)
     topic = stream.settings.topics.dead_letter
@@ -140,10 +140,10 @@ async def test_dead_letters_are_listed(make_stream, dead_letters):
 
     result = await dead_letters(stream, "list")
     head, *rows = lines(result)
-    assert head.split()[:3] == ["PLACE", "TIME", "REASON"]
+    assert head.split()[:3] == ["POSITION", "TIME", "REASON"]
     assert [row.split()[0] for row in rows] == ["0/0", "0/1", "1/0", "1/1"]
     assert "4 dead letters: 4 not_json\n" in result.stderr
-    assert f"1 records of {topic} were written by no worker\n" in result.stderr
+    assert f"skipped 1 records of {topic} that were not written by a worker\n" in result.stderr
 
     chosen = ("--source", letters[3].record.source, "--since", "1h", "--until", "2100-01-01")
     (one,) = map(json.loads, lines(await dead_letters(stream, "list", "--json", *chosen)))
@@ -152,7 +152,7 @@ async def test_dead_letters_are_listed(make_stream, dead_letters):
     assert lines(await dead_letters(stream, "list", "--json", "--since", "2100-01-01")) == []
 
 
-async def test_a_dead_letter_is_shown_whole_and_cannot_steer_the_terminal(make_stream, dead_letters):
+async def test_shows_a_whole_dead_letter_with_control_characters_escaped(make_stream, dead_letters):
     stream = await make_stream(1)
     await bury(stream, 1)
     topic = stream.settings.topics.dead_letter
@@ -161,21 +161,21 @@ async def test_a_dead_letter_is_shown_whole_and_cannot_steer_the_terminal(make_s
         await producer.send_and_wait(topic, hostile)
 
     shown = lines(await dead_letters(stream, "show", "0/0"))
-    assert shown[0] == f"place: {topic}/0/0"
+    assert shown[0] == f"position: {topic}/0/0"
     assert "  kp-reason: not_json" in shown
     assert shown[-2:] == ["value: 8 bytes", "no trace"]
     assert lines(await dead_letters(stream, "show", "0/1"))[-2:] == [r"\x1b[2J\r", r"\xff"]
     assert (await dead_letters(stream, "show", "0/1", "--raw")).stdout_bytes == hostile
-    for place, told in {
-        "0/2": f"{topic} has no record 0/2; the offsets of this partition: 0 to 1",
-        "1/0": f"{topic} has no partition 1: it has 0 to 0",
+    for position, message in {
+        "0/2": f"{topic} has no record 0/2; offsets in this partition: 0 to 1",
+        "1/0": f"{topic} has no partition 1, only 0 to 0",
     }.items():
-        error = (await dead_letters(stream, "show", place)).exception
+        error = (await dead_letters(stream, "show", position)).exception
         assert isinstance(error, TopicError)
-        assert str(error) == told
+        assert str(error) == message
 
 
-async def test_a_dry_run_tells_and_writes_nothing(make_stream, dead_letters):
+async def test_a_dry_run_reports_and_publishes_nothing(make_stream, dead_letters):
     stream = await make_stream(2)
     await bury(stream, 3)
 
@@ -193,9 +193,7 @@ async def test_a_dry_run_tells_and_writes_nothing(make_stream, dead_letters):
         assert admin.replays not in await admin.existing()
 
 
-async def test_a_replay_that_was_killed_and_run_again_repeats_nothing_and_leaves_nothing_out(
-    make_stream, dead_letters, config
-):
+async def test_a_killed_and_restarted_replay_publishes_each_letter_once(make_stream, dead_letters, config):
     stream = await make_stream(2)
     letters = await bury(stream, 3000)
     process = await asyncio.create_subprocess_exec(
@@ -215,7 +213,7 @@ async def test_a_replay_that_was_killed_and_run_again_repeats_nothing_and_leaves
     assert lines(await dead_letters(stream, "replay")) == []
 
 
-async def test_of_two_replays_at_once_the_first_is_fenced_off(make_stream):
+async def test_the_first_of_two_concurrent_replays_is_fenced_off(make_stream):
     stream = await make_stream(2)
     letters = await bury(stream, 200)
     async with TopicAdmin(stream.settings.kafka, stream.settings.topics) as admin:
@@ -230,8 +228,8 @@ async def test_of_two_replays_at_once_the_first_is_fenced_off(make_stream):
     assert [record.key for record in await stream.read(raw.name)] == [b"0", b"2"]
 
 
-async def test_the_key_decides_where_raw_does_not_have_the_partition(make_stream, dead_letters):
-    """The dead letters are from another raw topic, or the topic was made anew."""
+async def test_the_key_decides_if_the_partition_no_longer_exists(make_stream, dead_letters):
+    """As after the raw topic was recreated with fewer partitions."""
     stream = await make_stream(2)
     raw = stream.settings.topics.raw
     await bury(stream, 4)
@@ -242,7 +240,7 @@ async def test_the_key_decides_where_raw_does_not_have_the_partition(make_stream
     ]
 
 
-async def test_without_its_topic_it_says_how_to_make_it(make_stream, dead_letters):
+async def test_a_missing_topic_error_names_the_command_that_creates_it(make_stream, dead_letters):
     stream = await make_stream(1)
     await stream.delete_topic(stream.settings.topics.dead_letter)
     error = (await dead_letters(stream, "list")).exception

@@ -77,7 +77,7 @@ async def test_scored_topics_are_tuned_rescored_explained_and_compared_with_labe
 
     # Tune: each trace counts once, however often it was published.
     result = await kp_worker(stream, "policy", "tune", "--json", "--target", "0.5", "--since", "1h")
-    assert "1 records repeat earlier ones" in result.stderr
+    assert "skipped 1 records that repeat earlier ones" in result.stderr
     tuning = json.loads(output(result))
     assert tuning["domains"]["customer_service"]["traces"] == TRACES
 
@@ -104,7 +104,7 @@ async def test_scored_topics_are_tuned_rescored_explained_and_compared_with_labe
         assert headers_of(one)["kp-policy"] == report["policy"] != Policy().digest
     live = ("--contribute", topics.contribute, "--rejected", f"{group}-b")
     refused = await kp_worker(stream, "policy", "rescore", "--policy", proposed, *live)
-    assert f"{topics.contribute} is a topic that workers use" in str(refused.exception)
+    assert f"{topics.contribute} is one of the workers' topics" in str(refused.exception)
     assert len(await stream.read(topics.contribute, topics.rejected)) == len(scored)
 
     # Evaluate, with labels from a topic; one of them is withdrawn.
@@ -135,14 +135,14 @@ async def test_scored_topics_are_tuned_rescored_explained_and_compared_with_labe
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("policy", "tune"), "{contribute} and {rejected} hold no scored traces"),
+        (("policy", "tune"), "{contribute} and {rejected} contain no scored traces"),
         (
             ("policy", "tune", "--since", "1h"),
-            "{contribute} and {rejected} hold no scored traces of that time",
+            "{contribute} and {rejected} contain no scored traces of that period",
         ),
         (("traces", "show", "kp:trace:1"), "no scored trace is kp:trace:1"),
         (("policy", "evaluate", "--labels-topic", "no-such-topic"), "missing: no-such-topic"),
-        (("policy", "evaluate", "--labels-topic", "{raw}"), "{raw} holds no labels"),
+        (("policy", "evaluate", "--labels-topic", "{raw}"), "{raw} contains no labels"),
     ],
 )
 async def test_a_topic_that_holds_nothing_is_one_clear_error(make_stream, kp_worker, arguments, told):

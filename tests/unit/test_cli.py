@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -20,7 +21,7 @@ from worker.settings import load_settings
 
 @pytest.fixture
 def kp_worker():
-    """Run a command; its result has `exit_code`, `stdout` and `stderr`."""
+    """Run a command and return its result."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
 
     def run(*arguments, **options):
@@ -33,13 +34,13 @@ def kp_worker():
 
 @pytest.fixture
 def traces(tmp_path, real_traces):
-    """The real traces as a file."""
+    """Return a file of the real traces."""
     file = tmp_path / "traces.jsonl"
     file.write_bytes(b"\n".join(real_traces) + b"\n")
     return file
 
 
-def test_score_without_an_embedder_gives_the_references_scores(kp_worker, traces, reference_scores):
+def test_score_without_an_embedder_matches_the_reference(kp_worker, traces, reference_scores):
     result = kp_worker("score", traces, "--embedder", "none")
 
     assert result.exit_code == 0
@@ -52,7 +53,7 @@ def test_score_without_an_embedder_gives_the_references_scores(kp_worker, traces
 
 @pytest.mark.model
 @pytest.mark.parametrize("max_tokens", [256, 512])
-def test_score_cut_as_the_sdk_does_gives_the_references_scores(
+def test_score_with_sdk_truncation_matches_the_reference(
     kp_worker, traces, reference_scores, max_tokens, monkeypatch
 ):
     monkeypatch.setenv("KP_EMBEDDING__PRECISION", "float32")
@@ -65,7 +66,7 @@ def test_score_cut_as_the_sdk_does_gives_the_references_scores(
     assert scored == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_scored_line_has_every_part(kp_worker, traces):
+def test_a_scored_line_has_all_fields(kp_worker, traces):
     lines = kp_worker("score", traces, "--embedder", "hashing").stdout.splitlines()
     assert list(json.loads(lines[1])) == [
         "id",
@@ -86,8 +87,8 @@ def test_a_scored_line_has_every_part(kp_worker, traces):
     assert json.loads(lines[1])["nearest"] == json.loads(lines[0])["id"]
 
 
-def test_what_a_producer_wrote_cannot_steer_the_terminal(kp_worker, tmp_path, real_traces):
-    """C1 controls and marks of writing direction are characters of JSON strings as any other."""
+def test_escapes_terminal_control_characters_from_producers(kp_worker, tmp_path, real_traces):
+    """JSON strings may contain C1 controls and bidirectional formatting characters."""
     trace = json.loads(real_traces[0]) | {"id": "kp:trace:\x9b31m\u202e\u2066evil"}
     file = tmp_path / "hostile.jsonl"
     file.write_text(json.dumps(trace, ensure_ascii=False) + "\n")
@@ -98,7 +99,7 @@ def test_what_a_producer_wrote_cannot_steer_the_terminal(kp_worker, tmp_path, re
     assert json.loads(result.stdout)["id"] == trace["id"]
 
 
-def test_a_bad_line_is_told_with_its_number_and_the_rest_goes_on(kp_worker, tmp_path, real_traces):
+def test_reports_an_invalid_line_and_scores_the_rest(kp_worker, tmp_path, real_traces):
     file = tmp_path / "mixed.jsonl"
     file.write_bytes(b"\n".join([real_traces[0], b"", b"no trace", real_traces[1], b"[]"]))
 
@@ -108,10 +109,10 @@ def test_a_bad_line_is_told_with_its_number_and_the_rest_goes_on(kp_worker, tmp_
     assert len(result.stdout.splitlines()) == 2
     assert f"{file}:3: not_json: " in result.stderr
     assert f"{file}:5: invalid_trace: " in result.stderr
-    assert "2 of 4 lines are no traces" in result.stderr
+    assert "2 of 4 lines are invalid" in result.stderr
 
 
-def test_several_files_and_standard_input_are_scored_as_one_stream(kp_worker, traces, real_traces):
+def test_files_and_standard_input_are_scored_as_one_stream(kp_worker, traces, real_traces):
     result = kp_worker("score", traces, "-", "--embedder", "hashing", input=real_traces[0])
 
     last = json.loads(result.stdout.splitlines()[-1])
@@ -119,20 +120,86 @@ def test_several_files_and_standard_input_are_scored_as_one_stream(kp_worker, tr
     assert last["novelty"] == pytest.approx(0, abs=1e-6), "it is in the first file, too"
 
 
-def test_options_go_over_the_environment(kp_worker, traces, monkeypatch):
+def test_a_dry_run_of_score_checks_the_lines_and_loads_no_model(kp_worker, traces, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+
+    result = kp_worker("score", traces, "-", "--dry-run", input=b"no trace\n")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "-:1: not_json: " in result.stderr.replace("<stdin>", "-")
+    assert "154 traces would be scored: embedding.backend sentence-transformers, policy " in result.stderr
+    assert "1 of 155 lines are invalid" in result.stderr
+
+
+def test_a_dry_run_of_publish_says_what_would_be_published_and_asks_no_broker(kp_worker, traces, monkeypatch):
+    monkeypatch.setenv("KP_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
+
+    result = kp_worker(
+        "publish", traces, "-", "--key", "agent_id", "--skip", 4, "--dry-run", input=b"no trace\n"
+    )
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "151 records would be published to raw-traces at 127.0.0.1:1, keyed by agent_id" in result.stderr
+    assert "1 of them have no agent_id and would be published without a key" in result.stderr
+    assert "1 of them are invalid and would become dead letters" in result.stderr
+
+
+def test_a_dry_run_of_publish_counts_what_is_converted(kp_worker, tmp_path):
+    file = tmp_path / "chat.json"
+    file.write_text(
+        json.dumps([{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}])
+    )
+
+    result = kp_worker("publish", file, "--from", "auto", "--dry-run")
+
+    assert result.exit_code == 0
+    assert "1 records would be published to raw-traces" in result.stderr
+    assert "1 traces, 0 with a label; 0 not converted" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("kp-worker pub", {"publish"}),
+        ("kp-worker ", {name for name in cli.main.commands if name != "work"}),
+        ("kp-worker dead-letters re", {"replay"}),
+        ("kp-worker publish --dr", {"--dry-run"}),
+        ("kp-worker publish --key a", {"agent_id"}),
+    ],
+)
+def test_bash_completes_commands_options_and_choices(words, completed):
+    """By the script that `_KP_WORKER_COMPLETE=bash_source kp-worker` prints."""
+    script = f"""
+        eval "$(_KP_WORKER_COMPLETE=bash_source kp-worker)"
+        COMP_WORDS=({words.rsplit(" ", 1)[0]} "{words.rsplit(" ", 1)[1]}")
+        COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        $(complete -p kp-worker | sed -E 's/.* -F ([^ ]+) .*/\\1/') kp-worker
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        env=os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (set(done.stdout.split()), done.stderr) == (completed, "")
+
+
+def test_options_override_the_environment(kp_worker, traces, monkeypatch):
     monkeypatch.setenv("KP_EMBEDDING__BACKEND", "none")
     lines = kp_worker("score", traces, "--embedder", "hashing").stdout.splitlines()
     assert json.loads(lines[5])["nearest"] is not None
 
 
-def test_an_option_that_a_setting_does_not_take_is_told_as_the_settings_are(kp_worker, traces):
+def test_an_invalid_option_value_is_reported_as_a_setting(kp_worker, traces):
     result = kp_worker("score", traces, "--max-tokens", "1")
     assert result.exit_code == os.EX_CONFIG
     assert "embedding.max_tokens: got 1; should be greater than or equal to 3" in result.stderr
 
 
-def test_config_prints_what_run_would_use_but_no_secret(kp_worker, tmp_path):
-    """A masked secret would be taken for the secret, once the output is a file."""
+def test_config_prints_effective_settings_without_secrets(kp_worker, tmp_path):
+    """A masked secret in a saved settings file would be used as the secret."""
     file = tmp_path / "worker.toml"
     file.write_text('[policy]\nthreshold = 0.5\n[kafka]\nsasl_password = "hunter2"\n')
 
@@ -146,7 +213,7 @@ def test_config_prints_what_run_would_use_but_no_secret(kp_worker, tmp_path):
     assert "hunter2" not in result.output
 
 
-def test_config_prints_the_weights_in_force(kp_worker, monkeypatch):
+def test_config_prints_the_effective_weights(kp_worker, monkeypatch):
     monkeypatch.setenv("KP_POLICY__DOMAINS__CODE__THRESHOLD", "0.6")
     lines = kp_worker("config").stdout.splitlines()
     in_force = [line.removeprefix("# ") for line in lines if line.startswith("# policy.domains.")]
@@ -157,7 +224,7 @@ def test_config_prints_the_weights_in_force(kp_worker, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["config", "run", "topics"])
-def test_wrong_settings_are_an_error_of_one_line_each_and_no_traceback(kp_worker, monkeypatch, name):
+def test_invalid_settings_are_one_line_errors_without_a_traceback(kp_worker, monkeypatch, name):
     monkeypatch.setenv("KP_POLICY__THRESHOLD", "2")
     monkeypatch.setenv("KP_WEB__PORT", "no")
     result = kp_worker(name)
@@ -167,14 +234,14 @@ def test_wrong_settings_are_an_error_of_one_line_each_and_no_traceback(kp_worker
 
 
 @pytest.mark.parametrize("file", ["nosuch.toml", "."])
-def test_a_settings_file_that_cannot_be_read_is_a_wrong_setting(kp_worker, tmp_path, file):
+def test_an_unreadable_settings_file_is_a_configuration_error(kp_worker, tmp_path, file):
     result = kp_worker("run", "--config", tmp_path / file)
     assert result.exit_code == os.EX_CONFIG
     assert f"{tmp_path / file}: cannot be read: " in result.stderr
 
 
 @pytest.mark.parametrize("name", sorted(cli.main.commands))
-def test_a_command_is_listed_with_the_first_sentence_of_its_own_help(kp_worker, name):
+def test_the_short_help_is_the_first_sentence_of_the_help(kp_worker, name):
     result = kp_worker(name, "--help")
     assert result.exit_code == 0
     listed = cli.main.commands[name].get_short_help_str()
@@ -200,7 +267,7 @@ def test_a_command_imports_no_more_than_it_needs(arguments, unwanted):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_a_command_as_ctrl_c_does(number):
+def test_signals_end_a_command_in_the_same_way_as_ctrl_c(number):
     with subprocess.Popen(
         [sys.executable, "-m", "worker.cli", "score", "-", "--embedder", "none"],
         stdin=subprocess.PIPE,
@@ -209,13 +276,13 @@ def test_a_signal_ends_a_command_as_ctrl_c_does(number):
     ) as process:
         process.stdin.write(b"no trace\n")
         process.stdin.flush()
-        process.stderr.readline()  # it is at work, so its handler is in place
+        process.stderr.readline()  # the command is running, so its signal handler is installed
         process.send_signal(number)
         process.communicate()
     assert process.returncode == 128 + number
 
 
-def test_a_hang_up_that_is_ignored_stays_ignored():
+def test_an_ignored_sighup_stays_ignored():
     """`nohup kp-worker …`."""
     code = "import signal; from worker import cli; cli.main(['config'], standalone_mode=False); "
     code += "assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN"
@@ -224,7 +291,7 @@ def test_a_hang_up_that_is_ignored_stays_ignored():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_effective_settings_load_back_as_they_are(kp_worker, tmp_path):
+def test_the_printed_settings_load_back_unchanged(kp_worker, tmp_path):
     file = tmp_path / "worker.toml"
     file.write_text(kp_worker("config").stdout)
     assert load_settings(file) == load_settings()

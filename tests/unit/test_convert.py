@@ -152,7 +152,7 @@ def test_lists_losses_largest_first(convert):
 
     told = convert(lines(document)).stderr.splitlines()
 
-    start = told.index("without a place in the traces:")
+    start = told.index("not in the traces:")
     assert told[start + 1 : start + 3] == [
         "  steps[].extra: 1 values, 10 characters",
         "  notes: 1 values, 5 characters",

@@ -1,4 +1,4 @@
-"""Which dead letters are meant, what goes back to the raw topic, and what a person sees of them."""
+"""Selecting, replaying and displaying dead letters."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from worker.commands.dead_letters import dead_letters
 from worker.dead_letters import text
-from worker.dead_letters.arguments import Moment, Place, Source
+from worker.dead_letters.arguments import Moment, Position, Source
 from worker.dead_letters.letter import DeadLetter, Selection
-from worker.dead_letters.replay import why_it_stays
+from worker.dead_letters.replay import skip_reason
 from worker.errors import REASONS
 from worker.kafka.topics import Topic
 from worker.lane.ledger import Failure
@@ -45,7 +45,7 @@ def raw_record(**changes):
 
 
 def consumed(record, partition=3, offset=5):
-    """An output record as its reader gets it."""
+    """Return an output record in the form that the reader receives."""
     return ConsumerRecord(
         record.topic,
         partition,
@@ -62,7 +62,7 @@ def consumed(record, partition=3, offset=5):
 
 
 def buried(record, reason="not_json", message="invalid character", *, cut=False):
-    """The record's dead letter, as the worker publishes it."""
+    """Return the record's dead letter, as published by the worker."""
     outputs = Outputs(TOPICS, {name: 4 for _, name in TOPICS})
     build = outputs.build_cut if cut else outputs.build
     return consumed(build(record, failed_entry(record, Failure(reason, "RejectedRecord", message))))
@@ -87,14 +87,14 @@ records = st.builds(
 
 
 @given(records)
-def test_a_dead_letter_gives_the_record_back_as_it_came(record):
-    """Whatever names its producer used, ours among them."""
+def test_a_dead_letter_round_trips_the_raw_record(record):
+    """Including headers with the worker's names."""
     assert DeadLetter.read(buried(record)).record == record
 
 
 @given(records)
-def test_a_replay_changes_nothing_but_the_attempts_and_each_is_counted(record):
-    """As often as it fails again, wherever it went."""
+def test_each_replay_only_increments_the_attempt(record):
+    """Also after several failures, at other positions."""
     own = [header for header in record.headers if header[0] != "kp-attempt"]
     first = DeadLetter.read(buried(record)).attempts
     for attempt in range(first + 1, first + 4):
@@ -105,7 +105,7 @@ def test_a_replay_changes_nothing_but_the_attempts_and_each_is_counted(record):
 
 
 @given(headers)
-def test_a_record_that_no_worker_wrote_is_no_dead_letter(headers):
+def test_a_record_not_written_by_a_worker_is_not_a_dead_letter(headers):
     own = tuple(header for header in headers if header[0] != "__streams.errors.exception")
     assert DeadLetter.read(consumed(raw_record(headers=own))) is None
 
@@ -113,8 +113,8 @@ def test_a_record_that_no_worker_wrote_is_no_dead_letter(headers):
 @pytest.mark.parametrize(
     "other", [{"value": b"other"}, {"key": b"other"}, {"offset": 18}, {"partition": 2}, {"topic": "other"}]
 )
-def test_only_the_same_record_of_the_raw_topic_was_replayed_with_it(other):
-    """A crash can publish it twice; a recreated topic can have another record at its place."""
+def test_identity_is_that_of_the_raw_record(other):
+    """A crash can publish a letter twice; a recreated topic can have another record at its position."""
     first = DeadLetter.read(buried(raw_record()))
     again = DeadLetter.read(dataclasses.replace(buried(raw_record()), offset=6))
     assert first.identity == again.identity
@@ -122,7 +122,7 @@ def test_only_the_same_record_of_the_raw_topic_was_replayed_with_it(other):
 
 
 @pytest.mark.parametrize(
-    ("selection", "meant"),
+    ("selection", "selected"),
     [
         (Selection(), True),
         (Selection(reasons=("empty", "not_json")), True),
@@ -140,12 +140,12 @@ def test_only_the_same_record_of_the_raw_topic_was_replayed_with_it(other):
         (Selection(reasons=("not_json",), since=NOON, source=("raw",)), False),
     ],
 )
-def test_a_dead_letter_is_meant_when_it_fits_all_that_was_asked_for(selection, meant):
-    assert (DeadLetter.read(buried(raw_record())) in selection) is meant
+def test_a_selection_matches_all_criteria(selection, selected):
+    assert (DeadLetter.read(buried(raw_record())) in selection) is selected
 
 
 @pytest.mark.parametrize(
-    ("letter", "stays"),
+    ("letter", "reason"),
     [
         (buried(raw_record()), None),
         (buried(raw_record(headers=(("kp-attempt", b"2"),))), None),
@@ -153,26 +153,26 @@ def test_a_dead_letter_is_meant_when_it_fits_all_that_was_asked_for(selection, m
         (buried(raw_record(headers=(("kp-attempt", b"4"),))), "too many attempts"),
         (buried(raw_record(value=b""), "empty"), "empty"),
         (buried(raw_record(value=None), "empty"), "empty"),
-        (buried(raw_record(value=b"x" * 5000), cut=True), "cut"),
+        (buried(raw_record(value=b"x" * 5000), cut=True), "truncated"),
         (buried(raw_record(headers=(("kp-value-length", b"5000"),))), None),
         (buried(raw_record(value=b"x" * 1_048_000)), None),
         (buried(raw_record(value=b"x" * 1_048_576)), "too large"),
     ],
 )
-def test_what_cannot_or_may_not_be_replayed_stays(letter, stays):
-    assert why_it_stays(DeadLetter.read(letter), RAW, max_attempts=3) == stays
+def test_skips_letters_that_cannot_or_must_not_be_replayed(letter, reason):
+    assert skip_reason(DeadLetter.read(letter), RAW, max_attempts=3) == reason
 
 
 hostile = st.text() | st.sampled_from(["\x1b[31mred", "\x9b2J", "a\r\nkp-reason: empty", "\u202eabc", "\x07"])
 
 
 @given(records, hostile, hostile)
-def test_nothing_that_is_shown_can_steer_a_terminal(record, message, value):
-    """Only the value may have lines of its own, after everything else."""
+def test_output_contains_no_terminal_control_characters(record, message, value):
+    """Only the value may have several lines, after everything else."""
     record = dataclasses.replace(record, value=value.encode())
     letter = buried(record, message=message)
     read = DeadLetter.read(letter)
-    shown = text.whole(letter)
+    shown = text.details(letter)
     for line in [text.row(read, None), text.as_json(read, None)]:
         assert line.isprintable()
     assert shown.replace("\n", "").replace("\t", "").isprintable()
@@ -181,15 +181,15 @@ def test_nothing_that_is_shown_can_steer_a_terminal(record, message, value):
 
 
 @given(st.text(min_size=1), st.none() | st.binary())
-def test_text_is_shown_as_it_is_and_what_is_no_text_as_escapes(value, key):
-    shown = text.whole(buried(raw_record(value=value.encode(), key=key)))
+def test_shows_text_unchanged_and_escapes_binary_values(value, key):
+    shown = text.details(buried(raw_record(value=value.encode(), key=key)))
     if value.isprintable():
         assert shown.endswith(f"\n{value}")
-    assert text.whole(buried(raw_record(value=b"\xff\x00a"))).endswith(r"\xff\x00a")
-    assert "\nkey: null\n" in text.whole(buried(raw_record(key=None)))
+    assert text.details(buried(raw_record(value=b"\xff\x00a"))).endswith(r"\xff\x00a")
+    assert "\nkey: null\n" in text.details(buried(raw_record(key=None)))
 
 
-def test_a_list_shows_nothing_of_the_content():
+def test_the_list_does_not_reveal_content():
     secret = b"SECRET"
     letter = DeadLetter.read(
         buried(raw_record(key=secret, value=secret, headers=(("SECRET", secret), ("kp-reason", secret))))
@@ -197,7 +197,7 @@ def test_a_list_shows_nothing_of_the_content():
     assert "SECRET" not in text.row(letter, None) + text.as_json(letter, None)
 
 
-def test_a_json_line_says_all_that_the_table_does():
+def test_a_json_line_has_all_columns_of_the_table():
     whole = DeadLetter.read(buried(raw_record(headers=(("kp-attempt", b"1"),)), message="größer"))
     cut = DeadLetter.read(buried(raw_record(value=b"x" * 5000), "too_large", cut=True))
     assert json.loads(text.as_json(whole, "raw-traces/3/40")) == {
@@ -223,12 +223,12 @@ def test_a_json_line_says_all_that_the_table_does():
     ("timestamp_ms", "shown"),
     [(1769860800001, "2026-01-31T12:00:00.001Z"), (0, "1970-01-01T00:00:00.000Z"), (-1, "none")],
 )
-def test_the_time_is_the_records_own_in_utc(timestamp_ms, shown):
+def test_the_time_is_the_raw_records_in_utc(timestamp_ms, shown):
     assert shown in text.row(DeadLetter.read(buried(raw_record(timestamp_ms=timestamp_ms))), None)
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_no_timestamp_that_kafka_carries_breaks_a_list(timestamp_ms):
+def test_lists_letters_with_any_kafka_timestamp(timestamp_ms):
     assert text.row(DeadLetter.read(buried(raw_record(timestamp_ms=timestamp_ms))), None)
 
 
@@ -241,7 +241,7 @@ def test_no_timestamp_that_kafka_carries_breaks_a_list(timestamp_ms):
         ("2026-01-31T13:00+01:00", NOON),
     ],
 )
-def test_a_date_time_is_utc_unless_it_says(written, moment):
+def test_a_date_time_without_an_offset_is_utc(written, moment):
     assert Moment().convert(written, None, None) == moment
 
 
@@ -254,46 +254,46 @@ def test_a_date_time_is_utc_unless_it_says(written, moment):
         ("1w", {"weeks": 1}),
     ],
 )
-def test_an_age_is_counted_from_now(written, age):
+def test_an_age_is_relative_to_now(written, age):
     before = datetime.now(UTC)
     moment = Moment().convert(written, None, None)
     assert before <= moment + timedelta(**age) <= datetime.now(UTC)
 
 
 @pytest.mark.parametrize("written", ["", "2", "h", "-2h", "2y", "1.5h", "yesterday", "2026-13-01", "999999w"])
-def test_what_is_no_time_is_refused(written):
+def test_rejects_an_invalid_time(written):
     with pytest.raises(click.BadParameter, match="neither a date-time"):
         Moment().convert(written, None, None)
 
 
-def test_a_source_and_a_place_are_read_part_by_part():
+def test_parses_sources_and_positions():
     assert Source().convert("raw-traces", None, None) == ("raw-traces",)
     assert Source().convert("raw-traces/3", None, None) == ("raw-traces", 3)
     assert Source().convert("raw-traces/3/17", None, None) == ("raw-traces", 3, 17)
-    assert Place().convert("3/17", None, None) == (3, 17)
+    assert Position().convert("3/17", None, None) == (3, 17)
 
 
 @pytest.mark.parametrize("written", ["", "/1", "a/b", "a/1/", "a/1/2/3", "a/-1", "a b"])
-def test_what_is_no_source_is_refused(written):
+def test_rejects_an_invalid_source(written):
     with pytest.raises(click.BadParameter, match="raw-traces/0/17"):
         Source().convert(written, None, None)
 
 
 @pytest.mark.parametrize("written", ["", "1", "a/1/2", "1/", "1/-1", "dead-letter/0/1"])
-def test_what_is_no_place_is_refused(written):
+def test_rejects_an_invalid_position(written):
     with pytest.raises(click.BadParameter, match="0/17"):
-        Place().convert(written, None, None)
+        Position().convert(written, None, None)
 
 
 @pytest.mark.parametrize("command", ["list", "show", "replay"])
-def test_help_says_what_each_is_for(command):
+def test_help_describes_each_command(command):
     result = CliRunner().invoke(dead_letters, [command, "--help"])
     assert result.exit_code == 0
-    said = dead_letters.commands[command].get_short_help_str(100).rstrip(".")
-    assert said in " ".join(result.output.split())
+    summary = dead_letters.commands[command].get_short_help_str(100).rstrip(".")
+    assert summary in " ".join(result.output.split())
 
 
-def test_a_reason_outside_the_closed_set_is_refused_with_those_there_are():
+def test_the_error_for_an_unknown_reason_lists_the_known_ones():
     result = CliRunner().invoke(dead_letters, ["list", "--reason", "because"])
     assert result.exit_code == 2
     assert all(f"'{reason}'" in result.stderr for reason in REASONS)

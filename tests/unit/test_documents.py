@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -114,6 +115,14 @@ def test_every_make_target_that_is_named_is_there(document):
         program, *words = line.split()
         if program == "make":
             assert words[0] in targets, line
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_extra_that_is_named_is_there(document):
+    """pip only warns of an unknown one."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = re.findall(r"(?:\.|knowledgepulse-worker)\[(\w+)\]", read(document))
+    assert set(named) <= project["optional-dependencies"].keys()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

@@ -21,13 +21,13 @@ from worker.supervise import Supervisor
 # Each start adds a line to its first argument, then does what the line's number says.
 PROCESS = """\
 import os, signal, sys, time
-starts, heartbeat = sys.argv[1], int(sys.argv[-1])
+starts, heartbeat, socket = sys.argv[1], int(sys.argv[-3]), sys.argv[-1]
 with open(starts, "a") as file:
     file.write(f"{os.getpid()}\\n")
 start = len(open(starts).readlines())
 def beat(seconds):
     for _ in range(round(seconds / 0.01)):
-        os.write(heartbeat, b".")
+        os.write(heartbeat, b'["not yet"]\\n')
         time.sleep(0.01)
 """
 
@@ -97,6 +97,12 @@ class Supervised:
                 with suppress(aiohttp.ClientConnectionError):
                     async with session.get(f"http://127.0.0.1:{self.port}{path}") as response:
                         return response.status, await response.text()
+                await asyncio.sleep(0.01)
+
+    async def answers(self, path: str, status: int, body: str) -> None:
+        """Wait until the worker's port answers so."""
+        async with asyncio.timeout(60):
+            while await self.get(path) != (status, body):
                 await asyncio.sleep(0.01)
 
     async def run(self) -> int:
@@ -273,20 +279,97 @@ async def test_while_the_broker_is_away_the_probes_are_answered_and_the_rest_say
     await running
 
 
+WORKS = 'os.write(heartbeat, b"[]\\n"); open(sys.argv[1] + ".works", "w").close(); time.sleep(60)'
+
+
 async def test_who_was_ready_stays_ready_while_the_broker_is_away(tmp_path, monkeypatch):
-    does = 'os.write(heartbeat, b"!"); open(sys.argv[1] + ".works", "w").close(); time.sleep(60)'
-    here = Supervised(tmp_path, does)
-    monkeypatch.setattr(supervise, "FIRST_PAUSE", 0.2)
+    here = Supervised(tmp_path, WORKS)
     running = asyncio.create_task(here.run())
-    await here.worked()
-    async with asyncio.timeout(60):
-        while not here.supervisor._was_ready:
-            await asyncio.sleep(0.01)
+    await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
     monkeypatch.setattr(Answering, "away", 10**9)
     os.kill(here.starts[-1], signal.SIGKILL)
+    await here.answers("/metrics", 503, "the worker waits for the broker\n")
     assert (await here.get("/readyz"))[0] == 200
     stop()
     await running
+
+
+async def test_a_worker_that_restarts_lives_and_is_not_ready(tmp_path, monkeypatch):
+    """The broker is there, so it is the worker that fails."""
+    monkeypatch.setattr(supervise, "FIRST_PAUSE", 60)
+    here = Supervised(tmp_path, WORKS)
+    running = asyncio.create_task(here.run())
+    await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
+    os.kill(here.starts[-1], signal.SIGKILL)
+    await here.answers("/readyz", 503, '{"ready": false, "reasons": ["the worker is restarting"]}')
+    assert (await here.get("/livez"))[0] == 200
+    assert await here.get("/metrics") == (503, "the worker is restarting\n")
+    stop()
+    await running
+
+
+async def test_a_child_that_starts_is_answered_for_until_it_says_why_it_is_not_ready(tmp_path):
+    """A model takes a minute to load, and nothing of the child answers meanwhile."""
+    does = "\nwhile not os.path.exists(sys.argv[1] + '.go'): time.sleep(0.01)\nbeat(60)"
+    here = Supervised(tmp_path, does)
+    running = asyncio.create_task(here.run())
+    await here.started(1)
+    assert await here.get("/livez") == (200, '{"live": true}')
+    assert await here.get("/readyz") == (503, '{"ready": false, "reasons": ["the worker is starting"]}')
+    assert await here.get("/metrics") == (503, "the worker is starting\n")
+    (tmp_path / "starts.go").touch()
+    await here.answers("/readyz", 503, '{"ready": false, "reasons": ["not yet"]}')
+    stop()
+    await running
+
+
+async def test_a_child_that_stops_is_answered_for(tmp_path):
+    """It finishes what it has sent, and its own pages may be gone by then."""
+    does = """
+def finish(*_):
+    while not os.path.exists(sys.argv[1] + ".go"): time.sleep(0.01)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, finish)
+open(sys.argv[1] + ".works", "w").close()
+beat(60)
+"""
+    here = Supervised(tmp_path, does)
+    running = asyncio.create_task(here.run())
+    await here.worked()
+    stop()
+    await here.answers("/readyz", 503, '{"ready": false, "reasons": ["the worker is stopping"]}')
+    assert (await here.get("/livez"))[0] == 200
+    (tmp_path / "starts.go").touch()
+    assert await running == 0
+
+
+async def test_the_pages_are_the_childs(tmp_path):
+    """On a socket without a file, so that a read-only file system is enough."""
+    does = """
+import socketserver
+class Page(socketserver.StreamRequestHandler):
+    def handle(self):
+        self.rfile.readline()
+        self.wfile.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 4\\r\\n\\r\\npage")
+class Server(socketserver.UnixStreamServer):
+    def server_bind(self):
+        self.socket.bind(self.server_address)
+Server(socket.replace("@", "\\0"), Page).serve_forever()
+"""
+    here = Supervised(tmp_path, does)
+    running = asyncio.create_task(here.run())
+    await here.answers("/metrics", 200, "page")
+    stop()
+    await running
+
+
+async def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path):
+    here = Supervised(tmp_path, "beat(60)")
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", here.port)
+    async with server:
+        with pytest.raises(StartError, match=f"web.host, web.port: 127.0.0.1:{here.port}: "):
+            await here.run()
+    assert here.starts == []
 
 
 async def test_the_record_that_process_after_process_dies_at_is_buried_by_the_next(tmp_path, caplog):
@@ -295,7 +378,7 @@ async def test_the_record_that_process_after_process_dies_at_is_buried_by_the_ne
     does = f"""
 sys.path[:] = {path!r}
 from worker.journal import Journal, Location, Treatment
-journal, location = Journal(int(sys.argv[-3])), Location(2, 41)
+journal, location = Journal(int(sys.argv[-5])), Location(2, 41)
 if journal.treatment(location) is Treatment.DEAD_LETTER:
     open(sys.argv[1] + ".works", "w").close()
     beat(60)

@@ -1,1 +1,1 @@
-"""The commands of ``kp-worker``, a module each."""
+"""The subcommands of ``kp-worker``, one module each."""

@@ -23,12 +23,12 @@ from worker.settings import load_settings
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 def audit(config: Path | None, as_json: bool) -> None:
-    """Check that nothing is missing and nothing differs.
+    """Audit the outputs: nothing may be missing, nothing may differ.
 
-    Reads raw, the outputs and the ledger's changelog up to where they end now; workers may run meanwhile.
-    Every committed record must have an output, equal to the record but for the score, and to its repeats;
-    score, novelty and route are computed again. Give it the worker's settings. The exit status is 1 when
-    anything is missing or differs.
+    Reads the raw topic, the outputs and the ledger's changelog up to their current ends; workers may be
+    running. Every committed record must have an output that equals the record except for the score, and all
+    repeats must be equal. Scores, novelty and decisions are recomputed. Use the worker's settings. Exits with
+    status 1 if anything is missing or differs.
     """
     settings = load_settings(config)
     embedder = partial(load_embedder, settings.embedding, settings.cache)

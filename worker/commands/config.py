@@ -15,6 +15,6 @@ from worker.settings import load_settings, render
 def config(config: Path | None) -> None:
     """Print the effective settings as TOML, without secrets.
 
-    Comments name the secrets that are set, what is not set, and the weights in force for each domain.
+    Comments list the secrets that are set, the settings that are not, and the effective weights by domain.
     """
     click.echo(render(load_settings(config)), nl=False)

@@ -12,7 +12,7 @@ from rich.progress import MofNCompleteColumn
 
 from worker.commands.files import echo
 from worker.dead_letters import text
-from worker.dead_letters.arguments import Moment, Place, Source
+from worker.dead_letters.arguments import Moment, Position, Source
 from worker.dead_letters.letter import Selection
 from worker.dead_letters.replay import replay
 from worker.dead_letters.topic import open_dead_letters
@@ -24,7 +24,7 @@ from worker.settings import Settings, load_settings
 
 @click.group("dead-letters")
 def dead_letters() -> None:
-    """List, show and replay what could not be scored."""
+    """List, show and replay dead letters."""
 
 
 def _selection_options(function: Function) -> Function:
@@ -34,15 +34,16 @@ def _selection_options(function: Function) -> Function:
             "reasons",
             type=click.Choice(REASONS),
             multiple=True,
-            help="Only for this reason; may be given several times.",
+            help="Select dead letters with this reason. Repeatable.",
         ),
         click.option(
             "--since",
             type=Moment(),
-            help="Only from this time on: 2026-01-31T12:00, in UTC unless it says, or an age such as 2h.",
+            help="Select dead letters from this time on: 2026-01-31T12:00, in UTC by default, or an age such "
+            "as 2h. A dead letter's time is that of its raw record.",
         ),
-        click.option("--until", type=Moment(), help="Only before this time. It is the raw record's own."),
-        click.option("--source", type=Source(), help="Only what came from there."),
+        click.option("--until", type=Moment(), help="Select dead letters before this time."),
+        click.option("--source", type=Source(), help="Select dead letters from this part of the raw topic."),
     )
     for option in reversed(options):
         function = option(function)
@@ -52,25 +53,25 @@ def _selection_options(function: Function) -> Function:
 @dead_letters.command("list")
 @config_option
 @_selection_options
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def list_dead_letters(config: Path | None, as_json: bool, **selection: Any) -> None:
-    """List dead letters, a line each: where, when, why; nothing of their content.
+    """List dead letters, one per line, without their content.
 
-    How many there are of each reason stands at the end, on standard error.
+    Prints the number of dead letters by reason on standard error.
     """
     asyncio.run(_list_dead_letters(load_settings(config), selection, as_json))
 
 
 @dead_letters.command("show")
-@click.argument("place", type=Place())
+@click.argument("position", type=Position())
 @config_option
-@click.option("--raw", is_flag=True, help="Only the value, byte for byte.")
-def show_dead_letter(place: tuple[int, int], config: Path | None, raw: bool) -> None:
-    """Show all of one dead letter: headers, key and value.
+@click.option("--raw", is_flag=True, help="Print only the value, byte for byte.")
+def show_dead_letter(position: tuple[int, int], config: Path | None, raw: bool) -> None:
+    """Show the headers, key and value of a dead letter.
 
-    PLACE is the partition and offset that `list` shows. What is no character is escaped.
+    POSITION is its partition and offset, as shown by `list`. Unprintable characters are escaped.
     """
-    asyncio.run(_show_dead_letter(load_settings(config), place, raw))
+    asyncio.run(_show_dead_letter(load_settings(config), position, raw))
 
 
 @dead_letters.command("replay")
@@ -81,14 +82,14 @@ def show_dead_letter(place: tuple[int, int], config: Path | None, raw: bool) -> 
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="What was replayed so often stays.",
+    help="Skip dead letters already replayed this many times.",
 )
-@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option("--dry-run", is_flag=True, help="Print what would be replayed, and publish nothing.")
 def replay_dead_letters(config: Path | None, max_attempts: int, dry_run: bool, **selection: Any) -> None:
-    """Publish dead letters to the raw topic again, each once.
+    """Publish dead letters to the raw topic again, each exactly once.
 
-    They keep their key, value, timestamp and headers, and the partition that they came from; `kp-attempt`
-    counts. What cannot be replayed stays, and is told, as is what was replayed: a line each.
+    A record keeps its key, value, headers and partition; its timestamp is the time of the replay, and
+    `kp-attempt` counts the replays. Prints one line per dead letter, replayed or skipped.
     """
     asyncio.run(_replay_dead_letters(load_settings(config), selection, max_attempts, dry_run))
 
@@ -105,40 +106,41 @@ async def _list_dead_letters(settings: Settings, selection: dict[str, Any], as_j
             click.echo(text.as_json(letter, to) if as_json else text.row(letter, to))
     errors.print(_counted(reasons.total(), "dead letters", reasons))
     if letters.foreign:
-        errors.print(f"{letters.foreign} records of {settings.topics.dead_letter} were written by no worker")
+        name = settings.topics.dead_letter
+        errors.print(f"skipped {letters.foreign} records of {name} that were not written by a worker")
 
 
-async def _show_dead_letter(settings: Settings, place: tuple[int, int], raw: bool) -> None:
+async def _show_dead_letter(settings: Settings, position: tuple[int, int], raw: bool) -> None:
     async with open_dead_letters(settings) as letters:
-        record = await letters.at(*place)
-    click.echo(record.value or b"" if raw else text.whole(record), nl=not raw)
+        record = await letters.at(*position)
+    click.echo(record.value or b"" if raw else text.details(record), nl=not raw)
 
 
 async def _replay_dead_letters(
     settings: Settings, selection: dict[str, Any], max_attempts: int, dry_run: bool
 ) -> None:
-    stay: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
     replayed = 0
-    with progress_bars(MofNCompleteColumn()) as progress:
-        task = progress.add_task(settings.topics.dead_letter, total=None)
+    with progress_bars(MofNCompleteColumn()) as bars:
+        task = bars.add_task(settings.topics.dead_letter, total=None)
 
-        def told(read: int, of: int) -> None:
-            progress.update(task, completed=read, total=of)
+        def progress(read: int, total: int) -> None:
+            bars.update(task, completed=read, total=total)
 
         async for outcome in replay(
-            settings, Selection(**selection), max_attempts, dry_run=dry_run, told=told
+            settings, Selection(**selection), max_attempts, dry_run=dry_run, progress=progress
         ):
-            if outcome.stays:
-                stay[outcome.stays] += 1
+            if outcome.skipped:
+                skipped[outcome.skipped] += 1
             else:
                 replayed += 1
-            if outcome.stays != "replayed before":
-                echo(text.outcome(outcome, dry_run=dry_run), progress)
+            if outcome.skipped != "replayed before":
+                echo(text.outcome(outcome, dry_run=dry_run), bars)
     errors.print(f"{replayed} {'would be ' if dry_run else ''}replayed to {settings.topics.raw}")
-    if stay:
-        errors.print(_counted(stay.total(), "stay", stay))
+    if skipped:
+        errors.print(_counted(skipped.total(), "skipped", skipped))
 
 
 def _counted(total: int, what: str, parts: Counter[str]) -> str:
-    told = ", ".join(f"{count} {part}" for part, count in parts.most_common())
-    return f"{total} {what}: {told}" if told else f"{total} {what}"
+    details = ", ".join(f"{count} {part}" for part, count in parts.most_common())
+    return f"{total} {what}: {details}" if details else f"{total} {what}"

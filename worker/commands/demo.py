@@ -8,16 +8,23 @@ from contextlib import suppress
 import click
 from rich.console import Console
 
+from worker.extras import extra
+
 
 @click.command()
-@click.option("--stay/--no-stay", default=None, help="Stay up until Ctrl-C.  [default: on a terminal]")
+@click.option(
+    "--stay/--no-stay",
+    default=None,
+    help="Keep the worker running until Ctrl-C.  [default: if on a terminal]",
+)
 def demo(stay: bool | None) -> None:
-    """Show the worker on 154 real traces and a real broker.
+    """Demonstrate the worker on 154 real traces and a real broker.
 
-    Finds a broker in this order: KAFKA_BOOTSTRAP_SERVERS, Docker, Java with Maven, the embedded noida-db. It
-    makes topics of its own and leaves nothing behind.
+    Uses the first available broker of: KAFKA_BOOTSTRAP_SERVERS, Docker, Java with Maven, the embedded
+    noida-db. Uses temporary topics and cleans up afterwards.
     """
-    from worker.demo.show import show  # noqa: PLC0415 - the other commands need not wait for it
+    with extra("demo"):
+        from worker.demo.show import show  # noqa: PLC0415 - `--help` needs no extra
 
     with suppress(KeyboardInterrupt):
         show(Console(), stay=sys.stdout.isatty() if stay is None else stay)

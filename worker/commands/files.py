@@ -1,4 +1,4 @@
-"""Lines of the files that a command is given, and lines that it prints."""
+"""Reading lines from a command's files, and printing lines."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from typing import BinaryIO
 import click
 from rich.progress import Progress
 
+from worker.errors import RejectedRecord
 from worker.progress import errors
+from worker.terminal import printable
 
 files_argument = click.argument("files", nargs=-1, required=True, type=click.File("rb"))
 """Files to read; `-` is standard input."""
 
 
 def echo(line: str, progress: Progress) -> None:
-    """Print a line to standard output; above the bar, which it would else run into, on a terminal."""
+    """Print a line to standard output; on a terminal, above the progress bar."""
     if errors.is_terminal and sys.stdout.isatty():
         progress.print(line, markup=False, emoji=False)
     else:
@@ -27,31 +29,35 @@ def echo(line: str, progress: Progress) -> None:
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line, and where it was read."""
+class Document:
+    """A JSON document and its location, `file` or `file:line`."""
 
-    file: str
-    number: int
+    place: str
     text: bytes
 
 
-def lines_of(files: Iterable[BinaryIO], progress: Progress) -> Iterator[Line]:
-    """Yield the files' lines but empty ones."""
+def lines_of(files: Iterable[BinaryIO], progress: Progress) -> Iterator[Document]:
+    """Yield the non-empty lines of files."""
     for name, lines in opened(files, progress):
         for number, text in enumerate(lines, start=1):
             if text.strip():
-                yield Line(name, number, text)
+                yield Document(f"{name}:{number}", text)
+
+
+def print_rejected(document: Document, error: RejectedRecord) -> None:
+    """Print on standard error where a document is, and why it is no trace."""
+    errors.print(printable(f"{document.place}: {error.reason}: {error}"), markup=False, emoji=False)
 
 
 def opened(files: Iterable[BinaryIO], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Yield each file's name and its lines, whose reading the bar follows."""
+    """Yield each file's name and lines, and advance the progress bar."""
     for file in files:
-        name = getattr(file, "name", "-")  # what stands in for standard input may have none
+        name = getattr(file, "name", "-")  # a replaced standard input may have no name
         task = progress.add_task(name, total=Path(name).stat().st_size if Path(name).is_file() else None)
-        yield name, _followed(file, partial(progress.advance, task))
+        yield name, _with_progress(file, partial(progress.advance, task))
 
 
-def _followed(lines: Iterable[bytes], advance: Callable[[float], None]) -> Iterator[bytes]:
+def _with_progress(lines: Iterable[bytes], advance: Callable[[float], None]) -> Iterator[bytes]:
     for line in lines:
         advance(len(line))
         yield line

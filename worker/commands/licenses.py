@@ -9,10 +9,10 @@ from worker.licenses import licenses
 
 @click.command("licenses")
 def list_licenses() -> None:
-    """List the licences of what is installed here.
+    """List the licences of this installation.
 
-    Names every Python distribution with its version, the model's weights and the demo's traces: what an image
-    of the worker redistributes, besides Python and the system.
+    Lists all Python distributions with their versions, the model's weights and the demo's traces: everything
+    that an image of the worker redistributes besides Python and the operating system.
     """
     rows = licenses()
     name, version = (max(len(getattr(row, column)) for row in rows) for column in ("name", "version"))

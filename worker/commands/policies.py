@@ -1,4 +1,4 @@
-"""``kp-worker policy`` and ``kp-worker traces``: parse, call, print."""
+"""The commands ``kp-worker policy`` and ``kp-worker traces``."""
 
 from __future__ import annotations
 
@@ -30,23 +30,31 @@ if TYPE_CHECKING:
 
 _PolicyFile = click.Path(exists=True, dir_okay=False, path_type=Path)
 
+_policy_option = click.option(
+    "--policy", "file", type=_PolicyFile, help="Policy file to use instead of the settings' policy."
+)
+_plot_option = click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a plot to this .png or .svg file."
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+
 
 def _source_options(function: Function) -> Function:
-    """Add the options that choose scored traces."""
+    """Add the options that select scored traces."""
     options = (
         click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path)),
         config_option,
         click.option(
             "--since",
             type=Moment(),
-            help="From topics, only from this time on: 2026-01-31T12:00, in UTC unless it says, or an age "
-            "such as 2h.",
+            help="From topics, read only records from this time on: 2026-01-31T12:00, in UTC by default, or "
+            "an age such as 2h. A record's time is that of its raw record.",
         ),
-        click.option("--until", type=Moment(), help="Only before this time. It is the raw record's own."),
+        click.option("--until", type=Moment(), help="Read only records before this time."),
         click.option(
             "--embedder",
             type=click.Choice(["none", "hashing", "sentence-transformers"]),
-            help="For raw traces, instead of embedding.backend.",
+            help="Embedder for raw traces, instead of embedding.backend.",
         ),
     )
     for option in reversed(options):
@@ -55,7 +63,7 @@ def _source_options(function: Function) -> Function:
 
 
 def _print(*parts: str | Table) -> None:
-    """Print lines, which a terminal may wrap, and tables, which fit themselves to its width."""
+    """Print lines, which the terminal may wrap, and tables, which are fitted to its width."""
     for part in parts:
         if isinstance(part, str):
             click.echo(part)
@@ -67,23 +75,23 @@ def _print(*parts: str | Table) -> None:
 def policy() -> None:
     """Check, compare, tune, rescore and evaluate policies.
 
-    A policy is the `[policy]` of a TOML file such as the worker's settings.
+    A policy is the `[policy]` section of a TOML file such as the worker's settings.
     """
 
 
 @policy.command()
 @click.argument("file", type=_PolicyFile)
 def check(file: Path) -> None:
-    """Check the policy of FILE, and print what it says.
+    """Check and print the policy of FILE.
 
-    Prints its digest (the `kp-policy` header), thresholds and weights by domain, and what it changes
-    against the KnowledgePulse SDK's.
+    Prints its digest (the `kp-policy` header), its thresholds and weights by domain, and its changes from the
+    KnowledgePulse SDK's policy.
     """
-    from worker.policies.tables import policy_table  # noqa: PLC0415 - `--help` need not wait for it
+    from worker.policies.tables import policy_table  # noqa: PLC0415 - keeps `--help` fast
 
     checked = load_policy(file)
     _print(f"policy {checked.digest}", policy_table(checked), "")
-    _print_changes(Policy(), checked, "Changes against the SDK's policy:")
+    _print_changes(Policy(), checked, "Changes from the SDK's policy:")
     for suspicion in suspicions(checked):
         _print(f"note: {suspicion}")
 
@@ -92,7 +100,7 @@ def check(file: Path) -> None:
 @click.argument("old", type=_PolicyFile)
 @click.argument("new", type=_PolicyFile)
 def diff(old: Path, new: Path) -> None:
-    """Say in words what the policy of NEW changes against that of OLD."""
+    """Describe the changes from the policy of OLD to that of NEW."""
     before, after = load_policy(old), load_policy(new)
     _print_changes(before, after, f"policy {before.digest} → {after.digest}:")
 
@@ -100,38 +108,39 @@ def diff(old: Path, new: Path) -> None:
 def _print_changes(old: Policy, new: Policy, head: str) -> None:
     lines = changes(old, new)
     if not lines:
-        _print("no trace is scored or routed differently")
+        _print("no effect on the score or decision of any trace")
     else:
         _print(head, *(f"  {line}" for line in lines))
 
 
 @policy.command()
 @_source_options
-@click.option("--policy", "file", type=_PolicyFile, help="Instead of the settings' policy.")
+@_policy_option
 @click.option(
     "--target",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.1,
     show_default=True,
-    help="The share of each domain's traces that is to pass.",
+    help="Share of each domain's traces that should pass.",
 )
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it: a .png or .svg file.")
+@_plot_option
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the proposed [policy] there instead of printing it.",
+    help="Write the proposed [policy] to this file instead of printing it.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+@_json_option
 def tune(
     file: Path | None, target: float, plot: Path | None, output: Path | None, as_json: bool, **source: Any
 ) -> None:
-    """Find the threshold that a share of the traces needs.
+    """Find the thresholds that let a target share of the traces pass.
 
-    Reads scored traces from `contribute` and `rejected`, or FILES that `kp-worker score` wrote, or scores
-    FILES of raw traces now. Prints for each domain where the scores lie, what share passes at which
-    threshold, which dimension holds traces back and how much each weight matters; then a [policy] to review.
+    Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
+    traces, which are scored first. Prints for each domain the distribution of the scores, the share that
+    passes by threshold, the points lost by dimension and the sensitivity to each weight; then a [policy] to
+    review.
     """
-    from worker.policies.tables import tuning_tables  # noqa: PLC0415 - `--help` need not wait for it
+    from worker.policies.tables import tuning_tables  # noqa: PLC0415 - keeps `--help` fast
     from worker.policies.tune import proposed_toml  # noqa: PLC0415
     from worker.policies.tune import tune as run_tune  # noqa: PLC0415
 
@@ -156,28 +165,28 @@ def tune(
 @policy.command()
 @_source_options
 @click.option("--policy", "file", type=_PolicyFile, required=True, help="The new policy.")
-@click.option("--contribute", help="Publish records that pass, with their new score, to this topic.")
-@click.option("--rejected", help="Publish the other records to this topic.")
-@click.option("--live", is_flag=True, help="Allow the topics that workers publish to.")
-@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+@click.option("--contribute", help="Topic to publish passing records to, with their new score.")
+@click.option("--rejected", help="Topic to publish all other records to, with their new score.")
+@click.option("--live", is_flag=True, help="Allow the workers' own output topics.")
+@_json_option
 def rescore(
     file: Path, contribute: str | None, rejected: str | None, live: bool, as_json: bool, **source: Any
 ) -> None:
-    """Say what another policy would have done with traces that were scored before.
+    """Show the effect of another policy on traces that are already scored.
 
-    Reads scored traces from `contribute` and `rejected`, or FILES that `kp-worker score` wrote, or scores
-    FILES of raw traces now. Publishes nothing unless topics are named with --contribute and --rejected.
+    Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
+    traces, which are scored first. Publishes nothing unless --contribute and --rejected name topics.
     """
-    from worker.policies.flips import rescore_all  # noqa: PLC0415 - `--help` need not wait for it
+    from worker.policies.flips import rescore_all  # noqa: PLC0415 - keeps `--help` fast
     from worker.policies.tables import rescored_tables  # noqa: PLC0415
 
     new, settings = load_policy(file), _settings(source)
     if contribute is None and rejected is None:
         rescored = rescore_all(_records(settings, source), new)
     elif contribute is None or rejected is None:
-        raise click.UsageError("--contribute and --rejected go together: each record goes to one of them")
+        raise click.UsageError("give both --contribute and --rejected: each record goes to one of them")
     elif source["files"]:
-        raise click.UsageError("only records that are read from topics can be published")
+        raise click.UsageError("only records from topics can be published, not lines of files")
     else:
         from worker.policies.republish import republish  # noqa: PLC0415
         from worker.policies.topics import Period  # noqa: PLC0415
@@ -193,16 +202,16 @@ def rescore(
 
 
 def _label_options(function: Function) -> Function:
-    """Add the options that choose labels."""
+    """Add the options that select labels."""
     options = (
         click.option(
             "--labels",
             "label_files",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             multiple=True,
-            help="A file of labels, a JSON line each: id, keep or reward, source, group. May be given again.",
+            help="File of labels, one JSON object per line: id, keep or reward, source, group. Repeatable.",
         ),
-        click.option("--labels-topic", help="A topic whose values are labels."),
+        click.option("--labels-topic", help="Topic of labels."),
     )
     for option in reversed(options):
         function = option(function)
@@ -212,34 +221,33 @@ def _label_options(function: Function) -> Function:
 @policy.command()
 @_source_options
 @_label_options
-@click.option("--policy", "file", type=_PolicyFile, help="Instead of the settings' policy.")
+@_policy_option
 @click.option(
     "--precision",
     type=click.FloatRange(0, 1, min_open=True),
     default=0.9,
     show_default=True,
-    help="Find the threshold that has it.",
+    help="Precision to find a threshold for.",
 )
 @click.option(
     "--min-reward",
     type=float,
     default=0.5,
     show_default=True,
-    help="A trace with this reward or more is worth keeping.",
+    help="Lowest reward of a trace worth keeping.",
 )
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw it: a .png or .svg file.")
-@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+@_plot_option
+@_json_option
 def evaluate(
     file: Path | None, precision: float, min_reward: float, plot: Path | None, as_json: bool, **source: Any
 ) -> None:
-    """Compare scores with labels.
+    """Evaluate scores against labels.
 
-    Reads scored traces as `tune` does. Prints for each domain how well the score and each dimension tell
-    traces worth keeping from others, precision and recall by threshold, and how well calibrated the agents'
-    confidence is; warns when the score contains the label. Labels of one `group`, such as the trials of one
-    task, are resampled together.
+    Reads scored traces as `tune` does. Prints for each domain the AUC of the score and of each dimension,
+    precision and recall by threshold, and the calibration of the agents' confidence. Warns if the score
+    contains the label. Labels of one `group`, such as the trials of one task, are resampled together.
     """
-    from worker.policies.evaluate import evaluate as run_evaluate  # noqa: PLC0415 - `--help` need not wait
+    from worker.policies.evaluate import evaluate as run_evaluate  # noqa: PLC0415 - keeps `--help` fast
     from worker.policies.tables import evaluation_tables  # noqa: PLC0415
 
     settings = _settings(source)
@@ -265,15 +273,17 @@ def evaluate(
 @policy.command()
 @_source_options
 @_label_options
-@click.option("--policy", "file", type=_PolicyFile, help="Instead of the settings' policy.")
-@click.option("--count", type=click.IntRange(min=1), default=20, show_default=True, help="How many traces.")
+@_policy_option
+@click.option(
+    "--count", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number of traces."
+)
 def queue(file: Path | None, count: int, **source: Any) -> None:
-    """Print the traces whose label would tell most, a JSON line each.
+    """Print the traces with the most informative labels, one JSON object per line.
 
-    These are near their threshold, have no label yet and are no near copies of each other; domains with
+    These are unlabelled traces close to their threshold that are not near copies of each other. Domains with
     fewer labels come first.
     """
-    from worker.policies.queue import labelling_queue  # noqa: PLC0415 - `--help` need not wait for it
+    from worker.policies.queue import labelling_queue  # noqa: PLC0415 - keeps `--help` fast
 
     settings = _settings(source)
     labels = _labels(settings, source, required=False)
@@ -289,16 +299,17 @@ def traces() -> None:
 
 @traces.command("list")
 @_source_options
-@click.option("--domain", help="Only traces of this task domain or profile.")
-@click.option("--min", "least", type=click.FloatRange(0, 1), default=0.0, help="Only scores from this on.")
-@click.option("--max", "most", type=click.FloatRange(0, 1), default=1.0, help="Only scores up to this.")
-@click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
+@click.option("--domain", help="List only traces of this task domain or profile.")
+@click.option("--min", "least", type=click.FloatRange(0, 1), default=0.0, help="Lowest score to list.")
+@click.option("--max", "most", type=click.FloatRange(0, 1), default=1.0, help="Highest score to list.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def list_traces(domain: str | None, least: float, most: float, as_json: bool, **source: Any) -> None:
-    """List scored traces, a line each.
+    """List scored traces, one per line.
 
-    Reads `contribute` and `rejected`, or FILES that `kp-worker score` wrote, or scores FILES of raw traces.
+    Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
+    traces, which are scored first.
     """
-    from worker.policies import lines  # noqa: PLC0415 - `--help` need not wait for it
+    from worker.policies import lines  # noqa: PLC0415 - keeps `--help` fast
 
     if not as_json:
         click.echo(lines.HEAD)
@@ -315,15 +326,16 @@ def list_traces(domain: str | None, least: float, most: float, as_json: bool, **
 @traces.command("show")
 @click.argument("name")
 @_source_options
-@click.option("--policy", "file", type=_PolicyFile, help="That it was scored under, if not the settings'.")
+@_policy_option
 def show_trace(name: str, file: Path | None, **source: Any) -> None:
     """Explain the score of a trace.
 
-    NAME is its id, or topic/partition/offset of the raw record or of the scored one, or file:line. Shows what
-    each dimension adds, the overrides, the threshold, the nearest earlier trace, and what it would have taken
-    to pass.
+    NAME is its id, or topic/partition/offset of the raw or of the scored record, or file:line. Shows the
+    contribution of each dimension, the overrides, the threshold, the nearest earlier trace, and what would
+    have made the trace pass. If the trace was not scored under the settings' policy, pass its policy with
+    --policy.
     """
-    from worker.policies.explain import explain  # noqa: PLC0415 - `--help` need not wait for it
+    from worker.policies.explain import explain  # noqa: PLC0415 - keeps `--help` fast
 
     settings = _settings(source)
     policy = load_policy(file) if file else settings.policy
@@ -347,7 +359,7 @@ async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Turn an OSError into one line that names the file."""
+    """Convert an OSError to an InputError that names the file."""
     try:
         yield
     except OSError as error:
@@ -362,12 +374,12 @@ def _settings(source: dict[str, Any]) -> Settings:
 
 
 def _records(settings: Settings, source: dict[str, Any]) -> list[ScoredRecord]:
-    """Return the scored traces of the files that were named, else of the topics."""
+    """Return the scored traces of the given files, or else of the topics."""
     if not source["files"]:
         return asyncio.run(_records_of_topics(settings, source["since"], source["until"]))
     if source["since"] or source["until"]:
-        raise click.UsageError("--since and --until choose records of topics; a file's lines have no time")
-    from worker.embedding import load_embedder  # noqa: PLC0415 - reading topics need not wait for numpy
+        raise click.UsageError("--since and --until apply only to topics: lines of files have no timestamp")
+    from worker.embedding import load_embedder  # noqa: PLC0415 - reading topics needs no numpy
     from worker.offline import make_scorer  # noqa: PLC0415
     from worker.policies.files import read_files  # noqa: PLC0415
 
@@ -385,18 +397,18 @@ async def _records_of_topics(
     with counting() as progress:
         async with open_scored_topics(settings, progress) as topics:
             records = [record async for _, record in topics.read(Period(since, until))]
-            _print_passed_over(topics)
+            _print_skipped(topics)
     if not records:
         names = f"{settings.topics.contribute} and {settings.topics.rejected}"
-        raise InputError(f"{names} hold no scored traces{' of that time' if since or until else ''}")
+        raise InputError(f"{names} contain no scored traces{' of that period' if since or until else ''}")
     return records
 
 
-def _print_passed_over(topics: ScoredTopics) -> None:
+def _print_skipped(topics: ScoredTopics) -> None:
     if topics.repeats:
-        errors.print(f"{topics.repeats} records repeat earlier ones, and do not count")
+        errors.print(f"skipped {topics.repeats} records that repeat earlier ones")
     if topics.foreign:
-        errors.print(f"{topics.foreign} records were not written by a worker, and do not count")
+        errors.print(f"skipped {topics.foreign} records that were not written by a worker")
 
 
 def _labels(settings: Settings, source: dict[str, Any], *, required: bool) -> Labels:
@@ -404,7 +416,7 @@ def _labels(settings: Settings, source: dict[str, Any], *, required: bool) -> La
 
     files, topic = source["label_files"], source["labels_topic"]
     if required and not files and topic is None:
-        raise click.UsageError("labels are missing: give --labels FILE or --labels-topic TOPIC")
+        raise click.UsageError("no labels: give --labels FILE or --labels-topic TOPIC")
     labels = labels_of_files(files)
     if topic is not None:
         with counting() as progress:

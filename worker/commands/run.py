@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import click
 
+from worker.extras import extra
 from worker.logs import configure, errors_logged
 from worker.options import config_option
 from worker.settings import load_settings
 from worker.supervise import Supervisor
 
 PROCESS = (sys.executable, "-m", "worker.cli", "work")
-"""What `kp-worker run` keeps running."""
+"""The child process of `kp-worker run`."""
 
 
 @click.command()
@@ -22,12 +24,14 @@ PROCESS = (sys.executable, "-m", "worker.cli", "work")
 def run(config: Path | None) -> None:
     """Run a worker until SIGTERM, SIGHUP or Ctrl-C.
 
-    It then finishes what it sent, commits, and leaves its group. Start as many as the raw topic has
-    partitions; Kafka shares them out.
+    On a signal, it completes the records in flight, commits, and leaves its group. Run up to as many workers
+    as the raw topic has partitions; Kafka assigns the partitions.
 
-    It waits for a broker that is away, and starts its process again when that ends or hangs. When it cannot
-    start as it is configured, it ends with status 78.
+    It waits for unreachable brokers, and restarts its child process when that exits or hangs. It exits with
+    status 78 if the configuration is invalid.
     """
+    with extra("worker"):  # before a broker is waited for
+        version("faust-streaming")
     settings = load_settings(config)
     configure(settings.log)
     command = [*PROCESS, *(() if config is None else ("--config", str(config)))]

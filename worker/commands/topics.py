@@ -21,20 +21,21 @@ from worker.settings import Settings, load_settings
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
-    help="Partitions of a raw topic that is missing.",
+    help="Partition count of a new raw topic.",
 )
 @click.option(
     "--replication-factor",
     type=int,
     default=-1,
-    help="Copies of topics that are missing.  [default: the broker's]",
+    help="Replication factor of new topics.  [default: the broker's]",
 )
 def topics(config: Path | None, partitions: int, replication_factor: int) -> None:
-    """Create the topics that are missing, and tell what differs.
+    """Create missing topics, and report existing ones with other settings.
 
-    The outputs, the dead letters and the changelog get raw's partition count; outputs and dead letters a
-    size limit 1 MiB above raw's, so that a record fits with its score and headers, and no limit of age: an
-    output has the time of its record, and would be deleted at once where that is an old one.
+    The output, dead-letter and changelog topics get the raw topic's partition count. The output and
+    dead-letter topics get a size limit 1 MiB above the raw topic's, so that a record fits with its score and
+    headers, and unlimited retention: outputs have the timestamps of their records, and those of old records
+    would otherwise be deleted at once.
     """
     asyncio.run(_topics(load_settings(config), partitions, replication_factor))
 

@@ -1,4 +1,4 @@
-"""``kp-worker work``: the process that ``kp-worker run`` keeps running."""
+"""``kp-worker work``: the child process of ``kp-worker run``."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from worker.stream.run import run_worker
 @config_option
 @click.option("--heartbeat", type=int, required=True, help="A pipe to the parent process.")
 @click.option("--journal", type=int, required=True, help="Memory shared with the parent process.")
-def work(config: Path | None, heartbeat: int, journal: int) -> None:
-    """Be the process that `kp-worker run` watches."""
+@click.option("--socket", required=True, help="The Unix socket on which the parent process asks for pages.")
+def work(config: Path | None, heartbeat: int, journal: int, socket: str) -> None:
+    """Run as the child process of `kp-worker run`."""
     settings = load_settings(config)
     configure(settings.log)
     status: Any = 0
     try:
         with errors_logged():
-            run_worker(settings, config, heartbeat, Journal(journal))
+            run_worker(settings, config, heartbeat, Journal(journal), socket)
     except SystemExit as end:
         status = end.code
-    # At once, whatever other threads do: an embedder that hangs would keep the process for ever.
+    # Exit without waiting for other threads: a hung embedder would keep the process alive forever.
     logging.shutdown()
     os._exit(status)

@@ -1,1 +1,1 @@
-"""What operators do with dead letters: list them, look at one, replay them to the raw topic."""
+"""Operations on dead letters: list, show, replay to the raw topic."""

@@ -1,4 +1,4 @@
-"""How a time and a place are written on the command line."""
+"""Command-line parameter types for times and record positions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import click
 _AGO = re.compile(r"(\d{1,6})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SOURCE = re.compile(r"(?P<topic>[\w.-]+)(?:/(?P<partition>\d{1,10})(?:/(?P<offset>\d{1,19}))?)?", re.ASCII)
-_PLACE = re.compile(r"(\d{1,10})/(\d{1,19})", re.ASCII)
+_POSITION = re.compile(r"(\d{1,10})/(\d{1,19})", re.ASCII)
 
 
 class Moment(click.ParamType):
-    """A date-time, or how long ago."""
+    """A date-time or an age."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Return the moment; without an offset it is UTC."""
+        """Parse the time; without an offset it is UTC."""
         ago = _AGO.fullmatch(value)
         try:
             if ago:
@@ -41,24 +41,24 @@ class Source(click.ParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str | int, ...]:
-        """Return the parts that are given."""
+        """Parse the parts that are present."""
         match = _SOURCE.fullmatch(value)
         if match is None:
-            self.fail(f"{value!r} is not {self.name}, as in raw-traces/0/17")
+            self.fail(f"{value!r} is not {self.name}, such as raw-traces/0/17")
         topic, *numbers = match.groups()
         return (topic, *(int(number) for number in numbers if number is not None))
 
 
-class Place(click.ParamType):
-    """A record of the dead-letter topic."""
+class Position(click.ParamType):
+    """A record's position in the dead-letter topic."""
 
     name = "partition/offset"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
-        """Return the partition and the offset."""
-        match = _PLACE.fullmatch(value)
+        """Parse the partition and the offset."""
+        match = _POSITION.fullmatch(value)
         if match is None:
-            self.fail(f"{value!r} is not {self.name}, as `list` shows it: 0/17")
+            self.fail(f"{value!r} is not {self.name}, such as 0/17 in the output of `list`")
         return int(match[1]), int(match[2])

@@ -1,4 +1,4 @@
-"""A dead letter, and which of them are meant."""
+"""Dead letters, and the selection of some of them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from worker.lane.records import RawRecord
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record of the dead-letter topic, taken apart.
+    """A parsed record of the dead-letter topic.
 
     Attributes:
-        partition: its place in the dead-letter topic.
-        offset: likewise.
-        headers: what the worker wrote.
-        record: what could not be scored, as it came: its place in the raw topic, its timestamp, key and
-            headers; its value too, unless that was cut.
+        partition: partition in the dead-letter topic.
+        offset: offset in the dead-letter topic.
+        headers: the worker's headers.
+        record: the original raw record: its position in the raw topic, timestamp, key, headers and value;
+            the value may be truncated.
     """
 
     partition: int
@@ -33,7 +33,7 @@ class DeadLetter:
 
     @classmethod
     def read(cls, record: Record) -> Self | None:
-        """Return the dead letter; None for a record that no worker wrote."""
+        """Parse a record; None if it was not written by a worker."""
         try:
             headers = DeadLetterHeaders.from_kafka(record.headers)
         except ValueError:
@@ -48,43 +48,43 @@ class DeadLetter:
         return cls(record.partition, record.offset, headers, raw)
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """``partition/offset`` in the dead-letter topic."""
         return f"{self.partition}/{self.offset}"
 
     @property
     def attempts(self) -> int:
-        """How often it has been replayed."""
+        """Number of replays so far."""
         return self.headers.attempt or 0
 
     @property
-    def is_cut(self) -> bool:
-        """Whether only the beginning of the value is here."""
+    def is_truncated(self) -> bool:
+        """Whether the value is truncated."""
         return self.headers.value_length is not None
 
     @property
     def identity(self) -> bytes:
-        """What was not scored: its place in the raw topic, and what tells it from another record there.
+        """Identity of the raw record: its position in the raw topic and its fingerprint.
 
-        A dead letter that was published twice, as a crash can make it, has the same identity twice.
+        The duplicates of a dead letter that a crash can cause have the same identity.
         """
         return f"{self.record.source} {self.record.fingerprint.hex()}".encode()
 
     def replay_headers(self) -> list[tuple[str, bytes | None]]:
-        """Return the record's own headers, with the attempts counted one up."""
+        """Return the raw record's headers with the attempt incremented."""
         others = [header for header in self.record.headers if header[0] != ATTEMPT]
         return [*others, (ATTEMPT, b"%d" % (self.attempts + 1))]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which dead letters are meant; those that fit all of it.
+    """A filter for dead letters, which must match all criteria.
 
     Attributes:
-        reasons: one of these; any when there are none.
-        since: of this time or later; the time is the record's own, which the dead letter keeps.
-        until: of an earlier time than this.
-        source: topic, partition and offset that it came from, or only the first of these.
+        reasons: accepted reasons; empty accepts all.
+        since: earliest timestamp; a dead letter keeps the raw record's timestamp.
+        until: timestamps must be earlier than this.
+        source: topic, partition and offset of the raw record, or a prefix of these.
     """
 
     reasons: tuple[Reason, ...] = ()
@@ -94,7 +94,7 @@ class Selection:
 
     @property
     def since_ms(self) -> int | None:
-        """Milliseconds since the epoch."""
+        """Earliest timestamp in milliseconds since the epoch."""
         return None if self.since is None else round(self.since.timestamp() * 1000)
 
     def __contains__(self, letter: DeadLetter) -> bool:

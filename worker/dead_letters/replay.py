@@ -1,13 +1,13 @@
-"""Replay: dead letters go back to the raw topic, each once.
+"""Replay dead letters to the raw topic, each exactly once.
 
-A dead letter stays in its topic when it is replayed, so another topic, ``<kafka.group>-replays``, remembers
-which were: a record for each, keyed by its identity, with its new place in the raw topic as the value. The
-replayed record and this one are written in one transaction, with a transactional id of the group. So, for
-those who read committed records, as the worker does, a replay that was killed has published what it
-remembers and nothing else; and of two that run at once, the one that began first is fenced off.
+A replayed dead letter stays in its topic, so replays are recorded in another topic,
+``<kafka.group>-replays``: one record per replay, keyed by the letter's identity, with its new position in the
+raw topic as value. The replayed record and its replay record are written in one transaction, under a
+transactional id of the group. For consumers with ``read_committed``, such as the worker, a killed replay has
+therefore published exactly what it recorded; and of two concurrent replays, the first is fenced off.
 
-Limits: who reads uncommitted records from the raw topic sees those of a replay that failed; and a topic of
-replays that is deleted forgets them.
+Limits: consumers with ``read_uncommitted`` see the records of failed replays; deleting the replays topic
+forgets all replays.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ from worker.settings import KafkaSettings, Settings
 
 BATCH_RECORDS = 100
 BATCH_BYTES = 1_048_576
-Stays = Literal["replayed before", "too many attempts", "cut", "empty", "too large"]
-"""Why a dead letter stays where it is."""
+SkipReason = Literal["replayed before", "too many attempts", "truncated", "empty", "too large"]
+"""Why a dead letter is not replayed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a dead letter.
+    """The outcome of a dead letter's replay.
 
     Attributes:
         letter: the dead letter.
-        to: its place in the raw topic; empty when it has none.
-        stays: why it was not replayed; None when it was.
+        to: its new position in the raw topic; empty if it has none.
+        skipped: why it was not replayed; None if it was.
     """
 
     letter: DeadLetter
     to: str = ""
-    stays: Stays | None = None
+    skipped: SkipReason | None = None
 
 
 Publish = Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
-"""Publishes all or none; returns their places in the raw topic, in order."""
+"""Publishes all letters or none; returns their positions in the raw topic, in order."""
 
 
 class RawTopic:
-    """Publishes dead letters to the raw topic, and their replays to the topic that remembers them.
+    """Publish dead letters to the raw topic, and record their replays.
 
-    An asynchronous context manager. Once it is entered, no earlier replay can publish any more, and what it
-    had published is either confirmed or gone.
+    An asynchronous context manager. Entering it fences off earlier replays: they cannot publish any more, and
+    their transactions are either committed or aborted.
 
     Args:
-        kafka: how to reach the brokers.
-        raw: the topic.
-        replays: the name of the topic that remembers; also the transactional id.
+        kafka: the connection to the brokers.
+        raw: the raw topic.
+        replays: the name of the replays topic, which is also the transactional id.
     """
 
     def __init__(self, kafka: KafkaSettings, raw: Topic, replays: str) -> None:
@@ -81,11 +81,11 @@ class RawTopic:
         await self._publisher.__aexit__(kind, error, traceback)
 
     async def publish(self, letters: Sequence[DeadLetter]) -> list[str]:
-        """Publish all or none in one transaction; return their places, in order.
+        """Publish all letters in one transaction and return their positions, in order.
 
         Raises:
-            DeliveryError: the brokers did not confirm all of it. They have none of it; or, where their answer
-                to the commit got lost, perhaps all, which the next replay then knows.
+            DeliveryError: the transaction was not confirmed. It was aborted; or, if the response to the
+                commit was lost, it may be committed, which the next replay will find out.
         """
         async with self._publisher.transaction() as send:
             deliveries = [
@@ -98,37 +98,37 @@ class RawTopic:
                 )
                 for letter in letters
             ]
-            places = [f"{to.topic}/{to.partition}/{to.offset}" for to in await asyncio.gather(*deliveries)]
-            marks = [
-                await send(self._replays, place.encode(), key=letter.identity, partition=0)
-                for letter, place in zip(letters, places, strict=True)
+            positions = [f"{to.topic}/{to.partition}/{to.offset}" for to in await asyncio.gather(*deliveries)]
+            replays = [
+                await send(self._replays, position.encode(), key=letter.identity, partition=0)
+                for letter, position in zip(letters, positions, strict=True)
             ]
-            await asyncio.gather(*marks)
-        return places
+            await asyncio.gather(*replays)
+        return positions
 
 
 async def replay(
-    settings: Settings, selection: Selection, max_attempts: int, *, dry_run: bool, told: Told
+    settings: Settings, selection: Selection, max_attempts: int, *, dry_run: bool, progress: Told
 ) -> AsyncIterator[Outcome]:
-    """Replay what is meant, and yield what became of each once it is certain.
+    """Replay the selected dead letters and yield each outcome once it is final.
 
-    A record goes back with its own key, value and headers, and ``kp-attempt`` counted one up. Its time is
-    that of the replay: one older than the raw topic's retention could be deleted before it is scored. It goes
-    to the partition that it came from, since novelty is partition-local; where the raw topic does not have
-    that, its key decides.
+    A record keeps its key, value and headers; ``kp-attempt`` is incremented. Its timestamp is the time of the
+    replay, as a record older than the raw topic's retention could be deleted before it is scored. It returns
+    to its original partition, since novelty is partition-local; if the raw topic has no such partition, the
+    key decides.
 
     Args:
         settings: the brokers, the group and the topics.
-        selection: which dead letters.
-        max_attempts: one that was replayed so often stays.
-        dry_run: publish nothing, remember nothing.
-        told: told of progress.
+        selection: the dead letters to replay.
+        max_attempts: skip letters that were already replayed this many times.
+        dry_run: publish and record nothing.
+        progress: called while reading.
 
     Raises:
         NoBrokerError: the brokers cannot be reached.
-        SecurityError: they refuse the login, the certificate or a right.
+        SecurityError: the brokers reject the login, the certificate or an operation.
         TopicError: a topic is missing.
-        DeliveryError: a broker did not take a record.
+        DeliveryError: a broker rejected a record.
     """
     await require_rights(settings.kafka, [*dead_letter_rights(settings), *replay_rights(settings)])
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
@@ -139,28 +139,28 @@ async def replay(
             await admin.create_replays()
     raw = topics[settings.topics.raw]
     async with AsyncExitStack() as stack:
-        publish = _rehearse(raw)
+        publish = _dry_run(raw)
         if not dry_run:
             publish = (await stack.enter_async_context(RawTopic(settings.kafka, raw, admin.replays))).publish
-        # Only now that no other replay can publish is it certain what was replayed.
+        # Read the replays only now: other replays are fenced off, so the list is final.
         letters = await stack.enter_async_context(open_dead_letters(settings))
         replayed = await letters.replayed()
-        async for batch in _batches(letters.select(selection, told)):
+        async for batch in _batches(letters.select(selection, progress)):
             ready = []
             for letter in batch:
-                stays = why_it_stays(letter, raw, max_attempts)
+                reason = skip_reason(letter, raw, max_attempts)
                 if letter.identity in replayed:
                     yield Outcome(letter, replayed[letter.identity], "replayed before")
-                elif stays:
-                    yield Outcome(letter, stays=stays)
+                elif reason:
+                    yield Outcome(letter, skipped=reason)
                 else:
                     ready.append(letter)
-                    replayed[letter.identity] = raw.name  # one that was published twice is replayed once
-            for letter, place in zip(ready, await publish(ready) if ready else [], strict=True):
-                yield Outcome(letter, place)
+                    replayed[letter.identity] = raw.name  # so that duplicates are replayed once
+            for letter, position in zip(ready, await publish(ready) if ready else [], strict=True):
+                yield Outcome(letter, position)
 
 
-def _rehearse(raw: Topic) -> Publish:
+def _dry_run(raw: Topic) -> Publish:
     async def publish(letters: Sequence[DeadLetter]) -> list[str]:
         partitions = [_partition(letter, raw) for letter in letters]
         return [raw.name if partition is None else f"{raw.name}/{partition}" for partition in partitions]
@@ -178,11 +178,11 @@ async def _batches(letters: AsyncIterator[DeadLetter]) -> AsyncIterator[list[Dea
     yield batch
 
 
-def why_it_stays(letter: DeadLetter, raw: Topic, max_attempts: int) -> Stays | None:
-    """Return what keeps a dead letter from being replayed; None when nothing does."""
+def skip_reason(letter: DeadLetter, raw: Topic, max_attempts: int) -> SkipReason | None:
+    """Return why a dead letter cannot be replayed; None if it can."""
     record = letter.record
-    if letter.is_cut:
-        return "cut"
+    if letter.is_truncated:
+        return "truncated"
     if not record.value:
         return "empty"
     if letter.attempts >= max_attempts:

@@ -1,6 +1,6 @@
-"""Dead letters as text for a terminal, and as JSON.
+"""Renderings of dead letters for the terminal and as JSON.
 
-Whatever a producer wrote is escaped, so that it can neither steer the terminal nor pass for ours.
+Text from producers is escaped, so that it can neither control the terminal nor be mistaken for our own.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ import textwrap
 from rich.filesize import decimal
 
 from worker.dead_letters.letter import DeadLetter
-from worker.dead_letters.replay import Outcome, Stays
+from worker.dead_letters.replay import Outcome, SkipReason
 from worker.kafka.reader import Record
 from worker.terminal import printable, time_text
 
 _COLUMNS = "{:8}  {:24}  {:14}  {:>8}  {:>8}  {:8}  {:20}  {}"
 _MESSAGE = 60
-HEAD = _COLUMNS.format("PLACE", "TIME", "REASON", "SIZE", "ATTEMPTS", "REPLAYED", "SOURCE", "MESSAGE")
+HEAD = _COLUMNS.format("POSITION", "TIME", "REASON", "SIZE", "ATTEMPTS", "REPLAYED", "SOURCE", "MESSAGE")
 
-WHY_IT_STAYS: dict[Stays, str] = {
-    "replayed before": "it was replayed before",
-    "too many attempts": "it was replayed --max-attempts times",
-    "cut": "only the beginning of its value is here",
-    "empty": "it has no value, and would be a dead letter again",
-    "too large": "the raw topic does not take so large a record",
+SKIP_REASONS: dict[SkipReason, str] = {
+    "replayed before": "already replayed",
+    "too many attempts": "already replayed --max-attempts times",
+    "truncated": "its value is truncated",
+    "empty": "it has no value and would become a dead letter again",
+    "too large": "larger than the raw topic's max.message.bytes",
 }
 
 
 def row(letter: DeadLetter, replayed_to: str | None) -> str:
-    """Return a dead letter as a line under :data:`HEAD`; nothing in it is of the trace's content."""
+    """Format a dead letter as a table row below :data:`HEAD`, without the trace's content."""
     return _COLUMNS.format(
-        letter.place,
+        letter.position,
         time_text(letter.record.timestamp_ms),
         letter.headers.reason,
         _size(letter),
@@ -43,7 +43,7 @@ def row(letter: DeadLetter, replayed_to: str | None) -> str:
 
 
 def as_json(letter: DeadLetter, replayed_to: str | None) -> str:
-    """Return a dead letter as a line of JSON, in ASCII; nothing in it is of the trace's content."""
+    """Format a dead letter as a line of ASCII JSON, without the trace's content."""
     return json.dumps(
         {
             "partition": letter.partition,
@@ -53,7 +53,7 @@ def as_json(letter: DeadLetter, replayed_to: str | None) -> str:
             "source": letter.record.source,
             "attempts": letter.attempts,
             "bytes": _bytes(letter),
-            "cut": letter.is_cut,
+            "cut": letter.is_truncated,
             "replayed_to": replayed_to,
             "exception": letter.headers.exception,
             "message": letter.headers.message,
@@ -61,11 +61,11 @@ def as_json(letter: DeadLetter, replayed_to: str | None) -> str:
     )
 
 
-def whole(record: Record) -> str:
-    """Return everything that a record holds; its value comes last, and may have lines of its own."""
+def details(record: Record) -> str:
+    """Format a whole record; the value comes last and may have several lines."""
     value = "null" if record.value is None else f"{len(record.value)} bytes"
     lines = [
-        f"place: {record.topic}/{record.partition}/{record.offset}",
+        f"position: {record.topic}/{record.partition}/{record.offset}",
         f"time: {time_text(record.timestamp)}",
         f"key: {_text(record.key)}",
         "headers:",
@@ -78,12 +78,12 @@ def whole(record: Record) -> str:
 
 
 def outcome(outcome: Outcome, *, dry_run: bool) -> str:
-    """Return what became of a dead letter as a line."""
+    """Format the outcome of a replay as a line."""
     letter = outcome.letter
-    if outcome.stays:
-        return f"{letter.place} stays: {WHY_IT_STAYS[outcome.stays]}"
+    if outcome.skipped:
+        return f"{letter.position} skipped: {SKIP_REASONS[outcome.skipped]}"
     verb = "would be replayed" if dry_run else "replayed"
-    return f"{letter.place} {verb} to {outcome.to}, attempt {letter.attempts + 1}"
+    return f"{letter.position} {verb} to {outcome.to}, attempt {letter.attempts + 1}"
 
 
 def _text(content: bytes | None) -> str:
@@ -95,7 +95,7 @@ def _decoded(content: bytes) -> str:
 
 
 def _bytes(letter: DeadLetter) -> int:
-    """The bytes of the value as it came."""
+    """Return the length of the original value in bytes."""
     length = letter.headers.value_length
     return len(letter.record.value or b"") if length is None else length
 

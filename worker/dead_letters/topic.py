@@ -1,4 +1,4 @@
-"""The dead-letter topic, and the topic that remembers what was replayed from it."""
+"""The dead-letter topic and its replays topic."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from worker.kafka.topics import Topic, TopicAdmin
 from worker.settings import Settings
 
 
-def _say_nothing(read: int, of: int) -> None:
-    """Tell nobody."""
+def _ignore_progress(read: int, total: int) -> None:
+    pass
 
 
 class DeadLetters:
-    """Reads dead letters, up to what the topic holds when it is asked.
+    """Read dead letters up to the topic's current end.
 
     Args:
-        reader: connected.
+        reader: a connected reader.
         topic: the dead-letter topic.
-        replays: the topic that remembers replays; None while there is none.
+        replays: the replays topic; None if it does not exist.
 
     Attributes:
-        foreign: how many records were met that no worker wrote.
+        foreign: number of records that were not written by a worker.
     """
 
     def __init__(self, reader: TopicReader, topic: Topic, replays: Topic | None) -> None:
@@ -35,9 +35,11 @@ class DeadLetters:
         self._topic = topic
         self._replays = replays
 
-    async def select(self, selection: Selection, told: Told = _say_nothing) -> AsyncIterator[DeadLetter]:
-        """Yield the dead letters that are meant, by partition and offset."""
-        async for record in read_topic(self._reader, self._topic, selection.since_ms, told):
+    async def select(
+        self, selection: Selection, progress: Told = _ignore_progress
+    ) -> AsyncIterator[DeadLetter]:
+        """Yield the selected dead letters, by partition and offset."""
+        async for record in read_topic(self._reader, self._topic, selection.since_ms, progress):
             letter = DeadLetter.read(record)
             self.foreign += letter is None
             if letter is not None and letter in selection:
@@ -47,20 +49,20 @@ class DeadLetters:
         """Return one record.
 
         Raises:
-            TopicError: there is none.
+            TopicError: no such record exists.
         """
         name, count = self._topic.name, self._topic.partitions
         if partition >= count:
-            raise TopicError(f"{name} has no partition {partition}: it has 0 to {count - 1}")
+            raise TopicError(f"{name} has no partition {partition}, only 0 to {count - 1}")
         bounds = await self._reader.bounds(name, partition)
         if offset in bounds:
             async for record in self._reader.read(name, partition, range(offset, offset + 1)):
                 return record
-        held = f"{bounds.start} to {bounds.stop - 1}" if bounds else "none"
-        raise TopicError(f"{name} has no record {partition}/{offset}; the offsets of this partition: {held}")
+        offsets = f"{bounds.start} to {bounds.stop - 1}" if bounds else "none"
+        raise TopicError(f"{name} has no record {partition}/{offset}; offsets in this partition: {offsets}")
 
     async def replayed(self) -> dict[bytes, str]:
-        """Return where in the raw topic each dead letter went that was replayed, by its identity."""
+        """Return the new positions in the raw topic of all replayed dead letters, by identity."""
         if self._replays is None:
             return {}
         name = self._replays.name
@@ -70,12 +72,12 @@ class DeadLetters:
 
 @asynccontextmanager
 async def open_dead_letters(settings: Settings) -> AsyncIterator[DeadLetters]:
-    """Connect, and look at the topics.
+    """Connect and open the dead-letter topic.
 
     Raises:
         NoBrokerError: the brokers cannot be reached.
-        SecurityError: they refuse the login, the certificate or a right.
-        TopicError: there is no dead-letter topic.
+        SecurityError: the brokers reject the login, the certificate or an operation.
+        TopicError: the dead-letter topic does not exist.
     """
     await require_rights(settings.kafka, dead_letter_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:

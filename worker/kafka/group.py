@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import NoError, RebalanceInProgressError
+from aiokafka.errors import NoError, NotCoordinatorForGroupError, RebalanceInProgressError, for_code
+from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 
 from worker.kafka.connection import client_arguments
@@ -65,7 +66,7 @@ class GroupConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka says no
         await super().start()
         # The client has no hook for the coordinator's answers.
         coordinator = self._coordinator
-        coordinator._send_req = self._renewing(coordinator._send_req)  # noqa: SLF001
+        coordinator._send_req = self._observed(coordinator._send_req)  # noqa: SLF001
 
     @property
     def is_member(self) -> bool:
@@ -81,12 +82,28 @@ class GroupConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka says no
         if self._coordinator is not None:
             self._coordinator.check_errors()
 
-    def _renewing(self, send: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
-        async def send_and_renew(request: Any) -> Any:
+    def _observed(self, send: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        async def send_and_observe(request: Any) -> Any:
             asked_at = time.monotonic()
             answer = await send(request)
             if isinstance(request, HeartbeatRequest | SyncGroupRequest) and answer.error_code in _IS_KNOWN:
                 self._lease.renew(asked_at)
+            if isinstance(request, OffsetFetchRequest):
+                self._require_positions(answer)
             return answer
 
-        return send_and_renew
+        return send_and_observe
+
+    def _require_positions(self, answer: Any) -> None:
+        """Raise the error of an answer without positions, which the client retries.
+
+        The client ignores it, and takes the group for one without positions: it would read partitions from
+        their beginning whenever a coordinator that has just been elected is still loading the group.
+        """
+        error_code = getattr(
+            answer, "error_code", NoError.errno
+        )  # before version 2 each partition has its own
+        if error_code == NotCoordinatorForGroupError.errno:
+            self._coordinator.coordinator_dead()
+        if error_code != NoError.errno:
+            raise for_code(error_code)

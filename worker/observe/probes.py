@@ -6,6 +6,7 @@ Kubernetes restarts what is not alive, and goes on with a rollout once a new one
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from http import HTTPStatus
 
 LIVE, READY = "/livez", "/readyz"
@@ -37,15 +38,15 @@ class Readiness:
 
 
 def live() -> tuple[HTTPStatus, bytes]:
-    """Answer :data:`LIVE`: who can answer is alive, since a worker that is stuck ends itself."""
+    """Answer :data:`LIVE`: a worker that is stuck is restarted by its parent, which is who answers."""
     return HTTPStatus.OK, b'{"live": true}'
 
 
-def ready(reasons: list[str]) -> tuple[HTTPStatus, bytes]:
+def ready(reasons: Sequence[str]) -> tuple[HTTPStatus, bytes]:
     """Answer :data:`READY`.
 
     Args:
         reasons: why it is not ready; empty when it is.
     """
     status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
-    return status, json.dumps({"ready": not reasons, "reasons": reasons}).encode()
+    return status, json.dumps({"ready": not reasons, "reasons": list(reasons)}).encode()

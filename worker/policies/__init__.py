@@ -1,4 +1,4 @@
-"""What policies would do, and have done: compare, tune, rescore, evaluate, explain.
+"""Policy tools: compare, tune, rescore, evaluate, explain.
 
-Everything here starts from the dimensions that traces were scored with, so nothing is embedded again.
+All of them start from the recorded dimensions of scored traces, so nothing is embedded again.
 """

@@ -1,4 +1,4 @@
-"""Policies in words."""
+"""Differences between policies, in words."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from worker.policy import DEFAULT_DOMAIN, REFERENCE_WEIGHTS, Policy, Profile
 
 
 def changes(old: Policy, new: Policy) -> list[str]:
-    """Return what a new policy changes for traces, a line for each domain; empty when nothing.
+    """Describe the effective changes of a new policy, one line per domain; empty if there are none.
 
-    A domain that only one of them names takes ``default`` under the other, and is compared with that.
+    A domain that only one policy names is compared with the other policy's ``default``.
     """
     names = [*dict.fromkeys([*old.profiles, *new.profiles])]
     lines = {name: _profile_changes(old.profile(name), new.profile(name)) for name in names}
@@ -20,13 +20,13 @@ def changes(old: Policy, new: Policy) -> list[str]:
 
 
 def suspicions(policy: Policy) -> list[str]:
-    """Name domains that look like a misspelt one of the reference, a line each."""
+    """Warn of domains that look like a misspelt reference domain, one line each."""
     lines = []
     for name in policy.domains:
         close = difflib.get_close_matches(name.lower(), REFERENCE_WEIGHTS, n=1, cutoff=0.8)
         if close and name not in REFERENCE_WEIGHTS:
             lines.append(
-                f"{name} is a domain of its own; did you mean {close[0]}? Domains are matched exactly"
+                f"{name} is not a reference domain; did you mean {close[0]}? Domains are matched exactly"
             )
     return lines
 

@@ -1,7 +1,7 @@
-"""Whether scores tell what labels tell, and whether they do so by themselves.
+"""Evaluate scores against labels, and detect leaks of the label into the score.
 
-A score that contains the answer agrees with it and proves nothing. So each figure stands beside those of the
-dimensions alone, and of the score with one dimension held constant.
+A score that contains the label agrees with it and proves nothing. Every figure is therefore also computed for
+each dimension alone, and for the score with one dimension held constant.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import precision_recall_curve
 
 from worker.errors import InputError
+from worker.extras import extra
 from worker.policies.intervals import Estimate, percentiles, resampled_counts
 from worker.policies.labels import Label, Labels
 from worker.policies.records import ScoredRecord
@@ -23,17 +23,20 @@ from worker.policies.tune import GRID
 from worker.policy import Policy, Weights
 from worker.scoring import Score, quality_score
 
+with extra("policy"):
+    from sklearn.metrics import precision_recall_curve
+
 ALL = "all domains"
 DIMENSIONS = tuple(Weights.model_fields)
 
 LEAK_AUC = 0.95
-"""A dimension that orders kept before other traces so well, or the other way round, contains the label."""
+"""A dimension with this AUC or more, or one minus it or less, contains the label."""
 
 LEAK_AGREEMENT = 0.99
-"""Labels that agree so often with ``metadata.success`` are taken to be made of it."""
+"""Labels that equal ``metadata.success`` in this share of the traces are assumed to be derived from it."""
 
-LUCK = 0.5
-"""The AUC of what knows nothing."""
+CHANCE = 0.5
+"""The AUC of a random order."""
 
 _BINS = 10
 
@@ -42,15 +45,15 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Operating:
-    """What a threshold does.
+class OperatingPoint:
+    """Precision and recall at a threshold.
 
     Attributes:
-        threshold: scores from it on pass.
-        passing: how many traces pass.
-        precision: the share of those that pass that are worth keeping; None where none passes.
-        recall: the share of those worth keeping that pass.
-        f1: the harmonic mean of both.
+        threshold: the lowest score that passes.
+        passing: number of traces that pass.
+        precision: share of the passing traces that are worth keeping; None if none passes.
+        recall: share of the traces worth keeping that pass.
+        f1: harmonic mean of precision and recall.
     """
 
     threshold: float
@@ -62,12 +65,12 @@ class Operating:
 
 @dataclass(frozen=True)
 class ConfidenceBin:
-    """Traces whose agents were about equally confident.
+    """Traces with similar ``outcome.confidence``.
 
     Attributes:
-        confidence: on average, in ``outcome.confidence``.
-        kept: the share that is worth keeping.
-        traces: how many there are.
+        confidence: mean confidence.
+        kept: share of the traces worth keeping.
+        traces: number of traces.
     """
 
     confidence: float
@@ -77,12 +80,12 @@ class ConfidenceBin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Whether agents are right as often as they say.
+    """Calibration of the agents' confidence.
 
     Attributes:
-        bins: by confidence.
-        error: the expected calibration error: how far a bin's confidence is off, on average over the traces.
-        brier: the mean squared difference of confidence and label.
+        bins: bins of confidence.
+        error: expected calibration error: mean difference of a bin's confidence and share, over the traces.
+        brier: mean squared difference of confidence and label.
     """
 
     bins: list[ConfidenceBin]
@@ -92,12 +95,12 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Leak:
-    """A dimension that predicts the label by itself.
+    """A dimension that predicts the label on its own.
 
     Attributes:
-        dimension: its name.
-        alone: the AUC of the dimension alone.
-        rest: the AUC of the score with the dimension held constant.
+        dimension: the dimension's name.
+        alone: AUC of the dimension alone.
+        rest: AUC of the score with the dimension held constant.
     """
 
     dimension: str
@@ -107,24 +110,24 @@ class Leak:
 
 @dataclass(frozen=True)
 class DomainEvaluation:
-    """One domain's labelled traces, or all.
+    """The evaluation of one domain's labelled traces, or of all domains'.
 
     Attributes:
-        domain: the profile, or :data:`ALL`.
-        traces: how many have a label.
-        kept: how many are worth keeping.
-        groups: how many independent groups they are of.
-        score: the AUC of the score; None where all labels are the same.
-        alone: the AUC of each dimension by itself.
-        without: the AUC of the score with each dimension held constant.
-        agreement: the share of the labels that equal ``metadata.success``.
-        leaks: the dimensions that predict the label by themselves.
-        current: the policy's threshold; None for all domains, which have no common one.
-        operating: the thresholds from 0 to 1 that some but not all traces pass.
-        best_f1: the threshold of the largest F1.
-        precise: the threshold of the largest recall at the precision that was asked for; None where no
-            threshold has that.
-        calibration: of the agents' own confidence.
+        domain: the profile's name, or :data:`ALL`.
+        traces: number of labelled traces.
+        kept: number of traces worth keeping.
+        groups: number of independent groups.
+        score: AUC of the score; None if all labels are equal.
+        alone: AUC of each dimension alone.
+        without: AUC of the score with each dimension held constant.
+        agreement: share of the labels that equal ``metadata.success``.
+        leaks: dimensions that predict the label on their own.
+        current: the policy's threshold; None for :data:`ALL`, which has no common threshold.
+        operating: grid thresholds that some but not all traces pass.
+        best_f1: the threshold with the highest F1.
+        precise: the threshold with the highest recall at the requested precision; None if no threshold
+            reaches that precision.
+        calibration: calibration of the agents' confidence.
     """
 
     domain: str
@@ -136,24 +139,24 @@ class DomainEvaluation:
     without: dict[str, Estimate]
     agreement: float
     leaks: list[Leak]
-    current: Operating | None
-    operating: list[Operating]
-    best_f1: Operating | None
-    precise: Operating | None
+    current: OperatingPoint | None
+    operating: list[OperatingPoint]
+    best_f1: OperatingPoint | None
+    precise: OperatingPoint | None
     calibration: Calibration
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What labels say of a policy's scores.
+    """The evaluation of a policy's scores against labels.
 
     Attributes:
-        policy: under which all traces were scored.
-        precision: that was asked for.
-        domains: by name; :data:`ALL` comes last where there are several.
-        unmatched: how many labels are of no trace that was read.
-        unlabelled: how many traces have no label.
-        sources: how many labels each source gave.
+        policy: the policy that all traces are scored under.
+        precision: the requested precision.
+        domains: the evaluations by domain name, with :data:`ALL` last if there are several.
+        unmatched: number of labels that match no trace.
+        unlabelled: number of traces without a label.
+        sources: number of labels by source.
     """
 
     policy: Policy
@@ -164,7 +167,7 @@ class Evaluation:
     sources: dict[str, int]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return the report as plain JSON."""
         return {**asdict(self), "policy": self.policy.digest}
 
 
@@ -177,7 +180,7 @@ class _Labelled:
 
     @property
     def group(self) -> str:
-        """What is resampled as one: the label's group, else the trace with its repeats."""
+        """The unit of resampling: the label's group, or else the trace with its repeats."""
         return f"trace {self.label.id}" if self.label.group is None else f"group {self.label.group}"
 
 
@@ -189,17 +192,17 @@ def evaluate(
     precision: float = 0.9,
     min_reward: float = 0.5,
 ) -> Evaluation:
-    """Compare a policy's scores with labels.
+    """Evaluate a policy's scores against labels.
 
     Args:
         records: scored under any policy.
         labels: by trace id.
-        policy: under which they are scored.
-        precision: for which a threshold is looked for.
-        min_reward: from which on a reward says that a trace is worth keeping.
+        policy: the policy to evaluate.
+        precision: the precision to find a threshold for.
+        min_reward: the lowest reward of a trace worth keeping.
 
     Raises:
-        InputError: no label matches a trace, or all that do are the same.
+        InputError: no label matches a trace, or all matching labels are equal.
     """
     labelled = [
         _Labelled(record, record.under(policy), label, label.is_kept(min_reward))
@@ -207,12 +210,12 @@ def evaluate(
         if (label := labels.get(record.id)) is not None
     ]
     if not labelled:
-        raise InputError(f"none of the {len(labels)} labels is of one of the {len(records)} traces")
+        raise InputError(f"none of the {len(labels)} labels matches one of the {len(records)} traces")
     kept = sum(one.kept for one in labelled)
     if kept in (0, len(labelled)):
-        said = "worth keeping" if kept else "not worth keeping"
+        verdict = "worth keeping" if kept else "not worth keeping"
         raise InputError(
-            f"all {len(labelled)} labels that match a trace say {said}; evaluation needs some of either kind"
+            f"all {len(labelled)} labels that match a trace say {verdict}; an evaluation needs both kinds"
         )
     names = sorted({one.score.domain for one in labelled})
     domains = {
@@ -243,7 +246,7 @@ def _evaluate_domain(
     scores = np.array([one.score.quality_score for one in labelled])
     groups = np.unique([one.group for one in labelled], return_inverse=True)[1]
     score, alone, without = _aucs([one.score for one in labelled], kept, groups, policy)
-    operating = [_operate(kept, scores, threshold) for threshold in GRID]
+    operating = [_operating_point(kept, scores, threshold) for threshold in GRID]
     best, precise = _thresholds(kept, scores, precision)
     return DomainEvaluation(
         domain=name,
@@ -259,10 +262,10 @@ def _evaluate_domain(
             for dimension in alone
             if not 1 - LEAK_AUC < alone[dimension].value < LEAK_AUC
         ],
-        current=None if name == ALL else _operate(kept, scores, policy.profile(name).threshold),
+        current=None if name == ALL else _operating_point(kept, scores, policy.profile(name).threshold),
         operating=[one for one in operating if 0 < one.passing < len(labelled)],
-        best_f1=None if best is None else _operate(kept, scores, best),
-        precise=None if precise is None else _operate(kept, scores, precise),
+        best_f1=None if best is None else _operating_point(kept, scores, best),
+        precise=None if precise is None else _operating_point(kept, scores, precise),
         calibration=_calibrate(kept, np.array([one.record.confidence for one in labelled])),
     )
 
@@ -294,22 +297,22 @@ def _aucs(
 
 
 def _held(score: Score, constant: Mapping[str, float], policy: Policy) -> float:
-    """Return the score that a trace has with a dimension held constant."""
+    """Return a trace's score with a dimension held constant."""
     dimensions = replace(score.dimensions, **constant)
     return quality_score(dimensions, score.overrides, policy.profile(score.domain).weights)
 
 
 def auc(kept: Bools, values: Floats, counts: NDArray[np.int64] | None = None) -> Floats:
-    """Return the area under the ROC curve: how often a kept trace has the larger value, ties counting half.
+    """Return the area under the ROC curve; ties count half.
 
     Args:
-        kept: shape (n,).
-        values: what orders the traces, shape (n,).
-        counts: how often each trace counts in each resample, shape (resamples, n); once each when left out.
+        kept: whether each trace is worth keeping, shape (n,).
+        values: the values that rank the traces, shape (n,).
+        counts: number of draws of each trace in each resample, shape (resamples, n); by default, every trace
+            once.
 
     Returns:
-        shape (resamples,), not a number where a resample has traces of one kind only; without counts a
-        single number.
+        Shape (resamples,), NaN for resamples of only one kind of trace; a single number without counts.
     """
     counted = np.ones((1, len(kept)), dtype=np.int64) if counts is None else counts
     order = np.argsort(values, kind="stable")
@@ -325,20 +328,20 @@ def auc(kept: Bools, values: Floats, counts: NDArray[np.int64] | None = None) ->
 
 
 def _thresholds(kept: Bools, scores: Floats, precision: float) -> tuple[float | None, float | None]:
-    """Return the threshold of the largest F1, and that of the largest recall at a precision."""
+    """Return the thresholds with the highest F1 and with the highest recall at a precision."""
     if not kept.any():
         return None, None
     precisions, recalls, thresholds = precision_recall_curve(kept, scores)
-    # The curve ends in a point without a threshold.
+    # The curve's last point has no threshold.
     f1 = 2 * precisions * recalls / np.maximum(precisions + recalls, np.finfo(float).tiny)
     precise = thresholds[precisions[:-1] >= precision]
     return float(thresholds[f1[:-1].argmax()]), float(precise.min()) if len(precise) else None
 
 
-def _operate(kept: Bools, scores: Floats, threshold: float) -> Operating:
+def _operating_point(kept: Bools, scores: Floats, threshold: float) -> OperatingPoint:
     passing = scores >= threshold
     hits = int((passing & kept).sum())
-    return Operating(
+    return OperatingPoint(
         threshold=float(threshold),
         passing=int(passing.sum()),
         precision=hits / int(passing.sum()) if passing.any() else None,

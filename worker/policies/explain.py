@@ -1,4 +1,4 @@
-"""Why a trace got its score, in words."""
+"""Explain a trace's score in words."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _OVERRIDES = {
 
 
 def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:
-    """Yield the lines that take a trace's score apart; what a producer wrote is escaped.
+    """Yield the lines of an explanation; text from producers is escaped.
 
     Args:
         record: the trace.
-        policy: the policy that it was presumably scored under; if it was another, the weights are left out.
+        policy: the policy that the trace was presumably scored under; if that is wrong, weights are omitted.
     """
     score = record.score
     reached = "reaches" if score.decision == "contribute" else "is below"
@@ -52,7 +52,7 @@ def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:
         yield _nearest(score)
         yield ""
         known = f"policy {printable(record.policy)}" if record.policy else "another policy"
-        yield f"scored under {known}, not {policy.digest}: --policy FILE with that one shows the weights"
+        yield f"scored under {known}, not {policy.digest}; pass that policy with --policy to see the weights"
 
 
 def _domain(record: ScoredRecord) -> str:
@@ -77,7 +77,7 @@ def _overridden(score: Score) -> Iterator[str]:
 
 def _nearest(score: Score) -> str:
     if score.nearest is None:
-        return "there was no earlier trace to compare with, so novelty is 0.5"
+        return "no earlier trace to compare with, so novelty is 0.5"
     similarity = 1 - score.novelty
     how = f"{similarity:.4f}" if similarity > 0 else "0 or less"
     return f"nearest earlier trace: {printable(score.nearest)}, similarity {how}"
@@ -90,13 +90,13 @@ def _what_it_takes(record: ScoredRecord, profile: Profile) -> Iterator[str]:
         yield f"it passes by {-gap:.4f}"
         return
     ways = [*_ways(record, profile)]
-    head = "each of these alone would do:" if ways else "no single part makes up for it"
-    yield f"it lacks {gap:.4f}; {head}"
+    head = "any one of these would suffice:" if ways else "no single change would suffice"
+    yield f"it falls short by {gap:.4f}; {head}"
     yield from (f"  {way}" for way in ways)
 
 
 def _ways(record: ScoredRecord, profile: Profile) -> Iterator[str]:
-    """Yield the changes of one part that would make the trace pass."""
+    """Yield the single changes that would make the trace pass."""
     score = record.score
     for name, value in asdict(score.dimensions).items():
         needed = _needed(score, name, profile)
@@ -116,13 +116,13 @@ def _passes(score: Score, profile: Profile, **dimensions: float) -> bool:
 
 
 def _needed(score: Score, name: str, profile: Profile) -> float | None:
-    """Return the least value of a dimension, to four decimals, that passes; None when even 1 does not.
+    """Return the smallest value of a dimension that passes, to four decimals; None if even 1 does not.
 
-    The score never falls when a dimension rises, so bisection finds it, with any overrides.
+    The score is monotonic in every dimension, whatever the overrides, so bisection finds the value.
     """
     values = range(math.floor(getattr(score, name) * _DECIMALS), _DECIMALS + 1)
-    place = bisect_left(values, True, key=lambda value: _passes(score, profile, **{name: value / _DECIMALS}))
-    return values[place] / _DECIMALS if place < len(values) else None
+    index = bisect_left(values, True, key=lambda value: _passes(score, profile, **{name: value / _DECIMALS}))
+    return values[index] / _DECIMALS if index < len(values) else None
 
 
 def _name(name: str) -> str:

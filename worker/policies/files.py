@@ -1,4 +1,4 @@
-"""Scored traces from files: those that ``kp-worker score`` wrote, or raw traces, which are scored now."""
+"""Scored traces from files: output of ``kp-worker score``, or raw traces, which are scored on the fly."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ MakeScorer = Callable[[], Scorer]
 
 
 def read_files(paths: Iterable[Path], make_scorer: MakeScorer, max_bytes: int) -> Iterator[ScoredRecord]:
-    """Yield the traces of files, a line each; raw ones are scored as one partition's stream would be.
+    """Yield the traces of files, one per line; raw traces are scored in order, as in one partition.
 
     Args:
-        paths: each holds lines of one kind; the first tells which.
-        make_scorer: called when the first raw trace is met, as it may load a model.
-        max_bytes: the largest raw trace.
+        paths: files of lines of one kind, which the first line determines.
+        make_scorer: called for the first raw trace, as it may load a model.
+        max_bytes: maximum size of a raw trace.
 
     Raises:
-        InputError: a file is empty, or a line is not what it should be.
+        InputError: a file is empty or a line is invalid.
     """
     scorer = cache(make_scorer)
     for path in paths:
@@ -40,10 +40,10 @@ def read_files(paths: Iterable[Path], make_scorer: MakeScorer, max_bytes: int) -
 
 
 def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the lines of a file but empty ones, each with its place, ``file:line``.
+    """Yield the non-empty lines of a file, each with its location ``file:line``.
 
     Raises:
-        InputError: there is none, or the file cannot be read.
+        InputError: the file is empty or cannot be read.
     """
     empty = True
     try:
@@ -67,7 +67,7 @@ def _is_raw(source: str, line: bytes) -> bool:
         return False
     if isinstance(members, dict) and "steps" in members:
         return True
-    raise InputError(f"{source}: is neither a line that `kp-worker score` wrote nor a trace")
+    raise InputError(f"{source}: neither output of `kp-worker score` nor a trace")
 
 
 def _read_raw(scorer: Scorer, max_bytes: int) -> Callable[[str, bytes], ScoredRecord]:
@@ -79,4 +79,4 @@ def _read_raw(scorer: Scorer, max_bytes: int) -> Callable[[str, bytes], ScoredRe
 
 
 def _kind(read: Callable[[str, bytes], ScoredRecord]) -> str:
-    return "is no line that `kp-worker score` wrote" if read is read_line else "is no trace"
+    return "not output of `kp-worker score`" if read is read_line else "not a trace"

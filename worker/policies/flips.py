@@ -1,4 +1,4 @@
-"""What another policy would have done with traces that were scored before."""
+"""Rescoring: the effect that another policy would have had on scored traces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worker.policy import Policy
 from worker.scoring import Decision, Score
 
 Routes = tuple[Decision, Decision]
-"""How a trace was routed, and how it is now."""
+"""The decisions on a trace before and after."""
 
 ROUTES: tuple[Routes, ...] = (
     ("contribute", "contribute"),
@@ -25,13 +25,13 @@ ROUTES: tuple[Routes, ...] = (
 
 @dataclass(frozen=True)
 class Flip:
-    """A trace with another route."""
+    """A trace with a changed decision."""
 
     record: ScoredRecord
     score: Score
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the scores and routes."""
+        """Return scores and decisions as plain JSON."""
         before = self.record.score
         return {
             "id": self.record.id,
@@ -45,13 +45,13 @@ class Flip:
 
 @dataclass
 class Rescored:
-    """What a policy does differently, counted record by record.
+    """Effects of a new policy, accumulated record by record.
 
     Attributes:
-        policy: the new one.
-        routes: how many traces were routed so and are now, by the new policy's domain.
-        flips: the traces with another route.
-        rescored: how many traces have another score.
+        policy: the new policy.
+        routes: number of traces by the new policy's domain and by their decisions.
+        flips: traces with a changed decision.
+        rescored: number of traces with a changed score.
     """
 
     policy: Policy
@@ -61,11 +61,11 @@ class Rescored:
 
     @property
     def traces(self) -> int:
-        """How many were counted."""
+        """Number of traces."""
         return sum(routes.total() for routes in self.routes.values())
 
     def add(self, record: ScoredRecord) -> Score:
-        """Count a record; returns its score under the policy."""
+        """Count a record and return its score under the policy."""
         score = record.under(self.policy)
         self.routes[score.domain][record.score.decision, score.decision] += 1
         self.rescored += score.quality_score != record.score.quality_score
@@ -74,7 +74,7 @@ class Rescored:
         return score
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return the report as plain JSON."""
         return {
             "policy": self.policy.digest,
             "traces": self.traces,
@@ -88,7 +88,7 @@ class Rescored:
 
 
 def rescore_all(records: Iterable[ScoredRecord], policy: Policy) -> Rescored:
-    """Score records again under a policy.
+    """Rescore records under a policy.
 
     Raises:
         InputError: there are no records.
@@ -97,5 +97,5 @@ def rescore_all(records: Iterable[ScoredRecord], policy: Policy) -> Rescored:
     for record in records:
         rescored.add(record)
     if not rescored.traces:
-        raise InputError("there are no scored traces to rescore")
+        raise InputError("no scored traces to rescore")
     return rescored

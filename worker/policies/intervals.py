@@ -1,7 +1,7 @@
-"""How far an estimate may be off: 95 % intervals.
+"""95 % confidence intervals.
 
-A bootstrap draws as many traces as there are, with replacement, and looks how much the estimate varies. Where
-its outcome is known in closed form, nothing is drawn.
+Mostly bootstrap intervals: the variation of an estimate over resamples of the traces, drawn with replacement.
+Where the bootstrap distribution has a closed form, nothing is drawn.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+
+from worker.extras import extra
+
+with extra("policy"):
+    from scipy import stats
 
 LEVEL = 0.95
 RESAMPLES = 1000
@@ -20,7 +24,7 @@ _TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 
 
 class Estimate(NamedTuple):
-    """A figure and its 95 % interval."""
+    """An estimate and its 95 % interval."""
 
     value: float
     low: float
@@ -28,9 +32,9 @@ class Estimate(NamedTuple):
 
 
 def share(count: int, total: int) -> Estimate:
-    """Return a share with Wilson's interval.
+    """Return a share with its Wilson interval.
 
-    A bootstrap would give 0 to 0 where none of few traces passes, as if that were certain.
+    If none of a few traces passes, a bootstrap would give the interval 0 to 0, as if that were certain.
     """
     interval = stats.binomtest(count, total).proportion_ci(LEVEL, method="wilson")
     return Estimate(count / total, float(interval.low), float(interval.high))
@@ -39,8 +43,8 @@ def share(count: int, total: int) -> Estimate:
 def kth_largest(values: NDArray[np.float64], k: int) -> Estimate:
     """Return the k-th largest value with its bootstrap interval.
 
-    A resample's k-th largest is at least the j-th largest value when at least k of the draws are among the j
-    largest; how many are is binomial.
+    A resample's k-th largest value is at least the j-th largest value if at least k of the draws are among
+    the j largest; their number is binomial.
 
     Args:
         values: shape (n,).
@@ -54,12 +58,12 @@ def kth_largest(values: NDArray[np.float64], k: int) -> Estimate:
 
 
 def share_difference(gained: int, lost: int, total: int) -> Estimate:
-    """Return the change of a share of the same traces, with its bootstrap interval.
+    """Return the change of a share over the same traces, with its bootstrap interval.
 
     Args:
-        gained: how many pass only afterwards.
-        lost: how many pass only before.
-        total: how many there are.
+        gained: number of traces that pass only after the change.
+        lost: number of traces that pass only before it.
+        total: number of traces.
     """
     rng = np.random.default_rng(0)
     chances = np.array([gained, lost, total - gained - lost]) / total
@@ -69,15 +73,15 @@ def share_difference(gained: int, lost: int, total: int) -> Estimate:
 
 
 def resampled_counts(groups: NDArray[np.intp]) -> Iterator[NDArray[np.int64]]:
-    """Draw groups with replacement, and yield how often each of their members was drawn.
+    """Draw groups with replacement and yield the number of draws of each member.
 
     Members of a group, such as the trials of one task, are drawn together, as they are not independent.
 
     Args:
-        groups: the number of each member's group, from 0, shape (n,).
+        groups: group index of each member, from 0, shape (n,).
 
     Yields:
-        shape (some, n); :data:`RESAMPLES` rows in all, the same ones every time.
+        Blocks of shape (rows, n), :data:`RESAMPLES` rows in total, identical in every call.
     """
     rng = np.random.default_rng(0)
     total = int(groups.max()) + 1
@@ -88,11 +92,11 @@ def resampled_counts(groups: NDArray[np.intp]) -> Iterator[NDArray[np.int64]]:
 
 
 def percentiles(value: float, resampled: NDArray[np.float64]) -> Estimate:
-    """Return an estimate with the interval of its resamples; those that are not a number do not count.
+    """Return an estimate with the interval of its resamples, ignoring NaN.
 
     Args:
-        value: of the traces as they are.
-        resampled: of each resample, shape (resamples,).
+        value: the estimate on the original traces.
+        resampled: the estimate on each resample, shape (resamples,).
     """
     low, high = np.nanquantile(resampled, _TAILS) if np.isfinite(resampled).any() else (np.nan, np.nan)
     return Estimate(value, float(low), float(high))

@@ -1,4 +1,4 @@
-"""Labels: judgements of which traces are worth keeping."""
+"""Labels: judgements whether traces are worth keeping."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from worker.kafka.reader import Record, TopicReader, read_topic
 from worker.kafka.rights import label_rights, require_rights
 from worker.kafka.topics import TopicAdmin
 from worker.policies.files import lines_of
-from worker.policies.topics import Progress
+from worker.policies.topics import ProgressCallback
 from worker.settings import Settings
 
 
 class Label(msgspec.Struct, frozen=True):
-    """Whether a trace is worth keeping.
+    """A judgement whether a trace is worth keeping; it has either ``keep`` or ``reward``.
 
     Attributes:
-        id: the trace's.
-        keep: whether it is; None where ``reward`` tells.
-        reward: how good it is; None where ``keep`` tells.
-        source: who or what says so.
-        group: what traces share that are not independent, such as the trials of one task.
+        id: the trace's id.
+        keep: whether the trace is worth keeping.
+        reward: the trace's reward.
+        source: the person or the tool that gave the label.
+        group: shared by traces that are not independent, such as the trials of one task.
     """
 
     id: Annotated[str, Meta(min_length=1)]
@@ -36,49 +36,49 @@ class Label(msgspec.Struct, frozen=True):
     group: str | int | None = None
 
     def is_kept(self, min_reward: float) -> bool:
-        """Return whether the trace is worth keeping: a reward must reach the least."""
+        """Return ``keep``, or whether the reward is at least ``min_reward``."""
         return self.keep if self.keep is not None else (self.reward or 0) >= min_reward
 
 
 Labels = dict[str, Label]
-"""Labels by the trace's id."""
+"""Labels by trace id."""
 
 _decode = msgspec.json.Decoder(Label).decode
 
 
 def read_label(source: str, text: bytes) -> Label:
-    """Read a label: JSON with ``id``, and ``keep`` or ``reward``.
+    """Parse a label: JSON with ``id``, and ``keep`` or ``reward``.
 
     Raises:
-        InputError: it is none.
+        InputError: the text is not a label.
     """
     try:
         label = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{source}: is no label: {error}") from None
+        raise InputError(f"{source}: not a label: {error}") from None
     if (label.keep is None) == (label.reward is None):
-        raise InputError(f"{source}: is no label: it has one of keep (true or false) and reward (a number)")
+        raise InputError(f"{source}: not a label: give either keep (true or false) or reward (a number)")
     return label
 
 
 def labels_of_files(paths: Iterable[Path]) -> Labels:
-    """Read labels, one JSON document a line; the last of a trace counts.
+    """Read labels, one JSON document per line; a trace's last label wins.
 
     Raises:
-        InputError: a file is empty, or a line is no label.
+        InputError: a file is empty or a line is not a label.
     """
     labels = (read_label(source, line) for path in paths for source, line in lines_of(path))
     return {label.id: label for label in labels}
 
 
-async def labels_of_topic(settings: Settings, name: str, progress: Progress) -> Labels:
-    """Read the labels that a topic holds now; see :func:`labels_of_records`.
+async def labels_of_topic(settings: Settings, name: str, progress: ProgressCallback) -> Labels:
+    """Read a topic's labels up to its current end; see :func:`labels_of_records`.
 
     Raises:
         NoBrokerError: the brokers cannot be reached.
-        SecurityError: they refuse the login, the certificate or a right.
-        TopicError: there is no such topic.
-        InputError: a record is no label, or there is none.
+        SecurityError: the brokers reject the login, the certificate or an operation.
+        TopicError: the topic does not exist.
+        InputError: a record is not a label, or the topic has no labels.
     """
     await require_rights(settings.kafka, label_rights(name))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
@@ -89,17 +89,17 @@ async def labels_of_topic(settings: Settings, name: str, progress: Progress) -> 
         records = read_topic(reader, topics[name], None, lambda read, of: progress(name, read, of))
         labels = await labels_of_records(records)
     if not labels:
-        raise InputError(f"{name} holds no labels")
+        raise InputError(f"{name} contains no labels")
     return labels
 
 
 async def labels_of_records(records: AsyncIterable[Record]) -> Labels:
-    """Read labels from records' values; the last of a trace counts.
+    """Read labels from record values; a trace's last label wins.
 
-    A record without a value withdraws the label of the trace whose id is its key, as in a compacted topic.
+    A tombstone removes the label of the trace id in its key, as in a compacted topic.
 
     Raises:
-        InputError: a record is no label.
+        InputError: a record is not a label.
     """
     labels: Labels = {}
     async for record in records:

@@ -1,4 +1,4 @@
-"""Scored traces as lines; what a producer wrote is escaped."""
+"""One-line renderings of scored traces; text from producers is escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEAD = _COLUMNS.format("SOURCE", "TIME", "DOMAIN", "SCORE", "DECISION", "ID")
 
 
 def row(record: ScoredRecord) -> str:
-    """Return a trace as a line under :data:`HEAD`."""
+    """Format a trace as a table row below :data:`HEAD`."""
     return _COLUMNS.format(
         printable(record.source),
         "-" if record.timestamp_ms is None else time_text(record.timestamp_ms),
@@ -24,7 +24,7 @@ def row(record: ScoredRecord) -> str:
 
 
 def as_json(record: ScoredRecord) -> str:
-    """Return a trace as a line of JSON, in ASCII."""
+    """Format a trace as a line of ASCII JSON."""
     return json.dumps(
         {
             "source": record.source,

@@ -1,21 +1,20 @@
-"""Reports as plots: PNG or SVG, by the file's suffix."""
+"""Plots of the reports: PNG or SVG, by the file's suffix."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from worker.errors import InputError, WorkerError
-from worker.policies.evaluate import LUCK, DomainEvaluation, Evaluation
+from worker.errors import InputError
+from worker.extras import extra
+from worker.policies.evaluate import CHANCE, DomainEvaluation, Evaluation
 from worker.policies.intervals import Estimate
 from worker.policies.tune import GRID, DomainTuning, Tuning
 from worker.policy import Weights
 
-try:
+with extra("policy"):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-except ImportError as error:
-    raise WorkerError(f"{error.name} is missing; pip install 'knowledgepulse-worker[policy]'") from error
 
 _BLUE, _ORANGE, _GREY = "#2f6fde", "#d9662b", "#8a8f98"
 _SUFFIXES = (".png", ".svg")
@@ -26,15 +25,15 @@ def save(figure: Figure, path: Path) -> None:
 
     Raises:
         InputError: the file is neither .png nor .svg.
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     if path.suffix.lower() not in _SUFFIXES:
-        raise InputError(f"{path}: a plot is one of {', '.join(_SUFFIXES)}")
+        raise InputError(f"{path}: the suffix of a plot must be one of {', '.join(_SUFFIXES)}")
     figure.savefig(path, dpi=110)
 
 
 def plot_tuning(tuning: Tuning) -> Figure:
-    """Draw a row for each domain: the scores, the share that passes, and where points are lost."""
+    """Plot one row per domain: the scores, the share that passes, and the points lost by dimension."""
     figure, rows = _figure(len(tuning.domains), 3)
     for axes, domain in zip(rows, tuning.domains.values(), strict=True):
         _plot_scores(axes[0], domain)
@@ -44,7 +43,7 @@ def plot_tuning(tuning: Tuning) -> Figure:
 
 
 def plot_evaluation(evaluation: Evaluation) -> Figure:
-    """Draw the AUCs, precision and recall by threshold, and calibration: a row for each comparable domain."""
+    """Plot AUCs, precision and recall by threshold, and calibration: one row per comparable domain."""
     domains = [(one, one.score) for one in evaluation.domains.values() if one.score is not None]
     figure, rows = _figure(len(domains), 3)
     for axes, (domain, score) in zip(rows, domains, strict=True):
@@ -65,7 +64,7 @@ def _figure(rows: int, columns: int) -> tuple[Figure, Any]:
 
 def _plot_scores(axes: Any, domain: DomainTuning) -> None:
     axes.hist(domain.scores, bins=GRID, color=_BLUE, alpha=0.8)
-    axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="threshold now")
+    axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="current threshold")
     axes.axvline(domain.proposal.passing.threshold, color=_ORANGE, label="proposed")
     axes.set(title=f"{domain.domain}: {domain.traces} traces", xlabel="score", ylabel="traces", xlim=(0, 1))
     axes.legend(frameon=False, fontsize="small")
@@ -80,7 +79,7 @@ def _plot_shares(axes: Any, domain: DomainTuning, target: float) -> None:
     needed = domain.proposal.needed
     axes.axvspan(needed.low, needed.high, color=_ORANGE, alpha=0.25, linewidth=0)
     axes.axvline(needed.value, color=_ORANGE, label=f"{target:.0%} need {needed.value:.3f}")
-    axes.set(title="what share passes", xlabel="threshold", ylabel="%", xlim=(0, 1), ylim=(0, 101))
+    axes.set(title="share that passes", xlabel="threshold", ylabel="%", xlim=(0, 1), ylim=(0, 101))
     axes.legend(frameon=False, fontsize="small")
 
 
@@ -89,7 +88,7 @@ def _plot_losses(axes: Any, domain: DomainTuning) -> None:
     losses = [domain.losses[name].mean if domain.losses else 0 for name in names]
     axes.barh([name.replace("_", " ") for name in names], losses, color=_BLUE, alpha=0.8)
     axes.invert_yaxis()
-    axes.set(title="points lost below the threshold now", xlabel="of the score, on average")
+    axes.set(title="points lost below the current threshold", xlabel="mean, of the score")
 
 
 def _plot_aucs(axes: Any, domain: DomainEvaluation, score: Estimate) -> None:
@@ -100,13 +99,13 @@ def _plot_aucs(axes: Any, domain: DomainEvaluation, score: Estimate) -> None:
         **{f"{name} alone".replace("_", " "): one for name, one in domain.alone.items()},
         **{f"score, {leak.dimension} constant".replace("_", " "): leak.rest for leak in domain.leaks},
     }
-    for place, (name, one) in enumerate(rows.items()):
+    for y, (name, one) in enumerate(rows.items()):
         color = _ORANGE if name.endswith("constant") else _BLUE
-        axes.plot([one.low, one.high], [place, place], color=color, linewidth=2)
-        axes.plot(one.value, place, "o", color=color)
+        axes.plot([one.low, one.high], [y, y], color=color, linewidth=2)
+        axes.plot(one.value, y, "o", color=color)
     axes.set_yticks(range(len(rows)), list(rows))
     axes.invert_yaxis()
-    axes.axvline(LUCK, color=_GREY, linestyle="--", linewidth=0.8)
+    axes.axvline(CHANCE, color=_GREY, linestyle="--", linewidth=0.8)
 
 
 def _plot_operating(axes: Any, domain: DomainEvaluation) -> None:
@@ -115,8 +114,8 @@ def _plot_operating(axes: Any, domain: DomainEvaluation) -> None:
     axes.plot(thresholds, [one.precision for one in rows], color=_BLUE, label="precision")
     axes.plot(thresholds, [one.recall for one in rows], color=_ORANGE, label="recall")
     if domain.current:
-        axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="threshold now")
-    axes.set(title="what passes", xlabel="threshold", xlim=(0, 1), ylim=(0, 1.02))
+        axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="current threshold")
+    axes.set(title="precision and recall", xlabel="threshold", xlim=(0, 1), ylim=(0, 1.02))
     axes.legend(frameon=False, fontsize="small")
 
 

@@ -1,4 +1,4 @@
-"""Which traces to label next."""
+"""The labelling queue: the most informative traces to label next."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from worker.policy import Policy
 from worker.scoring import Score
 
 COPY = 0.05
-"""A trace with less novelty is a near copy of the one that is most similar to it."""
+"""A trace with less novelty is a near copy of its nearest trace."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A trace to be labelled."""
+    """A trace to label."""
 
     record: ScoredRecord
     score: Score
 
     @property
     def distance(self) -> float:
-        """How far the score is from the threshold."""
+        """Distance of the score from the threshold."""
         return abs(self.score.quality_score - self.score.threshold)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the trace's place and score."""
+        """Return the trace's source and score as plain JSON."""
         return {
             "id": self.record.id,
             "source": self.record.source,
@@ -43,17 +43,17 @@ class Candidate:
 def labelling_queue(
     records: Iterable[ScoredRecord], labels: Labels, policy: Policy, count: int
 ) -> list[Candidate]:
-    """Return the traces whose label would tell most about the thresholds, the most telling first.
+    """Return the traces with the most informative labels, most informative first.
 
-    Labels are worth most where a small change of the threshold changes the route. The domains take turns,
-    beginning with the one that has the fewest labels. A near copy of a trace that is in the queue, or has a
-    label, is left out.
+    A label is most informative close to the threshold, where a small change of it changes the route. Domains
+    take turns, starting with the one with the fewest labels. Near copies of queued or labelled traces are
+    left out.
 
     Args:
         records: scored under any policy.
         labels: by trace id.
-        policy: whose thresholds are in question.
-        count: how many traces.
+        policy: the policy to label for.
+        count: maximum number of traces.
     """
     labelled: Counter[str] = Counter()
     by_domain: defaultdict[str, list[Candidate]] = defaultdict(list)
@@ -70,7 +70,7 @@ def labelling_queue(
 
 
 def _without_copies(candidates: Iterable[Candidate], known: set[str]) -> Iterable[Candidate]:
-    """Yield the candidates that are no near copies of a known trace, or of one another."""
+    """Skip near copies of known traces and of earlier candidates."""
     copied: set[str] = set()
     for one in candidates:
         original = one.score.nearest if one.score.novelty < COPY else None

@@ -1,4 +1,4 @@
-"""Scored traces, wherever they are read from."""
+"""Scored traces from topics and from files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Unit: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Override: TypeAlias = Literal["single_thought", "recovered", "single_tool"]
 
 HEADERS = ("kp-source", "kp-score", "kp-policy")
-"""What the worker appends to a scored record, in order."""
+"""The headers that the worker appends to a scored record, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class ScoredRecord:
 
     Attributes:
         source: ``topic/partition/offset`` of the raw record, or ``file:line``.
-        id: the trace's.
-        task_domain: the trace's own, which selects a profile of any policy.
-        success: whether the agent says that the task succeeded.
-        confidence: the agent's own, before it is cut for a failure.
-        score: what it was scored with.
-        policy: the digest of the policy that it was scored under; None where that was not kept.
-        timestamp_ms: the record's; None in a file.
+        id: the trace's id.
+        task_domain: the trace's domain, which selects the profile of a policy.
+        success: whether the agent reports success.
+        confidence: the agent's confidence, before the reduction for a failure.
+        score: the recorded score.
+        policy: digest of the policy of that score; None if it was not recorded.
+        timestamp_ms: the record's timestamp; None in a file.
     """
 
     source: str
@@ -49,7 +49,7 @@ class ScoredRecord:
 
     @classmethod
     def of(cls, source: str, trace: ReasoningTrace, score: Score) -> Self:
-        """Return the record of a trace and its score."""
+        """Create the record of a trace and its score."""
         metadata, confidence = trace.metadata, trace.outcome.confidence
         return cls(source, trace.id, metadata.task_domain, metadata.success, confidence, score)
 
@@ -59,7 +59,7 @@ class ScoredRecord:
 
 
 class _Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a score that the header and a line share."""
+    """The fields of a score that the header and the line have in common."""
 
     complexity: Unit
     novelty: Unit
@@ -75,13 +75,13 @@ class _Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Header(_Parts, frozen=True, kw_only=True):
-    """The ``kp-score`` header, held to the ranges that a worker writes."""
+    """The ``kp-score`` header, restricted to the ranges that a worker writes."""
 
     value: Unit = msgspec.field(name="score")
 
 
 class _Line(_Parts, frozen=True, kw_only=True):
-    """A line that ``kp-worker score`` wrote."""
+    """A line of ``kp-worker score`` output."""
 
     id: str
     quality_score: Unit
@@ -100,7 +100,7 @@ class _Outcome(msgspec.Struct, frozen=True):
 
 
 class _Trace(msgspec.Struct, frozen=True):
-    """What of a trace a policy can depend on, and the agent's word on it."""
+    """The fields of a trace that policies and evaluations need."""
 
     id: str
     metadata: _Metadata
@@ -112,10 +112,10 @@ _decode_line = msgspec.json.Decoder(_Line).decode
 
 
 def read_line(source: str, line: bytes) -> ScoredRecord:
-    """Read a line that ``kp-worker score`` wrote.
+    """Parse a line of ``kp-worker score`` output.
 
     Raises:
-        msgspec.MsgspecError: it is none.
+        msgspec.MsgspecError: the line is invalid.
     """
     one = _decode_line(line)
     score = one.score(one.quality_score)
@@ -123,9 +123,9 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
 
 
 def read_record(record: Record) -> ScoredRecord | None:
-    """Read a record of a scored topic; None for one that no worker wrote.
+    """Parse a record of an output topic; None if it was not written by a worker.
 
-    A producer's own headers come first, also those that are named like the worker's: the last count.
+    The worker's headers are the last ones; earlier ones with the same names are the producer's.
     """
     headers = worker_headers(record.headers)
     if headers is None:
@@ -134,23 +134,23 @@ def read_record(record: Record) -> ScoredRecord | None:
     try:
         header = _decode_header(score)
         trace = decode_members(record.value or b"", _Trace)
-        names = source.decode(), policy.decode()
+        source_text, policy_digest = source.decode(), policy.decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, RejectedRecord):
         return None
     return ScoredRecord(
-        source=names[0],
+        source=source_text,
         id=trace.id,
         task_domain=trace.metadata.task_domain,
         success=trace.metadata.success,
         confidence=trace.outcome.confidence,
         score=header.score(header.value),
-        policy=names[1],
+        policy=policy_digest,
         timestamp_ms=record.timestamp,
     )
 
 
 def worker_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[bytes, bytes, bytes] | None:
-    """Return source, score and policy of a scored record; None when they are not its last headers."""
+    """Return source, score and policy of a scored record; None unless they are its last headers."""
     last = headers[-len(HEADERS) :]
     if tuple(name for name, _ in last) != HEADERS:
         return None

@@ -1,4 +1,4 @@
-"""Records with the scores of another policy, published to topics that were named for them."""
+"""Republish records, rescored under another policy, to topics of the caller's choice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from worker.lane.publisher import Publisher
 from worker.lane.records import OutputRecord
 from worker.policies.flips import Rescored
 from worker.policies.records import HEADERS, ScoredRecord
-from worker.policies.topics import Period, Progress, ScoredTopics, open_scored_topics
+from worker.policies.topics import Period, ProgressCallback, ScoredTopics, open_scored_topics
 from worker.policy import Policy
 from worker.scoring import Score
 from worker.settings import Settings
@@ -28,7 +28,7 @@ _UNCONFIRMED = 500
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """The topics that rescored records go to."""
+    """The target topics of rescored records."""
 
     contribute: Topic
     rejected: Topic
@@ -41,26 +41,26 @@ async def republish(
     names: tuple[str, str],
     *,
     live: bool,
-    progress: Progress,
+    progress: ProgressCallback,
 ) -> Rescored:
-    """Rescore a period's records, and publish them with their new score, route and policy.
+    """Rescore a period's records and publish them with their new score, decision and policy.
 
-    Key, timestamp and everything else of a record stay as they are.
+    Key, timestamp and all other data of a record are unchanged.
 
     Args:
         settings: the brokers, and the topics to read.
-        period: which records.
-        policy: the new one.
-        names: the topics for those that pass and those that do not; they must exist.
-        live: whether these may be the ones that workers publish to.
-        progress: called as reading proceeds.
+        period: the period to read.
+        policy: the new policy.
+        names: target topics for `contribute` and `rejected` decisions; they must exist.
+        live: allow the workers' output topics as targets.
+        progress: called while reading.
 
     Raises:
-        InputError: a topic that workers use was named, and ``live`` is false; or there is nothing to rescore.
+        InputError: a target is one of the workers' topics and ``live`` is false, or no scored traces exist.
         NoBrokerError: the brokers cannot be reached.
-        SecurityError: they refuse the login, the certificate or a right.
+        SecurityError: the brokers reject the login, the certificate or an operation.
         TopicError: a topic is missing.
-        DeliveryError: a broker did not take a record.
+        DeliveryError: the broker rejected a record.
     """
     targets = await _targets(settings, names, live=live)
     async with (
@@ -71,14 +71,14 @@ async def republish(
     ):
         rescored = await send_rescored(topics, period, policy, targets, publisher)
     if not rescored.traces:
-        raise InputError("there are no scored traces to rescore")
+        raise InputError("no scored traces to rescore")
     return rescored
 
 
 async def send_rescored(
     topics: ScoredTopics, period: Period, policy: Policy, targets: Targets, publisher: Publisher
 ) -> Rescored:
-    """Rescore and send what topics hold; return once all is confirmed."""
+    """Rescore and publish the records of topics; return once all of them are confirmed."""
     rescored = Rescored(policy)
     deliveries: list[asyncio.Future[int]] = []
     partitions = {topic.name: topic.partitions for topic in topics.topics}
@@ -104,7 +104,7 @@ def rescored_record(
     *,
     keeps_partition: bool,
 ) -> OutputRecord:
-    """Return a scored record as a worker with another policy would have published it."""
+    """Return a scored record in the form that a worker with another policy would have published."""
     ours = (scored.source.encode(), msgspec.json.encode(ScoreHeader.of(score)), policy.digest.encode())
     return OutputRecord(
         topic=topic,
@@ -130,14 +130,14 @@ async def _targets(settings: Settings, names: tuple[str, str], *, live: bool) ->
 
 
 def check_targets(names: tuple[str, str], own: set[str], allowed: set[str]) -> None:
-    """Refuse topics that the worker uses, and one topic for both routes.
+    """Check that the targets are two topics that the workers do not use.
 
     Raises:
-        InputError: a name is of a topic of the worker's that is not allowed, or both are the same.
+        InputError: a target is one of the workers' topics and not allowed, or both targets are the same.
     """
     for name in names:
         if name in own - allowed:
             hint = "" if allowed else "; --live allows `contribute` and `rejected`"
-            raise InputError(f"{name} is a topic that workers use{hint}")
+            raise InputError(f"{name} is one of the workers' topics{hint}")
     if names[0] == names[1]:
-        raise InputError(f"{names[0]} cannot hold both routes: name two topics")
+        raise InputError(f"{names[0]} cannot be the target of both decisions: name two topics")

@@ -1,4 +1,4 @@
-"""Reports as tables for a terminal."""
+"""Terminal tables of the reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from worker.policies.evaluate import LEAK_AGREEMENT, LUCK, DomainEvaluation, Evaluation
+from worker.policies.evaluate import CHANCE, LEAK_AGREEMENT, DomainEvaluation, Evaluation
 from worker.policies.flips import ROUTES, Rescored
 from worker.policies.intervals import Estimate
 from worker.policies.tune import STEP, DomainTuning, Tuning
@@ -14,13 +14,13 @@ from worker.policy import Policy, Weights
 from worker.terminal import printable
 
 DETAILS = 10
-"""How many flips are told one by one."""
+"""Maximum number of flips listed one by one."""
 
 _DIMENSIONS = [name.replace("_", " ") for name in Weights.model_fields]
 
 
 def policy_table(policy: Policy) -> Table:
-    """Return thresholds and weights, a row for each domain."""
+    """Return a table of thresholds and weights by domain."""
     table = _table("domain", "threshold", *_DIMENSIONS)
     for profile in policy.profiles.values():
         weights = (repr(weight) for _, weight in profile.weights)
@@ -29,7 +29,7 @@ def policy_table(policy: Policy) -> Table:
 
 
 def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
-    """Yield what a tuning found; every interval holds 95 %."""
+    """Yield the report of a tuning, with 95 % intervals."""
     domains = list(tuning.domains.values())
     yield f"policy {tuning.policy.digest}; 95 % intervals in parentheses"
     yield ""
@@ -38,22 +38,21 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     yield f"The threshold that lets {tuning.target:.1%} of a domain's traces pass"
     yield _proposals(domains)
     yield ""
-    yield "What share passes, by threshold"
+    yield "Share that passes, by threshold"
     yield _grid(domains)
     yield ""
-    yield "What holds back the traces below the present threshold: points lost of each weight, on average"
-    yield "(and in what share of them it is the most)"
+    yield "Mean points lost by dimension, over the traces below the current threshold"
+    yield "(in parentheses, the share of these traces that lose most by it)"
     yield _losses(domains)
     yield ""
-    yield f"How the share that passes the proposed threshold changes with a weight {STEP:g} more or less,"
+    yield f"Change of the share that passes the proposed threshold if a weight is {STEP:g} higher or lower,"
     yield "in percentage points"
     yield _sensitivities(domains)
 
 
 def rescored_tables(rescored: Rescored) -> Iterator[Table | str]:
-    """Yield what a policy does differently."""
-    changed = f"{rescored.rescored} with another score"
-    yield f"policy {rescored.policy.digest}: {rescored.traces} traces, {changed}"
+    """Yield the report of a rescoring."""
+    yield f"policy {rescored.policy.digest}: {rescored.traces} traces, {rescored.rescored} with a new score"
     table = _table("domain", *(f"{before} → {after}" for before, after in ROUTES))
     for domain, routes in sorted(rescored.routes.items()):
         table.add_row(domain, *(str(routes[route]) for route in ROUTES))
@@ -61,26 +60,26 @@ def rescored_tables(rescored: Rescored) -> Iterator[Table | str]:
     for flip in rescored.flips[:DETAILS]:
         before, after = flip.record.score, flip.score
         yield (
-            f"flips: {printable(flip.record.id)} {before.decision} → {after.decision}, "
+            f"flip: {printable(flip.record.id)} {before.decision} → {after.decision}, "
             f"score {before.quality_score:.4f} → {after.quality_score:.4f}"
         )
     if len(rescored.flips) > DETAILS:
-        yield f"and {len(rescored.flips) - DETAILS} more; --json has them all"
+        yield f"and {len(rescored.flips) - DETAILS} more; --json lists them all"
 
 
 def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
-    """Yield what labels say of scores, and warnings."""
+    """Yield the report of an evaluation, with warnings."""
     domains = list(evaluation.domains.values())
     yield f"policy {evaluation.policy.digest}; 95 % intervals in parentheses, from resampling whole groups"
     yield "labels: " + ", ".join(
         f"{count} from {printable(source)}" for source, count in evaluation.sources.items()
     )
     if evaluation.unmatched:
-        yield f"{evaluation.unmatched} labels are of no trace that was read"
+        yield f"{evaluation.unmatched} labels match none of the traces"
     if evaluation.unlabelled:
         yield f"{evaluation.unlabelled} traces have no label"
     yield ""
-    yield "How often a trace worth keeping has the larger value (AUC; 0.5 is chance)"
+    yield "AUC: how often a trace worth keeping has a higher value than another trace (0.5 is chance)"
     yield _aucs(domains)
     for one in domains:
         yield from _warnings(one)
@@ -88,19 +87,19 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
         if one.score is None:
             continue
         yield ""
-        yield f"{one.domain}: what passes, by threshold"
+        yield f"{one.domain}: precision and recall by threshold"
         yield _operating(one, evaluation.precision)
         if one.precise is None:
             yield f"no threshold has a precision of {evaluation.precision:g}"
         yield ""
-        yield f"{one.domain}: the agents' own confidence"
+        yield f"{one.domain}: calibration of the agents' confidence"
         yield _calibration(one)
-        off = one.calibration
-        yield f"off by {off.error:.2f} on average (expected calibration error); Brier score {off.brier:.3f}"
+        calibration = one.calibration
+        yield f"expected calibration error {calibration.error:.2f}; Brier score {calibration.brier:.3f}"
 
 
 def percent(estimate: Estimate) -> str:
-    """Return a share with its interval."""
+    """Format a share and its interval in percent."""
     return f"{estimate.value:.1%} ({100 * estimate.low:.1f}-{100 * estimate.high:.1f})"
 
 
@@ -158,7 +157,7 @@ def _sensitivities(domains: list[DomainTuning]) -> Table:
 def _aucs(domains: list[DomainEvaluation]) -> Table:
     table = _table("", *(one.domain for one in domains))
     table.add_row("traces", *(str(one.traces) for one in domains))
-    table.add_row("of them worth keeping", *(str(one.kept) for one in domains))
+    table.add_row("worth keeping", *(str(one.kept) for one in domains))
     table.add_row("independent groups", *(str(one.groups) for one in domains))
     table.add_section()
     table.add_row("score", *(_auc(one.score) for one in domains))
@@ -178,12 +177,12 @@ def _auc(estimate: Estimate | None) -> str:
 
 def _warnings(one: DomainEvaluation) -> Iterator[str]:
     if one.score is None:
-        yield f"warning: {one.domain}: all {one.traces} labels are the same, so nothing can be compared"
+        yield f"warning: {one.domain}: all {one.traces} labels are equal, so there is nothing to compare"
         return
     if one.agreement >= LEAK_AGREEMENT:
         yield (
-            f"warning: {one.domain}: {one.agreement:.0%} of the labels equal metadata.success, which outcome "
-            "confidence is computed from: the score was given the answer"
+            f"warning: {one.domain}: {one.agreement:.0%} of the labels equal metadata.success, from which "
+            "outcome confidence is computed: the score contains the label"
         )
     for leak in one.leaks:
         title = leak.dimension.replace("_", " ")
@@ -191,19 +190,19 @@ def _warnings(one: DomainEvaluation) -> Iterator[str]:
             f"warning: {one.domain}: {title} alone predicts the label (AUC {leak.alone.value:.2f}); with it "
             f"held constant, the score's AUC is {_auc(leak.rest)}, not {one.score.value:.2f}"
         )
-        if leak.rest.low <= LUCK:
-            yield f"warning: {one.domain}: what the score knows besides {title} is no better than chance"
+        if leak.rest.low <= CHANCE:
+            yield f"warning: {one.domain}: without {title}, the score is no better than chance"
 
 
 def _operating(one: DomainEvaluation, precision: float) -> Table:
     table = _table("threshold", "passing", "precision", "recall", "F1", "")
     marked = [(row, "") for row in one.operating]
     if one.current:
-        marked.append((one.current, "now"))
+        marked.append((one.current, "current"))
     if one.best_f1:
         marked.append((one.best_f1, "best F1"))
     if one.precise:
-        marked.append((one.precise, f"most recall at a precision of {precision:g}"))
+        marked.append((one.precise, f"best recall at precision {precision:g}"))
     for row, mark in sorted(marked, key=lambda each: each[0].threshold):
         table.add_row(
             f"{row.threshold:.4g}",

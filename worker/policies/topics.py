@@ -1,4 +1,4 @@
-"""Scored traces from the topics that workers publish to."""
+"""Scored traces from the workers' output topics."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from worker.kafka.topics import Topic, TopicAdmin
 from worker.policies.records import ScoredRecord, read_record
 from worker.settings import Settings
 
-Progress = Callable[[str, int, int], None]
-"""Called with progress: a topic, the offsets read, and their total."""
+ProgressCallback = Callable[[str, int, int], None]
+"""Called with a topic, the number of offsets read, and their total."""
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A range of record timestamps; open where a bound is None."""
+    """A range of record timestamps; None is an open bound."""
 
     since: datetime | None = None
     until: datetime | None = None
 
     @property
     def since_ms(self) -> int | None:
-        """Milliseconds since the epoch."""
+        """Start in milliseconds since the epoch."""
         return None if self.since is None else round(self.since.timestamp() * 1000)
 
     def __contains__(self, timestamp_ms: int) -> bool:
@@ -38,20 +38,20 @@ class Period:
 
 
 class ScoredTopics:
-    """Read scored records, up to the end that the topics have at the time.
+    """Read scored records up to the current end of their topics.
 
     Args:
-        reader: connected.
-        topics: those that scored records are published to.
-        progress: called as reading proceeds.
+        reader: a connected reader.
+        topics: the workers' output topics.
+        progress: called while reading.
 
     Attributes:
-        topics: those to read.
-        foreign: records passed over because no worker wrote them.
-        repeats: records passed over because they repeat an earlier one, as after a crash.
+        topics: the workers' output topics.
+        foreign: number of skipped records that were not written by a worker.
+        repeats: number of skipped records that repeat an earlier one, as after a crash.
     """
 
-    def __init__(self, reader: Reader, topics: Sequence[Topic], progress: Progress) -> None:
+    def __init__(self, reader: Reader, topics: Sequence[Topic], progress: ProgressCallback) -> None:
         self.foreign = 0
         self.repeats = 0
         self._reader = reader
@@ -59,12 +59,12 @@ class ScoredTopics:
         self._progress = progress
 
     async def read(self, period: Period) -> AsyncIterator[tuple[Record, ScoredRecord]]:
-        """Yield the scored records of a period, each once, by topic, partition and offset."""
-        # The id as well: the offsets of a raw topic that was recreated begin again.
+        """Yield the scored records of a period without repeats, by topic, partition and offset."""
+        # Source alone is not unique: offsets start over when a raw topic is recreated.
         seen: set[tuple[str, str]] = set()
         for topic in self.topics:
-            told = partial(self._progress, topic.name)
-            async for record in read_topic(self._reader, topic, period.since_ms, told):
+            progress = partial(self._progress, topic.name)
+            async for record in read_topic(self._reader, topic, period.since_ms, progress):
                 if record.timestamp not in period:
                     continue
                 scored = read_record(record)
@@ -77,24 +77,24 @@ class ScoredTopics:
                     yield record, scored
 
     async def find(self, name: str) -> list[ScoredRecord]:
-        """Return the records of a trace id, of a place in the raw topic, or of the place where they are."""
+        """Return the records with this trace id, or this position of the raw or of the scored record."""
         found: dict[tuple[str, str], ScoredRecord] = {}
         for topic in self.topics:
             async for record in read_topic(self._reader, topic, None, partial(self._progress, topic.name)):
                 scored = read_record(record)
-                place = f"{record.topic}/{record.partition}/{record.offset}"
-                if scored is not None and name in (scored.id, scored.source, place):
+                position = f"{record.topic}/{record.partition}/{record.offset}"
+                if scored is not None and name in (scored.id, scored.source, position):
                     found.setdefault((scored.source, scored.id), scored)
         return list(found.values())
 
 
 @asynccontextmanager
-async def open_scored_topics(settings: Settings, progress: Progress) -> AsyncIterator[ScoredTopics]:
-    """Connect, and look for `contribute` and `rejected`.
+async def open_scored_topics(settings: Settings, progress: ProgressCallback) -> AsyncIterator[ScoredTopics]:
+    """Connect and open `contribute` and `rejected`.
 
     Raises:
         NoBrokerError: the brokers cannot be reached.
-        SecurityError: they refuse the login, the certificate or a right.
+        SecurityError: the brokers reject the login, the certificate or an operation.
         TopicError: a topic is missing.
     """
     await require_rights(settings.kafka, scored_rights(settings))

@@ -1,4 +1,4 @@
-"""Where a policy's scores lie, which threshold a share of them needs, and what the share depends on."""
+"""Tune thresholds: the score distribution, the threshold for a target share, and its sensitivities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from worker.scoring import Score, quality_score
 
 QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 STEP = 0.05
-"""Between the thresholds of the table, and by which weights are changed."""
+"""Step between the thresholds of the grid, and of the changes to weights."""
 
 GRID = tuple(round(number * STEP, 2) for number in range(21))
 _DECIMALS = 10_000
@@ -30,7 +30,7 @@ _DECIMALS = 10_000
 
 @dataclass(frozen=True)
 class Passing:
-    """A threshold, and what share of the traces passes it."""
+    """A threshold and the share of the traces that passes it."""
 
     threshold: float
     share: Estimate
@@ -38,11 +38,11 @@ class Passing:
 
 @dataclass(frozen=True)
 class Proposal:
-    """The threshold that a share of the traces needs.
+    """The threshold that lets the target share pass.
 
     Attributes:
-        needed: the score of the last trace of the target share, with its bootstrap interval.
-        passing: that threshold, rounded down, and the share that passes it.
+        needed: the lowest score in the target share, with its bootstrap interval.
+        passing: that score, rounded down, as a threshold, and the share that passes it.
     """
 
     needed: Estimate
@@ -51,11 +51,11 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Loss:
-    """What a dimension takes from the traces that do not pass.
+    """Points that traces below the threshold lose by a dimension.
 
     Attributes:
-        mean: how far it leaves the score below what its weight allows, on average.
-        largest: the share of these traces from which no other dimension takes more.
+        mean: mean difference between the dimension's weight and its contribution to the score.
+        largest: share of these traces that lose most by this dimension.
     """
 
     mean: float
@@ -64,14 +64,14 @@ class Loss:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What becomes of the share that passes the proposed threshold when one weight changes.
+    """Change of the share that passes the proposed threshold if one weight changes.
 
     The other weights keep their proportions.
 
     Attributes:
         weight: the dimension's name.
-        by: how much its weight changes.
-        difference: of the share.
+        by: the change of its weight.
+        difference: the change of the share.
     """
 
     weight: str
@@ -81,17 +81,17 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class DomainTuning:
-    """One domain's scores.
+    """The tuning of one domain.
 
     Attributes:
-        domain: the profile.
-        traces: how many there are.
-        quantiles: of the score, by :data:`QUANTILES`.
+        domain: the profile's name.
+        traces: number of traces.
+        quantiles: quantiles of the score, by :data:`QUANTILES`.
         current: the policy's threshold.
         grid: thresholds from 0 to 1.
-        proposal: for the target share.
-        losses: by dimension, of the traces below the current threshold; empty where all pass.
-        sensitivities: two for each weight.
+        proposal: the proposed threshold.
+        losses: by dimension, over the traces below the current threshold; empty if all pass.
+        sensitivities: two per weight.
         scores: shape (traces,), for plots.
     """
 
@@ -108,12 +108,12 @@ class DomainTuning:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The scores of all domains that there are traces of.
+    """The tuning of all domains that have traces.
 
     Attributes:
-        policy: under which all traces were scored.
-        target: the share of each domain that is to pass.
-        domains: by name.
+        policy: the policy that all traces are scored under.
+        target: the target share.
+        domains: the tunings by domain name.
         proposed: the policy with the proposed thresholds; domains without traces keep theirs.
     """
 
@@ -123,7 +123,7 @@ class Tuning:
     proposed: Policy
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold, without the scores."""
+        """Return the report as plain JSON, without the scores."""
         domains = {name: asdict(one) for name, one in self.domains.items()}
         for one in domains.values():
             del one["scores"]
@@ -136,12 +136,12 @@ class Tuning:
 
 
 def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuning:
-    """Score the records under a policy, and find what its thresholds do.
+    """Score records under a policy and propose thresholds.
 
     Args:
         records: scored under any policy.
-        policy: whose weights count.
-        target: the share that is to pass, more than 0 to 1.
+        policy: the policy to tune.
+        target: the share of each domain that should pass, more than 0 and up to 1.
 
     Raises:
         InputError: there are no records.
@@ -151,14 +151,14 @@ def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuni
         score = record.under(policy)
         by_domain[score.domain].append(score)
     if not by_domain:
-        raise InputError("there are no scored traces to tune with")
+        raise InputError("no scored traces to tune with")
     domains = {name: _tune_domain(by_domain[name], policy, target) for name in sorted(by_domain)}
     thresholds = {name: one.proposal.passing.threshold for name, one in domains.items()}
     return Tuning(policy, target, domains, with_thresholds(policy, thresholds))
 
 
 def proposed_toml(tuning: Tuning) -> str:
-    """Return the proposed ``[policy]`` as TOML, with a comment for each threshold that says what it does."""
+    """Return the proposed ``[policy]`` as TOML, with a comment on the effect of each threshold."""
     comments = [
         f"# {name}: of {one.traces} traces, {share.value:.1%} ({share.low:.1%} to {share.high:.1%}) reach "
         f"{one.proposal.passing.threshold}\n"
@@ -170,9 +170,9 @@ def proposed_toml(tuning: Tuning) -> str:
 
 
 def with_thresholds(policy: Policy, thresholds: dict[str, float]) -> Policy:
-    """Return a policy with other thresholds for some of its domains, and all other domains as they are.
+    """Return a policy with new thresholds for some domains and unchanged ones for all others.
 
-    A domain without a threshold of its own takes ``default``'s; it gets its own where that changes.
+    A domain without a threshold inherits ``default``'s; it gets one of its own if ``default``'s changes.
     """
     changed = _with_thresholds(policy, thresholds)
     kept = {
@@ -226,7 +226,7 @@ def _losses(rejected: Sequence[Score], weights: Weights) -> dict[str, Loss]:
 
 
 def reweighted(weights: Weights, name: str, by: float) -> Weights:
-    """Return weights of which one is changed, within 0 to 1, and the others keep their proportions."""
+    """Change one weight, within 0 to 1, and scale the others in proportion."""
     old = weights.model_dump()
     new = min(1.0, max(0.0, old[name] + by))
     others = 1 - old[name]

@@ -38,7 +38,7 @@ from worker.stream.source import (
     SourceTransport,
     TopicIdentity,
 )
-from worker.stream.web import BoundedWeb
+from worker.web import socket_address
 
 if TYPE_CHECKING:
     from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
@@ -47,9 +47,6 @@ logger = logging.getLogger(__name__)
 
 COMMIT_INTERVAL = 1.0
 """Seconds between two commits."""
-
-IDLE_LIMIT = 10.0
-"""Seconds for a connection to the web port to send a request."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +71,7 @@ class WorkerApp:
 
     Args:
         settings: the effective settings.
+        socket: the name of the Unix socket to serve the pages on.
         topics: the existing topics, by name.
         batcher: None without an embedder.
         clients: reach Kafka.
@@ -87,6 +85,7 @@ class WorkerApp:
     def __init__(
         self,
         settings: Settings,
+        socket: str,
         topics: dict[str, Topic],
         batcher: Batcher | None,
         clients: Clients,
@@ -119,8 +118,7 @@ class WorkerApp:
             journal=journal or Journal(),
         )
         self.lanes = Lanes(services, self.ledgers.changelog, on_failure)
-        self.faust = _App(kafka.group, **_faust_settings(settings, self._raw))
-        self.faust.web = BoundedWeb(self.faust)
+        self.faust = _App(kafka.group, **_faust_settings(settings, socket, self._raw))
         transport = SourceTransport(
             self.faust.conf.broker_consumer,
             self.faust,
@@ -143,7 +141,7 @@ class WorkerApp:
             is_ready=lambda: not self.readiness.reasons,
         )
         self._add_agent()
-        add_pages(self.faust, settings, metrics, self.readiness)
+        add_pages(self.faust, settings, metrics)
         metrics.partitions.labels("topic").set(self._raw.partitions)
         self.faust.on_partitions_assigned.connect(self._on_assigned)  # type: ignore[arg-type]  # no keywords there
         metrics.watch(self._refresh_gauges)
@@ -229,7 +227,7 @@ def _kept_ms(topics: Iterable[Topic]) -> dict[str, int]:
     }
 
 
-def _faust_settings(settings: Settings, raw: Topic) -> dict[str, Any]:
+def _faust_settings(settings: Settings, socket: str, raw: Topic) -> dict[str, Any]:
     servers = settings.kafka.bootstrap_servers.split(",")
     return {
         "broker": [URL(f"kafka://{server.strip()}") for server in servers],  # only named: the source connects
@@ -240,8 +238,5 @@ def _faust_settings(settings: Settings, raw: Topic) -> dict[str, Any]:
         "topic_allow_declare": False,
         "topic_partitions": raw.partitions,
         "autodiscover": False,
-        "web_host": settings.web.host,
-        "web_bind": settings.web.host,
-        "web_port": settings.web.port,
-        "web_application_options": {"handler_args": {"keepalive_timeout": IDLE_LIMIT}},
+        "web_transport": URL.build(scheme="unix", path=socket_address(socket)),
     }

@@ -1,4 +1,4 @@
-"""The worker's web pages, on Faust's web server: probes, metrics, and the status page."""
+"""The child's web pages, on Faust's web server: metrics, and the status page."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from faust import App
 from faust.web import Request, Response, View
 from faust.web.base import BlueprintManager
 
-from worker.observe import probes
 from worker.observe.metrics import Metrics
-from worker.observe.probes import Readiness
 from worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, Status, shows_content
 from worker.settings import Settings
+from worker.web import METRICS, STATUS, STATUS_DATA
 
 
-def add_pages(app: App, settings: Settings, metrics: Metrics, readiness: Readiness) -> None:
+def add_pages(app: App, settings: Settings, metrics: Metrics) -> None:
     """Serve the worker's pages instead of Faust's own."""
     status = Status(metrics, settings)
 
@@ -32,17 +31,7 @@ def add_pages(app: App, settings: Settings, metrics: Metrics, readiness: Readine
         body = status.to_json(content=may_see_content(request))
         return view.bytes(body, headers=dict(DATA_HEADERS))
 
-    async def live_page(view: View, _request: Request) -> Response:
-        code, body = probes.live()
-        return view.bytes(body, status=code, headers=dict(probes.HEADERS))
-
-    async def ready_page(view: View, _request: Request) -> Response:
-        code, body = probes.ready(readiness.reasons)
-        return view.bytes(body, status=code, headers=dict(probes.HEADERS))
-
     app.web.blueprints = BlueprintManager()
-    app.page("/", name="kp-status")(status_page)
-    app.page("/api/status", name="kp-status-data")(status_data)
-    app.page("/metrics", name="kp-metrics")(metrics_page)
-    app.page(probes.LIVE, name="kp-live")(live_page)
-    app.page(probes.READY, name="kp-ready")(ready_page)
+    app.page(STATUS, name="kp-status")(status_page)
+    app.page(STATUS_DATA, name="kp-status-data")(status_data)
+    app.page(METRICS, name="kp-metrics")(metrics_page)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import logging
 import os
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import joblib
 
 from worker import __version__
-from worker.descriptors import raise_descriptor_limit
 from worker.embedding import Batcher, Embedder, load_embedder
 from worker.embedding.batcher import admission_limit
 from worker.embedding.load import cache_folder
@@ -29,6 +29,7 @@ from worker.errors import (
     TopicError,
     WorkerError,
 )
+from worker.extras import extra
 from worker.heartbeat import beat
 from worker.journal import Journal, Phase
 from worker.kafka.group import GroupConsumer
@@ -59,6 +60,9 @@ REBALANCE_MARGIN = 40.0
 CLEANUP_LIMIT = 1.0
 """Seconds for the tasks that are left at the end."""
 
+END_LIMIT = 20.0
+"""Seconds from a failure to the end of the process: more than the steps of an orderly end take together."""
+
 _SAMPLE = "any text"
 
 TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
@@ -67,19 +71,22 @@ TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
 
 @dataclass(frozen=True)
 class _Setup:
-    """What a worker is made of, once nothing can keep it from starting but its web port."""
+    """What a worker is made of, once nothing can keep it from starting."""
 
     settings: Settings
     config: Path | None
     heartbeat: int
     journal: Journal
+    socket: str
     topics: dict[str, Topic]
     embedder: Embedder | None
     admission_limit: int
     tracing: Tracing | None
 
 
-def run_worker(settings: Settings, config: Path | None, heartbeat: int, journal: Journal) -> None:
+def run_worker(
+    settings: Settings, config: Path | None, heartbeat: int, journal: Journal, socket: str
+) -> None:
     """Work until SIGTERM, SIGHUP or SIGINT; then finish what was sent, commit, and leave the group.
 
     Args:
@@ -87,12 +94,12 @@ def run_worker(settings: Settings, config: Path | None, heartbeat: int, journal:
         config: the file that they come from; its policy is followed.
         heartbeat: a pipe to the process that watches this one.
         journal: notes for that process what is being worked on.
+        socket: the name of the Unix socket on which that process asks for the pages.
 
     Raises:
         StartError: it cannot start as it is configured.
         WorkerError: it could not go on; nothing is committed that was not finished.
     """
-    raise_descriptor_limit()
     try:
         topics = asyncio.run(_require_topics(settings))
         # Before there is an event loop, so that a signal ends the seconds that a model takes to load.
@@ -107,7 +114,7 @@ def run_worker(settings: Settings, config: Path | None, heartbeat: int, journal:
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
     with _tracing(settings) as tracing:
-        _run(_work(_Setup(settings, config, heartbeat, journal, topics, embedder, limit, tracing)))
+        _run(_work(_Setup(settings, config, heartbeat, journal, socket, topics, embedder, limit, tracing)))
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
@@ -142,13 +149,8 @@ def _tracing(settings: Settings) -> AbstractContextManager[Tracing | None]:
         return nullcontext()
     if exporter != "otlp":
         raise StartError(f"{TRACES_EXPORTER}: got {exporter!r}; takes otlp or none")
-    try:
-        from worker.observe.tracing import otlp_tracing  # noqa: PLC0415 - needs the extra `otel`
-    except ImportError as error:
-        raise StartError(
-            f"{TRACES_EXPORTER} is otlp, but {error.name} is not installed: "
-            "pip install 'knowledgepulse-worker[otel]'"
-        ) from error
+    with extra("otel"):
+        from worker.observe.tracing import otlp_tracing  # noqa: PLC0415 - only where spans are exported
     return otlp_tracing(settings.kafka.group)
 
 
@@ -186,6 +188,7 @@ async def _work(setup: _Setup) -> None:
         )
         app = WorkerApp(
             settings,
+            setup.socket,
             topics,
             batcher,
             clients,
@@ -195,7 +198,7 @@ async def _work(setup: _Setup) -> None:
             setup.tracing,
             setup.journal,
         )
-        heart = _guard(beat(setup.heartbeat, lambda: not app.readiness.reasons), fail)
+        heart = _guard(beat(setup.heartbeat, lambda: app.readiness.reasons), fail)
         guards = [_guard(app.guard.watch(lambda: app.source), fail)]
         if setup.config is not None:
             reload = PolicyReload(setup.config, settings, in_force, metrics)
@@ -242,15 +245,6 @@ def _make_batcher(embedder: Embedder | None, limit: int, metrics: Metrics) -> Ba
     return Batcher(embedder, limit, metrics.embedded, metrics.embedding_failed)
 
 
-def _require_port(started: asyncio.Task[None], app: WorkerApp) -> None:
-    """Raise what kept the app from starting; an error of the operating system is about its port."""
-    web = app.settings.web
-    try:
-        started.result()
-    except OSError as error:
-        raise StartError(f"web.host, web.port: {web.host}:{web.port}: {error.strerror}") from error
-
-
 async def _within(limit: float, close: Callable[[], Awaitable[None]]) -> None:
     """Close something, if it can be closed in time; with a broker away it may wait for ever."""
     with suppress(TimeoutError):
@@ -278,7 +272,7 @@ async def _serve(
     try:
         await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
-            _require_port(starting, app)
+            starting.result()
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if failed.done():
             failed.result()
@@ -286,6 +280,9 @@ async def _serve(
             raise WorkerError(f"Faust gave up: {app.faust.crash_reason!r}") from app.faust.crash_reason
     finally:
         logger.info("stopping")
+        if not stop.is_set():
+            # Whatever hangs, even a task that cannot be cancelled: the traceback tells what it was.
+            faulthandler.dump_traceback_later(END_LIMIT, exit=True)
         for guard in guards:
             guard.cancel()
         # What was scored is finished before an orderly end; after a failure nothing is worth a wait.

@@ -53,6 +53,17 @@ def test_several_workers_do_not_compete_for_a_port_or_a_name(compose, worker_set
     assert "container_name" not in worker
 
 
+def test_the_settings_come_in_a_folder(compose, root):
+    """Editors and git replace a file, and a mount of the file alone goes on showing the old one."""
+    sources = [
+        volume.split(":")[0]
+        for name in ("topics", "worker")
+        for volume in compose["services"][name]["volumes"]
+    ]
+
+    assert all((root / source).is_dir() for source in sources if source.startswith("."))
+
+
 @pytest.mark.parametrize("service", ["topics", "worker"])
 def test_what_is_run_in_the_image_is_a_command(compose, service, parse_command):
     parse_command(compose["services"][service]["command"])

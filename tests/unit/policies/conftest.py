@@ -20,7 +20,7 @@ from worker.scoring import Score, Scorer, quality_score
 
 @pytest.fixture
 def kp_worker() -> Callable[..., Result]:
-    """Run a command; its result has `exit_code`, `stdout` and `stderr`."""
+    """Run a command and return its result."""
 
     def run(*arguments: object, **options: Any) -> Result:
         return CliRunner().invoke(main, [str(argument) for argument in arguments], **options)
@@ -30,7 +30,7 @@ def kp_worker() -> Callable[..., Result]:
 
 @pytest.fixture(scope="session")
 def make_record() -> Callable[..., ScoredRecord]:
-    """Make a scored record of its dimensions: complexity, novelty, tool diversity, confidence."""
+    """Create a scored record with these dimensions: complexity, novelty, tool diversity, confidence."""
 
     def make(
         dimensions: tuple[float, ...] = (0.5, 0.5, 0.5, 0.5),
@@ -63,7 +63,7 @@ def make_record() -> Callable[..., ScoredRecord]:
 
 @pytest.fixture(scope="session")
 def published_traces(real_traces: list[bytes]) -> list[ConsumerRecord]:
-    """The real traces as a worker without an embedder publishes them."""
+    """Return the real traces as published by a worker without an embedder."""
     scorer = Scorer()
     return [
         published(offset, line, scorer.evaluate(ReasoningTrace.model_validate_json(line)), scorer.policy)
@@ -73,7 +73,7 @@ def published_traces(real_traces: list[bytes]) -> list[ConsumerRecord]:
 
 @pytest.fixture(scope="session")
 def reference_records(real_traces: list[bytes], reference_scores: list[dict[str, Any]]) -> list[ScoredRecord]:
-    """The real traces with the novelty that the SDK gave them: what it added to the score tells."""
+    """Return the real traces with the SDK's novelty, derived from its contribution to the SDK's score."""
     scorer = Scorer()
     records = []
     for line, reference in zip(real_traces, reference_scores, strict=True):

@@ -1,4 +1,4 @@
-"""What a new policy changes, in words."""
+"""Descriptions of policy changes."""
 
 import pytest
 
@@ -14,17 +14,17 @@ def test_a_changed_threshold_names_domain_and_both_values():
     assert changes(Policy(), domain("finance", threshold=0.6)) == ["finance: threshold 0.75 → 0.6"]
 
 
-def test_thresholds_that_differ_in_the_last_digit_are_told_apart():
+def test_thresholds_are_shown_with_all_digits():
     assert changes(Policy(), domain("code", threshold=0.7500000000000001)) == [
         "code: threshold 0.75 → 0.7500000000000001"
     ]
 
 
-def test_a_change_that_all_domains_share_is_told_once():
+def test_a_change_to_all_domains_is_reported_once():
     assert changes(Policy(), Policy(threshold=0.5)) == ["every domain: threshold 0.75 → 0.5"]
 
 
-def test_changed_weights_are_named_one_by_one():
+def test_lists_each_changed_weight():
     code = REFERENCE_WEIGHTS["code"].model_copy(update={"novelty": 0.4, "tool_diversity": 0.2})
 
     assert changes(Policy(), domain("code", weights=code)) == [
@@ -39,19 +39,19 @@ def test_changed_weights_are_named_one_by_one():
         (domain("legal", threshold=0.9), Policy(), "legal: threshold 0.9 → 0.75"),
     ],
 )
-def test_a_domain_that_one_policy_names_is_compared_with_default(old, new, line):
+def test_a_domain_in_only_one_policy_is_compared_with_default(old, new, line):
     assert changes(old, new) == [line]
 
 
-def test_a_domain_that_is_named_but_as_default_changes_nothing():
+def test_an_explicit_domain_equal_to_default_is_no_change():
     assert changes(Policy(), domain("legal")) == []
 
 
 @pytest.mark.parametrize(("name", "meant"), [("fiance", "finance"), ("Code", "code")])
-def test_a_domain_that_looks_misspelt_is_questioned(name, meant):
+def test_warns_of_a_misspelt_domain(name, meant):
     (line,) = suspicions(domain(name, threshold=0.5))
-    assert line.startswith(f"{name} is a domain of its own; did you mean {meant}?")
+    assert line.startswith(f"{name} is not a reference domain; did you mean {meant}?")
 
 
-def test_other_domains_are_not_questioned():
+def test_does_not_warn_of_other_domains():
     assert suspicions(Policy(domains=dict.fromkeys(["finance", "legal"], DomainPolicy(threshold=0.5)))) == []

@@ -1,4 +1,4 @@
-"""Evaluation gives the figures that a few lines of numpy and scikit-learn give, and warns of leaks."""
+"""Evaluation matches numpy and scikit-learn, and warns of leaks."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ from worker.policy import Policy
 
 @pytest.fixture(scope="module")
 def labels():
-    """The labels that come with the real traces: the runs' rewards."""
+    """Return the labels of the real traces: the rewards of their runs."""
     return labels_of_files([Path(worker.demo.__file__).with_name("real_traces.labels.jsonl")])
 
 
@@ -33,8 +33,8 @@ def column(records, name):
     return np.array([getattr(one.score, name) for one in records])
 
 
-def test_the_score_of_the_real_traces_contains_the_answer(evaluation):
-    """As measured from the SDK's scores: success makes the score, and nothing else in it tells success."""
+def test_detects_the_leak_in_the_real_traces_score(evaluation):
+    """As measured on the SDK's scores: success determines the score, and nothing else predicts success."""
     one = evaluation.domains["customer_service"]
 
     assert (one.traces, one.kept, one.groups) == (140, 43, 35)
@@ -49,7 +49,7 @@ def test_the_score_of_the_real_traces_contains_the_answer(evaluation):
     assert one.agreement == 1
 
 
-def test_all_real_traces_together_show_the_same(evaluation):
+def test_detects_the_leak_over_all_domains(evaluation):
     one = evaluation.domains[ALL]
 
     assert round(one.score.value, 2) == 0.99
@@ -58,7 +58,7 @@ def test_all_real_traces_together_show_the_same(evaluation):
     assert one.alone["tool_diversity"].value == pytest.approx(0.595, abs=1e-4)
 
 
-def test_a_leak_is_warned_of_in_words(evaluation):
+def test_the_report_warns_of_a_leak(evaluation):
     warnings = [line for line in evaluation_tables(evaluation) if str(line).startswith("warning: customer")]
 
     assert "100% of the labels equal metadata.success" in warnings[0]
@@ -67,16 +67,16 @@ def test_a_leak_is_warned_of_in_words(evaluation):
     assert "no better than chance" in warnings[2]
 
 
-def test_a_domain_whose_labels_are_alike_is_told_and_not_compared(evaluation):
+def test_a_domain_with_equal_labels_is_not_compared(evaluation):
     one = evaluation.domains["code"]
     assert (one.traces, one.kept, one.score, one.alone, one.leaks) == (14, 14, None, {}, [])
-    assert "warning: code: all 14 labels are the same, so nothing can be compared" in [
+    assert "warning: code: all 14 labels are equal, so there is nothing to compare" in [
         *evaluation_tables(evaluation)
     ]
 
 
-def test_intervals_are_those_of_resampling_tasks(evaluation, reference_records, labels):
-    """Trials of a task are not independent: one by one, the interval would be too narrow."""
+def test_intervals_resample_whole_tasks(evaluation, reference_records, labels):
+    """Trials of a task are not independent; resampling single trials would give too narrow an interval."""
     records = reference_records[:140]
     kept = np.array([labels[one.id].reward == 1 for one in records])
     complexity = column(records, "complexity")
@@ -90,7 +90,7 @@ def test_intervals_are_those_of_resampling_tasks(evaluation, reference_records, 
     assert (low, high) == pytest.approx(expected, abs=0.02)
 
 
-def test_thresholds_have_the_precision_and_recall_of_scikit_learn(evaluation, reference_records, labels):
+def test_precision_and_recall_match_scikit_learn(evaluation, reference_records, labels):
     records = reference_records[:140]
     kept = [labels[one.id].reward == 1 for one in records]
     scores = column(records, "quality_score")
@@ -113,7 +113,7 @@ def test_thresholds_have_the_precision_and_recall_of_scikit_learn(evaluation, re
     )
 
 
-def test_the_agents_confidence_is_calibrated_as_scikit_learn_says(evaluation, reference_records, labels):
+def test_calibration_matches_scikit_learn(evaluation, reference_records, labels):
     kept = [labels[one.id].reward == 1 for one in reference_records]
     confidence = [one.confidence for one in reference_records]
     calibration = evaluation.domains[ALL].calibration
@@ -129,8 +129,8 @@ def test_the_agents_confidence_is_calibrated_as_scikit_learn_says(evaluation, re
 @given(
     st.lists(st.tuples(st.booleans(), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.integers(0, 3)), min_size=2)
 )
-def test_a_resamples_auc_is_that_of_its_traces(rows):
-    """Ties and traces that were drawn several times, or never, included."""
+def test_a_resamples_auc_matches_scikit_learn(rows):
+    """Including ties, and traces that were drawn several times or never."""
     kept, values, counts = (np.array(part) for part in zip(*rows, strict=True))
     drawn = np.repeat(np.arange(len(rows)), counts)
 
@@ -142,7 +142,7 @@ def test_a_resamples_auc_is_that_of_its_traces(rows):
         assert area == pytest.approx(roc_auc_score(kept[drawn], values[drawn]))
 
 
-def test_labels_that_do_not_come_from_the_score_give_no_warning(make_record):
+def test_independent_labels_give_no_warning(make_record):
     rng = np.random.default_rng(4)
     records = [make_record(tuple(rng.random(4)), id=f"kp:trace:{n}", success=True) for n in range(200)]
     labels = {
@@ -156,7 +156,7 @@ def test_labels_that_do_not_come_from_the_score_give_no_warning(make_record):
     assert one.without["complexity"].value < one.score.value
 
 
-def test_a_dimension_that_orders_the_other_way_round_holds_the_label_too(make_record):
+def test_a_dimension_in_reverse_order_is_a_leak(make_record):
     records = [make_record((n / 40, 0.5, 0.5, 0.5), id=f"kp:trace:{n}") for n in range(40)]
     labels = {one.id: Label(one.id, keep=one.score.complexity < 0.5) for one in records}
 
@@ -175,18 +175,18 @@ def test_unmatched_labels_and_unlabelled_traces_are_counted(make_record):
     assert evaluation.sources == {"me": 7}
 
 
-def test_labels_that_match_no_trace_are_an_error(make_record):
-    with pytest.raises(InputError, match="none of the 1 labels is of one of the 1 traces"):
+def test_rejects_labels_that_match_no_trace(make_record):
+    with pytest.raises(InputError, match="none of the 1 labels matches one of the 1 traces"):
         evaluate([make_record()], {"kp:trace:2": Label("kp:trace:2", keep=True)}, Policy())
 
 
 @pytest.mark.parametrize(("keep", "said"), [(True, "worth keeping"), (False, "not worth keeping")])
-def test_labels_of_one_kind_only_are_an_error(make_record, keep, said):
+def test_rejects_labels_that_are_all_equal(make_record, keep, said):
     with pytest.raises(InputError, match=f"all 1 labels that match a trace say {said}; "):
         evaluate([make_record()], {"kp:trace:1": Label("kp:trace:1", keep=keep)}, Policy())
 
 
-def test_where_no_threshold_is_precise_enough_none_is_named(make_record):
+def test_no_threshold_reaches_the_requested_precision(make_record):
     records = [make_record((n / 10, 0, 0, 0), id=f"kp:trace:{n}") for n in range(10)]
     labels = {one.id: Label(one.id, keep=one.score.complexity < 0.5) for one in records}
 
@@ -196,7 +196,7 @@ def test_where_no_threshold_is_precise_enough_none_is_named(make_record):
     assert "no threshold has a precision of 0.9" in [*evaluation_tables(evaluation)]
 
 
-def test_the_report_is_json(evaluation):
+def test_the_report_is_plain_json(evaluation):
     report = json.loads(json.dumps(evaluation.as_dict()))
     assert report["policy"] == Policy().digest
     assert report["domains"]["customer_service"]["leaks"][0]["dimension"] == "outcome_confidence"

@@ -1,4 +1,4 @@
-"""A trace's score, taken apart in words."""
+"""Explanations of scores."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def told(record, policy=None):
     return "\n".join(explain(record, policy or Policy()))
 
 
-def test_every_part_of_the_score_is_told(make_record):
+def test_explains_every_part_of_the_score(make_record):
     """The weights of `code` are 0.2, 0.3, 0.3 and 0.2."""
     record = make_record((0.5, 0.4, 0.8, 0.9), "code", ("single_tool",), nearest="kp:trace:0")
 
@@ -35,17 +35,20 @@ def test_every_part_of_the_score_is_told(make_record):
     )
     assert "  score                               0.5400\n" in text
     assert "nearest earlier trace: kp:trace:0, similarity 0.6000\n" in text
-    assert text.endswith("it lacks 0.2100; no single part makes up for it")
+    assert text.endswith("it falls short by 0.2100; no single change would suffice")
 
 
-def test_what_would_have_been_enough_is_told(make_record):
+def test_lists_the_changes_that_would_suffice(make_record):
     text = told(make_record((0.5, 0.4, 0.8, 0.9), "code"))
 
-    assert "it lacks 0.1100; each of these alone would do:\n  novelty of 0.7667 instead of 0.4000" in text
+    assert (
+        "it falls short by 0.1100; any one of these would suffice:\n  novelty of 0.7667 instead of 0.4000"
+        in text
+    )
     assert "complexity of" not in text
 
 
-def test_success_and_a_missing_override_are_ways_too(make_record):
+def test_success_or_one_override_less_can_suffice(make_record):
     failed = make_record((0.9, 0.9, 0.9, 0.24), "medical", success=False)
     single = make_record((0.8, 0.8, 0.8, 0.8), "code", ("single_tool",))
 
@@ -53,9 +56,9 @@ def test_success_and_a_missing_override_are_ways_too(make_record):
     assert "  no override single_tool" in told(single)
 
 
-def test_a_single_thought_passes_by_nothing_else(make_record):
+def test_no_other_change_lets_a_single_thought_pass(make_record):
     assert "no override single_thought" in told(make_record((1, 1, 1, 1), "code", ("single_thought",)))
-    assert "no single part makes up for it" in told(make_record((0, 0, 0, 0), "code", ("single_thought",)))
+    assert "no single change would suffice" in told(make_record((0, 0, 0, 0), "code", ("single_thought",)))
 
 
 @settings(deadline=None)  # a machine may be busy
@@ -63,7 +66,7 @@ def test_a_single_thought_passes_by_nothing_else(make_record):
     dimensions=st.tuples(UNIT, UNIT, UNIT, UNIT),
     overrides=st.sampled_from([(), ("single_tool",), ("recovered",), ("single_thought",)]),
 )
-def test_a_value_that_is_named_passes_and_a_lower_one_does_not(make_record, dimensions, overrides):
+def test_a_listed_value_is_the_smallest_that_passes(make_record, dimensions, overrides):
     record = make_record(dimensions, "code", overrides)
     score, profile = record.score, Policy().profile("code")
 
@@ -77,31 +80,31 @@ def test_a_value_that_is_named_passes_and_a_lower_one_does_not(make_record, dime
             assert (quality_score(changed, overrides, profile.weights) >= profile.threshold) is passes
 
 
-def test_a_trace_that_passes_says_by_how_much(make_record):
+def test_a_passing_trace_shows_its_margin(make_record):
     assert told(make_record((0.8, 0.8, 0.8, 0.8), "code")).endswith("it passes by 0.0500")
 
 
-def test_the_first_trace_has_nothing_to_be_compared_with(make_record):
-    assert "there was no earlier trace to compare with, so novelty is 0.5" in told(make_record())
+def test_the_first_trace_has_no_nearest_trace(make_record):
+    assert "no earlier trace to compare with, so novelty is 0.5" in told(make_record())
 
 
-def test_a_domain_without_a_profile_is_told(make_record):
+def test_mentions_that_a_domain_has_no_profile(make_record):
     assert "of default (no profile is named legal): rejected" in told(make_record(domain="legal"))
 
 
 @pytest.mark.parametrize("digest", [None, "0123456789ab"])
-def test_the_weights_of_another_policy_are_not_made_up(make_record, digest):
+def test_omits_the_weights_of_an_unknown_policy(make_record, digest):
     record = make_record(policy=Policy(threshold=0.6))
 
     text = told(replace(record, policy=digest))
 
     named = "another policy" if digest is None else f"policy {digest}"
-    assert f"scored under {named}, not {Policy().digest}: --policy FILE" in text
+    assert f"scored under {named}, not {Policy().digest}; pass that policy with --policy" in text
     assert "×" not in text
     assert "×" in told(record, Policy(threshold=0.6))
 
 
-def test_what_a_producer_wrote_cannot_steer_the_terminal(make_record):
+def test_escapes_terminal_control_characters_from_producers(make_record):
     hostile = "kp:trace:\x1b[2J\n\x9b"
     record = replace(make_record(id=hostile, nearest=hostile), task_domain="\r\x07", policy="\x1b")
 

@@ -19,7 +19,7 @@ def read(*paths, make_scorer=Scorer):
     return list(read_files(paths, make_scorer, 10**7))
 
 
-def test_raw_traces_are_scored_and_scored_ones_are_read_as_they_are(tmp_path, real_traces, scored_lines):
+def test_scores_raw_traces_and_reads_scored_ones(tmp_path, real_traces, scored_lines):
     raw, scored = tmp_path / "raw.jsonl", tmp_path / "scored.jsonl"
     raw.write_bytes(b"\n".join(real_traces[:5]))
     scored.write_bytes(b"\n\n".join(scored_lines) + b"\n")
@@ -31,7 +31,7 @@ def test_raw_traces_are_scored_and_scored_ones_are_read_as_they_are(tmp_path, re
     assert records[6].source == f"{scored}:3"
 
 
-def test_scored_lines_load_no_embedder(tmp_path, scored_lines):
+def test_scored_lines_need_no_embedder(tmp_path, scored_lines):
     file = tmp_path / "scored.jsonl"
     file.write_bytes(b"\n".join(scored_lines))
 
@@ -39,7 +39,7 @@ def test_scored_lines_load_no_embedder(tmp_path, scored_lines):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n"])
-def test_an_empty_file_is_an_error(tmp_path, content):
+def test_rejects_an_empty_file(tmp_path, content):
     file = tmp_path / "empty.jsonl"
     file.write_bytes(content)
     with pytest.raises(InputError, match=f"{file}: is empty"):
@@ -47,35 +47,35 @@ def test_an_empty_file_is_an_error(tmp_path, content):
 
 
 @pytest.mark.parametrize("cut", [1, 40, -3])
-def test_a_half_written_file_is_an_error_that_names_the_line(tmp_path, scored_lines, cut):
+def test_the_error_for_a_truncated_file_names_the_line(tmp_path, scored_lines, cut):
     file = tmp_path / "half.jsonl"
     file.write_bytes(scored_lines[0] + b"\n" + scored_lines[1][:cut])
-    with pytest.raises(InputError, match=f"{file}:2: is no line that `kp-worker score` wrote: .*truncated"):
+    with pytest.raises(InputError, match=f"{file}:2: not output of `kp-worker score`: .*truncated"):
         read(file)
 
 
-def test_a_half_written_raw_file_is_an_error_that_names_the_line(tmp_path, real_traces):
+def test_the_error_for_a_truncated_raw_file_names_the_line(tmp_path, real_traces):
     file = tmp_path / "half.jsonl"
     file.write_bytes(real_traces[0] + b"\n" + real_traces[1][:100])
-    with pytest.raises(InputError, match=f"{file}:2: is no trace: "):
+    with pytest.raises(InputError, match=f"{file}:2: not a trace: "):
         read(file)
 
 
 @pytest.mark.parametrize("content", [b"{}", b"[]", b"3", b"text", b"\xff", b'{"quality'])
-def test_a_file_of_something_else_is_an_error(tmp_path, content):
+def test_rejects_a_file_in_another_format(tmp_path, content):
     file = tmp_path / "other.jsonl"
     file.write_bytes(content)
-    with pytest.raises(InputError, match=f"{file}:1: is neither"):
+    with pytest.raises(InputError, match=f"{file}:1: neither output"):
         read(file)
 
 
-def test_a_score_out_of_range_is_an_error(tmp_path, scored_lines):
+def test_rejects_a_score_out_of_range(tmp_path, scored_lines):
     file = tmp_path / "scored.jsonl"
     file.write_bytes(scored_lines[0].replace(b'"complexity": 1', b'"complexity": 2'))
     with pytest.raises(InputError, match=r"`float` <= 1.0 - at `\$.complexity`"):
         read(file)
 
 
-def test_a_folder_cannot_be_read(tmp_path):
+def test_rejects_a_directory(tmp_path):
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
         read(tmp_path)

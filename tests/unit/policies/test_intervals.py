@@ -1,4 +1,4 @@
-"""Intervals in closed form are those that drawing gives."""
+"""Closed-form intervals match drawn bootstraps."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def drawn(values, statistic, times=20_000):
 
 
 @pytest.mark.parametrize("k", [1, 2, 14, 70, 140])
-def test_the_interval_of_the_kth_largest_is_that_of_a_bootstrap(scores, k):
+def test_the_interval_of_the_kth_largest_matches_a_bootstrap(scores, k):
     value, low, high = kth_largest(scores, k)
 
     expected = drawn(scores, lambda resamples: np.sort(resamples)[:, -k])
@@ -34,11 +34,11 @@ def test_the_interval_of_the_kth_largest_is_that_of_a_bootstrap(scores, k):
     assert (low, high) == pytest.approx(expected, abs=0.006)
 
 
-def test_equal_scores_leave_no_doubt():
+def test_equal_scores_have_an_empty_interval():
     assert kth_largest(np.full(10, 0.5), 3) == (0.5, 0.5, 0.5)
 
 
-def test_the_interval_of_a_difference_is_that_of_a_bootstrap():
+def test_the_interval_of_a_difference_matches_a_bootstrap():
     changes = np.array([1] * 9 + [-1] * 4 + [0] * 127)
 
     value, low, high = share_difference(9, 4, 140)
@@ -47,13 +47,13 @@ def test_the_interval_of_a_difference_is_that_of_a_bootstrap():
     assert (low, high) == pytest.approx(drawn(changes, lambda resamples: resamples.mean(axis=1)), abs=0.01)
 
 
-def test_none_of_few_is_not_taken_for_never():
-    """A bootstrap of ten traces that all fail would say 0 to 0."""
+def test_a_share_of_zero_has_a_positive_upper_bound():
+    """A bootstrap of ten traces that all fail would give 0 to 0."""
     assert share(0, 10) == pytest.approx((0, 0, 0.2775), abs=1e-3)
     assert share(10, 10)[:2] == pytest.approx((1, 0.7225), abs=1e-3)
 
 
-def test_a_groups_members_are_drawn_together():
+def test_members_of_a_group_are_drawn_together():
     groups = np.array([0, 0, 1, 2, 2, 2])
 
     counts = np.concatenate([*resampled_counts(groups)])
@@ -64,12 +64,12 @@ def test_a_groups_members_are_drawn_together():
     assert (counts[:, [0, 2, 3]].sum(axis=1) == 3).all()
 
 
-def test_resamples_that_have_no_figure_do_not_count():
+def test_ignores_nan_resamples():
     assert percentiles(0.5, np.array([np.nan, 0.5, np.nan])) == (0.5, 0.5, 0.5)
     assert np.isnan(percentiles(0.5, np.array([np.nan, np.nan]))[1:]).all()
 
 
-def test_resamples_come_in_parts_that_fit_into_memory(monkeypatch):
+def test_resamples_are_drawn_in_blocks_of_bounded_size(monkeypatch):
     groups = np.arange(100)
     monkeypatch.setattr(intervals, "_CELLS", 1_234)
 

@@ -24,7 +24,7 @@ def label(**members):
         ({"reward": -1}, False),
     ],
 )
-def test_a_label_says_keep_or_how_good(members, kept):
+def test_a_label_has_keep_or_a_reward(members, kept):
     assert read_label("file:1", label(source="me", group=3, **members)).is_kept(0.5) is kept
 
 
@@ -38,19 +38,19 @@ def test_a_label_says_keep_or_how_good(members, kept):
         (b'{"id": "", "keep": true}', "length >= 1"),
         (label(keep="yes"), "Expected `bool | null`"),
         (label(reward="1"), "Expected `float | null`"),
-        (label(), "one of keep (true or false) and reward (a number)"),
-        (label(keep=True, reward=1), "one of keep (true or false) and reward (a number)"),
-        (b"\xff", "is no label"),
+        (label(), "give either keep (true or false) or reward (a number)"),
+        (label(keep=True, reward=1), "give either keep (true or false) or reward (a number)"),
+        (b"\xff", "not a label"),
     ],
 )
-def test_what_is_no_label_is_an_error_that_names_its_place(text, told):
+def test_the_error_for_an_invalid_label_names_its_location(text, told):
     with pytest.raises(InputError) as error:
         read_label("labels.jsonl:7", text)
-    assert str(error.value).startswith("labels.jsonl:7: is no label: ")
+    assert str(error.value).startswith("labels.jsonl:7: not a label: ")
     assert told in str(error.value)
 
 
-def test_the_last_label_of_a_trace_counts(tmp_path):
+def test_a_traces_last_label_wins(tmp_path):
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     first.write_bytes(label(keep=True))
     second.write_bytes(label(keep=False) + b"\n\n" + label(keep=True, source="after a second look"))
@@ -60,14 +60,14 @@ def test_the_last_label_of_a_trace_counts(tmp_path):
     }
 
 
-def test_an_empty_file_holds_no_labels(tmp_path):
+def test_rejects_an_empty_label_file(tmp_path):
     file = tmp_path / "labels.jsonl"
     file.touch()
     with pytest.raises(InputError, match=f"{file}: is empty"):
         labels_of_files([file])
 
 
-async def test_a_record_without_a_value_withdraws_a_label():
+async def test_a_tombstone_removes_a_label():
     values = {b"kp:trace:1": None, b"kp:trace:2": None}
 
     async def records():

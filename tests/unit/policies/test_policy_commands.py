@@ -1,4 +1,4 @@
-"""`kp-worker policy check` and `diff`, as a person runs them."""
+"""The commands `kp-worker policy check` and `diff`."""
 
 import os
 
@@ -9,7 +9,7 @@ from worker.policy import Policy
 
 @pytest.fixture
 def policy_file(tmp_path):
-    """Write a policy file; returns its path."""
+    """Write a policy file and return its path."""
 
     def write(text, name="policy.toml"):
         path = tmp_path / name
@@ -19,7 +19,7 @@ def policy_file(tmp_path):
     return write
 
 
-def test_check_prints_digest_table_and_what_differs_from_the_sdk(kp_worker, policy_file):
+def test_check_prints_digest_table_and_changes_from_the_sdk(kp_worker, policy_file):
     file = policy_file("[policy.domains.finance]\nthreshold = 0.6\n[web]\nport = 6067\n")
 
     result = kp_worker("policy", "check", file)
@@ -30,14 +30,14 @@ def test_check_prints_digest_table_and_what_differs_from_the_sdk(kp_worker, poli
     assert ["customer_service", "0.75", "0.2", "0.3", "0.2", "0.3"] in rows
 
 
-def test_check_reads_the_file_alone(kp_worker, policy_file, monkeypatch):
-    """What it prints is what the file says, wherever it is run."""
+def test_check_ignores_the_environment(kp_worker, policy_file, monkeypatch):
+    """The output depends on the file alone."""
     monkeypatch.setenv("KP_POLICY__THRESHOLD", "0.1")
 
     result = kp_worker("policy", "check", policy_file("[policy]\nthreshold = 0.75\n"))
 
     assert f"policy {Policy().digest}\n" in result.stdout
-    assert "no trace is scored or routed differently" in result.stdout
+    assert "no effect on the score or decision of any trace" in result.stdout
 
 
 WEIGHTS = "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confidence = 0.3\n"
@@ -59,7 +59,7 @@ WEIGHTS = "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confid
         ("policy = 3\n", "policy: got 3;"),
     ],
 )
-def test_a_policy_that_is_none_is_one_clear_error(kp_worker, policy_file, text, told):
+def test_an_invalid_policy_is_a_one_line_error(kp_worker, policy_file, text, told):
     file = policy_file(text)
     result = kp_worker("policy", "check", file)
 
@@ -69,9 +69,9 @@ def test_a_policy_that_is_none_is_one_clear_error(kp_worker, policy_file, text, 
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_diff_says_what_the_second_changes(kp_worker, policy_file):
+def test_diff_prints_the_changes(kp_worker, policy_file):
     old = policy_file("[policy]\nthreshold = 0.75\n", "old.toml")
     new = policy_file("[policy]\nthreshold = 0.75\n[policy.domains.code]\nthreshold = 0.5\n", "new.toml")
 
     assert kp_worker("policy", "diff", old, new).stdout.splitlines()[1:] == ["  code: threshold 0.75 → 0.5"]
-    assert kp_worker("policy", "diff", old, old).stdout == "no trace is scored or routed differently\n"
+    assert kp_worker("policy", "diff", old, old).stdout == "no effect on the score or decision of any trace\n"

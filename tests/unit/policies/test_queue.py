@@ -1,4 +1,4 @@
-"""Which traces are to be labelled next."""
+"""The labelling queue."""
 
 from worker.policies.labels import Label
 from worker.policies.queue import labelling_queue
@@ -12,23 +12,23 @@ def ids(candidates):
 
 
 def at(make_record, score, name, domain="default", **others):
-    """A trace with this score and a novelty far from a copy's."""
+    """Return a trace with this score that is not a near copy."""
     return make_record((score, score, score, score), domain, id=name, **others)
 
 
-def test_the_nearest_to_the_threshold_come_first_on_either_side(make_record):
+def test_traces_closest_to_the_threshold_come_first(make_record):
     records = [at(make_record, score, f"{score}") for score in (0.1, 0.9, 0.45, 0.56, 0.5)]
 
     assert ids(labelling_queue(records, {}, POLICY, 3)) == ["0.5", "0.45", "0.56"]
 
 
-def test_traces_that_have_a_label_are_left_out(make_record):
+def test_leaves_out_labelled_traces(make_record):
     records = [at(make_record, 0.5, "a"), at(make_record, 0.6, "b")]
 
     assert ids(labelling_queue(records, {"a": Label("a", keep=True)}, POLICY, 5)) == ["b"]
 
 
-def test_domains_take_turns_beginning_with_the_one_with_fewest_labels(make_record):
+def test_domains_take_turns_fewest_labels_first(make_record):
     records = [
         at(make_record, 0.5 + n / 100, f"{domain}{n}", domain)
         for domain in ("code", "finance")
@@ -39,7 +39,7 @@ def test_domains_take_turns_beginning_with_the_one_with_fewest_labels(make_recor
     assert ids(labelling_queue(records, labels, POLICY, 4)) == ["finance0", "code1", "finance1", "code2"]
 
 
-def test_near_copies_are_labelled_once(make_record):
+def test_queues_only_one_of_several_near_copies(make_record):
     copy = make_record((1, 0.01, 1, 0.5), id="copy", nearest="original")
     records = [copy, at(make_record, 0.55, "original"), at(make_record, 0.9, "other")]
 
@@ -47,7 +47,7 @@ def test_near_copies_are_labelled_once(make_record):
     assert ids(labelling_queue(records, {"original": Label("original", keep=True)}, POLICY, 5)) == ["other"]
 
 
-def test_a_trace_that_was_scored_twice_is_labelled_once(make_record):
+def test_queues_a_trace_scored_twice_only_once(make_record):
     records = [at(make_record, 0.5, "a"), at(make_record, 0.6, "a")]
 
     assert ids(labelling_queue(records, {}, POLICY, 5)) == ["a"]

@@ -1,4 +1,4 @@
-"""Scored traces as topics and files have them."""
+"""Parsing scored traces from records and lines."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ def vars_of(record):
     return {name: getattr(record, name) for name in ("value", "headers", "timestamp")}
 
 
-def test_a_published_record_gives_back_what_it_was_scored_with(published_traces, real_traces):
+def test_parses_a_published_record(published_traces, real_traces):
     scorer = Scorer()
     for record, line in zip(published_traces, real_traces, strict=True):
         trace = ReasoningTrace.model_validate_json(line)
@@ -34,15 +34,15 @@ def test_a_published_record_gives_back_what_it_was_scored_with(published_traces,
         assert read.under(Policy()) == read.score
 
 
-def test_a_line_of_the_score_command_gives_back_what_it_was_scored_with(real_traces):
+def test_parses_a_line_of_the_score_command(real_traces):
     scorer = make_scorer(Settings(), None)
     for line in real_traces:
         scored = score_line(line, scorer, 10**7)
         assert read_line("file:1", scored.to_json().encode()).score == scored.score
 
 
-def test_headers_of_a_producer_that_are_named_like_the_workers_do_not_count(published_traces):
-    """They come first and stay; the worker's own are the last."""
+def test_ignores_producer_headers_named_like_the_workers(published_traces):
+    """They stay in front; the worker's headers are the last."""
     record = published_traces[0]
     forged = (("kp-source", b"raw-traces/9/9"), ("kp-score", b"{}"), ("kp-policy", b"forged"))
 
@@ -51,7 +51,7 @@ def test_headers_of_a_producer_that_are_named_like_the_workers_do_not_count(publ
     assert read == read_record(record)
 
 
-def test_a_lone_surrogate_in_the_value_does_not_hide_a_record(published_traces):
+def test_parses_a_record_with_a_lone_surrogate(published_traces):
     record = published_traces[0]
     value = record.value.replace(b'"objective":', b'"note":"\\ud800","objective":', 1)
     assert value != record.value
@@ -86,11 +86,11 @@ def with_score(record, **parts):
         lambda record: changed(record, headers=(*record.headers, ("after", b"ours"))),
     ],
 )
-def test_a_record_that_no_worker_wrote_is_none(published_traces, spoil):
+def test_a_record_not_written_by_a_worker_is_none(published_traces, spoil):
     assert read_record(spoil(published_traces[0])) is None
 
 
-def test_a_score_under_another_policy_goes_by_the_traces_own_domain(make_record):
+def test_rescoring_uses_the_traces_own_domain(make_record):
     record = replace(make_record(), task_domain="legal")
     policy = Policy(domains={"legal": {"threshold": 0.4}})
 

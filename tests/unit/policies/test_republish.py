@@ -1,4 +1,4 @@
-"""Records with the scores of another policy, on topics in memory."""
+"""Republishing rescored records, on topics in memory."""
 
 import json
 
@@ -30,7 +30,7 @@ def topics(published_traces):
     )
 
 
-async def test_rescored_records_are_what_a_worker_with_that_policy_publishes(topics, real_traces):
+async def test_rescored_records_equal_those_of_a_worker_with_that_policy(topics, real_traces):
     publisher = MemoryPublisher(1)
     targets = Targets(Topic("contribute", 1, 10**6), Topic("rejected", 1, 10**6))
 
@@ -50,7 +50,7 @@ async def test_rescored_records_are_what_a_worker_with_that_policy_publishes(top
         assert (one.timestamp_ms, one.headers) == (expected.timestamp, expected.headers)
 
 
-async def test_flips_are_those_that_scoring_again_gives(topics, real_traces):
+async def test_flips_match_a_fresh_scoring(topics, real_traces):
     publisher = MemoryPublisher(1)
     targets = Targets(Topic("a", 1, 10**6), Topic("b", 1, 10**6))
     scores = [
@@ -65,7 +65,7 @@ async def test_flips_are_those_that_scoring_again_gives(topics, real_traces):
     json.dumps(rescored.as_dict())
 
 
-async def test_headers_of_the_producer_stay_and_ours_are_replaced(real_traces):
+async def test_keeps_producer_headers_and_replaces_the_workers(real_traces):
     headers = (("traceparent", b"00-1-2-01"), ("kp-policy", b"mine"), ("a", None))
     trace = ReasoningTrace.model_validate_json(real_traces[0])
     reader = MemoryReader()
@@ -83,7 +83,7 @@ async def test_headers_of_the_producer_stay_and_ours_are_replaced(real_traces):
 
 
 @pytest.mark.parametrize(("partitions", "kept"), [(1, 0), (3, None)])
-async def test_a_partition_is_kept_where_the_topic_has_as_many(topics, partitions, kept):
+async def test_keeps_the_partition_if_the_partition_counts_match(topics, partitions, kept):
     sent = []
 
     class Publisher(MemoryPublisher):
@@ -100,19 +100,19 @@ async def test_a_partition_is_kept_where_the_topic_has_as_many(topics, partition
 @pytest.mark.parametrize(
     ("names", "allowed", "told"),
     [
-        (("contribute", "b"), set(), "contribute is a topic that workers use; --live allows"),
-        (("a", "raw-traces"), set(), "raw-traces is a topic that workers use; --live allows"),
-        (("raw-traces", "b"), {"contribute", "rejected"}, "raw-traces is a topic that workers use"),
-        (("a", "g-ledger-changelog"), {"contribute", "rejected"}, "g-ledger-changelog is a topic that"),
-        (("a", "a"), set(), "a cannot hold both routes"),
+        (("contribute", "b"), set(), "contribute is one of the workers' topics; --live allows"),
+        (("a", "raw-traces"), set(), "raw-traces is one of the workers' topics; --live allows"),
+        (("raw-traces", "b"), {"contribute", "rejected"}, "raw-traces is one of the workers' topics"),
+        (("a", "g-ledger-changelog"), {"contribute", "rejected"}, "g-ledger-changelog is one of the"),
+        (("a", "a"), set(), "a cannot be the target of both decisions"),
     ],
 )
-def test_topics_that_workers_use_are_refused(names, allowed, told):
+def test_rejects_the_workers_topics_as_targets(names, allowed, told):
     with pytest.raises(InputError) as error:
         check_targets(names, OWN, allowed)
     assert str(error.value).startswith(told)
 
 
-def test_live_topics_are_taken_when_that_is_said():
+def test_live_allows_the_output_topics():
     check_targets(("contribute", "rejected"), OWN, {"contribute", "rejected"})
     check_targets(("a", "b"), OWN, set())

@@ -1,4 +1,4 @@
-"""The commands that tune, rescore, evaluate and explain, on files, as a person runs them."""
+"""The commands that tune, rescore, evaluate and explain, on files."""
 
 import json
 import os
@@ -18,7 +18,7 @@ LABELS = DEMO / "real_traces.labels.jsonl"
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory, real_traces):
-    """The real traces, scored without an embedder."""
+    """Return a file of the real traces, scored without an embedder."""
     from worker.offline import make_scorer, score_line
     from worker.settings import Settings
 
@@ -65,7 +65,7 @@ def test_tune_scores_raw_traces_itself(kp_worker, scored):
 
 
 @pytest.mark.parametrize(("suffix", "begins"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
-def test_plots_are_what_their_suffix_says(kp_worker, scored, tmp_path, suffix, begins):
+def test_the_suffix_selects_the_plot_format(kp_worker, scored, tmp_path, suffix, begins):
     tuned, evaluated = tmp_path / f"tune{suffix}", tmp_path / f"evaluate{suffix}"
 
     output(kp_worker("policy", "tune", scored, "--plot", tuned))
@@ -81,18 +81,18 @@ def test_rescore_under_the_same_policy_changes_nothing(kp_worker, scored, tmp_pa
 
     text = output(kp_worker("policy", "rescore", scored, "--policy", same))
 
-    assert f"policy {Policy().digest}: 154 traces, 0 with another score" in text
-    assert "flips" not in text
+    assert f"policy {Policy().digest}: 154 traces, 0 with a new score" in text
+    assert "flip" not in text
 
 
-def test_rescore_names_the_first_flips(kp_worker, scored, tmp_path):
+def test_rescore_lists_the_first_flips(kp_worker, scored, tmp_path):
     lower = tmp_path / "lower.toml"
     lower.write_text("[policy]\nthreshold = 0.3\n")
 
     text = output(kp_worker("policy", "rescore", scored, "--policy", lower))
 
-    assert text.count("flips: kp:trace:") == 10
-    assert "more; --json has them all" in text
+    assert text.count("flip: kp:trace:") == 10
+    assert "more; --json lists them all" in text
 
 
 def test_evaluate_warns_that_the_score_contains_the_label(kp_worker, scored):
@@ -124,7 +124,7 @@ def test_traces_are_listed_by_domain_and_score(kp_worker, scored):
     assert len(everything.splitlines()) == 155
 
 
-def test_a_trace_is_shown_by_id_and_by_place(kp_worker, scored):
+def test_shows_a_trace_by_id_or_location(kp_worker, scored):
     by_place = output(kp_worker("traces", "show", f"{scored}:1", scored))
     first = json.loads(scored.read_text().splitlines()[0])["id"]
 
@@ -137,19 +137,22 @@ RESCORE = ("policy", "rescore", "--policy", "POLICY", "--contribute", "a")
 
 BAD_INPUT = {
     "no such trace": (("traces", "show", "kp:trace:gone", "SCORED"), "no scored trace is kp:trace:gone"),
-    "no labels": (EVALUATE, "labels are missing: give --labels FILE or"),
-    "others' labels": ((*EVALUATE, "--labels", "OTHERS"), "none of the 1 labels is of one of the 154 traces"),
+    "no labels": (EVALUATE, "no labels: give --labels FILE or"),
+    "others' labels": (
+        (*EVALUATE, "--labels", "OTHERS"),
+        "none of the 1 labels matches one of the 154 traces",
+    ),
     "one class": ((*EVALUATE, "--labels", "ONE"), "all 14 labels that match a trace say"),
-    "no label": ((*EVALUATE, "--labels", "SCORED"), "SCORED:1: is no label: it has one of"),
+    "no label": ((*EVALUATE, "--labels", "SCORED"), "SCORED:1: not a label: give either"),
     "an empty file": (("policy", "tune", "EMPTY"), "EMPTY: is empty"),
-    "a half-written file": (("policy", "tune", "HALF"), "HALF:154: is no line that `kp-worker score` wrote"),
-    "times of a file": ((*TUNE, "--since", "2h"), "--since and --until choose records of"),
-    "one topic": (RESCORE, "--contribute and --rejected go together"),
+    "a half-written file": (("policy", "tune", "HALF"), "HALF:154: not output of `kp-worker score`"),
+    "times of a file": ((*TUNE, "--since", "2h"), "--since and --until apply only to topics"),
+    "one topic": (RESCORE, "give both --contribute and --rejected"),
     "files to topics": (
         (*RESCORE, "--rejected", "b", "SCORED"),
-        "only records that are read from topics can be published",
+        "only records from topics can be published",
     ),
-    "another plot": ((*TUNE, "--plot", "OUT.pdf"), "OUT.pdf: a plot is one of .png, .svg"),
+    "another plot": ((*TUNE, "--plot", "OUT.pdf"), "OUT.pdf: the suffix of a plot must be one of .png, .svg"),
     "no folder": ((*TUNE, "--plot", "OUT/tune.png"), "OUT/tune.png: cannot be written: No"),
     "no folder for a policy": ((*TUNE, "--output", "OUT/p.toml"), "OUT/p.toml: cannot be written: No"),
     "a target of none": ((*TUNE, "--target", "0"), "0.0 is not in the range 0<x<=1"),
@@ -158,7 +161,7 @@ BAD_INPUT = {
 
 
 @pytest.mark.parametrize(("arguments", "told"), BAD_INPUT.values(), ids=BAD_INPUT)
-def test_bad_input_is_one_clear_error_and_nothing_is_written(kp_worker, scored, tmp_path, arguments, told):
+def test_invalid_input_is_a_one_line_error_and_writes_nothing(kp_worker, scored, tmp_path, arguments, told):
     lines = LABELS.read_text().splitlines(keepends=True)
     contents = {
         "OTHERS": '{"id": "kp:trace:other", "keep": true}\n',
@@ -192,12 +195,12 @@ def test_a_plot_without_matplotlib_names_the_extra(kp_worker, scored, tmp_path, 
 
     result = kp_worker("policy", "tune", scored, "--plot", tmp_path / "tune.png")
 
-    assert result.exit_code == 1
-    assert "is missing; pip install 'knowledgepulse-worker[policy]'" in result.stderr
+    assert result.exit_code == os.EX_CONFIG
+    assert "pip install 'knowledgepulse-worker[policy]'" in result.stderr
 
 
 def test_help_needs_neither_numpy_nor_kafka():
-    """`kp-worker policy --help` answers at once."""
+    """`kp-worker policy --help` stays fast."""
     code = (
         "import sys; from worker import cli; cli.main(['policy', 'tune', '--help'], standalone_mode=False); "
         "heavy = {'numpy', 'scipy', 'sklearn', 'matplotlib', 'aiokafka', 'torch'} & set(sys.modules); "

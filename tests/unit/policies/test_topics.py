@@ -13,7 +13,7 @@ from worker.policies.topics import Period, ScoredTopics
 
 @pytest.fixture
 def topics(published_traces):
-    """The real traces as they stand in `contribute` and `rejected`; the time of each is its offset, in s."""
+    """Return the real traces in `contribute` and `rejected`, with their offset in seconds as timestamp."""
     reader = MemoryReader()
     for record in published_traces:
         reader.append(record)
@@ -29,11 +29,11 @@ def at(second):
     return datetime.fromtimestamp(second, UTC)
 
 
-async def test_every_scored_record_is_read_once(topics, published_traces):
+async def test_reads_every_scored_record_once(topics, published_traces):
     assert len(await sources(topics[1])) == len(published_traces)
 
 
-async def test_repeats_are_dropped_and_counted(topics, published_traces):
+async def test_skips_and_counts_repeats(topics, published_traces):
     reader, scored_topics = topics
     for record in published_traces[:3]:
         reader.append(record)
@@ -42,7 +42,7 @@ async def test_repeats_are_dropped_and_counted(topics, published_traces):
     assert scored_topics.repeats == 3
 
 
-async def test_what_no_worker_wrote_is_passed_over_and_counted(topics, published_traces):
+async def test_skips_and_counts_records_not_written_by_a_worker(topics, published_traces):
     reader, scored_topics = topics
     reader.append(replace(dead_letter(200), topic="rejected"))
 
@@ -59,12 +59,12 @@ async def test_what_no_worker_wrote_is_passed_over_and_counted(topics, published
         (Period(since=at(1000)), range(0)),
     ],
 )
-async def test_a_period_counts_by_the_records_own_time(topics, period, seconds):
+async def test_selects_a_period_by_record_timestamp(topics, period, seconds):
     assert sorted(await sources(topics[1], period)) == sorted(f"raw-traces/0/{second}" for second in seconds)
 
 
-async def test_a_late_record_of_an_earlier_time_is_not_of_the_period(topics, published_traces):
-    """Producers set timestamps, so the first of a time does not mean that all after it are later."""
+async def test_skips_a_late_record_with_an_earlier_timestamp(topics, published_traces):
+    """Producers set timestamps, so records after the first match may be older."""
     reader, scored_topics = topics
     reader.append(late := published_traces[2])
     assert late.timestamp < 152_000
@@ -75,8 +75,8 @@ async def test_a_late_record_of_an_earlier_time_is_not_of_the_period(topics, pub
     ]
 
 
-async def test_a_trace_is_found_by_id_source_and_place_once_each(topics, published_traces):
-    """Also by the place of a repeat."""
+async def test_finds_a_trace_by_id_source_or_position(topics, published_traces):
+    """Including the position of a repeat."""
     reader, scored_topics = topics
     reader.append(published_traces[0])
     repeat = reader.records["rejected", 0][-1].offset

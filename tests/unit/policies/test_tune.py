@@ -1,4 +1,4 @@
-"""Tuning gives the figures that a few lines of numpy give."""
+"""Tuning matches numpy."""
 
 import json
 from dataclasses import astuple
@@ -22,18 +22,18 @@ def tuning(reference_records):
 
 @pytest.fixture(scope="module")
 def dimensions(reference_records):
-    """The dimensions of the 140 traces of customer_service."""
+    """Return the dimensions of the 140 customer_service traces."""
     return np.array([astuple(one.score.dimensions) for one in reference_records[:140]])
 
 
 @pytest.fixture(scope="module")
 def overridden(reference_records):
-    """What the overrides add to each of them: one used a single tool, or recovered."""
+    """Return the contribution of the overrides to each of these traces."""
     added = {"single_tool": -0.1, "recovered": 0.1}
     return np.array([sum(added[name] for name in one.score.overrides) for one in reference_records[:140]])
 
 
-def test_a_domain_is_described_by_its_own_traces(tuning, dimensions, overridden):
+def test_describes_a_domain_by_its_own_traces(tuning, dimensions, overridden):
     domain = tuning.domains["customer_service"]
     scores = dimensions @ CUSTOMER_SERVICE + overridden
 
@@ -58,7 +58,7 @@ def test_the_proposed_threshold_lets_the_target_share_pass(tuning, dimensions, o
     assert tuning.proposed.profile("customer_service").threshold == proposal.passing.threshold
 
 
-def test_losses_are_the_weights_times_what_dimensions_lack(tuning, dimensions, overridden):
+def test_losses_are_weights_times_missing_dimension_values(tuning, dimensions, overridden):
     scores = dimensions @ CUSTOMER_SERVICE + overridden
     lost = ((1 - dimensions) * CUSTOMER_SERVICE)[scores < 0.75]
     losses = tuning.domains["customer_service"].losses
@@ -81,8 +81,8 @@ def test_a_weights_sensitivity_is_the_change_of_the_share(tuning, dimensions, ov
     assert found.difference.low <= found.difference.value <= found.difference.high
 
 
-def test_traces_are_tuned_under_the_policy_that_is_asked_for(make_record):
-    """Whatever they were scored under: history mixes policies."""
+def test_tunes_under_the_given_policy(make_record):
+    """Traces in a topic may have been scored under several policies."""
     records = [make_record(policy=Policy(threshold=0.1)), make_record()]
 
     tuning = tune(records, Policy(threshold=0.6), 0.5)
@@ -91,12 +91,12 @@ def test_traces_are_tuned_under_the_policy_that_is_asked_for(make_record):
     assert tuning.domains["default"].traces == 2
 
 
-def test_nothing_to_tune_with_is_an_error():
+def test_rejects_an_empty_input():
     with pytest.raises(InputError, match="no scored traces"):
         tune([], Policy(), 0.1)
 
 
-def test_where_all_pass_no_dimension_holds_traces_back(make_record):
+def test_there_are_no_losses_if_all_traces_pass(make_record):
     assert tune([make_record((1, 1, 1, 1))], Policy(), 0.1).domains["default"].losses == {}
 
 
@@ -124,7 +124,7 @@ def test_changed_weights_sum_to_1_and_the_others_keep_their_proportions(domain, 
         assert new[one] * old[other] == pytest.approx(new[other] * old[one])
 
 
-def test_the_only_weight_gives_to_the_others_alike():
+def test_reducing_the_only_weight_raises_the_others_equally():
     only = REFERENCE_WEIGHTS["default"].model_validate(
         {"complexity": 1, "novelty": 0, "tool_diversity": 0, "outcome_confidence": 0}
     )
@@ -133,8 +133,8 @@ def test_the_only_weight_gives_to_the_others_alike():
 
 @settings(deadline=None)  # a machine may be busy
 @given(st.dictionaries(st.sampled_from(["default", "code", "finance", "legal"]), st.floats(0, 1)))
-def test_new_thresholds_leave_the_other_domains_as_they_are(thresholds):
-    """Those without one of their own take `default`'s, so that must not move them."""
+def test_new_thresholds_do_not_change_other_domains(thresholds):
+    """Domains without a threshold inherit `default`'s, which must not move them."""
     policy = Policy(threshold=0.7, domains={"legal": DomainPolicy(), "medical": DomainPolicy(threshold=0.8)})
 
     changed = with_thresholds(policy, thresholds)

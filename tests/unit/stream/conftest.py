@@ -2,12 +2,12 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from uuid import uuid4
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from schemas import ReasoningTrace
-from worker.demo.processes import free_ports
 from worker.errors import TopicError
 from worker.kafka.memory_group import MemoryGroupConsumer, MemoryTopic, MemoryTopicIds
 from worker.kafka.reader import Record
@@ -80,14 +80,14 @@ class World:
         self.member = MemoryGroupConsumer(topic)
         self.failures = []
         self.registry = CollectorRegistry()
-        self.settings = Settings(
-            embedding={"backend": "none"}, web={"port": free_ports(1)[0]}, limits=limits, log={}
-        )
+        self.settings = Settings(embedding={"backend": "none"}, limits=limits, log={})
+        self.socket = f"@kp-test-{uuid4()}"
         self.changelog = changelog_topic_name(self.settings.kafka.group)
         count = len(topic.records)
         names = (RAW, "contribute", "rejected", "dead-letter")
         self.app = WorkerApp(
             self.settings,
+            self.socket,
             {name: Topic(name, count, 1_000_000) for name in names},
             None,
             Clients(

@@ -1,0 +1,172 @@
+"""The worker's HTTP port, which the parent serves for the worker's whole life.
+
+It answers the probes itself, from what the child's heartbeat says, and passes the pages on to the child
+through a Unix socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
+from secrets import token_hex
+from tempfile import TemporaryDirectory
+from typing import cast
+
+import aiohttp
+from aiohttp import web
+
+from worker.errors import StartError
+from worker.observe import probes
+from worker.settings import WebSettings
+
+STATUS, STATUS_DATA, METRICS = "/", "/api/status", "/metrics"
+"""The child's pages."""
+
+MAX_CONNECTIONS = 256
+"""Open connections; more are closed. Each takes a descriptor, and so does starting the child."""
+
+IDLE_LIMIT = 10.0
+"""Seconds for a connection to send a request."""
+
+ANSWER_LIMIT = 10.0
+"""Seconds for the child to answer one."""
+
+SHUTDOWN_LIMIT = 0.1
+"""Seconds for open requests at the end; aiohttp takes 0 for no limit."""
+
+_REQUEST_HEADERS = ("Accept", "Host")
+"""What the pages depend on."""
+
+_OF_A_CONNECTION = ("Connection", "Content-Length", "Date", "Server", "Transfer-Encoding")
+"""Headers of an answer that are not the page's own, as aiohttp writes them."""
+
+
+class Port:
+    """What the port answers.
+
+    Args:
+        child: a session that is connected to the child's socket.
+    """
+
+    def __init__(self, child: aiohttp.ClientSession) -> None:
+        self._child = child
+        self.without_child("the worker is starting")
+
+    def without_child(self, why: str, *, ready: bool = False) -> None:
+        """Answer for a child that is gone, not there yet, or about to go.
+
+        Args:
+            why: the reason, shown to whoever asks.
+            ready: whether the worker counts as ready all the same.
+        """
+        self._why = why
+        self._reasons: Sequence[str] = [] if ready else [why]
+
+    def with_child(self, reasons: Sequence[str]) -> None:
+        """Answer for a child that works.
+
+        Args:
+            reasons: why it is not ready; empty when it is.
+        """
+        self._why = "the worker does not answer"
+        self._reasons = reasons
+
+    async def live(self, _request: web.Request) -> web.Response:
+        """Answer :data:`worker.observe.probes.LIVE`."""
+        return _probe(*probes.live())
+
+    async def ready(self, _request: web.Request) -> web.Response:
+        """Answer :data:`worker.observe.probes.READY`."""
+        return _probe(*probes.ready(self._reasons))
+
+    async def page(self, request: web.Request) -> web.Response:
+        """Return the child's answer, or 503 and the reason why there is none."""
+        # Bytes that are not ASCII match nothing that the child knows, and could not be sent on.
+        headers = {
+            name: request.headers.get(name, "").encode("ascii", "replace").decode()
+            for name in _REQUEST_HEADERS
+        }
+        try:
+            async with self._child.get(f"http://worker{request.path}", headers=headers) as answer:
+                headers = {
+                    name: value for name, value in answer.headers.items() if name not in _OF_A_CONNECTION
+                }
+                return web.Response(status=answer.status, body=await answer.read(), headers=headers)
+        except (aiohttp.ClientError, TimeoutError):
+            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=f"{self._why}\n")
+
+
+def _probe(status: HTTPStatus, body: bytes) -> web.Response:
+    return web.Response(status=status, body=body, headers=probes.HEADERS)
+
+
+@asynccontextmanager
+async def serving(settings: WebSettings, socket: str) -> AsyncIterator[Port]:
+    """Serve the port.
+
+    Args:
+        settings: the address.
+        socket: the child's, from :func:`socket_name`.
+
+    Raises:
+        StartError: nobody can listen there.
+    """
+    child = aiohttp.ClientSession(
+        connector=aiohttp.UnixConnector(socket_address(socket)), timeout=aiohttp.ClientTimeout(ANSWER_LIMIT)
+    )
+    async with child:
+        port = Port(child)
+        app = web.Application()
+        app.router.add_get(probes.LIVE, port.live)
+        app.router.add_get(probes.READY, port.ready)
+        for path in (STATUS, STATUS_DATA, METRICS):
+            app.router.add_get(path, port.page)
+        runner = web.AppRunner(
+            app, access_log=None, keepalive_timeout=IDLE_LIMIT, shutdown_timeout=SHUTDOWN_LIMIT
+        )
+        await runner.setup()
+        _limit_connections(runner)
+        try:
+            try:
+                await web.TCPSite(runner, settings.host, settings.port).start()
+            except OSError as error:
+                where = f"{settings.host}:{settings.port}"
+                raise StartError(f"web.host, web.port: {where}: {error.strerror}") from error
+            yield port
+        finally:
+            await runner.cleanup()
+
+
+def _limit_connections(runner: web.AppRunner) -> None:
+    """Close what connects beyond :data:`MAX_CONNECTIONS`; aiohttp has no setting for it."""
+    server = cast("web.Server", runner.server)
+    accept = server.connection_made
+
+    def connection_made(handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        accept(handler, transport)
+        if len(server.connections) > MAX_CONNECTIONS:
+            transport.abort()
+
+    server.connection_made = connection_made  # type: ignore[method-assign]
+
+
+@contextmanager
+def socket_name() -> Iterator[str]:
+    """Yield a name for a Unix socket that nobody else has.
+
+    On Linux it is an abstract one, written with a leading ``@``: it needs no file system, and a process that
+    is killed leaves nothing behind. Elsewhere it is a path in a private folder.
+    """
+    if sys.platform == "linux":
+        yield f"@kp-worker-{token_hex(16)}"
+    else:
+        with TemporaryDirectory(prefix="kp-", dir="/tmp") as folder:  # TMPDIR may be too long for one
+            yield f"{folder}/web"
+
+
+def socket_address(name: str) -> str:
+    """Return what the operating system calls a socket: a name with ``@`` is an abstract one."""
+    return f"\0{name[1:]}" if name.startswith("@") else name
