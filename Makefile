@@ -15,15 +15,15 @@ demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show wha
 
 # Two files at a time, in their order: what is done to workers takes half of the time, and begins first.
 .PHONY: test
-test: $(VENV)/.test tools ## run the tests, on real Kafka and with the real model
+test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real model
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-fast
-test-fast: $(VENV)/.test tools ## run the tests that need neither broker nor model
+test-fast: tools $(VENV)/.test ## run the tests that need neither broker nor model
 	$(BIN)/pytest --numprocesses 2 -m 'not integration and not model'
 
 .PHONY: tools
-tools: ## install what the tests start and pip does not bring: Prometheus, Chromium
+tools: ## install what the tests start and pip does not bring: Prometheus, Chromium; APT_INSTALL=no forbids it
 	@tests/tools.sh
 
 .PHONY: bench

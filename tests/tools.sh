@@ -1,6 +1,7 @@
 #!/bin/sh
-# The programs that tests start and pip does not bring: checks that they are there, and installs what is
-# missing where that is possible, which is as root on Debian and its kin.
+# Check for the programs that the tests start and pip does not bring. What is missing is installed with apt-get,
+# as root on Debian and its kin: after a question on a terminal, without one elsewhere, as in CI. APT_INSTALL=no
+# forbids it.
 set -eu
 
 missing=""
@@ -8,19 +9,27 @@ command -v prometheus >/dev/null && command -v promtool >/dev/null || missing="$
 command -v chromium >/dev/null || missing="$missing chromium"
 [ -n "$missing" ] || exit 0
 
-say="The tests need the Debian package(s)$missing"
-if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
-    echo "$say. To install: apt-get install --no-install-recommends$missing, as root" >&2
+install="apt-get install --no-install-recommends$missing"
+echo "The tests need the Debian package(s)$missing." >&2
+refuse() {
+    echo "$1 To install: $install, as root" >&2
     exit 1
+}
+[ "${APT_INSTALL:-yes}" != no ] || refuse "APT_INSTALL=no forbids to install them."
+command -v apt-get >/dev/null || refuse "There is no apt-get here."
+[ "$(id -u)" -eq 0 ] || refuse "Only root can install them."
+if [ -t 0 ] && [ -t 2 ]; then
+    printf 'Run %s now? [y/N] ' "$install" >&2
+    read -r answer
+    case $answer in [yY]*) ;; *) refuse "Nothing was installed." ;; esac
 fi
 
-echo "$say; installing."
+echo "Running $install" >&2
 # The package of a server starts it; the tests start their own.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
     trap 'rm -f "$policy"' EXIT
-    printf '#!/bin/sh\nexit 101\n' >"$policy"
-    chmod +x "$policy"
+    printf '#!/bin/sh\nexit 101\n' | install -m 755 /dev/stdin "$policy"
 fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq

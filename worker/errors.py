@@ -8,6 +8,7 @@
     ├── EmbeddingError          the model cannot be loaded, does not fit the cache, or failed on a text
     ├── TopicError              a topic is missing, or does not fit the others
     ├── StartError              a worker cannot start as it is configured; trying again does not help
+    ├── MissingExtraError       a package that an extra of the installation brings is missing; names the extra
     ├── StalledError            records wait, and nothing is finished
     ├── SecurityError           a certificate, a login or a right is refused; names the setting or the right
     ├── NoBrokerError           no Kafka broker answers, or could be found or started (demo and tests)
@@ -65,6 +66,12 @@ class TopicError(WorkerError):
 
 class StartError(WorkerError):
     """A setting, a topic or the model keeps a worker from starting; a person must change something first."""
+
+    exit_status = os.EX_CONFIG
+
+
+class MissingExtraError(WorkerError):
+    """A package is not installed that an extra of the installation brings."""
 
     exit_status = os.EX_CONFIG
 

@@ -4,35 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator
+import logging
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Self
-
-from aiokafka import AIOKafkaProducer  # noqa: TID251 - the publisher belongs to worker/kafka, and moves there
-from aiokafka.errors import KafkaError  # noqa: TID251 - likewise
+from typing import Any, Literal, Self
 
 from schemas import ReasoningTrace
-from worker.errors import DeliveryError
-from worker.kafka.connection import client_arguments
-from worker.kafka.diagnosis import unreachable
+from worker.kafka.idempotent import IdempotentPublisher, delivery_error
 from worker.kafka.rights import publishing_rights, require_rights
 from worker.settings import Settings
 
+logger = logging.getLogger(__name__)
+
 KeyBy = Literal["id", "agent_id", "task_domain"]
+
+SILENCE = 60.0
+"""Seconds without a confirmation between two warnings."""
 _UNCONFIRMED = 1000
 
 
 @dataclass
 class Published:
-    """How many lines were sent, and how many of them had nothing to be keyed by."""
+    """How far a publication has come.
+
+    Attributes:
+        records: how many were sent.
+        confirmed: how many the brokers have confirmed, up to the first that they have not.
+        without_key: how many of those that were sent have nothing to be keyed by.
+    """
 
     records: int = 0
+    confirmed: int = 0
     without_key: int = 0
 
 
 class TracePublisher:
-    """Publishes traces to the raw topic, from an agent's process or from a file.
+    """Publishes traces to the raw topic, each once, however long the brokers are away.
 
     ::
 
@@ -43,41 +54,51 @@ class TracePublisher:
     which traces are compared: keyed by ``id``, a random share of them; by ``agent_id`` or ``task_domain``,
     those of the same agent or domain.
 
+    While the brokers are away it logs a warning a minute.
+
     Args:
         settings: the brokers and the raw topic.
         key_by: the trace's id, or the member of its metadata that becomes the record's key.
+
+    Attributes:
+        published: how far it has come; valid once the block has ended, too.
     """
 
     def __init__(self, settings: Settings, key_by: KeyBy = "id") -> None:
+        self.published = Published()
         self._settings = settings
+        self._topic = settings.topics.raw
         self._key_by = key_by
-        self._deliveries: list[asyncio.Future[object]] = []
+        self._publisher = IdempotentPublisher(settings.kafka)
+        self._unconfirmed: deque[asyncio.Future[object]] = deque()
 
     async def __aenter__(self) -> Self:
         """Connect.
 
         Raises:
             NoBrokerError: no broker can be reached.
+            SecurityError: the brokers refuse the login, the certificate or a right.
         """
-        self._producer = AIOKafkaProducer(**client_arguments(self._settings.kafka), acks="all", linger_ms=5)
-        try:
-            await self._producer.start()
-        except KafkaError as error:
-            await self._producer.stop()
-            raise await unreachable(self._settings.kafka, error) from error
+        await require_rights(self._settings.kafka, publishing_rights(self._settings))
+        await self._publisher.__aenter__()
+        self._warning = asyncio.create_task(self._warn_of_silence())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Wait until the broker has confirmed every trace, unless an error ends the block; disconnect.
+        """Wait until the brokers have confirmed every trace; disconnect.
+
+        Where an error ends the block, what is in flight gets a few seconds.
 
         Raises:
-            DeliveryError: the broker did not take a trace.
+            DeliveryError: the brokers refused a trace.
         """
         try:
             if kind is None:
                 await self.flush()
         finally:
-            await self._producer.stop()
+            self._warning.cancel()
+            await self._publisher.__aexit__()
+            self._count_confirmed()
 
     async def publish(self, trace: ReasoningTrace | bytes) -> bytes | None:
         """Send a trace, or its JSON as it is, and return its key; None where it has none.
@@ -85,58 +106,98 @@ class TracePublisher:
         Waits while too many traces are unconfirmed.
 
         Raises:
-            DeliveryError: the broker did not take this trace or one before it.
+            DeliveryError: the brokers refused this trace or one before it.
         """
         value = trace if isinstance(trace, bytes) else trace.to_json()
-        key = _key(value, self._key_by)
-        with self._delivery_errors():
-            self._deliveries.append(await self._producer.send(self._settings.topics.raw, value, key=key))
-        if len(self._deliveries) >= _UNCONFIRMED:
+        key = key_of(value, self._key_by)
+        self._unconfirmed.append(await self._publisher.send(self._topic, value, key))
+        self.published.records += 1
+        self.published.without_key += key is None
+        if len(self._unconfirmed) >= _UNCONFIRMED:
             await self.flush()
         return key
 
     async def flush(self) -> None:
-        """Wait until the broker has confirmed every trace.
+        """Wait until the brokers have confirmed every trace.
 
         Raises:
-            DeliveryError: the broker did not take a trace.
+            DeliveryError: they refused a trace.
         """
-        deliveries, self._deliveries = self._deliveries, []
-        with self._delivery_errors():
-            await asyncio.gather(*deliveries)
+        if self._unconfirmed:
+            await asyncio.wait(self._unconfirmed)
+        refused = [error for delivery in self._unconfirmed if (error := delivery.exception())]
+        self._count_confirmed()
+        if refused:
+            raise delivery_error(self._topic, refused[0]) from refused[0]
 
-    @contextmanager
-    def _delivery_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except KafkaError as error:
-            raise DeliveryError(f"{self._settings.topics.raw}: {type(error).__name__}: {error}") from error
+    async def _warn_of_silence(self) -> None:
+        """Log a warning every minute without a confirmation."""
+        while True:
+            before = self._count_confirmed()
+            await asyncio.sleep(SILENCE)
+            if self._unconfirmed and self._count_confirmed() == before:
+                logger.warning(
+                    "no record was confirmed for %g s; %d are confirmed, %d wait; still retrying",
+                    *(SILENCE, before, len(self._unconfirmed)),
+                )
+
+    def _count_confirmed(self) -> int:
+        while self._unconfirmed and self._unconfirmed[0].done():
+            if self._unconfirmed[0].cancelled() or self._unconfirmed[0].exception():
+                break
+            self._unconfirmed.popleft()
+            self.published.confirmed += 1
+        return self.published.confirmed
 
 
-async def publish_lines(lines: Iterable[bytes], settings: Settings, key_by: KeyBy = "id") -> Published:
-    """Send each line as it is, and wait until the broker has confirmed them all.
+def publish_lines(lines: Iterable[bytes], publisher: TracePublisher) -> None:
+    """Send each line as it is, and wait until the brokers have confirmed them all.
 
     Args:
-        lines: one JSON document each; empty ones are passed over.
-        settings: the brokers and the raw topic.
-        key_by: see :class:`TracePublisher`.
+        lines: one JSON document each; empty ones are passed over. They may block, as those of a pipe do.
+        publisher: not entered yet; says afterwards how far it came, whatever ended this.
 
     Raises:
-        NoBrokerError: no broker can be reached.
+        NoBrokerError: no broker can be reached at the beginning.
         SecurityError: the brokers refuse the login, the certificate or a right.
-        DeliveryError: the broker did not take a record.
+        DeliveryError: the brokers refused a record.
     """
-    await require_rights(settings.kafka, publishing_rights(settings))
-    published = Published()
-    async with TracePublisher(settings, key_by) as publisher:
-        for line in lines:
-            if value := line.strip():
-                published.records += 1
-                published.without_key += await publisher.publish(value) is None
-    return published
+    with _event_loop() as run:
+        run(publisher.__aenter__())
+        try:
+            for line in lines:
+                if value := line.strip():
+                    run(publisher.publish(value))
+            run(publisher.flush())
+        finally:
+            run(publisher.__aexit__(*sys.exc_info()))
 
 
-def _key(value: bytes, key_by: KeyBy) -> bytes | None:
+@contextmanager
+def _event_loop() -> Iterator[Callable[[Coroutine[Any, Any, Any]], None]]:
+    """Run an event loop in another thread, so that this one may block; yield what runs a coroutine there."""
+    loop = asyncio.new_event_loop()
+
+    def run(coroutine: Coroutine[Any, Any, Any]) -> None:
+        running = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            running.result()
+        except BaseException:  # Ctrl-C and SIGTERM too, which come to this thread
+            running.cancel()
+            raise
+
+    thread = threading.Thread(target=loop.run_forever, name="publisher")
+    thread.start()
+    try:
+        yield run
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def key_of(value: bytes, key_by: KeyBy) -> bytes | None:
+    """Return what a trace's JSON is keyed by; None where it has nothing of that name, or is no JSON."""
     try:
         trace = json.loads(value)
         key = trace["id"] if key_by == "id" else trace["metadata"][key_by]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -117,6 +118,72 @@ def test_files_and_standard_input_are_scored_as_one_stream(kp_worker, traces, re
     last = json.loads(result.stdout.splitlines()[-1])
     assert len(result.stdout.splitlines()) == 155
     assert last["novelty"] == pytest.approx(0, abs=1e-6), "it is in the first file, too"
+
+
+def test_a_dry_run_of_score_checks_the_lines_and_loads_no_model(kp_worker, traces, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+
+    result = kp_worker("score", traces, "-", "--dry-run", input=b"no trace\n")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "-:1: not_json: " in result.stderr.replace("<stdin>", "-")
+    assert "154 traces would be scored: embedding.backend sentence-transformers, policy " in result.stderr
+    assert "1 of 155 lines are invalid" in result.stderr
+
+
+def test_a_dry_run_of_publish_says_what_would_be_published_and_asks_no_broker(kp_worker, traces, monkeypatch):
+    monkeypatch.setenv("KP_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
+
+    result = kp_worker(
+        "publish", traces, "-", "--key", "agent_id", "--skip", 4, "--dry-run", input=b"no trace\n"
+    )
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "151 records would be published to raw-traces at 127.0.0.1:1, keyed by agent_id" in result.stderr
+    assert "1 of them have no agent_id and would be published without a key" in result.stderr
+    assert "1 of them are invalid and would become dead letters" in result.stderr
+
+
+def test_a_dry_run_of_publish_counts_what_is_converted(kp_worker, tmp_path):
+    file = tmp_path / "chat.json"
+    file.write_text(
+        json.dumps([{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}])
+    )
+
+    result = kp_worker("publish", file, "--from", "auto", "--dry-run")
+
+    assert result.exit_code == 0
+    assert "1 records would be published to raw-traces" in result.stderr
+    assert "1 traces, 0 with a label; 0 not converted" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("kp-worker pub", {"publish"}),
+        ("kp-worker ", {name for name in cli.main.commands if name != "work"}),
+        ("kp-worker dead-letters re", {"replay"}),
+        ("kp-worker publish --dr", {"--dry-run"}),
+        ("kp-worker publish --key a", {"agent_id"}),
+    ],
+)
+def test_bash_completes_commands_options_and_choices(words, completed):
+    """By the script that `_KP_WORKER_COMPLETE=bash_source kp-worker` prints."""
+    script = f"""
+        eval "$(_KP_WORKER_COMPLETE=bash_source kp-worker)"
+        COMP_WORDS=({words.rsplit(" ", 1)[0]} "{words.rsplit(" ", 1)[1]}")
+        COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        $(complete -p kp-worker | sed -E 's/.* -F ([^ ]+) .*/\\1/') kp-worker
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        env=os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (set(done.stdout.split()), done.stderr) == (completed, "")
 
 
 def test_options_override_the_environment(kp_worker, traces, monkeypatch):

@@ -12,7 +12,7 @@ import click
 from rich.progress import DownloadColumn, Progress
 
 from schemas.convert import AUTO, SOURCES, Conversion, ConversionError, Losses, Options
-from worker.commands.files import echo, files_argument, opened
+from worker.commands.files import Document, echo, files_argument, opened
 from worker.convert.files import convert_lines, read_domains, read_labels
 from worker.options import Function
 from worker.progress import errors, progress_bars
@@ -65,7 +65,7 @@ def convert(files: tuple[BinaryIO, ...], source: str, **options: Any) -> None:
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
         for trace in converted(files, source, report, progress, **options):
-            echo(trace.decode(), progress)
+            echo(trace.text.decode(), progress)
     report.show()
     sys.exit(1 if report.failed else 0)
 
@@ -105,8 +105,8 @@ def converted(
     domain_map: Path | None,
     labels: Path | None,
     visibility: Any,
-) -> Iterator[bytes]:
-    """Yield the traces of files as JSON, and report what was not converted."""
+) -> Iterator[Document]:
+    """Yield the traces of files, and report what was not converted."""
     options = Options(
         domains={} if domain_map is None else read_domains(domain_map),
         labels={} if labels is None else read_labels(labels),
@@ -119,4 +119,4 @@ def converted(
                 errors.print(f"{place}: not converted: {outcome}", markup=False)
                 continue
             report.count(outcome)
-            yield outcome.trace.to_json()
+            yield Document(place, outcome.trace.to_json())

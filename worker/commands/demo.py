@@ -8,6 +8,8 @@ from contextlib import suppress
 import click
 from rich.console import Console
 
+from worker.extras import extra
+
 
 @click.command()
 @click.option(
@@ -21,7 +23,8 @@ def demo(stay: bool | None) -> None:
     Uses the first available broker of: KAFKA_BOOTSTRAP_SERVERS, Docker, Java with Maven, the embedded
     noida-db. Uses temporary topics and cleans up afterwards.
     """
-    from worker.demo.show import show  # noqa: PLC0415 - keeps `--help` fast
+    with extra("demo"):
+        from worker.demo.show import show  # noqa: PLC0415 - `--help` needs no extra
 
     with suppress(KeyboardInterrupt):
         show(Console(), stay=sys.stdout.isatty() if stay is None else stay)

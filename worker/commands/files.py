@@ -12,7 +12,9 @@ from typing import BinaryIO
 import click
 from rich.progress import Progress
 
+from worker.errors import RejectedRecord
 from worker.progress import errors
+from worker.terminal import printable
 
 files_argument = click.argument("files", nargs=-1, required=True, type=click.File("rb"))
 """Files to read; `-` is standard input."""
@@ -27,20 +29,24 @@ def echo(line: str, progress: Progress) -> None:
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line and its location."""
+class Document:
+    """A JSON document and its location, `file` or `file:line`."""
 
-    file: str
-    number: int
+    place: str
     text: bytes
 
 
-def lines_of(files: Iterable[BinaryIO], progress: Progress) -> Iterator[Line]:
+def lines_of(files: Iterable[BinaryIO], progress: Progress) -> Iterator[Document]:
     """Yield the non-empty lines of files."""
     for name, lines in opened(files, progress):
         for number, text in enumerate(lines, start=1):
             if text.strip():
-                yield Line(name, number, text)
+                yield Document(f"{name}:{number}", text)
+
+
+def print_rejected(document: Document, error: RejectedRecord) -> None:
+    """Print on standard error where a document is, and why it is no trace."""
+    errors.print(printable(f"{document.place}: {error.reason}: {error}"), markup=False, emoji=False)
 
 
 def opened(files: Iterable[BinaryIO], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:

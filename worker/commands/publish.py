@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,11 +14,13 @@ from rich.progress import DownloadColumn
 
 from schemas.convert import AUTO, SOURCES
 from worker.commands.convert import ConversionReport, conversion_options, converted
-from worker.commands.files import files_argument, lines_of
+from worker.commands.files import Document, files_argument, lines_of, print_rejected
+from worker.errors import RejectedRecord
+from worker.lane.decode import decode_trace
 from worker.options import config_option
-from worker.produce import publish_lines
+from worker.produce import KeyBy, Published, TracePublisher, key_of, publish_lines
 from worker.progress import errors, progress_bars
-from worker.settings import load_settings
+from worker.settings import Settings, load_settings
 
 
 @click.command()
@@ -34,25 +37,90 @@ from worker.settings import load_settings
     show_default=True,
     help="Record key. Traces with the same key are compared with each other.",
 )
+@click.option(
+    "--skip",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Skip the first N records, which an earlier run reported as confirmed.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be published, without a broker.")
 def publish(
-    files: tuple[BinaryIO, ...], config: Path | None, key: Any, source: str | None, **options: Any
+    files: tuple[BinaryIO, ...],
+    config: Path | None,
+    key: KeyBy,
+    source: str | None,
+    skip: int,
+    dry_run: bool,
+    **options: Any,
 ) -> None:
     """Publish FILES, one JSON trace per line, to the raw topic.
 
     Lines are published unchanged; invalid traces will become dead letters. `-` reads standard input. With
     `--from`, the files are first converted as by `kp-worker convert`.
+
+    Waits while the brokers are away; retries publish nothing twice. When it stops early, it prints how many
+    records are confirmed, and `--skip` continues after them.
     """
     settings = load_settings(config)
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
         if source is None:
-            lines: Iterator[bytes] = (line.text for line in lines_of(files, progress))
+            documents: Iterator[Document] = lines_of(files, progress)
         else:
-            lines = converted(files, source, report, progress, **options)
-        published = asyncio.run(publish_lines(lines, settings, key))
+            documents = converted(files, source, report, progress, **options)
+        documents = islice(documents, skip, None)
+        if dry_run:
+            invalid = _rehearse(documents, settings, key)
+        else:
+            invalid = 0
+            _publish(documents, settings, key, skip)
     if source is not None:
         report.show()
+    sys.exit(1 if report.failed or invalid else 0)
+
+
+def _publish(documents: Iterable[Document], settings: Settings, key: KeyBy, skip: int) -> None:
+    # The publisher warns that no broker answers; its client would log each attempt.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    publisher = TracePublisher(settings, key)
+    published = publisher.published
+    try:
+        publish_lines((document.text for document in documents), publisher)
+    except BaseException:  # Ctrl-C and SIGTERM too
+        if published.records:
+            _print_how_to_continue(published, skip)
+        raise
     errors.print(f"{published.records} records published to {settings.topics.raw}")
     if published.without_key:
         errors.print(f"{published.without_key} of them have no {key} and were published without a key")
-    sys.exit(1 if report.failed else 0)
+
+
+def _print_how_to_continue(published: Published, skip: int) -> None:
+    done, unknown = skip + published.confirmed, published.records - published.confirmed
+    errors.print(f"stopped early: the first {done} records are confirmed; continue with --skip {done}")
+    if unknown:
+        errors.print(f"the next {unknown} may or may not have been published")
+
+
+def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> int:
+    """Print what publishing would do, and return how many of the documents are invalid."""
+    records = without_key = invalid = 0
+    for document in documents:
+        value = document.text.strip()
+        records += 1
+        without_key += key_of(value, key) is None
+        try:
+            decode_trace(value, settings.limits.trace_bytes)
+        except RejectedRecord as error:
+            invalid += 1
+            print_rejected(document, error)
+    servers = settings.kafka.bootstrap_servers
+    errors.print(
+        f"{records} records would be published to {settings.topics.raw} at {servers}, keyed by {key}"
+    )
+    if without_key:
+        errors.print(f"{without_key} of them have no {key} and would be published without a key")
+    if invalid:
+        errors.print(f"{invalid} of them are invalid and would become dead letters")
+    return invalid

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import click
 
+from worker.extras import extra
 from worker.logs import configure, errors_logged
 from worker.options import config_option
 from worker.settings import load_settings
@@ -28,6 +30,8 @@ def run(config: Path | None) -> None:
     It waits for unreachable brokers, and restarts its child process when that exits or hangs. It exits with
     status 78 if the configuration is invalid.
     """
+    with extra("worker"):  # before a broker is waited for
+        version("faust-streaming")
     settings = load_settings(config)
     configure(settings.log)
     command = [*PROCESS, *(() if config is None else ("--config", str(config)))]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from schemas.convert import ConversionError
-from worker.errors import InputError
+from worker.extras import extra
 
 _LENGTH = 4
 """Bytes of the big-endian length before each export in what the Collector's file exporter writes."""
@@ -20,7 +20,7 @@ def read_exports(data: bytes) -> list[dict[str, Any]]:
 
     Raises:
         ConversionError: it is neither.
-        InputError: the packages that read protobuf are not installed.
+        MissingExtraError: the packages that read protobuf are not installed.
     """
     exports = list(_framed(data)) or [data]
     return [_read(export) for export in exports]
@@ -42,14 +42,10 @@ def _length(data: bytes, begin: int) -> int:
 
 
 def _read(export: bytes) -> dict[str, Any]:
-    try:
-        from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - the extra `otel` brings it
+    with extra("otel"):
+        from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - JSON needs none of it
         from google.protobuf.message import DecodeError  # noqa: PLC0415
         from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # noqa: PLC0415
-    except ImportError as error:
-        raise InputError(
-            "spans as protobuf need the extra: pip install 'knowledgepulse-worker[otel]'"
-        ) from error
     try:
         document: dict[str, Any] = MessageToDict(TracesData.FromString(export))
     except DecodeError as error:

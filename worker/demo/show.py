@@ -30,7 +30,7 @@ from worker.errors import WorkerError
 from worker.kafka.reader import Record, TopicReader
 from worker.kafka.topics import TopicAdmin
 from worker.observe import page
-from worker.produce import publish_lines
+from worker.produce import TracePublisher
 from worker.settings import Settings, load_settings, override, render
 
 PARTITIONS = 4
@@ -175,7 +175,9 @@ async def _watch(traces: list[bytes], settings: Settings, worker: _Worker, conso
         progress = stack.enter_context(Progress(*columns, console=console))
         scoring = progress.add_task("[bold]scoring[/]", total=len(traces))
         started = last = time.monotonic()
-        await publish_lines(traces, settings)
+        async with TracePublisher(settings) as publisher:
+            for trace in traces:
+                await publisher.publish(trace)
         positions = dict.fromkeys(itertools.product(outcomes, range(PARTITIONS)), 0)
         while results.outcomes.total() < len(traces):
             worker.check()

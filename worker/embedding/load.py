@@ -12,6 +12,7 @@ from worker.embedding.base import Embedder
 from worker.embedding.hashing import HashingEmbedder
 from worker.embedding.precision import choose_precision
 from worker.errors import EmbeddingError
+from worker.extras import extra
 from worker.settings import CacheSettings, EmbeddingSettings
 
 if TYPE_CHECKING:  # `none` and `hashing` need not wait for the rest
@@ -31,6 +32,7 @@ def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: i
 
     Raises:
         EmbeddingError: the model cannot be loaded, or its dimensions are not the cache's; names the setting.
+        MissingExtraError: the packages that run a model are not installed.
     """
     match settings.backend:
         case "none":
@@ -42,8 +44,9 @@ def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: i
 
 
 def _load_transformer(settings: EmbeddingSettings, cache: CacheSettings, parallel: int) -> Embedder:
-    from worker.embedding.source import find_model  # noqa: PLC0415
-    from worker.embedding.transformer import TransformerEmbedder, Window  # noqa: PLC0415
+    with extra("worker"):
+        from worker.embedding.source import find_model  # noqa: PLC0415
+        from worker.embedding.transformer import TransformerEmbedder, Window  # noqa: PLC0415
 
     if parallel > 1:  # the tokenizer's own threads would get in the way of ours
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar
 
-import joblib
 from pydantic import TypeAdapter
 
 from worker import __version__
@@ -55,6 +54,8 @@ def measured_once(
 
 
 def _machine() -> dict[str, Any]:
+    import joblib  # noqa: PLC0415 - comes with the extra `worker`, as the models that are measured do
+
     return {"worker": __version__, "processor": _processor(), "cores": joblib.cpu_count()}
 
 

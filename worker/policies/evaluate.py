@@ -13,15 +13,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import precision_recall_curve
 
 from worker.errors import InputError
+from worker.extras import extra
 from worker.policies.intervals import Estimate, percentiles, resampled_counts
 from worker.policies.labels import Label, Labels
 from worker.policies.records import ScoredRecord
 from worker.policies.tune import GRID
 from worker.policy import Policy, Weights
 from worker.scoring import Score, quality_score
+
+with extra("policy"):
+    from sklearn.metrics import precision_recall_curve
 
 ALL = "all domains"
 DIMENSIONS = tuple(Weights.model_fields)

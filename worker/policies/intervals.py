@@ -11,7 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+
+from worker.extras import extra
+
+with extra("policy"):
+    from scipy import stats
 
 LEVEL = 0.95
 RESAMPLES = 1000

@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from worker.errors import InputError, WorkerError
+from worker.errors import InputError
+from worker.extras import extra
 from worker.policies.evaluate import CHANCE, DomainEvaluation, Evaluation
 from worker.policies.intervals import Estimate
 from worker.policies.tune import GRID, DomainTuning, Tuning
 from worker.policy import Weights
 
-try:
+with extra("policy"):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-except ImportError as error:
-    raise WorkerError(f"{error.name} is missing; pip install 'knowledgepulse-worker[policy]'") from error
 
 _BLUE, _ORANGE, _GREY = "#2f6fde", "#d9662b", "#8a8f98"
 _SUFFIXES = (".png", ".svg")

@@ -415,6 +415,15 @@ def test_another_nearest_is_found(stream):
     assert entry
 
 
+def test_the_nearest_trace_may_have_an_id_that_is_kept_only_in_part(stream):
+    made = stream()
+    made.publish(6, seed="x" * 300)
+    made.work()
+
+    assert any(len(score_of(output)["nearest"] or "") == 200 for output in made.outputs)
+    assert made.audit().differing == []
+
+
 def test_records_of_another_policy_are_counted_and_their_parts_still_checked(stream):
     made = stream()
     made.publish(6)

@@ -3,6 +3,7 @@
 import logging
 from dataclasses import dataclass
 
+import joblib
 import pytest
 
 from worker.embedding import measurements as module
@@ -47,7 +48,7 @@ def test_another_processor_or_version_measures_again(measure, monkeypatch, name)
 
 def test_other_cores_measure_again(measure, monkeypatch):
     measure()
-    monkeypatch.setattr(module.joblib, "cpu_count", lambda: 99)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 99)
 
     assert measure() == 2
 

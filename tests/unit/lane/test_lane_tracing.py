@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from worker.errors import StartError
+from worker.errors import MissingExtraError, StartError
 from worker.settings import Settings
 from worker.stream import run
 
@@ -144,7 +144,7 @@ def test_without_an_exporter_there_are_no_spans(monkeypatch, value):
 
 def test_another_exporter_is_refused(monkeypatch):
     monkeypatch.setenv(run.TRACES_EXPORTER, "console")
-    with pytest.raises(StartError, match="OTEL_TRACES_EXPORTER: got 'console'; takes otlp or none"):
+    with pytest.raises(StartError, match="OTEL_TRACES_EXPORTER: got 'console'; expected otlp or none"):
         run._tracing(Settings())
 
 
@@ -154,5 +154,5 @@ def test_a_worker_without_the_extra_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(StartError, match=r"pip install 'knowledgepulse-worker\[otel\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'knowledgepulse-worker\[otel\]'"):
         run._tracing(Settings())

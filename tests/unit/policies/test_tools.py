@@ -195,8 +195,8 @@ def test_a_plot_without_matplotlib_names_the_extra(kp_worker, scored, tmp_path, 
 
     result = kp_worker("policy", "tune", scored, "--plot", tmp_path / "tune.png")
 
-    assert result.exit_code == 1
-    assert "is missing; pip install 'knowledgepulse-worker[policy]'" in result.stderr
+    assert result.exit_code == os.EX_CONFIG
+    assert "pip install 'knowledgepulse-worker[policy]'" in result.stderr
 
 
 def test_help_needs_neither_numpy_nor_kafka():

@@ -1,0 +1,141 @@
+"""What is published while the line to the broker fails is published once."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import sys
+from collections import Counter
+
+import pytest
+
+import worker.produce
+from chaos.brokers import running_brokers
+from chaos.proxy import running_proxy
+from support.commands import kp_worker
+from support.streams import Stream, own_settings
+from worker.produce import TracePublisher
+
+pytestmark = pytest.mark.integration
+
+FIRST, ALL = 100, 150
+
+
+@pytest.fixture(scope="module")
+def node():
+    """A broker of these tests' own; through `proxied` it is reached only while there is a proxy."""
+    with running_brokers(1) as brokers:
+        yield brokers.nodes[0]
+
+
+@pytest.fixture
+async def proxy(node):
+    async with running_proxy(node.proxied, node.behind_proxy) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def stream(node, tmp_path):
+    stream = Stream(own_settings(node.direct, "publish"), tmp_path)
+    await stream.create_topics(2)
+    return stream
+
+
+@pytest.fixture
+def lines(real_traces):
+    return list(itertools.islice(real_traces, ALL))
+
+
+async def values(stream, least):
+    """Wait until the raw topic has so many records; returns their values."""
+    async with asyncio.timeout(30):
+        while len(raw := await stream.read(stream.settings.topics.raw)) < least:
+            await asyncio.sleep(0.05)
+    return [record.value for record in raw]
+
+
+async def test_a_publication_outlasts_an_outage_and_says_that_it_waits(
+    node, proxy, stream, lines, monkeypatch, caplog
+):
+    monkeypatch.setattr(worker.produce, "SILENCE", 0.2)
+    publisher = TracePublisher(stream.configured(kafka={"bootstrap_servers": node.proxied}))
+
+    async with publisher:
+        for line in lines[:FIRST]:
+            await publisher.publish(line)
+        await publisher.flush()
+        await proxy.cut()
+        for line in lines[FIRST:]:
+            await publisher.publish(line)
+        rest = asyncio.create_task(publisher.flush())
+        async with asyncio.timeout(30):
+            while f"{FIRST} are confirmed, {ALL - FIRST} wait" not in caplog.text:
+                await asyncio.sleep(0.05)
+        await proxy.mend()
+        await rest
+
+    assert publisher.published.confirmed == ALL
+    assert Counter(await values(stream, ALL)) == Counter(lines)
+
+
+async def test_a_confirmation_that_is_lost_publishes_nothing_twice(node, proxy, stream, lines):
+    """The broker has the records when the line breaks, and the publisher does not know."""
+    publisher = TracePublisher(stream.configured(kafka={"bootstrap_servers": node.proxied}))
+
+    async with publisher:
+        await publisher.publish(lines[0])
+        await publisher.flush()
+        await proxy.slow(2)
+        for line in lines[1:]:
+            await publisher.publish(line)
+        rest = asyncio.create_task(publisher.flush())
+        await values(stream, ALL)
+        assert publisher.published.confirmed < ALL, "the confirmation is still on its way"
+        await proxy.cut()
+        await proxy.mend()
+        await rest
+
+    assert Counter(await values(stream, ALL)) == Counter(lines)
+
+
+async def test_a_publication_that_is_stopped_says_where_to_go_on(
+    node, proxy, stream, lines, config, tmp_path
+):
+    settings = config(stream.configured(kafka={"bootstrap_servers": node.proxied}))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "worker.cli", "publish", "-", "--config", settings),
+        stdin=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    process.stdin.writelines(line + b"\n" for line in lines[:FIRST])
+    await process.stdin.drain()
+    await values(stream, FIRST)
+    await proxy.cut()
+    process.stdin.writelines(line + b"\n" for line in lines[FIRST:])
+    await process.stdin.drain()
+    process.terminate()
+    errors = (await process.stderr.read()).decode()
+    assert await process.wait() == 143
+
+    assert len(errors.splitlines()) <= 2, errors
+    skip = re.search(r"continue with --skip (\d+)", errors)[1]
+    await proxy.mend()
+    file = tmp_path / "all.jsonl"
+    file.write_bytes(b"\n".join(lines))
+    status, _, errors = await kp_worker("publish", str(file), "--skip", skip, "--config", settings)
+
+    assert (status, errors) == (0, f"{ALL - int(skip)} records published to {stream.settings.topics.raw}\n")
+    assert Counter(await values(stream, ALL)) == Counter(lines)
+
+
+async def test_lines_that_are_left_out_are_not_published(stream, lines, config, tmp_path):
+    file = tmp_path / "all.jsonl"
+    file.write_bytes(b"\n\n".join(lines))
+
+    status, _, errors = await kp_worker(
+        "publish", str(file), "--skip", str(FIRST), "--config", config(stream.settings)
+    )
+
+    assert (status, errors) == (0, f"{ALL - FIRST} records published to {stream.settings.topics.raw}\n")
+    assert Counter(await values(stream, ALL - FIRST)) == Counter(lines[FIRST:])

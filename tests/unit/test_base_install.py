@@ -1,0 +1,86 @@
+"""The commands with the base dependencies alone: what works, and what names the extra that it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from support.base_install import BaseInstall
+from worker.cli import main
+
+
+@pytest.fixture(scope="module")
+def base_install(tmp_path_factory):
+    return BaseInstall(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture
+def traces(tmp_path, real_traces):
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(b"\n".join(real_traces[:5]))
+    return str(file)
+
+
+def test_it_has_no_model_and_no_faust(base_install):
+    """The other tests prove nothing otherwise."""
+    done = base_install.python("-c", "import faust")
+    assert "No module named 'faust'" in done.stderr
+    done = base_install.python("-c", "import torch")
+    assert "No module named 'torch'" in done.stderr
+
+
+def test_every_command_has_its_help(base_install):
+    code = "import sys; from worker.cli import main; "
+    code += "[main([name, '--help'], standalone_mode=False) for name in main.commands if name != 'work']"
+    done = base_install.python("-c", code)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("Usage:") == len(main.commands) - 1
+
+
+def test_traces_are_scored_without_an_embedder(base_install, traces):
+    done = base_install.kp_worker("score", traces, "--embedder", "none")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 5
+
+
+def test_other_formats_are_converted(base_install, tmp_path):
+    chat = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
+    file = tmp_path / "chat.json"
+    file.write_text(json.dumps(chat))
+    done = base_install.kp_worker("convert", str(file))
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["task"]["objective"] == "Fix it"
+
+
+@pytest.mark.parametrize("command", [["topics"], ["publish", "-"], ["dead-letters", "list"], ["audit"]])
+def test_what_needs_kafka_gets_as_far_as_the_broker(base_install, command):
+    done = base_install.kp_worker(*command, KP_KAFKA__BOOTSTRAP_SERVERS="127.0.0.1:1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: kafka.bootstrap_servers: 127.0.0.1:1: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        (["run"], "worker"),
+        (["score", "TRACES"], "worker"),
+        (["traces", "list", "TRACES"], "worker"),
+        (["demo"], "demo"),
+        (["policy", "tune", "TRACES", "--embedder", "none"], "policy"),
+        (["convert", "PROTOBUF", "--from", "otlp"], "otel"),
+    ],
+)
+def test_a_command_that_needs_an_extra_names_it_in_one_line(base_install, traces, tmp_path, command, extra):
+    protobuf = tmp_path / "spans.pb"
+    protobuf.write_bytes(b"\x0a\x00")
+    files = {"TRACES": traces, "PROTOBUF": str(protobuf)}
+
+    done = base_install.kp_worker(*(files.get(word, word) for word in command))
+
+    assert done.returncode == os.EX_CONFIG
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.endswith(f": pip install 'knowledgepulse-worker[{extra}]'\n")
+    assert len(done.stderr.splitlines()) == 1

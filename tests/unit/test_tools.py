@@ -1,0 +1,101 @@
+"""`make test` changes the machine only where it may, and says so before."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = "apt-get install --no-install-recommends prometheus chromium"
+REMEDY = f"To install: {PACKAGES}, as root\n"
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A machine without the programs; each command that a test allows is written down instead of run."""
+    log = tmp_path / "log"
+    log.touch()
+
+    def provide(name, answer=""):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\necho "{name} $*" >>"{log}"\n{answer}\n')
+        program.chmod(0o755)
+
+    provide("install")
+    provide("rm")
+    provide("id", "echo 0")
+    provide("apt-get")
+    provide.log = log
+    provide.path = str(tmp_path)
+    return provide
+
+
+def tools(machine, **options):
+    environment = {"PATH": machine.path} | options.pop("env", {})
+    return subprocess.run(
+        ["/bin/sh", ROOT / "tests/tools.sh"], env=environment, text=True, check=False, **options
+    )
+
+
+def on_a_terminal(machine, answer):
+    """Returns the status, and what was shown."""
+    here, there = pty.openpty()
+    os.write(here, answer)
+    done = tools(machine, stdin=there, stderr=there)
+    os.close(there)
+    shown = b""
+    with suppress(OSError), os.fdopen(here, "rb", buffering=0) as terminal:  # how a terminal's end is told
+        while part := terminal.read(1000):
+            shown += part
+    return done.returncode, shown.decode()
+
+
+def installed(machine):
+    return "apt-get install" in machine.log.read_text()
+
+
+def test_a_machine_that_has_the_programs_is_left_alone(machine):
+    for name in ("prometheus", "promtool", "chromium"):
+        machine(name)
+    done = tools(machine, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert machine.log.read_text() == ""
+
+
+def test_without_a_terminal_it_says_what_it_installs_and_installs_it(machine):
+    done = tools(machine, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert done.returncode == 0
+    assert done.stderr.endswith(f"Running {PACKAGES}\n")
+    assert installed(machine)
+
+
+def test_one_variable_forbids_it(machine):
+    done = tools(machine, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env={"APT_INSTALL": "no"})
+    assert done.returncode == 1
+    assert done.stderr.endswith(REMEDY)
+    assert not installed(machine)
+
+
+@pytest.mark.parametrize(("name", "answer"), [("id", "echo 1000"), ("apt-get", None)])
+def test_who_cannot_install_is_told_what_to_do(machine, name, answer):
+    if answer is None:
+        (Path(machine.path) / name).unlink()
+    else:
+        machine(name, answer)
+    done = tools(machine, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert done.returncode == 1
+    assert done.stderr.endswith(REMEDY)
+    assert not installed(machine)
+
+
+@pytest.mark.parametrize(("answer", "status"), [(b"y\n", 0), (b"\n", 1), (b"n\n", 1)])
+def test_a_terminal_is_asked(machine, answer, status):
+    found, shown = on_a_terminal(machine, answer)
+    assert found == status
+    assert f"Run {PACKAGES} now? [y/N] " in shown
+    assert installed(machine) == (status == 0)
