@@ -20,7 +20,7 @@ from worker.errors import Reason, TooLargeError
 from worker.lane.ledger import Entry, ScoreHeader
 from worker.lane.outputs import Outputs
 from worker.lane.records import NO_TIMESTAMP, RawRecord
-from worker.scoring import embedding_text
+from worker.scoring import bounded_id, embedding_text
 from worker.settings import Settings
 
 _END = Known(sys.maxsize)
@@ -175,7 +175,7 @@ class PartitionAudit:
         # A finished record without outputs and entries was scored if it is a trace.
         finished = not case.outputs and not entries and record.offset < self._bounds.committed
         if entry is not None or _was_scored(case.outputs) or (finished and trace is not None):
-            trace_id = None if trace is None else trace.id
+            trace_id = None if trace is None else bounded_id(trace.id)
             case.remembered = self._vectors.recall(entry, trace_id, record.timestamp_ms)
         return case
 

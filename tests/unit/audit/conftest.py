@@ -17,7 +17,7 @@ from worker.lane.decode import decode_trace
 from worker.lane.ledger import Entry, Failure, ScoreHeader, encode_vector, remember
 from worker.lane.outputs import Outputs
 from worker.lane.records import OutputRecord, RawRecord
-from worker.scoring import Scorer, VectorCache, embedding_text
+from worker.scoring import Scorer, VectorCache, bounded_id, embedding_text
 from worker.settings import Settings
 
 MAX_ELEMENTS = 4
@@ -171,7 +171,7 @@ class Stream:
         score = self._scorer.evaluate_embedded(read, vector, at=record.timestamp_ms / 1000)
         entry = msgspec.structs.replace(
             entry,
-            trace_id=read.id,
+            trace_id=bounded_id(read.id),
             decision=score.decision,
             score=msgspec.json.encode(ScoreHeader.of(score)),
             policy=self._scorer.policy.digest,

@@ -411,6 +411,15 @@ def test_detects_a_wrong_nearest_trace(stream):
     assert entry
 
 
+def test_the_nearest_traces_id_may_be_truncated(stream):
+    made = stream()
+    made.publish(6, seed="x" * 300)
+    made.work()
+
+    assert any(len(score_of(output)["nearest"] or "") == 200 for output in made.outputs)
+    assert made.audit().differing == []
+
+
 def test_checks_the_dimensions_of_records_of_another_policy(stream):
     made = stream()
     made.publish(6)
