@@ -15,6 +15,7 @@ contribute=${CONTRIBUTE:-contribute}
 rejected=${REJECTED:-rejected}
 dead_letter=${DEAD_LETTER:-dead-letter}
 changelog=$group-ledger-changelog
+policies=$group-policies
 replays=$group-replays
 
 [ $# -eq 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -30,19 +31,22 @@ run)
     allow --operation Read --operation DescribeConfigs --topic "$raw"
     allow --operation Write --operation DescribeConfigs \
         --topic "$contribute" --topic "$rejected" --topic "$dead_letter"
-    allow --operation Read --operation Write --operation DescribeConfigs --topic "$changelog"
+    allow --operation Read --operation Write --operation DescribeConfigs \
+        --topic "$changelog" --topic "$policies"
     allow --operation Read --group "$group"
     ;;
 topics)
     allow --operation Create --operation Describe --operation DescribeConfigs \
-        --topic "$raw" --topic "$contribute" --topic "$rejected" --topic "$dead_letter" --topic "$changelog"
+        --topic "$raw" --topic "$contribute" --topic "$rejected" --topic "$dead_letter" --topic "$changelog" \
+        --topic "$policies"
     ;;
 publish)
     allow --operation Write --topic "$raw"
     ;;
 audit)
     allow --operation Read --operation DescribeConfigs \
-        --topic "$raw" --topic "$contribute" --topic "$rejected" --topic "$dead_letter" --topic "$changelog"
+        --topic "$raw" --topic "$contribute" --topic "$rejected" --topic "$dead_letter" --topic "$changelog" \
+        --topic "$policies"
     allow --operation Describe --group "$group"
     ;;
 dead-letters)
@@ -54,7 +58,8 @@ replay)
     allow --operation Write --transactional-id "$replays"
     ;;
 policy)
-    allow --operation Read --operation DescribeConfigs --topic "$contribute" --topic "$rejected"
+    allow --operation Read --operation DescribeConfigs \
+        --topic "$contribute" --topic "$rejected" --topic "$policies"
     ;;
 *)
     echo "$1: no such command: run, topics, publish, audit, dead-letters, replay, policy" >&2

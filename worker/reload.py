@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from worker.errors import SettingsError
+from worker.errors import SettingsError, WorkerError
 from worker.observe.metrics import Metrics
-from worker.policy import PolicyInForce
+from worker.policy import Policy, PolicyInForce
 from worker.settings import Settings, parse_file, read_file, settings_from
 
 logger = logging.getLogger(__name__)
@@ -30,13 +30,22 @@ class PolicyReload:
         settings: what was read from it at the start.
         in_force: gets the new policy.
         metrics: told of every attempt.
+        keep: records a policy before its first use; a policy that cannot be recorded is tried again.
     """
 
-    def __init__(self, config: Path, settings: Settings, in_force: PolicyInForce, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        config: Path,
+        settings: Settings,
+        in_force: PolicyInForce,
+        metrics: Metrics,
+        keep: Callable[[Policy], Awaitable[None]],
+    ) -> None:
         self._config = config
         self._settings = settings
         self._in_force = in_force
         self._metrics = metrics
+        self._keep = keep
         self._read: bytes | None = None
         self._accepted: bytes | None = None
         self._is_stale = False
@@ -46,9 +55,9 @@ class PolicyReload:
         """Look again and again; a file that is not what it should be leaves the policy as it is."""
         while True:
             await asyncio.sleep(INTERVAL)
-            self.check()
+            await self.check()
 
-    def check(self) -> None:
+    async def check(self) -> None:
         """Take over the policy, if the file has changed and was the same at the last look."""
         self._notice_stale_mount()
         content, before = self._content(), self._read
@@ -61,13 +70,16 @@ class PolicyReload:
             self._require_policy(values)
             settings = settings_from(values)
         except SettingsError as error:
-            logger.error("the policy stays %s: %s", self._in_force.policy.digest, error)  # noqa: TRY400 - for people
-            self._metrics.policy_reloaded("failed")
+            self._refuse(error)
             return
         for section in Settings.model_fields:
             if section != "policy" and getattr(settings, section) != getattr(self._settings, section):
                 logger.warning("[%s] has changed in %s; it is taken at the next start", section, self._config)
-        self._take_over(settings)
+        try:
+            await self._take_over(settings.policy)
+        except WorkerError as error:
+            self._refuse(error)
+            self._accepted = None
 
     def _notice_stale_mount(self) -> None:
         """Warn once when the file was replaced behind a mount of it alone, which shows the old one for good.
@@ -95,14 +107,19 @@ class PolicyReload:
             raise SettingsError(f"{self._config}: [policy] is empty or gone; for the defaults, start anew")
         self._has_policy = has_policy
 
-    def _take_over(self, settings: Settings) -> None:
-        old, new = self._in_force.policy.digest, settings.policy.digest
-        if new == old:
+    async def _take_over(self, policy: Policy) -> None:
+        old = self._in_force.policy.digest
+        if policy.digest == old:
             return
-        self._in_force.policy = settings.policy
+        await self._keep(policy)
+        self._in_force.policy = policy
         self._metrics.policy_reloaded("ok")
-        self._metrics.set_policy(settings.policy)
-        logger.info("policy %s takes the place of %s", new, old)
+        self._metrics.set_policy(policy)
+        logger.info("policy %s takes the place of %s", policy.digest, old)
+
+    def _refuse(self, error: WorkerError) -> None:
+        logger.error("the policy stays %s: %s", self._in_force.policy.digest, error)
+        self._metrics.policy_reloaded("failed")
 
     def _content(self) -> bytes | None:
         try:

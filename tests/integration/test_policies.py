@@ -12,8 +12,10 @@ from click.testing import CliRunner
 
 from support.commands import command
 from support.streams import Message, headers_of, score_of
+from worker.audit import audit
 from worker.errors import WorkerError
 from worker.policy import Policy
+from worker.settings import render
 
 pytestmark = pytest.mark.integration
 
@@ -151,3 +153,43 @@ async def test_an_empty_topic_is_a_one_line_error(make_stream, kp_worker, argume
 
     assert isinstance(result.exception, WorkerError)
     assert (str(result.exception), result.stdout) == (told.format(**names), "")
+
+
+async def test_each_record_is_audited_under_the_policy_that_scored_it(make_stream, kp_worker, real_traces):
+    """Policies change by a restart, and while a worker runs; the settings of the audit are yet another's."""
+    stream = await make_stream(2)
+    batches = [real_traces[start : start + 8] for start in range(0, 24, 8)]
+
+    async def publish(batch):
+        return await stream.publish(Message(line, partition=n % 2) for n, line in enumerate(batch))
+
+    raw = await publish(batches[0])
+    async with stream.worker(stream.configured(policy={"threshold": 0.4})) as worker:
+        await stream.outputs(worker, raw)
+        await worker.kill()
+    async with stream.worker(stream.configured(policy={"threshold": 0.5})) as worker:
+        raw = await publish(batches[1])
+        await stream.outputs(worker, raw)
+        changed = worker.settings.model_copy(update={"policy": Policy(threshold=0.6)})
+        worker.config.write_text(render(changed))
+        await worker.logged("takes the place of")
+        raw = await publish(batches[2])
+        outputs = await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+
+    used = [Policy(threshold=threshold).digest for threshold in (0.4, 0.5, 0.6)]
+    assert {headers_of(one)["kp-policy"] for one in outputs} == {*used}
+    report = await audit(stream.settings)
+    assert (report.missing, report.differing) == (0, 0)
+    assert sum(one.unknown_policy for one in report.partitions) == 0
+
+    history = output(await kp_worker(stream, "policy", "history"))
+    assert [line.split()[-1] for line in history.splitlines() if "policy" in line] == used
+    assert "every domain: threshold 0.4 → 0.5" in history
+    assert f"policy {used[2]}, in force since " in output(await kp_worker(stream, "policy", "show"))
+    assert f"policy {used[0]}" in output(await kp_worker(stream, "policy", "show", used[0][:6]))
+    assert "every domain: threshold 0.4 → 0.6" in output(
+        await kp_worker(stream, "policy", "diff", used[0], used[2])
+    )
+    unknown = await kp_worker(stream, "policy", "show", "ffffffffffff")
+    assert str(unknown.exception).startswith("ffffffffffff: no such policy was in force: ")

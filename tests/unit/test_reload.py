@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from worker.errors import NoBrokerError
 from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
 from worker.reload import PolicyReload
@@ -26,13 +28,24 @@ class Running:
         self.in_force = PolicyInForce(settings.policy)
         self.registry = CollectorRegistry()
         self.metrics = Metrics(settings.policy, 0.1, self.registry)
-        self.reload = PolicyReload(config, settings, self.in_force, self.metrics)
+        self.kept = []
+        self.error = None
+        self.reload = PolicyReload(config, settings, self.in_force, self.metrics, self.keep)
+
+    async def keep(self, policy):
+        assert self.in_force.policy != policy, "kept before its first use"
+        if self.error:
+            raise self.error
+        self.kept.append(policy)
+
+    def check(self):
+        asyncio.run(self.reload.check())
 
     def changed_to(self, text):
         """A change that is complete: two looks at the file see the same."""
         self.config.write_text(text)
-        self.reload.check()
-        self.reload.check()
+        self.check()
+        self.check()
 
     def value(self, name, **labels):
         return self.registry.get_sample_value(name, labels)
@@ -58,6 +71,28 @@ def test_a_changed_threshold_is_taken_over_and_told(start, caplog):
     assert f"policy {here.in_force.policy.digest} takes the place of {old}" in caplog.text
 
 
+def test_a_policy_is_kept_before_its_first_use(start):
+    here = start("[policy]\nthreshold = 0.5")
+
+    here.changed_to("[policy]\nthreshold = 0.6")
+
+    assert here.kept == [here.in_force.policy]
+
+
+def test_a_policy_that_cannot_be_kept_is_tried_again(start, caplog):
+    here = start("[policy]\nthreshold = 0.5")
+    here.error = NoBrokerError("nobody is there")
+
+    here.changed_to("[policy]\nthreshold = 0.6")
+    assert here.in_force.policy.threshold == 0.5
+    assert here.value("kp_policy_reloads_total", result="failed") == 1
+    assert "nobody is there" in caplog.text
+
+    here.error = None
+    here.check()
+    assert here.in_force.policy.threshold == 0.6
+
+
 @pytest.mark.parametrize("text", ["[policy]\nthreshold = 7", "[policy", "[polices]"])
 def test_a_file_that_is_wrong_changes_nothing_and_says_why(start, text, caplog):
     here = start("[policy]\nthreshold = 0.5")
@@ -76,8 +111,8 @@ def test_a_file_that_is_gone_for_a_moment_changes_nothing(start):
     """Editors and ConfigMaps replace files."""
     here = start("[policy]\nthreshold = 0.5")
     here.config.unlink()
-    here.reload.check()
-    here.reload.check()
+    here.check()
+    here.check()
     assert here.in_force.policy.threshold == 0.5
 
     here.changed_to("[policy]\nthreshold = 0.6")
@@ -87,7 +122,7 @@ def test_a_file_that_is_gone_for_a_moment_changes_nothing(start):
 def test_what_has_not_changed_is_not_taken_over(start):
     here = start("[policy]\nthreshold = 0.5")
     for _ in range(3):
-        here.reload.check()
+        here.check()
     assert here.value("kp_policy_reloads_total", result="ok") == 0
 
 
@@ -118,7 +153,7 @@ def test_a_file_that_is_half_written_changes_nothing(tmp_path_factory, written):
     """Cut after the 0 of 0.6, it would let everything pass."""
     here = Running(tmp_path_factory.mktemp("half") / "worker.toml", "[policy]\nthreshold = 0.5")
     here.config.write_text(WHOLE[:written])
-    here.reload.check()
+    here.check()
     assert here.in_force.policy.threshold == 0.5
     here.changed_to(WHOLE)
     assert here.in_force.policy.threshold == 0.6
@@ -147,23 +182,23 @@ def test_a_change_between_the_start_and_the_first_look_is_not_missed(tmp_path):
     here = Running(tmp_path / "worker.toml", "[policy]\nthreshold = 0.5")
     settings = load_settings(here.config)
     here.config.write_text("[policy]\nthreshold = 0.6")
-    reload = PolicyReload(here.config, settings, here.in_force, here.metrics)
-    reload.check()
-    reload.check()
+    here.reload = PolicyReload(here.config, settings, here.in_force, here.metrics, here.keep)
+    here.check()
+    here.check()
     assert here.in_force.policy.threshold == 0.6
 
 
 def test_a_file_that_was_replaced_behind_its_mount_is_told_once(start, monkeypatch, caplog):
     """`sed -i` and editors write a new file; a mount of the file alone goes on showing the old one."""
     here = start("[policy]\nthreshold = 0.5")
-    here.reload.check()
+    here.check()
     assert caplog.text == ""
 
     # As a bind mount shows it: by the mount's name, without one of its own.
     stat = os.stat_result((0o100644, 1, 1, 0, 0, 0, 0, 0, 0, 0))
     monkeypatch.setattr(Path, "stat", lambda *_, **__: stat)
-    here.reload.check()
-    here.reload.check()
+    here.check()
+    here.check()
 
     assert caplog.text.count("is mounted by itself, which shows the old file: mount its folder") == 1
     assert here.value("kp_policy_reloads_total", result="failed") == 1

@@ -87,19 +87,25 @@ def check_dead_letter(rejection: Reason | None, output: Output) -> list[str]:
     ]
 
 
-def check_score(trace: ReasoningTrace, output: Output, header: ScoreHeader, policy: Policy) -> list[str]:
+def check_score(
+    trace: ReasoningTrace, output: Output, header: ScoreHeader, policy: Policy | None
+) -> list[str]:
     """Recompute an output's ``kp-score``, given its novelty.
 
-    If the output was scored under another policy, whose weights are unknown, only the dimensions, the
-    overrides and the decision are checked.
+    Args:
+        trace: the raw record's trace.
+        output: what was published for it.
+        header: its ``kp-score``.
+        policy: the one that the output names; None if it is not known. Then only the dimensions, the
+            overrides and the decision are checked.
     """
     nearest: Nearest | None = Nearest(1 - header.novelty, header.nearest)
     if header.nearest is None and header.novelty == NOVELTY_UNKNOWN:
         nearest = None
-    score = score_trace(trace, nearest, policy)
+    score = score_trace(trace, nearest, policy or Policy())
     expected = ScoreHeader.of(score)
     numbers, texts = [*_DIMENSIONS], ["overrides"]
-    if output.says.policy == policy.digest:
+    if policy is not None:
         numbers += ["score", "threshold"]
         texts += ["domain"]
     wrong = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -20,6 +20,7 @@ from worker.errors import Reason, TooLargeError
 from worker.lane.ledger import Entry, ScoreHeader
 from worker.lane.outputs import Outputs
 from worker.lane.records import NO_TIMESTAMP, RawRecord
+from worker.policy import Policy
 from worker.scoring import bounded_id, embedding_text
 from worker.settings import Settings
 
@@ -65,6 +66,7 @@ class PartitionAudit:
         partition: the partition's number.
         bounds: the offsets that limit the checks.
         settings: the worker's settings.
+        policies: those that were ever in force, by digest.
         index: the complete index of outputs and ledger entries.
         builder: the worker's builder of outputs.
         texts: embedder for records without a vector in the changelog.
@@ -77,6 +79,7 @@ class PartitionAudit:
         partition: int,
         bounds: Bounds,
         settings: Settings,
+        policies: Mapping[str, Policy],
         index: SourceIndex,
         builder: Outputs,
         texts: Texts,
@@ -84,7 +87,7 @@ class PartitionAudit:
     ) -> None:
         self._report = PartitionReport(partition)
         self._bounds = bounds
-        self._settings = settings
+        self._policies = policies
         self._accounted: int | None = None
         self._known = index.known(partition)
         self._next = next(self._known, _END)
@@ -233,8 +236,7 @@ class PartitionAudit:
     def _check_scores(self, case: _Case, outputs: Sequence[Output], *, rescored: bool) -> None:
         if case.trace is None or case.remembered is None:
             return
-        policy = self._settings.policy
-        self._report.other_policy += any(output.says.policy != policy.digest for output in outputs)
+        self._report.unknown_policy += any(output.says.policy not in self._policies for output in outputs)
         headers = []
         for output in outputs:
             try:
@@ -242,6 +244,7 @@ class PartitionAudit:
             except msgspec.MsgspecError:
                 case.wrong.append("kp-score is invalid")
                 continue
+            policy = self._policies.get(output.says.policy)
             case.wrong += check_score(case.trace, output, headers[-1], policy)
         if headers:
             basis = "rewind" if rescored else self._memory.basis(case.remembered)

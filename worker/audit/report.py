@@ -42,8 +42,8 @@ class PartitionReport:
         deleted: first and last offset of each range that was deleted from the raw topic and has neither
             outputs nor entries: records deleted before they were read, or aborted records and markers of
             transactions, which can no longer be distinguished.
-        other_policy: number of records scored under another policy than the settings', whose weights are
-            unknown, so that the score was not recomputed.
+        unknown_policy: number of records scored under a policy that was not kept, so that their score was not
+            recomputed.
         near_threshold: offsets of records whose score is so close to the threshold that the precision of a
             recomputed embedding cannot confirm the decision.
         novelty_exact: number of records whose novelty was recomputed from the ledger's vectors alone.
@@ -62,7 +62,7 @@ class PartitionReport:
     unknown: int = 0
     outputs_trimmed: int = 0
     deleted: list[tuple[int, int]] = field(default_factory=list)
-    other_policy: int = 0
+    unknown_policy: int = 0
     near_threshold: list[int] = field(default_factory=list)
     novelty_exact: int = 0
     novelty_embedded: int = 0

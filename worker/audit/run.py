@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from worker.audit.index import SourceIndex
 from worker.audit.partition import Bounds, PartitionAudit
@@ -11,11 +11,13 @@ from worker.audit.report import PartitionReport, Report
 from worker.audit.vectors import Texts
 from worker.embedding import Embedder
 from worker.errors import TopicError
+from worker.kafka.policy_topic import read_policies
 from worker.kafka.reader import Record, TopicReader, raw_record
 from worker.kafka.rights import audit_rights, require_rights
 from worker.kafka.topics import Topic, TopicAdmin
 from worker.lane.outputs import Outputs
 from worker.lane.records import OutputRecord
+from worker.policy import Policy
 from worker.progress import ProgressCallback
 from worker.settings import Settings
 
@@ -55,6 +57,7 @@ async def audit(
     await require_rights(settings.kafka, audit_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics, changelog, outputs = await admin.existing(), admin.changelog, admin.outputs
+        policy_topic = admin.policies
         raw = settings.topics.raw
         missing = [name for name in (raw, *outputs) if name not in topics]
         if missing:
@@ -66,7 +69,10 @@ async def audit(
         for name in (*outputs, changelog, raw):
             if name in topics:
                 await log.open(topics[name])
-        run = _Run(settings, topics, log, Texts(embedder), tolerance)
+        # A policy is kept before its first use, so by now those of all outputs within the bounds are.
+        kept = await read_policies(reader, policy_topic) if policy_topic in topics else []
+        policies = {one.digest: one for one in (settings.policy, *(one.policy for one in kept))}
+        run = _Run(settings, policies, topics, log, Texts(embedder), tolerance)
         return await run.audit(committed, changelog)
 
 
@@ -113,12 +119,14 @@ class _Run:
     def __init__(
         self,
         settings: Settings,
+        policies: Mapping[str, Policy],
         topics: dict[str, Topic],
         log: _Log,
         texts: Texts,
         tolerance: float | None,
     ) -> None:
         self._settings = settings
+        self._policies = policies
         self._topics = topics
         self._log = log
         self._texts = texts
@@ -148,6 +156,7 @@ class _Run:
             partition,
             Bounds(self._log.begins(raw)[partition], committed, self._outputs_from(partition, index)),
             self._settings,
+            self._policies,
             index,
             self._builder,
             self._texts,

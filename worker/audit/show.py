@@ -53,8 +53,8 @@ def _row(one: PartitionReport) -> tuple[int, ...]:
 def _notes(report: Report) -> Iterator[str]:
     parts = report.partitions
     counts = {
-        "were scored under another policy, so their score was not recomputed": sum(
-            one.other_policy for one in parts
+        "were scored under a policy that was not kept, so their score was not recomputed": sum(
+            one.unknown_policy for one in parts
         ),
         "have a novelty that was recomputed from their texts": sum(one.novelty_embedded for one in parts),
         "have a score too close to the threshold to confirm the decision from their texts": sum(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -21,8 +22,10 @@ from worker.policies.changes import changes, suspicions
 from worker.policy import Policy
 from worker.progress import errors, topic_progress
 from worker.settings import Settings, load_policy, load_settings, override
+from worker.terminal import time_text
 
 if TYPE_CHECKING:
+    from worker.kafka.policy_topic import KeptPolicy
     from worker.policies.labels import Labels
     from worker.policies.records import ScoredRecord
     from worker.policies.topics import ScoredTopics
@@ -75,7 +78,8 @@ def _print(*parts: str | Table) -> None:
 def policy() -> None:
     """Check, compare, tune, rescore and evaluate policies.
 
-    A policy is the `[policy]` section of a TOML file such as the worker's settings.
+    A policy is the `[policy]` section of a TOML file such as the worker's settings. The workers keep each one
+    that was ever in force in a topic, by its digest: the value of the header `kp-policy`.
     """
 
 
@@ -97,12 +101,64 @@ def check(file: Path) -> None:
 
 
 @policy.command()
-@click.argument("old", type=_PolicyFile)
-@click.argument("new", type=_PolicyFile)
-def diff(old: Path, new: Path) -> None:
-    """Describe the changes from the policy of OLD to that of NEW."""
-    before, after = load_policy(old), load_policy(new)
+@click.argument("old")
+@click.argument("new")
+@config_option
+def diff(old: str, new: str, config: Path | None) -> None:
+    """Describe the changes from the policy OLD to NEW.
+
+    Each is a file, or the digest of a policy that was in force.
+    """
+    before, after = _file_or_kept(old, config), _file_or_kept(new, config)
     _print_changes(before, after, f"policy {before.digest} → {after.digest}:")
+
+
+def _file_or_kept(name: str, config: Path | None) -> Policy:
+    if Path(name).exists():
+        return load_policy(Path(name))
+    from worker.policies.history import find_policy  # noqa: PLC0415 - keeps `--help` fast
+
+    if not re.fullmatch("[0-9a-f]{4,12}", name):
+        raise InputError(f"{name}: neither a file nor a digest, which has 4 to 12 hexadecimal digits")
+    return find_policy(_history(config), name).policy
+
+
+@policy.command()
+@click.argument("digest", required=False)
+@config_option
+def show(digest: str | None, config: Path | None) -> None:
+    """Print a policy that was in force.
+
+    DIGEST is its digest or the beginning of it. Without DIGEST, prints the one that came into force last.
+    """
+    from worker.policies.history import find_policy  # noqa: PLC0415 - keeps `--help` fast
+    from worker.policies.tables import policy_table  # noqa: PLC0415
+
+    history = _history(config)
+    kept = find_policy(history, digest) if digest else history[-1]
+    _print(f"policy {kept.policy.digest}, in force since {time_text(kept.since_ms)}")
+    _print(policy_table(kept.policy), "")
+    _print_changes(Policy(), kept.policy, "Changes from the SDK's policy:")
+
+
+@policy.command()
+@config_option
+def history(config: Path | None) -> None:
+    """List the policies that were in force, each with its changes from the one before.
+
+    A policy that came into force more than once is listed with the last time.
+    """
+    before = Policy()
+    for kept in _history(config):
+        _print(f"{time_text(kept.since_ms)}  policy {kept.policy.digest}")
+        _print(*(f"  {line}" for line in changes(before, kept.policy) or ["no change"]))
+        before = kept.policy
+
+
+def _history(config: Path | None) -> list[KeptPolicy]:
+    from worker.policies.history import policy_history  # noqa: PLC0415 - keeps `--help` fast
+
+    return asyncio.run(policy_history(load_settings(config)))
 
 
 def _print_changes(old: Policy, new: Policy, head: str) -> None:

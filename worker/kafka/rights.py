@@ -24,7 +24,7 @@ from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Schema, String
 from worker.errors import SecurityError
 from worker.kafka.connection import client_arguments
 from worker.kafka.diagnosis import unreachable
-from worker.kafka.topics import changelog_topic_name, replays_topic_name
+from worker.kafka.topics import changelog_topic_name, policies_topic_name, replays_topic_name
 from worker.settings import KafkaSettings, Settings
 
 # https://kafka.apache.org/protocol: the bit of each operation.
@@ -52,13 +52,20 @@ def worker_rights(settings: Settings) -> Iterator[Right]:
     yield from _topic(topics.raw, "Read", "DescribeConfigs")
     for name in _outputs(settings):
         yield from _topic(name, "Write", "DescribeConfigs")
-    yield from _topic(changelog_topic_name(group), "Read", "Write", "DescribeConfigs")
+    for name in (changelog_topic_name(group), policies_topic_name(group)):
+        yield from _topic(name, "Read", "Write", "DescribeConfigs")
     yield Right("Read", "group", group)
 
 
 def creation_rights(settings: Settings) -> Iterator[Right]:
     """Yield the rights that ``kp-worker topics`` needs, except Create, which only the broker can check."""
-    for name in (settings.topics.raw, *_outputs(settings), changelog_topic_name(settings.kafka.group)):
+    group = settings.kafka.group
+    for name in (
+        settings.topics.raw,
+        *_outputs(settings),
+        changelog_topic_name(group),
+        policies_topic_name(group),
+    ):
         yield from _topic(name, "Describe", "DescribeConfigs")
 
 
@@ -70,7 +77,12 @@ def publishing_rights(settings: Settings) -> Iterator[Right]:
 def audit_rights(settings: Settings) -> Iterator[Right]:
     """Yield the rights that ``kp-worker audit`` needs."""
     group = settings.kafka.group
-    for name in (settings.topics.raw, *_outputs(settings), changelog_topic_name(group)):
+    for name in (
+        settings.topics.raw,
+        *_outputs(settings),
+        changelog_topic_name(group),
+        policies_topic_name(group),
+    ):
         yield from _topic(name, "Read", "DescribeConfigs")
     yield Right("Describe", "group", group)
 
@@ -95,6 +107,11 @@ def scored_rights(settings: Settings) -> Iterator[Right]:
     """Yield the rights that ``kp-worker policy`` and ``kp-worker traces`` need to read scored traces."""
     for name in (settings.topics.contribute, settings.topics.rejected):
         yield from _topic(name, "Read", "DescribeConfigs")
+
+
+def kept_policy_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker policy show`` and ``history`` need."""
+    yield from _topic(policies_topic_name(settings.kafka.group), "Read", "DescribeConfigs")
 
 
 def label_rights(name: str) -> Iterator[Right]:

@@ -65,6 +65,8 @@ _SETTINGS = (
 
 _CREATION_TIMEOUT = 30
 
+_COMPACTED = {_CLEANUP_POLICY: "compact"}
+
 # Only closed segments are compacted, so small segments keep the changelog near the ring's size.
 _CHANGELOG_CONFIG = {
     _CLEANUP_POLICY: "compact",
@@ -121,6 +123,11 @@ def replays_topic_name(group: str) -> str:
     return f"{group}-replays"
 
 
+def policies_topic_name(group: str) -> str:
+    """Return the name of the topic that keeps every policy that was in force."""
+    return f"{group}-policies"
+
+
 class TopicAdmin:
     """Describes the worker's topics, and creates missing ones.
 
@@ -158,6 +165,11 @@ class TopicAdmin:
         return replays_topic_name(self._kafka.group)
 
     @property
+    def policies(self) -> str:
+        """The name of the topic that keeps every policy that was in force."""
+        return policies_topic_name(self._kafka.group)
+
+    @property
     def outputs(self) -> tuple[str, str, str]:
         """The outputs' names."""
         return self._topics.contribute, self._topics.rejected, self._topics.dead_letter
@@ -165,7 +177,7 @@ class TopicAdmin:
     @property
     def own(self) -> set[str]:
         """The names of all the worker's topics."""
-        return {self._topics.raw, *self.outputs, self.changelog, self.replays}
+        return {self._topics.raw, *self.outputs, self.changelog, self.policies, self.replays}
 
     async def existing(self) -> dict[str, Topic]:
         """Return the worker's existing topics, by name."""
@@ -213,7 +225,8 @@ class TopicAdmin:
         retention by age would delete the output of an old record as soon as it is published.
 
         Args:
-            partitions: the partition count of a missing raw topic; all other topics follow the raw topic's.
+            partitions: the partition count of a missing raw topic. Outputs and changelog follow the raw
+                topic's, and the policies need only one.
             replication_factor: the replication factor of new topics; -1 for the broker's default.
         """
         existing = await self.existing()
@@ -226,15 +239,17 @@ class TopicAdmin:
         for name, config in configs.items():
             if name not in existing:
                 created[name] = await self._create(name, raw.partitions, replication_factor, config)
+        if self.policies not in existing:
+            created[self.policies] = await self._create(self.policies, 1, replication_factor, _COMPACTED)
         return created
 
     async def create_replays(self) -> None:
         """Create the replays topic if it is missing."""
         if self.replays not in await self.existing():
-            await self._create(self.replays, 1, -1, {_CLEANUP_POLICY: "compact"})
+            await self._create(self.replays, 1, -1, _COMPACTED)
 
     async def require(self) -> dict[str, Topic]:
-        """Return the topics after checking them; create the changelog if it is missing.
+        """Return the topics after checking them; create the changelog and the policies if they are missing.
 
         Raises:
             TopicError: a topic is missing, or its settings would stop the worker.
@@ -243,7 +258,7 @@ class TopicAdmin:
         missing = [name for name in (self._topics.raw, *self.outputs) if name not in existing]
         if missing:
             raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
-        if self.changelog not in existing:
+        if self.changelog not in existing or self.policies not in existing:
             partitions = existing[self._topics.raw].partitions
             existing |= await self.create_missing(partitions, replication_factor=-1)
         raw, changelog = existing[self._topics.raw], existing[self.changelog]
@@ -252,7 +267,8 @@ class TopicAdmin:
                 f"{changelog.name} has {changelog.partitions} partitions, {raw.name} has {raw.partitions}: "
                 "each partition needs its own ledger; delete the changelog (novelty then starts from scratch)"
             )
-        if problems := [*_obstacles(existing[self._topics.dead_letter], changelog)]:
+        dead_letter, policies = existing[self._topics.dead_letter], existing[self.policies]
+        if problems := [*_obstacles(dead_letter, changelog, policies)]:
             raise TopicError("; ".join(problems))
         return existing
 
@@ -330,13 +346,17 @@ def _output_config(raw: Topic) -> dict[str, str]:
     return config
 
 
-def _obstacles(dead_letter: Topic, changelog: Topic) -> Iterator[str]:
-    """Yield the settings that would eventually stop a worker or lose ledger entries."""
-    if changelog.cleanup_policy not in (None, "compact"):
-        yield (
-            f"{changelog.name} has {_CLEANUP_POLICY}={changelog.cleanup_policy}, must have compact: "
-            "otherwise the ledger loses entries, and novelty changes"
-        )
+def _obstacles(dead_letter: Topic, changelog: Topic, policies: Topic) -> Iterator[str]:
+    """Yield the settings that would eventually stop a worker, or lose ledger entries or policies."""
+    for topic, consequence in (
+        (changelog, "the ledger loses entries, and novelty changes"),
+        (policies, "policies are lost, and `kp-worker audit` cannot recompute their scores"),
+    ):
+        if topic.cleanup_policy not in (None, "compact"):
+            yield (
+                f"{topic.name} has {_CLEANUP_POLICY}={topic.cleanup_policy}, must have compact: "
+                f"otherwise {consequence}"
+            )
     for topic, wanted, what in (
         (changelog, LEDGER_ENTRY_BYTES, "a ledger entry"),
         (dead_letter, LAST_RESORT_BYTES, "even a cut dead letter"),

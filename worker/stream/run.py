@@ -34,6 +34,7 @@ from worker.heartbeat import beat
 from worker.journal import Journal, Phase
 from worker.kafka.group import GroupConsumer
 from worker.kafka.lease import Lease, heartbeat_interval
+from worker.kafka.policy_topic import keep_policy
 from worker.kafka.publisher import KafkaPublisher
 from worker.kafka.reader import TopicReader
 from worker.kafka.rights import require_rights, worker_rights
@@ -139,6 +140,7 @@ async def _require_topics(settings: Settings) -> dict[str, Topic]:
         topics = await admin.require()
     for difference in differences(topics, settings.topics):
         logger.warning("%s", difference)
+    await keep_policy(settings, settings.policy)
     return topics
 
 
@@ -201,7 +203,7 @@ async def _work(setup: _Setup) -> None:
         heart = _guard(beat(setup.heartbeat, lambda: app.readiness.reasons), fail)
         guards = [_guard(app.guard.watch(lambda: app.source), fail)]
         if setup.config is not None:
-            reload = PolicyReload(setup.config, settings, in_force, metrics)
+            reload = PolicyReload(setup.config, settings, in_force, metrics, partial(keep_policy, settings))
             guards.append(_guard(reload.watch(), fail))
         gc.collect()
         gc.freeze()  # spares every full collection the objects of PyTorch and other imports

@@ -76,6 +76,7 @@ class Stream:
         self.changelog: list[tuple[bytes, bytes | None]] = []
         self.outputs: list[OutputRecord] = []
         self.committed = 0
+        self.kept_policies = []
         self.embedder = NoisyEmbedder(0)
         self._scorer = None
 
@@ -146,6 +147,7 @@ class Stream:
                 1,
                 Bounds(first, committed, outputs_from),
                 self.settings,
+                {one.digest: one for one in (self.settings.policy, *self.kept_policies)},
                 index,
                 Outputs(self.settings.topics, self.counts),
                 Texts(None if embedder is None else lambda: embedder),

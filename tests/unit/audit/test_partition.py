@@ -420,7 +420,23 @@ def test_the_nearest_traces_id_may_be_truncated(stream):
     assert made.audit().differing == []
 
 
-def test_checks_the_dimensions_of_records_of_another_policy(stream):
+def test_recomputes_every_record_under_the_policy_that_it_names(stream):
+    made = stream()
+    made.publish(6)
+    made.work()
+    old = Policy(threshold=0.9)
+    made.publish(3)
+    made.work(policy=old)
+    made.kept_policies = [old]
+
+    assert counts(made.audit()) == {}
+
+    made.outputs[7] = with_score(made.outputs[7], threshold=0.75)
+
+    assert [d.offset for d in made.audit().differing] == [7]
+
+
+def test_checks_the_dimensions_of_records_of_a_policy_that_was_not_kept(stream):
     made = stream()
     made.publish(6)
     made.work()
@@ -428,7 +444,7 @@ def test_checks_the_dimensions_of_records_of_another_policy(stream):
     made.publish(3)
     made.work(policy=old)
 
-    assert counts(made.audit()) == {"other_policy": 3}
+    assert counts(made.audit()) == {"unknown_policy": 3}
 
     made.changelog.clear()
     made.outputs[7] = with_score(made.outputs[7], threshold=0.0)

@@ -66,6 +66,6 @@ def test_json_output_is_complete():
 
 
 def test_only_missing_and_differing_outputs_are_failures():
-    odd = PartitionReport(0, records=3, waiting=1, repeated=2, unknown=4, other_policy=1, rescored=1)
+    odd = PartitionReport(0, records=3, waiting=1, repeated=2, unknown=4, unknown_policy=1, rescored=1)
     odd.deleted.append((0, 4))
     assert Report("raw-traces", [odd], foreign=1).ok

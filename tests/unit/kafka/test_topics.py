@@ -14,6 +14,7 @@ from worker.settings import KafkaSettings, TopicSettings
 
 NAMES = TopicSettings()
 CHANGELOG = "knowledgepulse-worker-ledger-changelog"
+POLICIES = "knowledgepulse-worker-policies"
 DAY_MS = 86_400_000
 DEFAULTS = {
     "max.message.bytes": "1048588",
@@ -104,8 +105,8 @@ def fit(brokers):
     """Add topics as `kp-worker topics` would, with changed settings for one of them."""
 
     def add(changed="", **config):
-        for name in (NAMES.raw, NAMES.contribute, NAMES.rejected, NAMES.dead_letter, CHANGELOG):
-            own = {"cleanup.policy": "compact"} if name == CHANGELOG else {}
+        for name in (NAMES.raw, NAMES.contribute, NAMES.rejected, NAMES.dead_letter, CHANGELOG, POLICIES):
+            own = {"cleanup.policy": "compact"} if name in (CHANGELOG, POLICIES) else {}
             brokers.add(name, 4, **(own | (config if name == changed else {})))
 
     return add
@@ -116,8 +117,7 @@ async def test_topics_are_created_even_if_the_next_broker_does_not_know_the_last
     created = await admin.create_missing(partitions=5, replication_factor=1)
 
     assert {name: topic.partitions for name, topic in created.items()} == brokers.partitions
-    assert set(brokers.partitions.values()) == {5}
-    assert created.keys() == {NAMES.raw, *admin.outputs, CHANGELOG}
+    assert brokers.partitions == dict.fromkeys((NAMES.raw, *admin.outputs, CHANGELOG), 5) | {POLICIES: 1}
 
 
 async def test_a_new_changelog_is_found_whichever_broker_answers(admin, brokers):
@@ -165,14 +165,15 @@ async def test_a_group_without_a_coordinator_is_named(brokers, admin):
 async def test_suitable_topics_are_accepted(admin, fit):
     fit()
 
-    assert len(await admin.require()) == 5
+    assert len(await admin.require()) == 6
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
-async def test_a_changelog_with_retention_is_rejected(admin, fit, policy):
-    fit(CHANGELOG, **{"cleanup.policy": policy})
+@pytest.mark.parametrize("name", [CHANGELOG, POLICIES])
+async def test_a_compacted_topic_with_retention_is_rejected(admin, fit, name, policy):
+    fit(name, **{"cleanup.policy": policy})
 
-    with pytest.raises(TopicError, match=f"{CHANGELOG} has cleanup.policy={policy}, must have compact: "):
+    with pytest.raises(TopicError, match=f"{name} has cleanup.policy={policy}, must have compact: "):
         await admin.require()
 
 
