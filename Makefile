@@ -57,6 +57,12 @@ requirements: $(VENV)/.test ## write deploy/requirements.txt anew: what the imag
 	$(BIN)/python -m uv pip compile --quiet pyproject.toml --extra worker --constraint constraints.txt --universal \
 		--python-version 3.11 --generate-hashes --no-annotate --no-header --output-file deploy/requirements.txt
 
+RULES := deploy/kubernetes/components/prometheus-operator/prometheusrule
+
+.PHONY: manifests
+manifests: ## write the alert rules of deploy/kubernetes anew from those of deploy/prometheus
+	@{ cat $(RULES).head.yaml; sed 's/^./  &/' deploy/prometheus/alerts.yml; } > $(RULES).yaml
+
 .PHONY: clean
 clean: ## remove the virtual environment and what the tools leave
 	rm -rf $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -6,12 +6,14 @@ through a Unix socket.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 from secrets import token_hex
 from tempfile import TemporaryDirectory
+from typing import cast
 
 import aiohttp
 from aiohttp import web
@@ -22,6 +24,9 @@ from worker.settings import WebSettings
 
 STATUS, STATUS_DATA, METRICS = "/", "/api/status", "/metrics"
 """The child's pages."""
+
+MAX_CONNECTIONS = 256
+"""Open connections; more are closed. Each takes a descriptor, and so does starting the child."""
 
 IDLE_LIMIT = 10.0
 """Seconds for a connection to send a request."""
@@ -123,6 +128,7 @@ async def serving(settings: WebSettings, socket: str) -> AsyncIterator[Port]:
             app, access_log=None, keepalive_timeout=IDLE_LIMIT, shutdown_timeout=SHUTDOWN_LIMIT
         )
         await runner.setup()
+        _limit_connections(runner)
         try:
             try:
                 await web.TCPSite(runner, settings.host, settings.port).start()
@@ -132,6 +138,19 @@ async def serving(settings: WebSettings, socket: str) -> AsyncIterator[Port]:
             yield port
         finally:
             await runner.cleanup()
+
+
+def _limit_connections(runner: web.AppRunner) -> None:
+    """Close what connects beyond :data:`MAX_CONNECTIONS`; aiohttp has no setting for it."""
+    server = cast("web.Server", runner.server)
+    accept = server.connection_made
+
+    def connection_made(handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        accept(handler, transport)
+        if len(server.connections) > MAX_CONNECTIONS:
+            transport.abort()
+
+    server.connection_made = connection_made  # type: ignore[method-assign]
 
 
 @contextmanager

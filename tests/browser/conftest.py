@@ -87,7 +87,7 @@ class Stage:
     def __init__(self) -> None:
         self.policy = Policy(threshold=0.5, domains={"legal": {"threshold": 0.25}})
         self.metrics = Metrics(self.policy, 0.1, CollectorRegistry())
-        self.metrics.built("0", "a model", "float32", "cpu")
+        self.metrics.set_build_info("0", "a model", "float32", "cpu")
         self.settings = Settings()
         self.content = True
         self.status = 200
@@ -113,7 +113,7 @@ class Stage:
 
     def bury(self, *, text: str = "not JSON") -> None:
         """Have a record become a dead letter."""
-        self.metrics.buried("not_json", 0.2)
+        self.metrics.dead_lettered("not_json", 0.2)
         failure = {"reason": "not_json", "exception": "RejectedRecord", "message": text}
         self._tell("dead_letter", None, failure, text)
 

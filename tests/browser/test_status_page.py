@@ -164,7 +164,7 @@ async def test_the_page_tells_what_the_output_topics_hold(make_stream, real_trac
 
 
 async def test_text_from_a_trace_is_shown_and_never_becomes_markup(stage, visit):
-    stage.metrics.built("0", HOSTILE, HOSTILE, "cpu")
+    stage.metrics.set_build_info("0", HOSTILE, HOSTILE, "cpu")
     stage.finish(0.2, text=HOSTILE)
     stage.bury(text=HOSTILE)
 

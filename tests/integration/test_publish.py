@@ -73,7 +73,7 @@ async def test_a_publication_outlasts_an_outage_and_says_that_it_waits(
         await proxy.cut()
         rest = asyncio.create_task(publish(publisher, lines[FIRST:]))
         async with asyncio.timeout(30):
-            while f"{FIRST} are confirmed, " not in caplog.text:
+            while f"{FIRST} confirmed, " not in caplog.text:
                 await asyncio.sleep(0.05)
         await proxy.mend()
         await rest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import aiohttp
 import pytest
@@ -153,3 +154,20 @@ async def test_a_connection_that_sends_no_whole_request_is_closed(monkeypatch, s
 async def test_two_workers_have_two_sockets():
     with socket_name() as one, socket_name() as two:
         assert one != two
+
+
+async def test_connections_beyond_the_limit_are_closed_and_the_others_answered(front, monkeypatch):
+    """1 200 half-open ones would take every descriptor of a process that may have 1 024."""
+    monkeypatch.setattr(worker_web, "MAX_CONNECTIONS", 3)
+    port = front.settings.port
+    connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(6)]
+
+    async with asyncio.timeout(20):
+        for reader, _ in connections[3:]:
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        reader, writer = connections[0]
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
+    for _, writer in connections:
+        writer.close()

@@ -23,7 +23,7 @@ from worker.dead_letters.letter import DeadLetter, Selection
 from worker.dead_letters.topic import open_dead_letters
 from worker.errors import TopicError
 from worker.kafka.publisher import record_bytes
-from worker.kafka.reader import Told
+from worker.kafka.reader import ProgressCallback
 from worker.kafka.rights import dead_letter_rights, replay_rights, require_rights
 from worker.kafka.topics import Topic, TopicAdmin
 from worker.kafka.transactions import TransactionalPublisher
@@ -108,7 +108,7 @@ class RawTopic:
 
 
 async def replay(
-    settings: Settings, selection: Selection, max_attempts: int, *, dry_run: bool, progress: Told
+    settings: Settings, selection: Selection, max_attempts: int, *, dry_run: bool, progress: ProgressCallback
 ) -> AsyncIterator[Outcome]:
     """Replay the selected dead letters and yield each outcome once it is final.
 

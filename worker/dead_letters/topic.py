@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from worker.dead_letters.letter import DeadLetter, Selection
 from worker.errors import TopicError
-from worker.kafka.reader import Record, Told, TopicReader, read_topic
+from worker.kafka.reader import ProgressCallback, Record, TopicReader, read_topic
 from worker.kafka.rights import dead_letter_rights, require_rights
 from worker.kafka.topics import Topic, TopicAdmin
 from worker.settings import Settings
@@ -36,7 +36,7 @@ class DeadLetters:
         self._replays = replays
 
     async def select(
-        self, selection: Selection, progress: Told = _ignore_progress
+        self, selection: Selection, progress: ProgressCallback = _ignore_progress
     ) -> AsyncIterator[DeadLetter]:
         """Yield the selected dead letters, by partition and offset."""
         async for record in read_topic(self._reader, self._topic, selection.since_ms, progress):

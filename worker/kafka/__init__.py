@@ -1,1 +1,1 @@
-"""Kafka's clients: the connection, the topics, reading ranges of offsets, and confirmed publishing."""
+"""Kafka clients: connection, topic administration, offset-range reads and confirmed publishing."""

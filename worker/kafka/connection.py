@@ -1,4 +1,4 @@
-"""The connection to the brokers: what every client is made with."""
+"""The connection arguments common to all Kafka clients."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from worker.settings import KafkaSettings
 
 
 def client_arguments(kafka: KafkaSettings) -> dict[str, Any]:
-    """Return what every aiokafka client is made with.
+    """Return the arguments of every aiokafka client.
 
     Raises:
-        SettingsError: a file or a function that the settings name cannot be used.
+        SettingsError: a file or a function named in the settings is unusable.
     """
     arguments: dict[str, Any] = {
         "bootstrap_servers": kafka.bootstrap_servers,

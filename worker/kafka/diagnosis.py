@@ -1,4 +1,4 @@
-"""Why no broker can be reached: the cause that Kafka's client hides, and the setting to mend."""
+"""Diagnose failed broker connections: the cause that Kafka's client hides, and the setting to fix."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ _TLS_ALERT = 0x1503
 
 
 async def unreachable(kafka: KafkaSettings, error: KafkaError) -> WorkerError:
-    """Return why a client reaches no broker.
+    """Return the reason why a client cannot reach a broker.
 
-    The client hides the causes, so each server is dialled once more.
+    The client hides the cause, so each server is dialled once more.
 
     Args:
-        kafka: the settings that the client was made with.
-        error: what the client raised; it is told when every server answers by now.
+        kafka: the client's settings.
+        error: the client's error, reported if every server answers by now.
 
     Returns:
-        a :class:`SecurityError` where a server refuses us or we refuse it, with the setting to mend; else a
+        a :class:`SecurityError` with the setting to fix if a server refuses us or we refuse it; else a
         :class:`NoBrokerError`.
     """
     failures = [failure async for failure in _failures(kafka, client_arguments(kafka))]
     for failure in failures:
         if isinstance(failure, SecurityError):
             return failure
-    told = "; ".join(map(str, failures)) or f"{kafka.bootstrap_servers}: {error}"
-    return NoBrokerError(f"kafka.bootstrap_servers: {told}")
+    causes = "; ".join(map(str, failures)) or f"{kafka.bootstrap_servers}: {error}"
+    return NoBrokerError(f"kafka.bootstrap_servers: {causes}")
 
 
 async def problem_with(servers: str) -> str:
-    """Return why a client without TLS or a login would reach no broker; empty when it reaches one.
+    """Return why a client without TLS or a login cannot reach a broker; empty if it can.
 
     Args:
-        servers: as in ``kafka.bootstrap_servers``.
+        servers: the servers, in the form of ``kafka.bootstrap_servers``.
     """
     logger = logging.getLogger("aiokafka")  # it logs every failed attempt
     level = logger.level
@@ -77,7 +77,7 @@ async def problem_with(servers: str) -> str:
 
 
 async def _problem_with_advertised(servers: str) -> str:
-    """Clients go on to the addresses that brokers advertise, which may be unreachable from here."""
+    """Check the addresses that the brokers advertise, which may be unreachable from here."""
     client = AIOKafkaClient(bootstrap_servers=servers, request_timeout_ms=_PROBE_LIMIT_MS)
     try:
         await client.bootstrap()
@@ -91,7 +91,7 @@ async def _problem_with_advertised(servers: str) -> str:
 
 
 async def _failures(kafka: KafkaSettings, arguments: dict[str, Any]) -> AsyncIterator[WorkerError]:
-    """Dial the servers of the settings, and the brokers that they name; yield what fails."""
+    """Dial the configured servers and the brokers that they advertise; yield the failures."""
     dialling = {name: value for name, value in arguments.items() if name != "bootstrap_servers"}
     dialled = set()
     servers = collect_hosts(kafka.bootstrap_servers, randomize=False)
@@ -103,18 +103,18 @@ async def _failures(kafka: KafkaSettings, arguments: dict[str, Any]) -> AsyncIte
             try:
                 waiting += await _dial(*server, dialling)
             except (OSError, KafkaError, ValueError) as error:
-                await asyncio.sleep(0)  # the client closes a connection that failed in the loop's next turn
+                await asyncio.sleep(0)  # the client closes a failed connection in the next loop iteration
                 yield _explained(kafka, "{}:{}".format(*server), error)
 
 
 async def _dial(host: str, port: int, arguments: dict[str, Any]) -> list[tuple[str, int]]:
-    """Connect and log in; returns the addresses of the cluster's brokers."""
+    """Connect and log in; return the addresses of the cluster's brokers."""
     connection = await create_conn(host, port, request_timeout_ms=_DIAL_LIMIT_MS, **arguments)
     try:
         return await _brokers(connection)
     except KafkaConnectionError as error:
         if arguments["security_protocol"] in ("PLAINTEXT", "SSL") and _ended(error):
-            # It has answered before, so it lives; without a login it takes no more.
+            # It answered the handshake, so it is up, but it accepts no further request without a login.
             raise IllegalSaslStateError from error
         raise
     finally:
@@ -124,13 +124,13 @@ async def _dial(host: str, port: int, arguments: dict[str, Any]) -> list[tuple[s
 async def _brokers(connection: AIOKafkaConnection) -> list[tuple[str, int]]:
     metadata = await connection.send(MetadataRequest([]))
     if not metadata.brokers:
-        # A token is refused by a challenge (RFC 7628, 3.2.2), which the client takes for success.
+        # The broker rejects a token with a challenge (RFC 7628, 3.2.2), which the client takes for success.
         raise SaslAuthenticationFailed("the answer is empty")
     return [(host, port) for _, host, port, *_ in metadata.brokers]
 
 
 def _ended(error: BaseException) -> bool:
-    """Whether the server closed the connection, in good order and without an alert."""
+    """Return whether the server closed the connection cleanly, without an alert."""
     return any(isinstance(one, IncompleteReadError) and not one.partial for one in _chain(error))
 
 
@@ -138,15 +138,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     one: BaseException | None = error
     while one is not None:
         yield one
-        one = None if isinstance(one, TokenError) else one.__cause__  # that tells its cause itself
+        one = None if isinstance(one, TokenError) else one.__cause__  # a TokenError's text includes its cause
 
 
 def _explained(kafka: KafkaSettings, server: str, error: Exception) -> WorkerError:
-    """Return what a person can do about a failed connection."""
+    """Return a failed connection as an error that names the remedy."""
     for one in _chain(error):
-        told = _refusal(kafka, server, one)
-        if told is not None:
-            return SecurityError(told)
+        refusal = _refusal(kafka, server, one)
+        if refusal is not None:
+            return SecurityError(refusal)
     *_, cause = (
         one for one in _chain(error) if isinstance(one, Exception)
     )  # not a time-out's CancelledError
@@ -154,40 +154,40 @@ def _explained(kafka: KafkaSettings, server: str, error: Exception) -> WorkerErr
 
 
 def _refusal(kafka: KafkaSettings, server: str, error: BaseException) -> str | None:
-    """Return the setting that a refusal is about, and why; None for what is no refusal."""
+    """Return a refusal's message, with the setting that it concerns; None for other errors."""
     protocol = f"kafka.security_protocol: {kafka.security_protocol}"
-    told = None
+    refusal = None
     match error:
         case ssl.SSLCertVerificationError():
-            told = _untrusted(kafka, server, error)
+            refusal = _untrusted(kafka, server, error)
         case ssl.SSLError(reason=str(reason)) if "ALERT" in reason:
             alert = reason.rpartition("ALERT_")[2].lower().replace("_", " ")
             certificate = kafka.ssl_certfile or "not set"
-            told = f"kafka.ssl_certfile: {certificate}: {server} refuses the client certificate: {alert}"
+            refusal = f"kafka.ssl_certfile: {certificate}: {server} refuses the client certificate: {alert}"
         case ssl.SSLError():
-            told = f"{protocol}: {server} does not speak TLS"
+            refusal = f"{protocol}: {server} does not speak TLS"
         case IncompleteReadError(expected=int(expected)) if expected >> 16 == _TLS_ALERT:
-            told = f"{protocol}: {server} speaks TLS"
+            refusal = f"{protocol}: {server} speaks TLS"
         case SaslAuthenticationFailed():
-            told = f"{_login(kafka)}: {server} refuses the login"
+            refusal = f"{_login(kafka)}: {server} refuses the login"
         case UnsupportedSaslMechanismError():
-            told = f"kafka.sasl_mechanism: {kafka.sasl_mechanism}: {server} does not take it"
+            refusal = f"kafka.sasl_mechanism: {kafka.sasl_mechanism}: {server} does not support it"
         case IllegalSaslStateError():
-            wants = "no login" if kafka.security_protocol.startswith("SASL") else "a login"
-            told = f"{protocol}: {server} takes {wants}"
+            wanted = "no login" if kafka.security_protocol.startswith("SASL") else "a login"
+            refusal = f"{protocol}: {server} expects {wanted}"
         case TokenError(refused=True):
-            told = str(error)
-    return told
+            refusal = str(error)
+    return refusal
 
 
 def _untrusted(kafka: KafkaSettings, server: str, error: ssl.SSLCertVerificationError) -> str:
-    why = error.verify_message
+    reason = error.verify_message
     if error.verify_code in (_OTHER_HOST, _OTHER_ADDRESS):
-        return f"kafka.bootstrap_servers: the certificate of {server} is another host's: {why}"
+        return f"kafka.bootstrap_servers: the certificate of {server} is for another host: {reason}"
     if error.verify_code in (_EXPIRED, _NOT_YET_VALID):
-        return f"kafka.bootstrap_servers: the certificate of {server} is not valid now: {why}"
+        return f"kafka.bootstrap_servers: the certificate of {server} is not valid now: {reason}"
     authorities = kafka.ssl_cafile or "the system's authorities"
-    return f"kafka.ssl_cafile: {authorities}: cannot verify the certificate of {server}: {why}"
+    return f"kafka.ssl_cafile: {authorities}: cannot verify the certificate of {server}: {reason}"
 
 
 def _login(kafka: KafkaSettings) -> str:
@@ -199,7 +199,7 @@ def _login(kafka: KafkaSettings) -> str:
 def _text(kafka: KafkaSettings, error: BaseException) -> str:
     match error:
         case ConnectionResetError() if kafka.security_protocol.endswith("SSL"):
-            # Kafka's way to answer TLS on a listener without it, but a proxy's too when its upstream is away.
+            # Kafka resets TLS connections to a plaintext listener; so does a proxy with its upstream down.
             protocol = kafka.security_protocol
             return f"resets the connection; does it speak TLS (kafka.security_protocol {protocol})?"
         case TimeoutError():

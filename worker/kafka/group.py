@@ -18,26 +18,26 @@ from worker.kafka.record_batches import MAX_POLL_RECORDS, install
 from worker.settings import KafkaSettings
 
 FETCH_BYTES = 131_072
-"""Bytes fetched of a partition at a time; a larger record comes alone (KIP-74).
+"""Bytes fetched per partition and request; a larger record comes alone (KIP-74).
 
 Larger fetches fragment the heap, and are no faster.
 """
-# By then a broker answers a fetch even when it has nothing.
+# The broker answers a fetch after this time even without records.
 _FETCH_MAX_WAIT_MS = 100
-# The watchdog looks after a worker that polls too seldom; the client would leave the group without a word.
+# The watchdog detects a worker that polls too rarely; the client would silently leave the group.
 _NEVER_MS = 2**31 - 1
-# The coordinator knows the member: all is well, or a rebalance is under way.
+# With these codes the coordinator still knows the member.
 _IS_KNOWN = (NoError.errno, RebalanceInProgressError.errno)
 
 
-class GroupConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka says no types
+class GroupConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untyped
     """Reads committed records, and renews the lease while the group's coordinator knows this member.
 
     Args:
-        kafka: how to reach the brokers, and the group.
-        batch_bytes: the largest batch that is decoded, inflated.
-        lease: renewed by the coordinator's answers.
-        rebalance_timeout: seconds that a rebalance gives its members to finish.
+        kafka: the connection and the group.
+        batch_bytes: the largest batch to decode, inflated.
+        lease: renewed by the coordinator's responses.
+        rebalance_timeout: seconds that a rebalance allows its members to finish.
     """
 
     def __init__(
@@ -64,45 +64,44 @@ class GroupConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka says no
     async def start(self) -> None:
         """Connect."""
         await super().start()
-        # The client has no hook for the coordinator's answers.
+        # The client has no hook for the coordinator's responses.
         coordinator = self._coordinator
         coordinator._send_req = self._observed(coordinator._send_req)  # noqa: SLF001
 
     @property
     def is_member(self) -> bool:
-        """Whether the group knows this worker, as far as the client has heard."""
+        """Whether this worker is a group member, as far as the client knows."""
         return self._coordinator is not None and cast("int", self._coordinator.generation) >= 0
 
     def check_membership(self) -> None:
-        """Check that the client still takes part in its group; a fetch does so, too.
+        """Check that the client is still in its group; a fetch does so too.
 
         Raises:
-            KafkaError: it was refused, or failed for good.
+            KafkaError: the group rejected the member, or the client failed permanently.
         """
         if self._coordinator is not None:
             self._coordinator.check_errors()
 
     def _observed(self, send: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
         async def send_and_observe(request: Any) -> Any:
-            asked_at = time.monotonic()
-            answer = await send(request)
-            if isinstance(request, HeartbeatRequest | SyncGroupRequest) and answer.error_code in _IS_KNOWN:
-                self._lease.renew(asked_at)
+            sent_at = time.monotonic()
+            response = await send(request)
+            if isinstance(request, HeartbeatRequest | SyncGroupRequest) and response.error_code in _IS_KNOWN:
+                self._lease.renew(sent_at)
             if isinstance(request, OffsetFetchRequest):
-                self._require_positions(answer)
-            return answer
+                self._require_positions(response)
+            return response
 
         return send_and_observe
 
-    def _require_positions(self, answer: Any) -> None:
-        """Raise the error of an answer without positions, which the client retries.
+    def _require_positions(self, response: Any) -> None:
+        """Raise the error of a response without positions, so that the client retries.
 
-        The client ignores it, and takes the group for one without positions: it would read partitions from
-        their beginning whenever a coordinator that has just been elected is still loading the group.
+        The client ignores that error and concludes that the group has no positions: it would read partitions
+        from their beginning whenever a newly elected coordinator is still loading the group.
         """
-        error_code = getattr(
-            answer, "error_code", NoError.errno
-        )  # before version 2 each partition has its own
+        # Before version 2, only each partition has an error code.
+        error_code = getattr(response, "error_code", NoError.errno)
         if error_code == NotCoordinatorForGroupError.errno:
             self._coordinator.coordinator_dead()
         if error_code != NoError.errno:

@@ -1,10 +1,10 @@
 """The lease under which this process may publish for its partitions.
 
-A group reassigns a member's partitions once it has heard nothing from it for a session. The member may not
-notice: it was suspended, or cannot reach the group's coordinator though it reaches everything else. It would
-then publish what it had begun after its successor published the same records with scores of its own. So
-nothing is sent unless the coordinator has answered recently. This is the lease of Gray and Cheriton (1989),
-with the session as its term.
+A group reassigns a member's partitions after a session timeout without a heartbeat. The member may not
+notice: it was suspended, or can reach every broker but the group's coordinator. It could then still publish
+records that its successor has already published with different scores. So nothing is sent unless the
+coordinator has responded recently. This is the lease of Gray and Cheriton (1989), with the session as its
+term.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ def heartbeat_interval(session_timeout: float) -> float:
 
 
 class Lease:
-    """Held for some seconds after each request that the group's coordinator has answered.
+    """Held for a term after each request that the group's coordinator has answered.
 
     Args:
-        seconds: its term, less than a session.
+        seconds: the term, shorter than a session.
     """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._asked = -math.inf
+        self._renewed = -math.inf
         self._waiting = 0
 
-    def renew(self, asked: float) -> None:
-        """Note that the coordinator knows this member.
+    def renew(self, sent_at: float) -> None:
+        """Start a new term, since the coordinator knows this member.
 
         Args:
-            asked: when the request was sent (``time.monotonic``): the session was renewed no earlier.
+            sent_at: when the request was sent (``time.monotonic``): the session was renewed no earlier.
         """
-        self._asked = max(self._asked, asked)
+        self._renewed = max(self._renewed, sent_at)
 
     async def hold(self) -> None:
         """Wait until the lease is held."""
@@ -50,16 +50,16 @@ class Lease:
             return
         if not self._waiting:
             logger.warning(
-                "nothing is sent: the group has not answered for %.1f s; after kafka.session_timeout it "
-                "gives the partitions to others",
-                time.monotonic() - self._asked,
+                "publishing is suspended: no response from the group for %.1f s; after kafka.session_timeout "
+                "it reassigns the partitions",
+                time.monotonic() - self._renewed,
             )
         self._waiting += 1
         try:
-            while not self._is_held():  # noqa: ASYNC110 - time alone may end it, too
+            while not self._is_held():  # noqa: ASYNC110 - the lease also expires by time alone
                 await asyncio.sleep(_POLL)
         finally:
             self._waiting -= 1
 
     def _is_held(self) -> bool:
-        return time.monotonic() - self._asked < self._seconds
+        return time.monotonic() - self._renewed < self._seconds

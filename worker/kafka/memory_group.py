@@ -1,4 +1,4 @@
-"""A group member without a broker: the topic is in memory, and a test assigns its partitions."""
+"""An in-memory group member: the topic is in memory, and a test assigns its partitions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord as Record
 
 BATCH = 3
-"""Records of a partition that one fetch brings at most."""
+"""Maximum records per partition and fetch."""
 
 
 @dataclass
@@ -19,11 +19,11 @@ class MemoryTopic:
     """A topic's records, and a group's positions.
 
     Attributes:
-        id: changes when the topic is recreated.
-        records: of each partition, in offset order; offsets may have gaps.
+        id: the topic id; changes when the topic is recreated.
+        records: the records of each partition, in offset order; offsets may have gaps.
         open_from: the first offset of an open transaction, by partition.
-        committed: the group's positions.
-        begins: the first offset that is left, by partition.
+        committed: the group's committed offsets, by partition.
+        begins: the first remaining offset, by partition.
     """
 
     name: str
@@ -41,7 +41,7 @@ class MemoryTopic:
     def publish(
         self, partition: int, value: bytes | None, key: bytes | None = None, *, gap: int = 0
     ) -> Record:
-        """Append a record behind a gap of offsets."""
+        """Append a record after a gap of offsets."""
         offset = self.end(partition) + gap
         size = -1 if value is None else len(value)
         record = Record(self.name, partition, offset, 0, 0, key, value, None, -1, size, ())
@@ -54,7 +54,7 @@ class MemoryTopic:
         self.records[partition] = [one for one in self.records[partition] if one.offset >= offset]
 
     def begin(self, partition: int) -> int:
-        """Return the first offset that is left."""
+        """Return the first remaining offset."""
         return self.begins.get(partition, 0)
 
     def end(self, partition: int) -> int:
@@ -71,13 +71,13 @@ class MemoryGroupConsumer:
     """Implements :class:`~worker.stream.source.Client` in memory.
 
     Args:
-        topic: what it reads.
+        topic: the topic to read.
 
     Attributes:
         commits: every commit, in order.
-        gate: a fetch that has begun waits until it is set.
-        error: raised from now on: the client no longer takes part in its group.
-        look_up_error: what the next look-up of beginning offsets raises; once.
+        gate: blocks a fetch until it is set.
+        error: if set, every fetch raises it: the group membership has ended.
+        look_up_error: raised once, by the next look-up of beginning offsets.
     """
 
     def __init__(self, topic: MemoryTopic) -> None:
@@ -109,7 +109,7 @@ class MemoryGroupConsumer:
         self._subscribed.set()
 
     async def rebalance(self, partitions: Iterable[int]) -> None:
-        """Revoke everything, then assign these partitions."""
+        """Revoke all partitions, then assign these."""
         await self._subscribed.wait()
         assert self._listener is not None  # noqa: S101 - subscribed
         await self._listener.on_partitions_revoked(self.assignment())
@@ -120,7 +120,7 @@ class MemoryGroupConsumer:
         await self._listener.on_partitions_assigned(self.assignment())
 
     def expel(self) -> None:
-        """End the membership, as an expiring session does; the listener learns it at the next rebalance."""
+        """End the membership, as an expired session does; the listener is called at the next rebalance."""
         self.is_member = False
 
     def check_membership(self) -> None:
@@ -133,7 +133,7 @@ class MemoryGroupConsumer:
         return set(self._positions)
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Return the topic's partitions; None where there is no such topic."""
+        """Return the topic's partitions; None if there is no such topic."""
         return set(range(len(self._topic.records))) or None if topic == self._topic.name else None
 
     async def getmany(self, *, timeout_ms: int) -> Mapping[TopicPartition, Sequence[Record]]:
@@ -142,7 +142,7 @@ class MemoryGroupConsumer:
         self.check_membership()
         await asyncio.sleep(min(timeout_ms, 1) / 1000)
         await self.gate.wait()
-        # As in the real client, nothing is awaited from here on, so all is of the current assignment.
+        # As in the real client, nothing is awaited from here on, so all records are of this assignment.
         fetched = {tp: records for tp in self._positions.keys() - self._paused if (records := self._next(tp))}
         for tp, records in fetched.items():
             self._positions[tp] = records[-1].offset + 1
@@ -151,7 +151,7 @@ class MemoryGroupConsumer:
     async def fetched(self) -> None:
         """Wait until another fetch has begun."""
         before = self._fetches
-        while self._fetches == before:  # noqa: ASYNC110 - nothing to wait for but the loop's next turns
+        while self._fetches == before:  # noqa: ASYNC110 - there is no event to await
             await asyncio.sleep(0.001)
 
     def _next(self, tp: TopicPartition) -> Sequence[Record]:
@@ -160,7 +160,7 @@ class MemoryGroupConsumer:
         return [one for one in records if self._positions[tp] <= one.offset < stable][:BATCH]
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Fetch nothing of these partitions."""
+        """Stop fetching these partitions."""
         self._require_assigned(*partitions)
         self._paused.update(partitions)
 
@@ -174,47 +174,47 @@ class MemoryGroupConsumer:
         return set(self._paused)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Fetch from an offset next."""
+        """Set the offset of the next fetch."""
         self._require_assigned(partition)
         self._positions[partition] = offset
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Fetch from the first record next."""
+        """Set the next fetch to the first remaining record."""
         for partition in partitions:
             self.seek(partition, self._topic.begin(partition.partition))
 
     async def position(self, partition: TopicPartition) -> int:
-        """Return the offset that is fetched next."""
+        """Return the offset of the next fetch."""
         self._require_assigned(partition)
         return self._positions[partition]
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the first offsets that are left."""
+        """Return the first remaining offsets."""
         error, self.look_up_error = self.look_up_error, None
         if error is not None:
             raise error
         return {tp: self._topic.begin(tp.partition) for tp in partitions}
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """Return the group's position; None without one."""
+        """Return the group's committed offset, if any."""
         return self._topic.committed.get(partition.partition)
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set the group's positions, as a broker does for a former member, too, once its group is empty."""
+        """Set the group's offsets; like a broker, accept even a former member once the group is empty."""
         self._require_assigned(*offsets)
         self.commits.append(dict(offsets))
         self._topic.committed.update({tp.partition: offset for tp, offset in offsets.items()})
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """Return the offset of the next record to be published."""
+        """Return the high watermark: the offset of the next record to be published."""
         return self._topic.end(partition.partition)
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """Return the offset up to which all transactions have ended."""
+        """Return the offset below which all transactions have ended."""
         return self._topic.stable_end(partition.partition)
 
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
-        """Return when the broker answered last: far in the future, since memory always answers."""
+        """Return the time of the broker's last response: far in the future, so it is never silent."""
         return 2**62
 
     def _require_assigned(self, *partitions: TopicPartition) -> None:

@@ -1,4 +1,4 @@
-"""A reader of topics in memory, for tests."""
+"""An in-memory topic reader, for tests."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from worker.kafka.reader import Record
 
 
 class MemoryReader:
-    """Reads records that were put into it, as :class:`~worker.kafka.reader.Reader` says.
+    """Implements :class:`~worker.kafka.reader.Reader` in memory.
 
     Attributes:
-        records: each partition's, in order of their offsets, by topic and number.
+        records: the records of each topic and partition, in offset order.
     """
 
     def __init__(self) -> None:
         self.records: defaultdict[tuple[str, int], list[Record]] = defaultdict(list)
 
     def append(self, record: Record) -> None:
-        """Put a record at the end of its partition."""
+        """Append a record to its partition."""
         records = self.records[record.topic, record.partition]
         offset = records[-1].offset + 1 if records else 0
         records.append(replace(record, offset=offset))
@@ -31,7 +31,7 @@ class MemoryReader:
         return range(records[0].offset, records[-1].offset + 1) if records else range(0)
 
     async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """Return the offset before which every record is older; None when all are."""
+        """Return the first offset with a record of that time or later; None if there is none."""
         later = (one.offset for one in self.records[topic, partition] if one.timestamp >= timestamp_ms)
         return next(later, None)
 

@@ -1,4 +1,4 @@
-"""Access tokens for OAUTHBEARER (KIP-255), from the client credentials or from a function in the settings."""
+"""Access tokens for OAUTHBEARER (KIP-255), from client credentials or a configured function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from worker.settings import KafkaSettings
 
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
 _USED_SHARE = 0.8
-"""Share of a token's lifetime after which the next connection gets a new one."""
+"""Fraction of a token's lifetime after which the next connection gets a new one."""
 
 _PROVIDER = "kafka.sasl_oauthbearer_token_provider"
 _ENDPOINT = "kafka.sasl_oauthbearer_token_endpoint_url"
@@ -28,11 +28,11 @@ _CREDENTIALS = "kafka.sasl_oauthbearer_client_id, kafka.sasl_oauthbearer_client_
 TokenFunction = Callable[[], Awaitable[str]]
 
 
-class TokenError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
-    """No token could be had. Kafka's client takes it for a connection that failed, and tries again.
+class TokenError(KafkaError):  # type: ignore[misc]  # aiokafka is untyped
+    """No token is available. Kafka's client treats this as a failed connection, and retries.
 
     Attributes:
-        refused: whether the server refused the credentials; otherwise trying again may help.
+        refused: whether the server refused the credentials; otherwise a retry may help.
     """
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
@@ -43,8 +43,8 @@ class TokenError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
         return str(self.args[0])
 
 
-class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-    """Gives Kafka's client a token for each connection.
+class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka is untyped
+    """Provides Kafka's client with a token for each connection.
 
     Args:
         function: returns a token.
@@ -57,22 +57,22 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka ha
         """Return a token.
 
         Raises:
-            TokenError: the function failed; of an unexpected error only the class is told, since its text may
-                hold a secret.
+            TokenError: the function failed. Of an unexpected error only the class is named, since its text
+                may contain a secret.
         """
         try:
             token = await self._function()
         except TokenError:
             raise
-        except Exception as error:  # whatever it is, the client must not end by it
+        except Exception as error:  # no error of a user's function may end the client
             raise TokenError(f"{_PROVIDER}: {type(error).__name__}") from error
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
-            raise TokenError(f"{_PROVIDER}: returned no token, but {type(token).__name__}")
+            raise TokenError(f"{_PROVIDER}: returned {type(token).__name__}, which is not a token")
         return token
 
 
 def token_provider(kafka: KafkaSettings) -> TokenProvider:
-    """Return what the settings name as the source of tokens.
+    """Return the configured token provider.
 
     Raises:
         SettingsError: there is no such function, or the client secret's file cannot be read.
@@ -90,14 +90,14 @@ def token_provider(kafka: KafkaSettings) -> TokenProvider:
 
 
 class ClientCredentials:
-    """Exchanges client credentials for tokens (RFC 6749, section 4.4), and keeps a token until it has aged.
+    """Exchanges client credentials for tokens (RFC 6749, section 4.4), and caches a token until it ages.
 
     Args:
         url: the token endpoint.
-        client_id: sent with the secret by HTTP Basic authentication, as section 2.3.1 has it.
-        client_secret: see there.
+        client_id: sent with the secret by HTTP Basic authentication (section 2.3.1).
+        client_secret: the client's secret.
         scope: None leaves it to the server.
-        clock: seconds, for the age of a token.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(
@@ -117,15 +117,15 @@ class ClientCredentials:
         self._renew_at = float("-inf")
 
     async def __call__(self) -> str:
-        """Return a token that is still good for a while.
+        """Return a token that has not aged yet.
 
         Raises:
-            TokenError: the endpoint cannot be reached, or gives none.
+            TokenError: the endpoint cannot be reached, or returns no token.
         """
         if self._clock() >= self._renew_at:
-            asked = self._clock()
+            requested = self._clock()
             self._token, lifetime = await self._request()
-            self._renew_at = asked + _USED_SHARE * lifetime
+            self._renew_at = requested + _USED_SHARE * lifetime
         return self._token
 
     async def _request(self) -> tuple[str, float]:
@@ -133,22 +133,22 @@ class ClientCredentials:
         try:
             async with (
                 aiohttp.ClientSession(timeout=_TIMEOUT) as session,
-                # A redirection would carry the secret elsewhere.
+                # A redirect would send the secret elsewhere.
                 session.post(self._url, data=self._form, headers=headers, allow_redirects=False) as response,
             ):
                 status, answer = response.status, await _json(response)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise TokenError(f"{_ENDPOINT}: {self._url}: {error or type(error).__name__}") from error
         if status in (400, 401):
-            why = answer.get("error", f"HTTP status {status}")
-            raise TokenError(f"{_CREDENTIALS}: {self._url} refuses them: {why}", refused=True)
+            reason = answer.get("error", f"HTTP status {status}")
+            raise TokenError(f"{_CREDENTIALS}: {self._url} refuses them: {reason}", refused=True)
         if status != 200 or not isinstance(answer.get("access_token"), str):
-            raise TokenError(f"{_ENDPOINT}: {self._url}: gives no token: HTTP status {status}")
+            raise TokenError(f"{_ENDPOINT}: {self._url}: returned no token: HTTP status {status}")
         return answer["access_token"], _seconds(answer.get("expires_in"))
 
 
 async def _json(response: aiohttp.ClientResponse) -> dict[str, Any]:
-    """Return an object; an empty one when the body is something else."""
+    """Return the body's JSON object; an empty one if it is anything else."""
     try:
         answer = await response.json(content_type=None)
     except ValueError:
@@ -157,7 +157,7 @@ async def _json(response: aiohttp.ClientResponse) -> dict[str, Any]:
 
 
 def _seconds(expires_in: Any) -> float:
-    """Return a token's lifetime; 0 when the server does not tell."""
+    """Return a token's lifetime; 0 if the server does not state it."""
     try:
         return max(0.0, float(expires_in))
     except (TypeError, ValueError):
@@ -173,8 +173,8 @@ def _imported(name: str) -> TokenFunction:
     except (ImportError, AttributeError) as error:
         raise SettingsError(f"{_PROVIDER}: {name}: {error}") from error
     except Exception as error:  # the module is not ours
-        raise SettingsError(f"{_PROVIDER}: {name}: {type(error).__name__} as it is imported") from error
+        raise SettingsError(f"{_PROVIDER}: {name}: {type(error).__name__} on import") from error
     if not inspect.iscoroutinefunction(function):
         raise SettingsError(f"{_PROVIDER}: {name}: is not an async function")
-    taken: TokenFunction = function
-    return taken
+    checked: TokenFunction = function
+    return checked

@@ -1,4 +1,4 @@
-"""Publish records, and wait for the broker to confirm each."""
+"""Publish records, each confirmed by the broker."""
 
 from __future__ import annotations
 
@@ -28,25 +28,24 @@ from worker.lane.records import NO_TIMESTAMP, OutputRecord
 from worker.settings import KafkaSettings
 
 BATCH_BYTES = 262_144
-# How long a batch waits for more. Without it, most batches are of one record, and requests take most of the
-# time.
+# How long a batch waits for more records. Without it, most batches hold one record, and requests dominate.
 LINGER_MS = 5
-# The client's own default, for batches that it does not assign itself.
+# The client's default, for batches that the client does not partition itself.
 _PARTITIONER = DefaultPartitioner()
-# What a batch and a record's framing add to key, value and headers is far less (KIP-98's record format v2).
+# Far more than the batch and record framing adds to key, value and headers (KIP-98's record format v2).
 FRAMING_BYTES = 4096
 
 
 class KafkaPublisher:
     """A producer that waits for all in-sync replicas.
 
-    Faust's own takes timestamps as float seconds, which loses milliseconds, and logs the whole message when a
-    send fails.
+    Faust's own producer takes timestamps as float seconds, which loses milliseconds, and logs the whole
+    message when a send fails.
 
     Args:
-        kafka: how to reach the brokers.
-        max_request_bytes: the largest record that any output topic takes.
-        lease: nothing is sent while it is not held.
+        kafka: the connection.
+        max_request_bytes: the largest record that any output topic accepts.
+        lease: nothing is sent unless it is held.
     """
 
     def __init__(self, kafka: KafkaSettings, max_request_bytes: int, lease: Lease) -> None:
@@ -65,14 +64,14 @@ class KafkaPublisher:
         await self._producer.start()
 
     async def stop(self) -> None:
-        """Send what is buffered, and close."""
+        """Flush, and close."""
         await self._producer.stop()
 
     async def send(self, record: OutputRecord) -> asyncio.Future[int]:
-        """See :meth:`~worker.lane.publisher.Publisher.send`; waits while the lease is not held."""
+        """See :meth:`~worker.lane.publisher.Publisher.send`; waits for the lease."""
         await self._lease.hold()
         try:
-            if record.key is None and record.value is None:  # the client's ordinary send does not take it
+            if record.key is None and record.value is None:  # the client's send() rejects it
                 delivery = await self._send_batch(record, _timestamp(record))
             else:
                 delivery = await self._producer.send(
@@ -90,13 +89,13 @@ class KafkaPublisher:
         return _offset_of(record, delivery)
 
     async def send_alone(self, record: OutputRecord) -> int:
-        """See :meth:`~worker.lane.publisher.Publisher.send_alone`; waits likewise."""
+        """See :meth:`~worker.lane.publisher.Publisher.send_alone`; waits for the lease."""
         try:
             return await self._confirmed_alone(record, _timestamp(record))
         except TimestampError:
             if record.timestamp_ms != NO_TIMESTAMP:
                 raise
-        # This machine's clock or the broker's is wrong. A record without a time is never refused for it.
+        # This machine's clock or the broker's is wrong; records without a timestamp are never rejected.
         return await self._confirmed_alone(record, NO_TIMESTAMP)
 
     async def _confirmed_alone(self, record: OutputRecord, timestamp_ms: int) -> int:
@@ -108,25 +107,25 @@ class KafkaPublisher:
         return await _offset_of(record, delivery)
 
     async def _send_batch(self, record: OutputRecord, timestamp_ms: int) -> Any:
-        """Hand over a batch of just this record; return the client's future."""
+        """Send a batch with only this record; return the client's future."""
         partition = record.partition
         if partition is None:
             partitions = sorted(await self._producer.partitions_for(record.topic))
             partition = _PARTITIONER(record.key, partitions, partitions)
         batch = self._producer.create_batch()
         batch.append(key=record.key, value=record.value, timestamp=timestamp_ms, headers=list(record.headers))
-        batch.close()  # else records that are sent meanwhile would join it
+        batch.close()  # otherwise records sent meanwhile would join it
         return await self._producer.send_batch(batch, record.topic, partition=partition)
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> int:
-    """Return how many bytes a record takes up in a batch of its own, uncompressed."""
+    """Return the uncompressed size of a batch with only this record."""
     return int(DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, list(headers)))
 
 
 @asynccontextmanager
 async def connected_publisher(kafka: KafkaSettings, max_request_bytes: int) -> AsyncIterator[KafkaPublisher]:
-    """Connect a publisher to topics that no other process writes to, so that it needs no lease.
+    """Connect a publisher to topics that no other process writes to, for which it needs no lease.
 
     Raises:
         NoBrokerError: no broker can be reached.
@@ -147,7 +146,7 @@ async def connected_publisher(kafka: KafkaSettings, max_request_bytes: int) -> A
 
 
 def _offset_of(record: OutputRecord, delivery: asyncio.Future[RecordMetadata]) -> asyncio.Future[int]:
-    """Return the offset that the client's future brings, or our error; no task is needed for that."""
+    """Return a future of the offset, with the client's errors translated; it needs no task."""
     offset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def settle(delivery: asyncio.Future[RecordMetadata]) -> None:
@@ -165,12 +164,12 @@ def _offset_of(record: OutputRecord, delivery: asyncio.Future[RecordMetadata]) -
 
 
 def _timestamp(record: OutputRecord) -> int:
-    """Return the record's timestamp; now for one that has none."""
+    """Return the record's timestamp; the current time if it has none."""
     return time.time_ns() // 1_000_000 if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms
 
 
 def _translate(record: OutputRecord, error: KafkaError) -> DeliveryError:
-    # Names the place, never the content: this text is logged.
+    # Name topic and partition, never the content: this text is logged.
     where = f"{record.topic}, partition {'by key' if record.partition is None else record.partition}"
     if isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError):
         return TooLargeError(f"{where}: {type(error).__name__}")

@@ -1,4 +1,4 @@
-"""Read ranges of a topic's offsets, committed records only."""
+"""Read ranges of a topic's offsets; only committed records."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from worker.kafka.topics import Topic
 from worker.lane.records import Fault, RawRecord
 from worker.settings import KafkaSettings
 
-__all__ = ["Reader", "Record", "Told", "TopicReader", "raw_record", "read_topic"]
+__all__ = ["ProgressCallback", "Reader", "Record", "TopicReader", "raw_record", "read_topic"]
 
 _POLL_MS = 20
 
-Told = Callable[[int, int], None]
-"""Called with progress: the offsets read, and their total."""
+ProgressCallback = Callable[[int, int], None]
+"""Called with the number of offsets read so far, and their total."""
 
 
 class Reader(Protocol):
@@ -35,7 +35,7 @@ class Reader(Protocol):
         ...
 
     async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """Return the offset before which every record is older; None when all are."""
+        """Return the first offset with a record of that time or later; None if there is none."""
         ...
 
     def read(self, topic: str, partition: int, offsets: range) -> AsyncIterator[Record]:
@@ -43,15 +43,17 @@ class Reader(Protocol):
         ...
 
 
-async def read_topic(reader: Reader, topic: Topic, since_ms: int | None, told: Told) -> AsyncIterator[Record]:
+async def read_topic(
+    reader: Reader, topic: Topic, since_ms: int | None, on_progress: ProgressCallback
+) -> AsyncIterator[Record]:
     """Yield a topic's present records, by partition and offset.
 
     Args:
-        reader: connected.
+        reader: a connected reader.
         topic: the topic.
-        since_ms: skip each partition up to its first record of that time; later records may be older. None:
-            skip nothing.
-        told: called as reading proceeds.
+        since_ms: start each partition at its first record of that time or later; later records may be older.
+            None reads everything.
+        on_progress: called as reading proceeds.
     """
     bounds = []
     for partition in range(topic.partitions):
@@ -64,14 +66,14 @@ async def read_topic(reader: Reader, topic: Topic, since_ms: int | None, told: T
     before = 0
     for partition, offsets in enumerate(bounds):
         async for record in reader.read(topic.name, partition, offsets):
-            told(before + record.offset - offsets.start, total)
+            on_progress(before + record.offset - offsets.start, total)
             yield record
         before += len(offsets)
-    told(total, total)
+    on_progress(total, total)
 
 
 def raw_record(record: Record, topic_id: bytes = b"") -> RawRecord:
-    """Return a client's record as lanes take it."""
+    """Convert a client's record to a raw record."""
     return RawRecord(
         topic=record.topic,
         partition=record.partition,
@@ -92,8 +94,8 @@ class TopicReader:
     :class:`~worker.errors.TopicError`.
 
     Args:
-        kafka: how to reach the brokers.
-        batch_bytes: the largest batch that is decoded, inflated.
+        kafka: the connection.
+        batch_bytes: the largest batch to decode, inflated.
     """
 
     def __init__(self, kafka: KafkaSettings, batch_bytes: int) -> None:
@@ -102,7 +104,7 @@ class TopicReader:
         self._consumer = AIOKafkaConsumer(
             **client_arguments(kafka),
             isolation_level="read_committed",
-            auto_offset_reset="earliest",  # retention may delete the next records meanwhile
+            auto_offset_reset="earliest",  # retention may delete the next records at any time
             # All records are there already; a fetch at the end would delay the next request.
             fetch_max_wait_ms=_POLL_MS,
             max_poll_records=MAX_POLL_RECORDS,
@@ -114,7 +116,7 @@ class TopicReader:
         except KafkaError as error:
             await self._consumer.stop()
             raise await unreachable(self._kafka, error) from error
-        await asyncio.sleep(0)  # the client cannot be stopped before its own tasks have begun
+        await asyncio.sleep(0)  # the client cannot be stopped before its tasks have started
         return self
 
     async def __aexit__(
@@ -132,7 +134,7 @@ class TopicReader:
         return range(begin[tp], end[tp])
 
     async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
-        """Return the offset before which every record is older; None when all are."""
+        """Return the first offset with a record of that time or later; None if there is none."""
         tp = TopicPartition(topic, partition)
         found = (await self._consumer.offsets_for_times({tp: timestamp_ms}))[tp]
         return None if found is None else int(found.offset)
@@ -141,11 +143,11 @@ class TopicReader:
         """Yield the records in a range of offsets.
 
         Raises:
-            TopicError: the broker gives nothing for as long as ``kafka.request_timeout``.
+            TopicError: the broker returns nothing for ``kafka.request_timeout``.
         """
         if not offsets:
-            # A consumer that is stopped right after an assignment may never end: while its fetcher awaits the
-            # requests of the assignment before, it swallows the cancellation. Reading a record takes it past.
+            # A consumer stopped right after an assignment may hang: its fetcher swallows the cancellation
+            # while it awaits requests of the previous assignment. Reading a record gets it past that point.
             return
         tp = TopicPartition(topic, partition)
         self._consumer.assign([tp])
@@ -156,7 +158,7 @@ class TopicReader:
                     yield record
 
     async def _fetch(self, tp: TopicPartition, end: int) -> list[Record]:
-        """Return the next records; none when the position has reached the end."""
+        """Return the next records; none once the position has reached the end."""
         try:
             async with asyncio.timeout(self._kafka.request_timeout):
                 while await self._consumer.position(tp) < end:
@@ -166,6 +168,7 @@ class TopicReader:
                         return records
         except TimeoutError:
             raise TopicError(
-                f"{tp.topic}/{tp.partition}: nothing could be read for {self._kafka.request_timeout:g} s"
+                f"{tp.topic}/{tp.partition}: no records for {self._kafka.request_timeout:g} s "
+                "(kafka.request_timeout)"
             ) from None
         return []

@@ -1,14 +1,14 @@
-"""Decode fetched record batches, so that nothing a broker accepts can stop a partition.
+"""Decode fetched record batches so that nothing that a broker accepts can stop a partition.
 
-The client's own parser raises at the first batch that it cannot decode, inflates whatever it is sent, and
-takes only UTF-8 for header names. :func:`install` puts the parser of this module around it:
+The client's own parser raises at the first batch that it cannot decode, inflates without a limit, and accepts
+only UTF-8 header names. :func:`install` wraps it with this module's parser:
 
 - A compressed batch is inflated up to a limit.
 - A batch that cannot be decoded, or is too large, yields one placeholder for each of its offsets.
 - Header names that are not UTF-8 keep their bytes (PEP 383, ``surrogateescape``).
 
-Ordinary batches still go through the client's compiled parser. A batch whose checksum is wrong was damaged
-after a broker accepted it: that remains an error, since another attempt or another replica may have it whole.
+Ordinary batches still go through the client's compiled parser. A batch with a wrong checksum was damaged
+after a broker accepted it: that remains an error, since a retry or another replica may deliver it intact.
 
 Record format: https://kafka.apache.org/documentation/#messageformat
 """
@@ -33,41 +33,41 @@ from aiokafka.record.memory_records import MemoryRecords
 from worker.lane.records import Contents, Fault
 
 MAX_RECORDS = 100_000
-"""Records of a batch that are decoded; decoding more would hold up the event loop for seconds."""
+"""Maximum records decoded from a batch; more would block the event loop for seconds."""
 MAX_HEADERS = 200_000
-"""Headers of a batch that are decoded; each takes 2 bytes in a batch, and some 100 in memory."""
+"""Maximum headers decoded from a batch; each can take just 2 bytes in a batch, but about 100 in memory."""
 MAX_COMPILED_BYTES = 1_048_576
 """The largest inflated batch for the client's parser, which does not bound headers."""
 MAX_POLL_RECORDS = 10_000
-"""Records that one poll takes of a consumer: far more than a fetch of traces holds, but few in memory."""
+"""Maximum records per poll: far more than a fetch of traces holds, but little memory."""
 FETCH_BYTES_INFLATED = 4_194_304
-"""Inflated bytes of a partition after which the rest of its fetch is left to the next one."""
+"""Inflated bytes of a partition's fetch after which the rest is left to the next fetch."""
 
 _CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _CODEC_BITS = 0x07
-# Of format v2: base offset, length, leader epoch, magic, checksum, attributes, last offset delta, first and
-# greatest timestamp, producer id and epoch, base sequence, record count.
+# Format v2: base offset, length, leader epoch, magic, checksum, attributes, last offset delta, first and
+# maximum timestamp, producer id and epoch, base sequence, record count.
 _HEADER = Struct(">qiibIhiqqqhii")
 _LENGTH = Struct(">i")
-_LENGTH_PLACE = 8
-_FRAME = _LENGTH_PLACE + _LENGTH.size
-_ATTRIBUTES_PLACE = 21
-# Of formats v0 and v1, the bytes before the key: v1 adds a timestamp.
+_LENGTH_OFFSET = 8
+_FRAME = _LENGTH_OFFSET + _LENGTH.size
+_ATTRIBUTES_OFFSET = 21
+# Bytes before the key in formats v0 and v1: v1 adds a timestamp.
 _LEGACY_HEADER = {0: 18, 1: 26}
-_LEGACY_ATTRIBUTES_PLACE = 17
-_MAGIC_PLACE = 16
+_LEGACY_ATTRIBUTES_OFFSET = 17
+_MAGIC_OFFSET = 16
 # The first bytes of snappy-java's framing, and the length of its header.
 _SNAPPY_JAVA, _SNAPPY_JAVA_HEADER = b"\x82SNAPPY\0", 16
 _NO_LIMIT = 2**31 - 1
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
-_LEAST_BUFFER = 262_144
-# What cramjam says when the output buffer is too small.
-_NO_ROOM = "failed to write whole buffer"
+_MIN_BUFFER = 262_144
+# cramjam's message when the output buffer is too small.
+_BUFFER_FULL = "failed to write whole buffer"
 
 
 class Record(NamedTuple):
-    """A record, with the attributes of the client's; ``checksum`` holds a placeholder's fault."""
+    """A record with the attributes of the client's records; a placeholder has its fault in ``checksum``."""
 
     offset: int
     timestamp: int
@@ -79,34 +79,34 @@ class Record(NamedTuple):
 
 
 class _TooLargeError(Exception):
-    """A batch is beyond a limit; the text says which."""
+    """A batch exceeds a limit, named in the message."""
 
 
 class _InflatedTooLargeError(_TooLargeError):
-    """That limit is ``limits.batch_bytes``."""
+    """A batch exceeds ``limits.batch_bytes``."""
 
 
 class _MalformedError(Exception):
-    """A batch is not what its format calls for."""
+    """A batch violates its format."""
 
 
 def install(batch_bytes: int) -> None:
     """Make all consumers of this process decode with this module.
 
     Args:
-        batch_bytes: the largest batch, inflated.
+        batch_bytes: the largest batch to decode, inflated.
     """
 
     def batches(data: bytes) -> Batches:
         return Batches(data, batch_bytes)
 
-    # The client has no hook for it: its fetcher looks both up by these names.
+    # The client has no hook: its fetcher looks both classes up by these names.
     fetcher.MemoryRecords = batches
     fetcher.PartitionRecords = PartitionRecords
 
 
-class PartitionRecords(ClientPartitionRecords):  # type: ignore[misc]  # aiokafka says no types
-    """The client's iterator over a fetch, which tells the batches how far it has come."""
+class PartitionRecords(ClientPartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
+    """The client's iterator over a fetch, which shares its position with the batches."""
 
     def __init__(self, tp: Any, records: Batches, *rest: Any) -> None:
         super().__init__(tp, records, *rest)
@@ -117,8 +117,8 @@ class Batches:
     """The batches of one fetch of one partition, in place of the client's ``MemoryRecords``.
 
     Args:
-        data: what the broker sent.
-        batch_bytes: the largest batch, inflated.
+        data: the broker's response.
+        batch_bytes: the largest batch to decode, inflated.
 
     Attributes:
         position: returns the next offset to be yielded.
@@ -129,35 +129,35 @@ class Batches:
         self.batch_bytes = batch_bytes
         self.inflated = 0
         self._data = memoryview(data)
-        self._place = 0
+        self._next = 0
         self._client = MemoryRecords(data)
 
     def size_in_bytes(self) -> int:
-        """Return the bytes of the fetch."""
+        """Return the size of the fetch."""
         return len(self._data)
 
     def has_next(self) -> bool:
-        """Return whether there is another batch for this fetch."""
+        """Return whether this fetch yields another batch."""
         return self.inflated < FETCH_BYTES_INFLATED and bool(self._client.has_next())
 
     def next_batch(self) -> Any:
         """Return the next batch."""
         batch = self._client.next_batch()
-        start = self._place
-        self._place += _FRAME + _LENGTH.unpack_from(self._data, start + _LENGTH_PLACE)[0]
-        data = self._data[start : self._place]
+        start = self._next
+        self._next += _FRAME + _LENGTH.unpack_from(self._data, start + _LENGTH_OFFSET)[0]
+        data = self._data[start : self._next]
         if batch.is_control_batch:  # only brokers write these
             return batch
         return (_Batch if isinstance(batch, DefaultRecordBatch) else _LegacyBatch)(batch, data, self)
 
 
 class _AnyBatch:
-    """A batch that yields what can be decoded, and placeholders for the rest.
+    """A batch that yields the records that can be decoded, and placeholders for the rest.
 
     Args:
-        client: the client's view of it.
-        data: its bytes.
-        fetch: what it is part of.
+        client: the client's batch.
+        data: the batch's bytes.
+        fetch: the fetch that contains it.
     """
 
     def __init__(self, client: Any, data: memoryview, fetch: Batches) -> None:
@@ -171,7 +171,7 @@ class _AnyBatch:
         self.next_offset: int = client.next_offset
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield a record or a placeholder for every offset; never raises because of what a batch holds."""
+        """Yield a record or a placeholder for every offset; never raise because of a batch's contents."""
         try:
             yield from self._records()
         except MemoryError:
@@ -180,21 +180,21 @@ class _AnyBatch:
             fault = Fault("too_large", f"{self._description()}: {error}")
             yield from self._placeholders(fault, is_readable=isinstance(error, _InflatedTooLargeError))
         except Exception as error:  # noqa: BLE001 - parsers raise many kinds; their texts may quote a record
-            told = str(error) if isinstance(error, _MalformedError) else type(error).__name__
-            yield from self._placeholders(Fault("undecodable", f"{self._description()}: {told}"))
+            problem = str(error) if isinstance(error, _MalformedError) else type(error).__name__
+            yield from self._placeholders(Fault("undecodable", f"{self._description()}: {problem}"))
 
     def _records(self) -> Iterator[Any]:
         raise NotImplementedError
 
     def _placeholders(self, fault: Fault, *, is_readable: bool = False) -> Iterator[Record]:
-        """Yield one for each offset that nothing was yielded for."""
+        """Yield a placeholder for each remaining offset."""
         timestamp, timestamp_type = self._time()
-        for offset in range(self._first_left(), self.next_offset):
+        for offset in range(self._next_to_yield(), self.next_offset):
             own = replace(fault, read=partial(self._read, offset)) if is_readable else fault
             yield Record(offset, timestamp, timestamp_type, None, None, [], own)
 
     def _read(self, offset: int) -> Contents | None:
-        """Read one record, however large the inflated batch is; None where it cannot be decoded."""
+        """Read one record, however large the inflated batch is; None if it cannot be decoded."""
         fetch = copy.copy(self._fetch)
         fetch.batch_bytes, fetch.position = _NO_LIMIT, lambda: offset
         for record in type(self)(self._client, self._data, fetch):
@@ -202,7 +202,7 @@ class _AnyBatch:
                 return Contents(record.timestamp, record.key, record.value, tuple(record.headers))
         return None
 
-    def _first_left(self) -> int:
+    def _next_to_yield(self) -> int:
         return self._fetch.position()
 
     def _time(self) -> tuple[int, int | None]:
@@ -226,12 +226,12 @@ class _Batch(_AnyBatch):
         super().__init__(client, data, fetch)
         self.base_offset: int = client.base_offset
         self._count: int = _HEADER.unpack_from(data)[-1]
-        # Unless the broker has compacted it.
+        # False if the broker has compacted the batch.
         self._has_all_offsets = self._count == self.next_offset - self.base_offset
 
     def _records(self) -> Iterator[Any]:
         if self._count > MAX_RECORDS:
-            raise _TooLargeError(f"it holds {self._count} records, at most {MAX_RECORDS} are decoded")
+            raise _TooLargeError(f"it holds {self._count} records; the limit is {MAX_RECORDS}")
         client, data = self._client, self._data
         if self._codec():
             data = self._inflated()
@@ -241,14 +241,14 @@ class _Batch(_AnyBatch):
                 yield from self._in_order(client)
             except MemoryError:
                 raise
-            except Exception:  # noqa: BLE001, S110 - the parser below says what is wrong
+            except Exception:  # noqa: BLE001, S110 - the parser below reports the problem
                 pass
             else:
                 return
-        yield from self._in_order(_parse(data, self._first_left()))
+        yield from self._in_order(_parse(data, self._next_to_yield()))
 
     def _in_order(self, records: Iterable[Any]) -> Iterator[Any]:
-        """Yield records whose offsets are their batch's; brokers do not check those that a producer wrote."""
+        """Yield records after checking that their offsets fit the batch, which brokers do not check."""
         has_all, expected, end = self._has_all_offsets, self.base_offset, self.next_offset
         for record in records:
             offset = record.offset
@@ -260,15 +260,15 @@ class _Batch(_AnyBatch):
             raise _MalformedError("it holds fewer records than offsets")
 
     def _inflated(self) -> memoryview:
-        """Return the batch as if its producer had not compressed it; its checksum is not kept up."""
+        """Return the batch as if it had not been compressed; its checksum is not updated."""
         data = inflate(self._codec(), self._data[_HEADER.size :], self._fetch.batch_bytes, _HEADER.size)
         self._fetch.inflated += len(data)
         data[: _HEADER.size] = self._data[: _HEADER.size]
-        data[_ATTRIBUTES_PLACE + 1] &= ~_CODEC_BITS
-        _LENGTH.pack_into(data, _LENGTH_PLACE, len(data) - _FRAME)
+        data[_ATTRIBUTES_OFFSET + 1] &= ~_CODEC_BITS
+        _LENGTH.pack_into(data, _LENGTH_OFFSET, len(data) - _FRAME)
         return memoryview(data)
 
-    def _first_left(self) -> int:
+    def _next_to_yield(self) -> int:
         return max(self.base_offset, self._fetch.position())
 
     def _time(self) -> tuple[int, int | None]:
@@ -279,34 +279,34 @@ class _Batch(_AnyBatch):
 
 
 class _LegacyBatch(_AnyBatch):
-    """A message set of format v0 or v1; brokers before 4.0 still take them."""
+    """A message set of format v0 or v1; brokers before 4.0 still accept them."""
 
     def _records(self) -> Iterator[Any]:
         if self._codec():
-            # The client inflates it once more: these have become rare.
+            # The client inflates it once more; such batches are rare.
             self._fetch.inflated += len(inflate(self._codec(), self._compressed(), self._fetch.batch_bytes))
         yield from self._client
 
     def _compressed(self) -> memoryview:
-        key = _LEGACY_HEADER[self._data[_MAGIC_PLACE]]
+        key = _LEGACY_HEADER[self._data[_MAGIC_OFFSET]]
         value = key + _LENGTH.size + max(0, _LENGTH.unpack_from(self._data, key)[0])
         return self._data[value + _LENGTH.size :]
 
     def _codec(self) -> int:
-        return self._data[_LEGACY_ATTRIBUTES_PLACE] & _CODEC_BITS
+        return self._data[_LEGACY_ATTRIBUTES_OFFSET] & _CODEC_BITS
 
 
 def inflate(codec: int, data: memoryview, limit: int, before: int = 0) -> bytearray:
-    """Return decompressed bytes.
+    """Decompress a batch.
 
     Args:
-        codec: Kafka's number of it.
+        codec: Kafka's codec number.
         data: the compressed bytes.
-        limit: the most that is decompressed; memory is bounded by a small multiple of it.
-        before: so many zero bytes are put before the result.
+        limit: the largest result in bytes; memory use is a small multiple of it.
+        before: the number of zero bytes to put before the result.
 
     Raises:
-        Exception: the bytes are not of this codec, or more than the limit.
+        Exception: the bytes are not of this codec, or inflate beyond the limit.
     """
     if codec == 1:
         return _gunzip(data, limit, before)
@@ -316,25 +316,25 @@ def inflate(codec: int, data: memoryview, limit: int, before: int = 0) -> bytear
         return _decompress(cramjam.lz4.decompress_into, data, limit, before)
     if codec == 4:
         return _decompress(cramjam.zstd.decompress_into, data, limit, before)
-    raise _MalformedError(f"there is no codec {codec}")
+    raise _MalformedError(f"unknown codec {codec}")
 
 
 def _too_large(limit: int) -> _InflatedTooLargeError:
-    return _InflatedTooLargeError(f"it is larger than limits.batch_bytes when inflated, which is {limit}")
+    return _InflatedTooLargeError(f"its inflated size exceeds limits.batch_bytes ({limit})")
 
 
 def _decompress(
     decompress_into: Callable[[Any, Any], int], data: memoryview, limit: int, before: int
 ) -> bytearray:
     """Decompress into buffers of growing size, up to the limit."""
-    size = min(limit, max(_LEAST_BUFFER, 8 * len(data)))
+    size = min(limit, max(_MIN_BUFFER, 8 * len(data)))
     while True:
         buffer = bytearray(before + size)
         try:
             with memoryview(buffer) as whole, whole[before:] as free:
                 length = decompress_into(data, free)
         except cramjam.DecompressionError as error:
-            if _NO_ROOM not in str(error):
+            if _BUFFER_FULL not in str(error):
                 raise
             if size == limit:
                 raise _too_large(limit) from None
@@ -347,13 +347,13 @@ def _decompress(
 def _gunzip(data: memoryview, limit: int, before: int) -> bytearray:
     inflated = bytearray(before)
     rest = bytes(data)
-    while rest.startswith(_GZIP):  # a stream may have several members; Java ignores what follows them
+    while rest.startswith(_GZIP):  # a stream may have several members; Java ignores trailing bytes
         member = zlib.decompressobj(_GZIP_WINDOW)
         inflated += member.decompress(rest, limit + 1 - (len(inflated) - before))
         if len(inflated) - before > limit:
             raise _too_large(limit)
         if not member.eof:
-            raise _MalformedError("its gzip stream is cut")
+            raise _MalformedError("its gzip stream is truncated")
         rest = member.unused_data
     if len(inflated) == before and not data[:2] == _GZIP:
         raise _MalformedError("it is not a gzip stream")
@@ -363,31 +363,31 @@ def _gunzip(data: memoryview, limit: int, before: int) -> bytearray:
 def _unsnap(data: memoryview, limit: int, before: int) -> bytearray:
     blocks = [data]
     if data[: len(_SNAPPY_JAVA)] == _SNAPPY_JAVA:
-        blocks, place = [], _SNAPPY_JAVA_HEADER
-        while place < len(data):
-            (length,) = _LENGTH.unpack_from(data, place)
-            place += _LENGTH.size
-            if not 0 <= length <= len(data) - place:
-                raise _MalformedError("a snappy block is cut")
-            blocks.append(data[place : place + length])
-            place += length
+        blocks, start = [], _SNAPPY_JAVA_HEADER
+        while start < len(data):
+            (length,) = _LENGTH.unpack_from(data, start)
+            start += _LENGTH.size
+            if not 0 <= length <= len(data) - start:
+                raise _MalformedError("a snappy block is truncated")
+            blocks.append(data[start : start + length])
+            start += length
     lengths = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
     if sum(lengths) > limit:
         raise _too_large(limit)
     inflated = bytearray(before + sum(lengths))
-    place = before
+    start = before
     with memoryview(inflated) as whole:
         for block, length in zip(blocks, lengths, strict=True):
-            with whole[place : place + length] as free:
+            with whole[start : start + length] as free:
                 cramjam.snappy.decompress_raw_into(block, free)
-            place += length
+            start += length
     return inflated
 
 
 def _parse(data: memoryview, first: int) -> Iterator[Record]:
-    """Yield the records of an inflated batch, whatever the bytes of header names are.
+    """Yield the records of an inflated batch, with header names of any bytes.
 
-    Of those before the offset ``first``, which are not wanted, only the offset is read.
+    Of unwanted records, those before the offset ``first``, only the offset is read.
     """
     header = _HEADER.unpack_from(data)
     base, attributes, count = header[0], header[5], header[12]
@@ -397,15 +397,15 @@ def _parse(data: memoryview, first: int) -> Iterator[Record]:
     headers_left = MAX_HEADERS
     for _ in range(count):
         length = reader.number()
-        end = reader.place + length
+        end = reader.position + length
         if length < 0:
             raise _MalformedError("a record's length is negative")
-        reader.number()  # attributes, of which none is defined
+        reader.number()  # attributes; none is defined
         delta = reader.number()
         offset = base + reader.number()
         if offset < first:
             yield Record(offset, -1, timestamp_type, None, None, [])
-            reader.place = end
+            reader.position = end
             continue
         key, value = reader.nullable(), reader.nullable()
         header_count = reader.number()
@@ -415,25 +415,25 @@ def _parse(data: memoryview, first: int) -> Iterator[Record]:
         if headers_left < 0:
             raise _TooLargeError(f"it holds more than {MAX_HEADERS} headers")
         headers = [(reader.name(), reader.nullable()) for _ in range(header_count)]
-        if reader.place != end:
+        if reader.position != end:
             raise _MalformedError("a record's length is wrong")
         timestamp = max_timestamp if timestamp_type else _int64(first_timestamp + delta)
         yield Record(offset, timestamp, timestamp_type, key, value, headers)
 
 
 class _Reader:
-    """Reads the parts of records one after another; raises at the end of the data."""
+    """Reads the fields of records one after another; raises at the end of the data."""
 
-    def __init__(self, data: memoryview, place: int) -> None:
-        self.place = place
+    def __init__(self, data: memoryview, position: int) -> None:
+        self.position = position
         self._data = data
 
     def number(self) -> int:
         """Read a zigzag-encoded variable-length integer."""
         shift = result = 0
         while True:
-            byte = self._data[self.place]
-            self.place += 1
+            byte = self._data[self.position]
+            self.position += 1
             result |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return (result >> 1) ^ -(result & 1)
@@ -452,13 +452,13 @@ class _Reader:
         return self._take(length).decode("utf-8", "surrogateescape")
 
     def _take(self, length: int) -> bytes:
-        if length > len(self._data) - self.place:
-            raise _MalformedError("a record is cut")
-        taken = bytes(self._data[self.place : self.place + length])
-        self.place += length
+        if length > len(self._data) - self.position:
+            raise _MalformedError("a record is truncated")
+        taken = bytes(self._data[self.position : self.position + length])
+        self.position += length
         return taken
 
 
 def _int64(number: int) -> int:
-    """Wrap around as the client does."""
+    """Wrap around to 64 bits, as the client does."""
     return (number + 2**63) % 2**64 - 2**63

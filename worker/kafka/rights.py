@@ -1,7 +1,7 @@
-"""What each command must be allowed to do (Kafka's ACLs), and which of it the brokers do not allow.
+"""Check at start the rights (Kafka's ACLs) that a command needs.
 
-A broker hides topics that one may not describe, and a refused operation may come hours after the start. So
-all rights are asked for at the start (KIP-430).
+A broker hides topics that a client may not describe, and a denied operation may surface hours after the
+start. So all rights are checked at the start (KIP-430).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from worker.settings import KafkaSettings, Settings
 
 # https://kafka.apache.org/protocol: the bit of each operation.
 _BITS = {"Read": 3, "Write": 4, "Describe": 8, "DescribeConfigs": 10}
-_NOT_TOLD = -(2**31)
+_UNKNOWN = -(2**31)
 
 _Allowed: TypeAlias = dict[tuple[str, str], int]
 
 
 @dataclass(frozen=True)
 class Right:
-    """An operation on a resource, in the words of ``kafka-acls``."""
+    """An operation on a resource, in the terms of ``kafka-acls``."""
 
     operation: str
     resource: str
@@ -47,7 +47,7 @@ class Right:
 
 
 def worker_rights(settings: Settings) -> Iterator[Right]:
-    """Yield what ``kp-worker run`` needs."""
+    """Yield the rights that ``kp-worker run`` needs."""
     topics, group = settings.topics, settings.kafka.group
     yield from _topic(topics.raw, "Read", "DescribeConfigs")
     for name in _outputs(settings):
@@ -57,18 +57,18 @@ def worker_rights(settings: Settings) -> Iterator[Right]:
 
 
 def creation_rights(settings: Settings) -> Iterator[Right]:
-    """Yield what ``kp-worker topics`` needs; Create on a missing topic only the broker can check."""
+    """Yield the rights that ``kp-worker topics`` needs, except Create, which only the broker can check."""
     for name in (settings.topics.raw, *_outputs(settings), changelog_topic_name(settings.kafka.group)):
         yield from _topic(name, "Describe", "DescribeConfigs")
 
 
 def publishing_rights(settings: Settings) -> Iterator[Right]:
-    """Yield what ``kp-worker publish`` needs."""
+    """Yield the rights that ``kp-worker publish`` needs."""
     yield from _topic(settings.topics.raw, "Write")
 
 
 def audit_rights(settings: Settings) -> Iterator[Right]:
-    """Yield what ``kp-worker audit`` needs."""
+    """Yield the rights that ``kp-worker audit`` needs."""
     group = settings.kafka.group
     for name in (settings.topics.raw, *_outputs(settings), changelog_topic_name(group)):
         yield from _topic(name, "Read", "DescribeConfigs")
@@ -76,44 +76,44 @@ def audit_rights(settings: Settings) -> Iterator[Right]:
 
 
 def dead_letter_rights(settings: Settings) -> Iterator[Right]:
-    """Yield what ``kp-worker dead-letters list`` and ``show`` need."""
+    """Yield the rights that ``kp-worker dead-letters list`` and ``show`` need."""
     for name in (settings.topics.dead_letter, replays_topic_name(settings.kafka.group)):
         yield from _topic(name, "Read", "DescribeConfigs")
 
 
 def replay_rights(settings: Settings) -> Iterator[Right]:
-    """Yield what ``kp-worker dead-letters replay`` needs besides.
+    """Yield the additional rights that ``kp-worker dead-letters replay`` needs.
 
-    Only the broker can check two more: Create on the topic that remembers replays, when it is missing, and
-    Write on the transactional id.
+    Only the broker can check two more: Create on the replays topic, if it is missing, and Write on the
+    transactional id.
     """
     yield from _topic(settings.topics.raw, "Write", "DescribeConfigs")
     yield from _topic(replays_topic_name(settings.kafka.group), "Write")
 
 
 def scored_rights(settings: Settings) -> Iterator[Right]:
-    """Yield what ``kp-worker policy`` and ``kp-worker traces`` need to read scored traces from topics."""
+    """Yield the rights that ``kp-worker policy`` and ``kp-worker traces`` need to read scored traces."""
     for name in (settings.topics.contribute, settings.topics.rejected):
         yield from _topic(name, "Read", "DescribeConfigs")
 
 
 def label_rights(name: str) -> Iterator[Right]:
-    """Yield what reading labels from a topic needs."""
+    """Yield the rights for reading labels from a topic."""
     yield from _topic(name, "Read", "DescribeConfigs")
 
 
 def republishing_rights(names: Iterable[str]) -> Iterator[Right]:
-    """Yield what publishing rescored traces to topics needs."""
+    """Yield the rights for publishing rescored traces."""
     for name in names:
         yield from _topic(name, "Write", "DescribeConfigs")
 
 
 async def require_rights(kafka: KafkaSettings, rights: Iterable[Right]) -> None:
-    """Return when the brokers allow all of it, or cannot be asked: they are older than Kafka 2.3.
+    """Check that the brokers grant all rights; brokers before Kafka 2.3 cannot tell, and pass.
 
     Raises:
         NoBrokerError: the brokers cannot be reached.
-        SecurityError: they refuse the login or the certificate, or some of the rights.
+        SecurityError: they refuse the login or the certificate, or deny a right.
     """
     client = AIOKafkaClient(**client_arguments(kafka))
     try:
@@ -128,7 +128,7 @@ async def require_rights(kafka: KafkaSettings, rights: Iterable[Right]) -> None:
 
 
 def missing_rights(rights: Iterable[Right]) -> SecurityError:
-    """Return the error that names what the brokers do not allow."""
+    """Return the error for denied rights."""
     return SecurityError(f"the brokers' ACLs do not allow: {'; '.join(map(str, rights))}")
 
 
@@ -140,13 +140,13 @@ async def _missing(client: AIOKafkaClient, rights: list[Right]) -> list[Right]:
     return [
         right
         for right in rights
-        # What the broker does not tell is not missing.
+        # A right that the broker does not report counts as granted.
         if not allowed.get((right.resource, right.name), -1) >> _BITS[right.operation] & 1
     ]
 
 
 async def _on_topics(client: AIOKafkaClient, names: list[str]) -> _Allowed:
-    """Return the operations on topics, a bit each; those that cannot be told are left out."""
+    """Return the allowed operations on topics as bit sets; without those that brokers do not report."""
     try:
         response = await client.send(client.get_random_node(), _TopicsRequest(names))
     except (IncompatibleBrokerVersion, NotImplementedError):
@@ -155,13 +155,13 @@ async def _on_topics(client: AIOKafkaClient, names: list[str]) -> _Allowed:
     for code, name, _, _, operations in response.topics:
         if code == TopicAuthorizationFailedError.errno:
             allowed["topic", name] = 0
-        elif code == 0 and operations != _NOT_TOLD:
+        elif code == 0 and operations != _UNKNOWN:
             allowed["topic", name] = operations
     return allowed
 
 
 async def _on_group(client: AIOKafkaClient, name: str) -> _Allowed:
-    """Return the operations on a group likewise; a new cluster may have no coordinator yet to tell them."""
+    """Return the allowed operations on a group; nothing if a new cluster has no coordinator yet."""
     try:
         node = await client.coordinator_lookup(CoordinationType.GROUP, name)
         response = await client.send(node, _GroupRequest(name))
@@ -172,7 +172,7 @@ async def _on_group(client: AIOKafkaClient, name: str) -> _Allowed:
     [(code, *_, operations)] = response.groups
     if code == GroupAuthorizationFailedError.errno:
         return {("group", name): 0}
-    return {} if code or operations == _NOT_TOLD else {("group", name): operations}
+    return {} if code or operations == _UNKNOWN else {("group", name): operations}
 
 
 class _TopicsResponse_v8(Response):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
@@ -211,7 +211,7 @@ class _TopicsResponse_v8(Response):  # type: ignore[misc]  # noqa: N801 - aiokaf
     )
 
 
-class _TopicsRequest_v8(RequestStruct):  # type: ignore[misc]  # noqa: N801 - likewise
+class _TopicsRequest_v8(RequestStruct):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
     API_KEY = 3
     API_VERSION = 8
     RESPONSE_TYPE = _TopicsResponse_v8
@@ -223,8 +223,8 @@ class _TopicsRequest_v8(RequestStruct):  # type: ignore[misc]  # noqa: N801 - li
     )
 
 
-class _TopicsRequest(Request[_TopicsRequest_v8]):  # type: ignore[misc]  # aiokafka has no types
-    """Asks for topics and what this client may do with them, which aiokafka's own request lacks."""
+class _TopicsRequest(Request[_TopicsRequest_v8]):  # type: ignore[misc]  # aiokafka is untyped
+    """Requests topics with the client's authorized operations, which aiokafka's own request lacks."""
 
     API_KEY = 3
 
@@ -235,8 +235,8 @@ class _TopicsRequest(Request[_TopicsRequest_v8]):  # type: ignore[misc]  # aioka
         return request_struct_class(self._topics, False, False, True)
 
 
-class _GroupRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N801 - likewise
-    """The client's own takes the answer for one of version 2, which lacks the operations."""
+class _GroupRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
+    """The client's own class parses the response as version 2, which lacks the operations."""
 
     API_KEY = 15
     API_VERSION = 3
@@ -244,7 +244,7 @@ class _GroupRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N801 - lik
     SCHEMA = DescribeGroupsRequest_v3.SCHEMA
 
 
-class _GroupRequest(Request[_GroupRequest_v3]):  # type: ignore[misc]  # aiokafka has no types
+class _GroupRequest(Request[_GroupRequest_v3]):  # type: ignore[misc]  # aiokafka is untyped
     API_KEY = 15
 
     def __init__(self, group: str) -> None:

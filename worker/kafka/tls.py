@@ -1,4 +1,4 @@
-"""TLS to the brokers, with certificates that may be renewed while the process runs."""
+"""TLS to the brokers, with certificates that can be renewed while the process runs."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ logger = logging.getLogger(__name__)
 
 
 def ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
-    """Return the context that verifies the brokers, and shows them the client certificate if there is one.
+    """Return a context that verifies the brokers, and presents the client certificate if there is one.
 
     Raises:
-        SettingsError: a file cannot be read, or holds no certificate or key.
+        SettingsError: a file cannot be read, or does not contain a certificate or key.
     """
     return RenewedContext(kafka)
 
 
 class RenewedContext(ssl.SSLContext):
-    """Verifies certificate and host name of servers, and takes files that were renewed.
+    """Verifies the servers' certificates and host names, and reloads renewed files.
 
-    The files are checked at each new connection. Files that are wrong, or only half renewed, are logged, and
-    what was read before stays in use.
+    The files are checked at each new connection. Invalid or only partly renewed files are logged, and the
+    previous certificates stay in use.
 
     Args:
-        kafka: names the files.
+        kafka: the file names.
 
     Raises:
-        SettingsError: a file cannot be read, or holds no certificate or key.
+        SettingsError: a file cannot be read, or does not contain a certificate or key.
     """
 
     _kafka: KafkaSettings
@@ -41,40 +41,39 @@ class RenewedContext(ssl.SSLContext):
     _versions: Sequence[object]
 
     def __new__(cls, kafka: KafkaSettings) -> Self:
-        """Make a context for clients; the base class takes the protocol here."""
+        """Create a client context; the base class expects the protocol here."""
         return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka
         self._files = tuple(filter(None, (kafka.ssl_cafile, kafka.ssl_certfile, kafka.ssl_keyfile)))
-        self._versions = self._seen()
+        self._versions = self._current_versions()
         _load(self, kafka)
 
     def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
-        """Begin a connection; event loops call this for each."""
+        """Start a connection; event loops call this for each one."""
         self._renew()
         return super().wrap_bio(*arguments, **options)
 
     def _renew(self) -> None:
-        seen = self._seen()
-        if seen == self._versions:
+        versions = self._current_versions()
+        if versions == self._versions:
             return
-        self._versions = seen
+        self._versions = versions
         try:
-            _load(
-                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self._kafka
-            )  # a failure would leave this one broken
+            # Into a new context first: a failure would leave this one broken.
+            _load(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), self._kafka)
             _load(self, self._kafka)
-            logger.info("certificates were renewed: %s", ", ".join(map(str, self._files)))
+            logger.info("certificates reloaded: %s", ", ".join(map(str, self._files)))
         except SettingsError as error:
-            logger.error("the certificates in use stay: %s", error)  # noqa: TRY400 - it is written for people
+            logger.error("keeping the previous certificates: %s", error)  # noqa: TRY400 - the text suffices
 
-    def _seen(self) -> list[object]:
+    def _current_versions(self) -> list[object]:
         return [_version(file) for file in self._files]
 
 
 def _version(file: Path) -> object:
-    """Return what differs once a file was written again; None while there is none."""
+    """Return a value that changes when the file is rewritten; None without a file."""
     try:
         stat = file.stat()
     except OSError:
@@ -90,7 +89,7 @@ def _load(context: ssl.SSLContext, kafka: KafkaSettings) -> None:
             context.load_verify_locations(kafka.ssl_cafile)
         except ssl.SSLError as error:
             raise SettingsError(
-                f"kafka.ssl_cafile: {kafka.ssl_cafile}: holds no certificate in PEM"
+                f"kafka.ssl_cafile: {kafka.ssl_cafile}: contains no PEM certificate"
             ) from error
         except OSError as error:
             raise _unreadable("ssl_cafile", kafka.ssl_cafile, error) from error
@@ -108,18 +107,18 @@ def _load_client_certificate(
             raise _unreadable(name, file, error) from error
     password = kafka.secret("ssl_key_password")
     try:
-        # OpenSSL would ask for a password on the terminal when it is not given one.
+        # Without a password, OpenSSL would prompt for one on the terminal.
         context.load_cert_chain(certificate, key, password=password or "")
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            told = f"kafka.ssl_keyfile: {key}: is not the key of kafka.ssl_certfile: {certificate}"
+            problem = f"kafka.ssl_keyfile: {key}: is not the key of kafka.ssl_certfile: {certificate}"
         elif "ENCRYPTED" in _text(key):
-            told = f"kafka.ssl_key_password: does not open {key}"
+            problem = f"kafka.ssl_key_password: does not decrypt {key}"
         elif "BEGIN CERTIFICATE" not in _text(certificate):
-            told = f"kafka.ssl_certfile: {certificate}: holds no certificate in PEM"
+            problem = f"kafka.ssl_certfile: {certificate}: contains no PEM certificate"
         else:
-            told = f"kafka.ssl_keyfile: {key}: holds no private key in PEM"
-        raise SettingsError(told) from error
+            problem = f"kafka.ssl_keyfile: {key}: contains no PEM private key"
+        raise SettingsError(problem) from error
 
 
 def _unreadable(name: str, file: Path, error: OSError) -> SettingsError:

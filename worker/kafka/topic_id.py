@@ -1,6 +1,6 @@
-"""The id of a topic, which distinguishes a recreated topic from the one before (KIP-516).
+"""The id of a topic, which tells a recreated topic from its predecessor (KIP-516).
 
-aiokafka's own metadata requests are of versions before topic ids.
+aiokafka's own metadata requests predate topic ids.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from worker.settings import KafkaSettings
 
 NO_ID = UUID(int=0)
 RETRY_PAUSE = 0.1
-"""Seconds between two attempts to learn the id."""
+"""Seconds between two attempts to look up the id."""
 
 
 class TopicIds:
-    """Asks the leaders of a topic's partitions for the topic's id.
+    """Looks up a topic's id at the leaders of its partitions.
 
-    A leader knows of a new topic before it serves fetches from it. So when it still gives the id of before
-    after it has answered a fetch, that answer came from the topic of before.
+    A leader knows a new topic's id before it serves fetches from it. So if it still returns the old id after
+    a fetch, the fetched records came from the old topic.
 
     Args:
-        kafka: how to reach the brokers.
-        topic: its name.
+        kafka: the connection.
+        topic: the topic's name.
     """
 
     def __init__(self, kafka: KafkaSettings, topic: str) -> None:
@@ -66,16 +66,16 @@ class TopicIds:
             await self._client.close()
 
     async def current(self, partitions: Iterable[int]) -> bytes:
-        """Return the topic's id (16 bytes), once the leaders of some of its partitions agree on it.
+        """Return the topic's id (16 bytes), once the leaders of the given partitions agree on it.
 
-        Waits while a leader is away, there is no such topic, or a leader still gives an id of before.
+        Waits while a leader is down, the topic does not exist, or a leader still returns a previous id.
 
         Returns:
-            an empty id where the brokers know none (before Kafka 2.8).
+            an empty id if the brokers have none (before Kafka 2.8).
         """
         numbers = list(partitions)
         while self._has_ids:
-            answers = set(await asyncio.gather(*map(self._ask, self._leaders(numbers))))
+            answers = set(await asyncio.gather(*map(self._look_up, self._leaders(numbers))))
             if len(answers) == 1 and (found := answers.pop()) and found not in self._previous:
                 if self._current not in (b"", found):
                     self._previous.add(self._current)
@@ -94,8 +94,8 @@ class TopicIds:
             client.force_metadata_update()
         return leaders or {client.get_random_node()}
 
-    async def _ask(self, node: int | None) -> bytes | None:
-        """Return the id that one broker gives; None when it gives none now."""
+    async def _look_up(self, node: int | None) -> bytes | None:
+        """Return the id that a broker knows; None if it returns none now."""
         if node in (None, -1):
             return None
         try:
@@ -115,11 +115,11 @@ class TopicIds:
     @property
     def _connected(self) -> AIOKafkaClient:
         if self._client is None:
-            raise RuntimeError("start() connects first")
+            raise RuntimeError("not connected: call start() first")
         return self._client
 
 
-class _Uuid(AbstractType[UUID]):  # type: ignore[misc]  # aiokafka says no types
+class _Uuid(AbstractType[UUID]):  # type: ignore[misc]  # aiokafka is untyped
     @classmethod
     def encode(cls, value: UUID) -> bytes:
         return value.bytes
@@ -129,8 +129,8 @@ class _Uuid(AbstractType[UUID]):  # type: ignore[misc]  # aiokafka says no types
         return UUID(bytes=data.read(16))
 
 
-class _FirstTopic(AbstractType[tuple[int, UUID]]):  # type: ignore[misc]  # likewise
-    """The error code and the id of the only topic in an answer; its partitions are not worth decoding."""
+class _FirstTopic(AbstractType[tuple[int, UUID]]):  # type: ignore[misc]  # aiokafka is untyped
+    """The error code and the id of a response's only topic; its partitions are not decoded."""
 
     @classmethod
     def decode(cls, data: BytesIO) -> tuple[int, UUID]:
@@ -162,7 +162,7 @@ class _MetadataResponse_v11(Response):  # type: ignore[misc]  # noqa: N801 - aio
     )
 
 
-class _MetadataRequest_v11(RequestStruct):  # type: ignore[misc]  # noqa: N801 - likewise
+class _MetadataRequest_v11(RequestStruct):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
     API_KEY = 3
     API_VERSION = 11
     FLEXIBLE_VERSION: ClassVar[bool] = True
@@ -178,7 +178,7 @@ class _MetadataRequest_v11(RequestStruct):  # type: ignore[misc]  # noqa: N801 -
     )
 
 
-class _TopicRequest(Request[_MetadataRequest_v11]):  # type: ignore[misc]  # likewise
+class _TopicRequest(Request[_MetadataRequest_v11]):  # type: ignore[misc]  # aiokafka is untyped
     API_KEY = 3
 
     def __init__(self, topic: str) -> None:

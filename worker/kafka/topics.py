@@ -1,4 +1,4 @@
-"""The topics: what they must be like, what they are, and making what is missing."""
+"""The worker's topics: their requirements, their actual state, and their creation."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from worker.kafka.diagnosis import unreachable
 from worker.settings import KafkaSettings, TopicSettings
 
 OUTPUT_HEADROOM = 1_048_576
-"""How much larger than raw's the outputs' size limit is: room for headers and the score."""
+"""Bytes added to the raw topic's size limit for the outputs: room for headers and the score."""
 
 LEDGER = "ledger"
-"""The name of the Faust table that the ledgers are."""
+"""The ledgers' name, by which the changelog is called."""
 
 LAST_RESORT_BYTES = 16_384
-"""More than a dead letter takes whose key, value and headers were cut."""
+"""More than the size of a dead letter after key, value and headers were cut."""
 
 LEDGER_ENTRY_BYTES = 131_072
-"""More than a ledger entry takes: a vector has 4 bytes for each dimension, and every other part a bound."""
+"""More than the size of a ledger entry: a vector has 4 bytes per dimension; other parts are bounded."""
 
 _RETRY_PAUSE = 0.1
 
@@ -65,27 +65,27 @@ _SETTINGS = (
 
 _CREATION_TIMEOUT = 30
 
-# Compaction works on closed segments only, so small ones keep the changelog near the ring's size.
+# Only closed segments are compacted, so small segments keep the changelog near the ring's size.
 _CHANGELOG_CONFIG = {
     _CLEANUP_POLICY: "compact",
     "segment.bytes": "16777216",
     "min.cleanable.dirty.ratio": "0.1",
-    # A worker whose clock is wrong can still write entries.
+    # Lets a worker with a wrong clock write entries.
     _TIMESTAMP_TYPE: LOG_APPEND_TIME,
 }
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as the broker has it.
+    """A topic's actual state.
 
     Attributes:
-        cleanup_policy: ``compact``, ``delete`` or both; None where the broker does not tell.
+        cleanup_policy: ``compact``, ``delete`` or both; None if the broker does not report it.
         retention_ms: the age in milliseconds at which records are deleted; -1 for never.
-        retention_bytes: the size of a partition from which on its oldest records are deleted; -1 for any.
+        retention_bytes: the partition size at which the oldest records are deleted; -1 for unlimited.
         timestamp_type: ``CreateTime``, the record's own, or ``LogAppendTime``.
-        timestamp_before_max_ms: how far back a record's own time may lie; None for any.
-        timestamp_after_max_ms: how far ahead it may lie; None for any.
+        timestamp_before_max_ms: how far a record's own timestamp may lie in the past; None for any.
+        timestamp_after_max_ms: how far it may lie in the future; None for any.
     """
 
     name: str
@@ -106,23 +106,23 @@ class Topic:
 
     @property
     def kept_bytes(self) -> int | None:
-        """The size of a partition from which on its oldest records are deleted; None for any."""
+        """The partition size at which its oldest records are deleted; None for unlimited."""
         deletes = self.cleanup_policy is None or "delete" in self.cleanup_policy
         return self.retention_bytes if deletes and self.retention_bytes >= 0 else None
 
 
 def changelog_topic_name(group: str) -> str:
-    """Return the changelog's name: Faust's convention."""
+    """Return the changelog's name, by Faust's convention."""
     return f"{group}-{LEDGER}-changelog"
 
 
 def replays_topic_name(group: str) -> str:
-    """Return the name of the topic that remembers which dead letters were replayed."""
+    """Return the name of the topic that records which dead letters were replayed."""
     return f"{group}-replays"
 
 
 class TopicAdmin:
-    """Looks at the worker's topics and makes those that are missing.
+    """Describes the worker's topics, and creates missing ones.
 
     An asynchronous context manager: it connects on entry.
     """
@@ -154,7 +154,7 @@ class TopicAdmin:
 
     @property
     def replays(self) -> str:
-        """The name of the topic that remembers which dead letters were replayed."""
+        """The name of the topic that records which dead letters were replayed."""
         return replays_topic_name(self._kafka.group)
 
     @property
@@ -168,12 +168,12 @@ class TopicAdmin:
         return {self._topics.raw, *self.outputs, self.changelog, self.replays}
 
     async def existing(self) -> dict[str, Topic]:
-        """Return those of the worker's topics that are there, by name."""
+        """Return the worker's existing topics, by name."""
         return await self.describe(self.own)
 
     async def describe(self, names: Collection[str]) -> dict[str, Topic]:
-        """Return those of some topics that are there, by name."""
-        # Asked for one that is not there, a broker may make it, with settings of its own.
+        """Return the existing ones of some topics, by name."""
+        # Asked to describe a missing topic, a broker may create it with default settings.
         wanted = set(names) & set(await self._client.list_topics())
         described = await self._client.describe_topics(sorted(wanted)) if wanted else []
         partitions = {one["topic"]: len(one["partitions"]) for one in described if one["error_code"] == 0}
@@ -181,40 +181,40 @@ class TopicAdmin:
         return {name: _topic(name, partitions[name], config) for name, config in settings.items()}
 
     async def committed(self, topic: Topic) -> list[int]:
-        """Return the group's position in each partition of a topic; 0 where it has none.
+        """Return the group's committed offset in each partition of a topic; 0 without one.
 
         Raises:
-            TopicError: the group's coordinator does not answer within ``kafka.request_timeout``.
+            TopicError: the group's coordinator does not respond within ``kafka.request_timeout``.
         """
         partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
         try:
             async with asyncio.timeout(self._kafka.request_timeout):
-                while not (offsets := await self._positions(partitions)):  # noqa: ASYNC110 - a broker is asked
+                while not (offsets := await self._positions(partitions)):  # noqa: ASYNC110 - polls a broker
                     await asyncio.sleep(_RETRY_PAUSE)
         except TimeoutError:
             raise TopicError(f"{topic.name}: no coordinator for the group {self._kafka.group}") from None
         return [max(0, offsets[tp].offset) for tp in partitions]
 
     async def _positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the group's positions; nothing while its coordinator is being elected or loads the group."""
+        """Return the group's offsets; nothing while its coordinator is being elected or loads the group."""
         with suppress(GroupCoordinatorNotAvailableError):
             positions = await self._client.list_consumer_group_offsets(
                 self._kafka.group, partitions=partitions
             )
-            # The client ignores the response's own error code, with which no partition is answered.
+            # The client ignores the response's error code; such a response has no partitions.
             if positions.keys() >= set(partitions):
                 return cast("dict[TopicPartition, OffsetAndMetadata]", positions)
         return {}
 
     async def create_missing(self, partitions: int, replication_factor: int) -> dict[str, Topic]:
-        """Create what is missing; return it by name.
+        """Create the missing topics; return them by name.
 
-        Outputs keep their records for good: they have the time of their raw record, so a topic that deletes
-        by age deletes the outputs of an old record as soon as they are published.
+        Output topics keep records forever: outputs carry the timestamp of their raw record, so a topic with
+        retention by age would delete the output of an old record as soon as it is published.
 
         Args:
-            partitions: of a raw topic that is missing; where it is there, its own count is everybody's.
-            replication_factor: of each new topic; -1 takes the broker's default.
+            partitions: the partition count of a missing raw topic; all other topics follow the raw topic's.
+            replication_factor: the replication factor of new topics; -1 for the broker's default.
         """
         existing = await self.existing()
         created: dict[str, Topic] = {}
@@ -229,15 +229,15 @@ class TopicAdmin:
         return created
 
     async def create_replays(self) -> None:
-        """Create the topic that remembers replays, when it is missing."""
+        """Create the replays topic if it is missing."""
         if self.replays not in await self.existing():
             await self._create(self.replays, 1, -1, {_CLEANUP_POLICY: "compact"})
 
     async def require(self) -> dict[str, Topic]:
-        """Return the topics, once they are fit to work with; the changelog is made when it is missing.
+        """Return the topics after checking them; create the changelog if it is missing.
 
         Raises:
-            TopicError: one is missing, or the worker could not go on with what it is like.
+            TopicError: a topic is missing, or its settings would stop the worker.
         """
         existing = await self.existing()
         missing = [name for name in (self._topics.raw, *self.outputs) if name not in existing]
@@ -250,18 +250,18 @@ class TopicAdmin:
         if raw.partitions != changelog.partitions:
             raise TopicError(
                 f"{changelog.name} has {changelog.partitions} partitions, {raw.name} has {raw.partitions}: "
-                "each partition has a ledger of its own; delete the changelog (novelty then starts anew)"
+                "each partition needs its own ledger; delete the changelog (novelty then starts from scratch)"
             )
         if problems := [*_obstacles(existing[self._topics.dead_letter], changelog)]:
             raise TopicError("; ".join(problems))
         return existing
 
     async def delete(self, names: list[str]) -> None:
-        """Delete topics; one that is not there is no error."""
+        """Delete topics; ignore missing ones."""
         await self._client.delete_topics(names)
 
     async def _settings(self, names: list[str]) -> dict[str, dict[str, str]]:
-        """Return the topics' settings, so far as brokers tell them."""
+        """Return the topics' settings, as far as brokers report them."""
         if not names:
             return {}
         wanted = dict.fromkeys(_SETTINGS, "")
@@ -270,7 +270,7 @@ class TopicAdmin:
         for response in await self._client.describe_configs(resources):
             for code, message, _, name, configs in response.resources:
                 if code == UnknownTopicOrPartitionError.errno:
-                    continue  # created a moment ago, and this broker has not heard of it yet
+                    continue  # just created, and not yet known to this broker
                 if code != 0:
                     raise TopicError(f"{name}: its configuration cannot be read: {message}")
                 settings[name] = {key: value for key, value, *_ in configs if value is not None}
@@ -279,7 +279,7 @@ class TopicAdmin:
     async def _create(
         self, name: str, partitions: int, replication_factor: int, config: dict[str, str]
     ) -> Topic:
-        # An empty assignment lets the client pass on -1, the broker's default (KIP-464).
+        # An empty assignment makes the client send -1, the broker's default (KIP-464).
         assignments: dict[int, list[int]] | None = {} if replication_factor == -1 else None
         topic = NewTopic(name, partitions, replication_factor, assignments, config)
         response = await self._client.create_topics([topic])
@@ -293,7 +293,7 @@ class TopicAdmin:
         return await self._wait_for(name)
 
     async def _wait_for(self, name: str) -> Topic:
-        """Return a new topic, once a broker knows it; others may still not."""
+        """Return a new topic once one broker knows it; others may not yet."""
         try:
             async with asyncio.timeout(_CREATION_TIMEOUT):
                 while (topic := (await self.existing()).get(name)) is None:  # noqa: ASYNC110 - polls
@@ -301,7 +301,7 @@ class TopicAdmin:
                 return topic
         except TimeoutError:
             raise TopicError(
-                f"{name} was created, but no broker knows it after {_CREATION_TIMEOUT} s"
+                f"{name} was created, but is unknown to the brokers after {_CREATION_TIMEOUT} s"
             ) from None
 
 
@@ -323,7 +323,7 @@ def _topic(name: str, partitions: int, config: Mapping[str, str]) -> Topic:
 
 
 def _output_config(raw: Topic) -> dict[str, str]:
-    """Return the settings of a new output: it takes and keeps what raw takes."""
+    """Return the settings of a new output topic, which accepts and keeps whatever raw accepts."""
     config = {MAX_MESSAGE_BYTES: str(raw.max_message_bytes + OUTPUT_HEADROOM), _RETENTION_MS: "-1"}
     if raw.timestamp_after_max_ms is not None:  # older brokers do not know the setting
         config[_TIMESTAMP_AFTER_MAX_MS] = str(raw.timestamp_after_max_ms)
@@ -331,25 +331,25 @@ def _output_config(raw: Topic) -> dict[str, str]:
 
 
 def _obstacles(dead_letter: Topic, changelog: Topic) -> Iterator[str]:
-    """Name what would stop a worker sooner or later, or cost it what it must remember."""
+    """Yield the settings that would eventually stop a worker or lose ledger entries."""
     if changelog.cleanup_policy not in (None, "compact"):
         yield (
             f"{changelog.name} has {_CLEANUP_POLICY}={changelog.cleanup_policy}, must have compact: "
-            "else it forgets what novelty is compared with"
+            "otherwise the ledger loses entries, and novelty changes"
         )
     for topic, wanted, what in (
         (changelog, LEDGER_ENTRY_BYTES, "a ledger entry"),
-        (dead_letter, LAST_RESORT_BYTES, "a dead letter that was cut"),
+        (dead_letter, LAST_RESORT_BYTES, "even a cut dead letter"),
     ):
         if topic.max_message_bytes < wanted:
             yield (
                 f"{topic.name} has {MAX_MESSAGE_BYTES}={topic.max_message_bytes}, "
-                f"must have at least {wanted}: else {what} may not fit"
+                f"must have at least {wanted}: otherwise {what} may not fit"
             )
 
 
 def differences(topics: Mapping[str, Topic], settings: TopicSettings) -> Iterator[str]:
-    """Name what works, but not as it should, and what happens then."""
+    """Yield the settings that work but are not recommended, each with its consequence."""
     raw = topics[settings.raw]
     for name in (settings.contribute, settings.rejected, settings.dead_letter):
         output = topics[name]
@@ -375,8 +375,8 @@ def _shape_differences(raw: Topic, output: Topic) -> Iterator[str]:
 def _timestamp_differences(raw: Topic, output: Topic) -> Iterator[str]:
     if output.timestamp_type == LOG_APPEND_TIME:
         yield (
-            f"{output.name} has {_TIMESTAMP_TYPE}={LOG_APPEND_TIME}: its records have the time of their "
-            "output, not their own, which `kp-worker audit` reports as differing"
+            f"{output.name} has {_TIMESTAMP_TYPE}={LOG_APPEND_TIME}: outputs get the time of publishing, not "
+            "their record's timestamp, which `kp-worker audit` reports as a difference"
         )
         return
     raw_has_own_time = raw.timestamp_type != LOG_APPEND_TIME
@@ -396,16 +396,16 @@ def _timestamp_differences(raw: Topic, output: Topic) -> Iterator[str]:
         if taken is not None and (sent is None or taken < sent) and taken < _UNLIMITED_MS:
             yield (
                 f"{output.name} has {setting}={taken}, {raw.name} "
-                f"{'any' if sent is None else f'has {sent}'}: an output between these is published with the "
-                "current time, and its own in the header kp-timestamp"
+                f"{'any' if sent is None else f'has {sent}'}: an output in between is published with the "
+                "current time, and its record's timestamp in the header kp-timestamp"
             )
 
 
 def _retention_differences(raw: Topic, output: Topic) -> Iterator[str]:
     if output.cleanup_policy is not None and "compact" in output.cleanup_policy:
         yield (
-            f"{output.name} has {_CLEANUP_POLICY}={output.cleanup_policy}: of the outputs with one key it "
-            "keeps the last only"
+            f"{output.name} has {_CLEANUP_POLICY}={output.cleanup_policy}: it keeps only the last output for "
+            "each key"
         )
     for setting, kept, wanted in (
         (_RETENTION_MS, output.kept_ms, raw.kept_ms),
@@ -414,5 +414,5 @@ def _retention_differences(raw: Topic, output: Topic) -> Iterator[str]:
         if kept is not None and (wanted is None or kept < wanted):
             yield (
                 f"{output.name} has {setting}={kept}, {raw.name} has {-1 if wanted is None else wanted}: "
-                "it deletes outputs while their records are still there, those of old records at once"
+                "outputs are deleted before their raw records, those of old records at once"
             )

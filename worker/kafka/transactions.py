@@ -19,7 +19,7 @@ from worker.kafka.rights import Right, missing_rights
 from worker.settings import KafkaSettings
 
 TRANSACTION_TIMEOUT_MS = 10_000
-"""Age at which brokers abort the transaction of a process that died; until then it holds back readers."""
+"""Age at which brokers abort the transaction of a dead process; until then it blocks readers."""
 
 _BATCH_BYTES = 16_384
 
@@ -43,13 +43,13 @@ class Send(Protocol):
 class TransactionalPublisher:
     """The only producer with its transactional id.
 
-    An asynchronous context manager. Once it is entered, an earlier producer with the same id is fenced off,
-    and its open transaction is committed or aborted.
+    An asynchronous context manager. On entry, an earlier producer with the same id is fenced off, and its
+    open transaction is completed or aborted.
 
     Args:
-        kafka: how to reach the brokers.
+        kafka: the connection.
         transactional_id: the id.
-        max_message_bytes: the largest record that the topics take.
+        max_message_bytes: the largest record that the topics accept.
     """
 
     def __init__(self, kafka: KafkaSettings, transactional_id: str, max_message_bytes: int) -> None:
@@ -60,7 +60,7 @@ class TransactionalPublisher:
             transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             request_timeout_ms=int(kafka.request_timeout * 1000),
-            # A batch is refused as a whole, so only a batch of a single record may come near the limit.
+            # A batch is rejected as a whole, so only a single-record batch may approach the limit.
             max_batch_size=min(_BATCH_BYTES, max_message_bytes),
             max_request_size=max_message_bytes + FRAMING_BYTES,
         )
@@ -84,8 +84,8 @@ class TransactionalPublisher:
         """Open a transaction, commit it on exit, and abort it on an error.
 
         Raises:
-            DeliveryError: the brokers did not confirm the transaction. They have none of its records; or,
-                where their answer to the commit got lost, perhaps all.
+            DeliveryError: the brokers did not confirm the transaction. They have none of its records, or all
+                of them if only the response to the commit was lost.
             SecurityError: the right to the transactional id is missing.
         """
         try:
@@ -118,6 +118,6 @@ class TransactionalPublisher:
 
 
 def _retrieve_exception(delivery: asyncio.Future[RecordMetadata]) -> None:
-    """Mark an exception as seen: when a later send fails, nobody awaits the earlier ones."""
+    """Mark an exception as retrieved: when a later send fails, the earlier ones are never awaited."""
     if not delivery.cancelled():
         delivery.exception()

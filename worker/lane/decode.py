@@ -1,19 +1,22 @@
-"""Decode traces from bytes, and set a score in the bytes without touching anything else."""
+"""Bytes to a trace, and a score into the bytes, everything else untouched.
+
+Only the members that the schema names become Python objects: a trace may consist of others, each of which
+would take a hundred times its size.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TypeVar
+from types import GenericAlias, NoneType, UnionType
+from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin
 
 import msgspec
 import numpy as np
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from schemas import ReasoningTrace
 from worker.errors import RejectedRecord
 from worker.lane.records import RawRecord, is_utf8
-
-_Members = dict[str, msgspec.Raw]
 
 Members = TypeVar("Members", bound=msgspec.Struct)
 
@@ -24,6 +27,63 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 _MAX_ERRORS_LISTED = 5
+_MAX_DEPTH = 201
+"""The trace's object and 200 levels inside it: how far parsers can recurse depends on their caller."""
+_STEP = np.zeros(256, dtype=np.int8)
+_STEP[list(b"[{")], _STEP[list(b"]}")] = 1, -1
+_IS_BRACKET = _STEP != 0
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+
+
+_MISSING = msgspec.Raw()
+
+
+class _TopLevel(msgspec.Struct):
+    metadata: msgspec.Raw = _MISSING
+
+
+class _Metadata(msgspec.Struct):
+    quality_score: msgspec.Raw = _MISSING
+
+
+class _Object(TypedDict):
+    """Any object; its members are skipped."""
+
+
+_Scalar = bool | int | float | str | None
+
+
+def _outline(annotation: Any) -> Any:
+    """Return a type that reads only what the schema knows of a document.
+
+    It takes a scalar or an object in place of anything, so that the schema says what is wrong; but no array
+    where none belongs, since nothing takes more memory than those.
+
+    Args:
+        annotation: of a member of the schema.
+    """
+    if get_origin(annotation) in (Union, UnionType):
+        (annotation,) = (part for part in get_args(annotation) if part is not NoneType)
+        return _outline(annotation)
+    if get_origin(annotation) is list:
+        (element,) = get_args(annotation)
+        items = GenericAlias(list, (_members_of(element) if issubclass(element, BaseModel) else element,))
+        return items | _Object | _Scalar
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return _members_of(annotation) | _Scalar
+    return _Object | _Scalar
+
+
+def _members_of(model: type[BaseModel]) -> Any:
+    fields = {
+        field.alias or name: _outline(field.annotation)
+        for name, field in model.model_fields.items()
+        if field.annotation is not Any
+    }
+    return TypedDict(model.__name__, fields, total=False)  # type: ignore[operator]  # made of the schema
+
+
+_known = msgspec.json.Decoder(_members_of(ReasoningTrace)).decode
 
 
 def check_readable(record: RawRecord) -> None:
@@ -57,27 +117,51 @@ def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
         raise RejectedRecord(
             "too_large", f"the value has {len(value)} bytes, limits.trace_bytes is {max_bytes}"
         )
-    text, members = _read(value)  # stricter than the model's JSON parser, which accepts NaN
-    trace = _validated(text)
-    _require_once("metadata", text, members)
-    metadata = bytes(members["metadata"])
-    _require_once("quality_score", metadata, _members(metadata))
+    text, known = _read(value)
+    trace = _validated(known)
+    top = _members(text, _TopLevel)
+    _require_once("metadata", text, top)
+    metadata = bytes(top.metadata)
+    _require_once("quality_score", metadata, _members(metadata, _Metadata))
     return trace
 
 
-def _validated(text: bytes) -> ReasoningTrace:
+def _read(value: bytes) -> tuple[bytes, Any]:
+    """Return a document, with any lone surrogates replaced, and what the schema knows of it."""
+    _require_shallow(value)
     try:
-        return ReasoningTrace.model_validate_json(text)
+        value.decode()  # the parser does not validate the strings that it skips
+        return value, _known(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = _json(value)
+    try:
+        return text, _known(text)
+    except msgspec.ValidationError as error:
+        raise RejectedRecord("invalid_trace", _told(error)) from None
+
+
+def _validated(known: Any) -> ReasoningTrace:
+    try:
+        return ReasoningTrace.model_validate(known)
+    except ValidationError:
+        pass
+    try:
+        return ReasoningTrace.model_validate_json(msgspec.json.encode(known))  # for its messages
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
-        if errors[0]["type"] == "json_invalid":
-            raise RejectedRecord("not_json", errors[0]["msg"]) from None
         listed = "; ".join(
             f"{'.'.join(map(str, one['loc'])) or 'trace'}: {one['msg']}"
             for one in errors[:_MAX_ERRORS_LISTED]
         )
         more = f"; and {len(errors) - _MAX_ERRORS_LISTED} more" if len(errors) > _MAX_ERRORS_LISTED else ""
         raise RejectedRecord("invalid_trace", listed + more) from None
+
+
+def _told(error: msgspec.ValidationError) -> str:
+    """Return an error of the outline as the schema words its own: where, then what."""
+    what, _, where = str(error).partition(" - at `$")
+    path = where.rstrip("`").replace("[", ".").replace("]", "").lstrip(".")
+    return f"{path or 'trace'}: {what}"
 
 
 def decode_members(value: bytes, members: type[Members]) -> Members:
@@ -90,11 +174,7 @@ def decode_members(value: bytes, members: type[Members]) -> Members:
     Raises:
         RejectedRecord: ``not_json`` or ``invalid_trace``.
     """
-    text, _ = _read(value)
-    try:
-        return msgspec.json.decode(text, type=members)
-    except msgspec.ValidationError as error:
-        raise RejectedRecord("invalid_trace", str(error)) from None
+    return _members(_json(value), members)
 
 
 def with_quality_score(value: bytes, score: float) -> bytes:
@@ -104,55 +184,77 @@ def with_quality_score(value: bytes, score: float) -> bytes:
         value: bytes that :func:`decode_trace` accepted.
         score: written as the shortest decimal that reads back as the same double.
     """
-    text, members = _read(value)  # same length as value, so positions agree
-    metadata = members["metadata"]
+    try:
+        text, metadata = value, _members(value, _TopLevel).metadata
+    except RejectedRecord:
+        text = _without_lone_surrogates(value)  # of the same length, so positions agree
+        metadata = _members(text, _TopLevel).metadata
     number = msgspec.json.encode(score)
-    present = msgspec.json.decode(metadata, type=_Members).get("quality_score")
-    if present is not None:
+    present = _members(metadata, _Metadata).quality_score
+    if present != _MISSING:
         start = _position(present, text)
         return value[:start] + number + value[start + len(memoryview(present)) :]
     after_brace = _position(metadata, text) + 1
     return value[:after_brace] + b'"quality_score":' + number + b"," + value[after_brace:]
 
 
-def _require_once(name: str, text: bytes, members: _Members) -> None:
+def _require_once(name: str, text: bytes, members: msgspec.Struct) -> None:
     """Reject an object with a duplicate member: a consumer that keeps the first would read another score.
 
     The parser keeps the last one. Rename it: if the name is still there, it was a duplicate.
     """
-    member = members.get(name)
-    if member is None:
+    member = getattr(members, name)
+    if member == _MISSING:
         return
     closing_quote = text.rindex(b'"', 0, _position(member, text))
     renamed = text[:closing_quote] + b"?" + text[closing_quote:]
-    if name in _members(renamed):
+    if getattr(_members(renamed, type(members)), name) != _MISSING:
         raise RejectedRecord("invalid_trace", f"{name}: appears more than once")
 
 
-def _read(value: bytes) -> tuple[bytes, _Members]:
-    """Return the text, with any lone surrogates replaced, and its members as views of it."""
+def _json(value: bytes) -> bytes:
+    """Return a document, with any lone surrogates replaced.
+
+    Raises:
+        RejectedRecord: ``not_json``.
+    """
     try:
-        return value, _members(value)
+        _require_json(value)
     except RejectedRecord:
-        text = _without_lone_surrogates(value)
-        return text, _members(text)
-
-
-def _members(text: bytes) -> _Members:
-    try:
-        return msgspec.json.decode(text, type=_Members)
-    except msgspec.ValidationError as error:
-        _require_json(text)  # the decoder has stopped at the first bracket
-        raise RejectedRecord("invalid_trace", f"a trace is a JSON object: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RejectedRecord("not_json", str(error)) from None
+        value = _without_lone_surrogates(value)
+        _require_json(value)
+    return value
 
 
 def _require_json(text: bytes) -> None:
     try:
+        text.decode()
         msgspec.json.decode(text, type=msgspec.Raw)
-        text.decode()  # the parser does not validate strings inside a Raw
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RejectedRecord("not_json", str(error)) from None
+
+
+def _require_shallow(text: bytes) -> None:
+    if (
+        text.count(b"[") + text.count(b"{") > _MAX_DEPTH < _depth(text)
+        and _depth(_STRING.sub(b"", text)) > _MAX_DEPTH
+    ):
+        raise RejectedRecord("not_json", f"it is nested more than {_MAX_DEPTH} levels deep")
+
+
+def _depth(text: bytes) -> int:
+    """Return how deep brackets are nested in the text, those in strings among them."""
+    symbols = np.frombuffer(text, dtype=np.uint8)
+    brackets = symbols[_IS_BRACKET[symbols]]
+    return int(np.cumsum(_STEP[brackets], dtype=np.int32).max(initial=0))
+
+
+def _members(text: bytes | msgspec.Raw, members: type[Members]) -> Members:
+    try:
+        return msgspec.json.decode(text, type=members)
+    except msgspec.ValidationError as error:
+        raise RejectedRecord("invalid_trace", _told(error)) from None
+    except msgspec.DecodeError as error:
         raise RejectedRecord("not_json", str(error)) from None
 
 

@@ -1,4 +1,4 @@
-"""The Faust app: one isolated actor for each partition, which hands records to the partition's lane."""
+"""The Faust app: an isolated actor for each partition hands records to the partition's lane."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ COMMIT_INTERVAL = 1.0
 
 @dataclass(frozen=True)
 class Clients:
-    """What the worker reaches Kafka with.
+    """The worker's Kafka clients.
 
     Attributes:
-        group: creates the member of the consumer group; called once there is an event loop.
+        group: creates the consumer group member; called once there is an event loop.
         topic_ids: identifies the raw topic.
-        reader: returns a reader of the changelog, which connects on entry.
-        publisher: sends entries and outputs; started.
+        reader: returns a changelog reader, which connects on entry.
+        publisher: sends entries and outputs; already started.
     """
 
     group: Callable[[], Client]
@@ -67,19 +67,19 @@ class Clients:
 
 
 class WorkerApp:
-    """The worker, put together.
+    """The assembled worker.
 
     Args:
         settings: the effective settings.
         socket: the name of the Unix socket to serve the pages on.
         topics: the existing topics, by name.
         batcher: None without an embedder.
-        clients: reach Kafka.
+        clients: the Kafka clients.
         metrics: observes everything.
         in_force: the policy.
-        on_failure: called when a lane cannot go on; the process must then end.
+        on_failure: called on a lane's fatal error; the process must then end.
         tracing: exports a span for each record; None to export none.
-        journal: notes what is being worked on; by default in memory that nobody else reads.
+        journal: tracks records in progress; by default in private memory.
     """
 
     def __init__(
@@ -144,11 +144,11 @@ class WorkerApp:
         add_pages(self.faust, settings, metrics)
         metrics.partitions.labels("topic").set(self._raw.partitions)
         self.faust.on_partitions_assigned.connect(self._on_assigned)  # type: ignore[arg-type]  # no keywords there
-        metrics.watch(self._refresh_gauges)
+        metrics.on_scrape(self._refresh_gauges)
 
     @property
     def source(self) -> Source:
-        """The seam to Faust; only while an event loop runs."""
+        """The record source behind Faust; requires a running event loop."""
         return cast("Source", self.faust.consumer)
 
     def _add_agent(self) -> None:
@@ -156,7 +156,7 @@ class WorkerApp:
             self._raw.name,
             schema=BatchSchema(),
             partitions=self._raw.partitions,
-            acks=False,  # Faust would keep every acknowledged offset for good
+            acks=False,  # with acks, Faust would retain every acknowledged offset forever
         )
 
         async def hand_over(stream: StreamT[Any]) -> None:
@@ -164,7 +164,7 @@ class WorkerApp:
                 async for event in stream.events():
                     await self._take(cast("Batch", event.value))
             except asyncio.CancelledError:
-                # Faust would restart a cancelled actor, even for a partition that is gone.
+                # Faust restarts a cancelled actor, even for a revoked partition.
                 return
 
         self.faust.agent(topic, name="hand-over", isolated_partitions=True)(hand_over)
@@ -211,15 +211,15 @@ class WorkerApp:
 
 
 class _App(faust.App):
-    # Else mode's messages about the app would come under the name of this module.
+    # Otherwise mode logs its messages about the app under this module's name.
     logger = logging.getLogger("faust.app")
 
     def _create_directories(self) -> None:
-        """Create none: nothing is stored in them, and there may be no place for them."""
+        """Create none: they would stay empty, and the file system may be read-only."""
 
 
 def _kept_ms(topics: Iterable[Topic]) -> dict[str, int]:
-    """Return the age in milliseconds at which topics delete records by their own time."""
+    """Return ``retention.ms`` of the topics that delete records by the records' own timestamps."""
     return {
         topic.name: topic.kept_ms
         for topic in topics
@@ -230,7 +230,9 @@ def _kept_ms(topics: Iterable[Topic]) -> dict[str, int]:
 def _faust_settings(settings: Settings, socket: str, raw: Topic) -> dict[str, Any]:
     servers = settings.kafka.bootstrap_servers.split(",")
     return {
-        "broker": [URL(f"kafka://{server.strip()}") for server in servers],  # only named: the source connects
+        "broker": [
+            URL(f"kafka://{server.strip()}") for server in servers
+        ],  # for Faust's display only: the source connects
         "broker_commit_interval": COMMIT_INTERVAL,
         "stream_wait_empty": False,
         "store": "memory://",

@@ -1,4 +1,4 @@
-"""Watch the stream from outside its own flow, and end the process when it cannot go on."""
+"""Monitor the stream from the outside, and end the process if it stalls or its topic changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from worker.stream.watchdog import INTERVAL, Watchdog
 
 
 class Progress(Protocol):
-    """How far the stream is, as :class:`~worker.stream.source.Source` says."""
+    """The stream's progress, as :class:`~worker.stream.source.Source` reports it."""
 
     def check_membership(self) -> None: ...  # noqa: D102 - as documented there, like all of these
     async def refresh_positions(self) -> None: ...  # noqa: D102
@@ -22,7 +22,7 @@ class Progress(Protocol):
 
 
 class Guard:
-    """Checks every :data:`~worker.stream.watchdog.INTERVAL` that the stream moves and its topic is unchanged.
+    """Checks that the stream advances and its topic is unchanged.
 
     Args:
         raw: the raw topic as it was at start.
@@ -45,26 +45,26 @@ class Guard:
         self._is_rebalancing = is_rebalancing
         self._is_ready = is_ready
         self._stream = Watchdog(stall, "records wait, and none was finished")
-        # What a rebalance waits for may be another worker that takes its time.
-        self._recovery = Watchdog(5 * stall, "the recovery of its ledger has come no further")
+        # Longer, since a rebalance may wait for another, slow worker.
+        self._recovery = Watchdog(5 * stall, "its ledger's recovery has made no progress")
 
     async def watch(self, progress: Callable[[], Progress]) -> None:
-        """Check for ever.
+        """Check forever, every :data:`~worker.stream.watchdog.INTERVAL`.
 
         Args:
             progress: returns the source, once there is one.
 
         Raises:
-            WorkerError: the client no longer takes part in its group.
-            StalledError: a partition stalls; a fresh process would go on.
-            TopicError: the raw topic is gone, or has another partition count.
+            WorkerError: the client is no longer a member of its group.
+            StalledError: a partition stalls; a new process would recover.
+            TopicError: the raw topic is gone, or its partition count has changed.
         """
         while True:
             await asyncio.sleep(INTERVAL)
             await self.check(progress())
 
     async def check(self, progress: Progress) -> None:
-        """Check once; see :meth:`watch` for what it raises."""
+        """Check once; raises as :meth:`watch` does."""
         progress.check_membership()
         self._require_partitions(progress.partition_count())
         await progress.refresh_positions()
@@ -76,5 +76,5 @@ class Guard:
         if count == self._raw.partitions or not self._is_ready():
             return
         if count == 0:
-            raise TopicError(f"{self._raw.name} is no longer there")
-        raise TopicError(f"{self._raw.name} has {count} partitions now, it had {self._raw.partitions}")
+            raise TopicError(f"{self._raw.name} no longer exists")
+        raise TopicError(f"{self._raw.name} now has {count} partitions instead of {self._raw.partitions}")

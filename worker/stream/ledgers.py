@@ -1,4 +1,4 @@
-"""Read the ledgers of the owned partitions back from the changelog topic."""
+"""Recover the ledgers of the owned partitions from the changelog topic."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from worker.kafka.reader import Record
 from worker.lane.ledger import Changelog
 
 PARALLEL_READERS = 4
-"""How many changelog partitions are read at a time."""
+"""Maximum number of changelog partitions read at a time."""
 
 
 class Reader(Protocol):
     """Reads ranges of a topic's offsets, as :class:`~worker.kafka.reader.TopicReader` does."""
 
     async def bounds(self, topic: str, partition: int) -> range:
-        """Return the offsets that a partition holds now."""
+        """Return the range of offsets that a partition holds now."""
         ...
 
     def read(self, topic: str, partition: int, offsets: range) -> AsyncIterator[Record]:
-        """Yield the records in a range of offsets; raise when the end cannot be reached."""
+        """Yield the records in a range of offsets; raise if its end cannot be reached."""
         ...
 
 
@@ -36,7 +36,7 @@ class Ledgers:
         connect: returns a reader that connects on entry.
 
     Attributes:
-        remaining: how many changelog offsets are still to be read, of each partition in recovery.
+        remaining: the number of changelog offsets still to be read, by partition in recovery.
     """
 
     def __init__(self, topic: str, connect: Callable[[], AbstractAsyncContextManager[Reader]]) -> None:
@@ -52,19 +52,19 @@ class Ledgers:
         return self._changelogs[partition]
 
     def retain(self, partitions: Collection[int]) -> None:
-        """Forget the changelogs of all other partitions: another worker writes to them now."""
+        """Drop the changelogs of all other partitions: other workers write to them now."""
         for partition in self._changelogs.keys() - set(partitions):
             del self._changelogs[partition]
 
     async def recover(self, partitions: Collection[int], recovered: Callable[[int], Awaitable[None]]) -> None:
-        """Read the changelogs of partitions, a few at a time.
+        """Read the changelogs of partitions, up to :data:`PARALLEL_READERS` at a time.
 
         Args:
-            partitions: their numbers.
+            partitions: the partition numbers.
             recovered: called with each partition once its changelog is read to the end.
 
         Raises:
-            WorkerError: a changelog cannot be read, or holds what is no entry.
+            WorkerError: a changelog cannot be read, or holds an invalid entry.
         """
         self.remaining = {}
         waiting = deque(sorted(partitions))
@@ -81,7 +81,7 @@ class Ledgers:
                 del self.remaining[partition]
 
     async def _read(self, reader: Reader, partition: int) -> None:
-        """Read what was written since the last time, or everything."""
+        """Read what was written since the last read, or everything."""
         changelog = self.changelog(partition)
         bounds = await reader.bounds(self._topic, partition)
         start = bounds.start if changelog.position is None else changelog.position + 1
@@ -94,4 +94,4 @@ class Ledgers:
                 raise LedgerError(f"{self._topic}: {error}") from error
             self.remaining[partition] = unread.stop - record.offset - 1
         if unread:
-            changelog.position = unread.stop - 1  # the last offsets may hold no record
+            changelog.position = unread.stop - 1  # the last offsets may not hold records

@@ -1,4 +1,4 @@
-"""The child's web pages, on Faust's web server: metrics, and the status page."""
+"""The child's web pages on Faust's web server: metrics and the status page."""
 
 from __future__ import annotations
 

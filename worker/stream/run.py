@@ -1,4 +1,4 @@
-"""Run a worker until it is told to stop, or cannot go on."""
+"""Run a worker until it receives a stop signal or fails."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ STOP_LIMIT = 5.0
 """Seconds to leave the group, and to close each connection."""
 
 REBALANCE_MARGIN = 40.0
-"""Seconds that a rebalance gives its members beyond ``limits.drain``."""
+"""Seconds that a rebalance allows its members beyond ``limits.drain``."""
 
 CLEANUP_LIMIT = 1.0
-"""Seconds for the tasks that are left at the end."""
+"""Seconds for the remaining tasks to end after cancellation."""
 
 END_LIMIT = 20.0
-"""Seconds from a failure to the end of the process: more than the steps of an orderly end take together."""
+"""Seconds from a failure to the end of the process: more than all steps of an orderly end take."""
 
 _SAMPLE = "any text"
 
 TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
-"""The variable of OpenTelemetry's that asks for spans: ``otlp`` or ``none``, here the default."""
+"""OpenTelemetry's variable that selects the span exporter: ``otlp`` or ``none`` (the default here)."""
 
 
 @dataclass(frozen=True)
 class _Setup:
-    """What a worker is made of, once nothing can keep it from starting."""
+    """A worker's parts, after every check at start."""
 
     settings: Settings
     config: Path | None
@@ -87,22 +87,22 @@ class _Setup:
 def run_worker(
     settings: Settings, config: Path | None, heartbeat: int, journal: Journal, socket: str
 ) -> None:
-    """Work until SIGTERM, SIGHUP or SIGINT; then finish what was sent, commit, and leave the group.
+    """Work until SIGTERM, SIGHUP or SIGINT; then finish scored records, commit, and leave the group.
 
     Args:
         settings: the effective settings.
-        config: the file that they come from; its policy is followed.
-        heartbeat: a pipe to the process that watches this one.
-        journal: notes for that process what is being worked on.
-        socket: the name of the Unix socket on which that process asks for the pages.
+        config: their file; its policy is reloaded on change.
+        heartbeat: a pipe to the supervisor.
+        journal: tracks records in progress for the supervisor.
+        socket: the name of the Unix socket on which the supervisor requests the pages.
 
     Raises:
-        StartError: it cannot start as it is configured.
-        WorkerError: it could not go on; nothing is committed that was not finished.
+        StartError: the configuration prevents the start.
+        WorkerError: a fatal error; only finished records are committed.
     """
     try:
         topics = asyncio.run(_require_topics(settings))
-        # Before there is an event loop, so that a signal ends the seconds that a model takes to load.
+        # Before the event loop starts, so that a signal interrupts the seconds of loading a model.
         embedder = load_embedder(settings.embedding, settings.cache, joblib.cpu_count())
         limit = (
             0
@@ -110,7 +110,7 @@ def run_worker(
             else admission_limit(embedder, settings.limits.budget, cache_folder(settings.embedding))
         )
         if embedder is not None:
-            embedder.embed([_SAMPLE])  # what fails at every text fails here, where no record is blamed for it
+            embedder.embed([_SAMPLE])  # an embedder that always fails does so here, and no record is blamed
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
     with _tracing(settings) as tracing:
@@ -118,9 +118,9 @@ def run_worker(
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, as ``asyncio.run`` does, but leave tasks behind that do not end when cancelled.
+    """Run like ``asyncio.run``, but abandon tasks that do not end when cancelled.
 
-    With a broker away some of the client's do not, and the process must end in time all the same.
+    With a broker down, some of the client's tasks do not, and the process must still end in time.
     """
     loop = asyncio.new_event_loop()
     try:
@@ -143,12 +143,12 @@ async def _require_topics(settings: Settings) -> dict[str, Topic]:
 
 
 def _tracing(settings: Settings) -> AbstractContextManager[Tracing | None]:
-    """Return what exports spans, if the standard variable asks for it; nothing is imported otherwise."""
+    """Return the span exporter selected by the standard variable; import nothing without one."""
     exporter = os.environ.get(TRACES_EXPORTER, "none")
     if exporter == "none":
         return nullcontext()
     if exporter != "otlp":
-        raise StartError(f"{TRACES_EXPORTER}: got {exporter!r}; takes otlp or none")
+        raise StartError(f"{TRACES_EXPORTER}: got {exporter!r}; expected otlp or none")
     with extra("otel"):
         from worker.observe.tracing import otlp_tracing  # noqa: PLC0415 - only where spans are exported
     return otlp_tracing(settings.kafka.group)
@@ -204,36 +204,36 @@ async def _work(setup: _Setup) -> None:
             reload = PolicyReload(setup.config, settings, in_force, metrics)
             guards.append(_guard(reload.watch(), fail))
         gc.collect()
-        gc.freeze()  # a full collection would look at all that PyTorch and the rest have imported, each time
+        gc.freeze()  # spares every full collection the objects of PyTorch and other imports
         await _serve(app, stop, failed, heart, guards)
 
 
 def _blamed(error: BaseException) -> frozenset[Phase]:
-    """Return the phases in which a record may be why the process ends; no record causes an outage."""
+    """Return the phases whose records may have caused an error; no record causes an outage."""
     if isinstance(error, DeliveryError | TopicError):
         return frozenset()
     if isinstance(error, StalledError):
-        return frozenset({Phase.COMPUTING})  # an embedder that hangs; what is being sent waits for the broker
+        return frozenset({Phase.COMPUTING})  # a hung embedder; records being sent wait for the broker
     return frozenset(Phase)
 
 
 def _guard(watching: Coroutine[Any, Any, None], fail: Callable[[BaseException], None]) -> asyncio.Task[None]:
-    """Run what watches over the worker; its error ends the process."""
+    """Start a monitoring task; its error ends the process."""
 
-    def look(task: asyncio.Task[None]) -> None:
+    def check_result(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             fail(error)
 
     task = asyncio.create_task(watching)
-    task.add_done_callback(look)
+    task.add_done_callback(check_result)
     return task
 
 
 def _make_batcher(embedder: Embedder | None, limit: int, metrics: Metrics) -> Batcher | None:
     if embedder is None:
-        metrics.built(__version__, "none", "none", "none")
+        metrics.set_build_info(__version__, "none", "none", "none")
         return None
-    metrics.built(__version__, embedder.description, embedder.precision, embedder.device)
+    metrics.set_build_info(__version__, embedder.description, embedder.precision, embedder.device)
     logger.info(
         "embedding with %s in %s on %s, %d at a time in %d threads",
         embedder.description,
@@ -246,7 +246,7 @@ def _make_batcher(embedder: Embedder | None, limit: int, metrics: Metrics) -> Ba
 
 
 async def _within(limit: float, close: Callable[[], Awaitable[None]]) -> None:
-    """Close something, if it can be closed in time; with a broker away it may wait for ever."""
+    """Close something within a time limit; with a broker down it might wait forever."""
     with suppress(TimeoutError):
         async with asyncio.timeout(limit):
             await close()
@@ -281,12 +281,12 @@ async def _serve(
     finally:
         logger.info("stopping")
         if not stop.is_set():
-            # Whatever hangs, even a task that cannot be cancelled: the traceback tells what it was.
+            # End the process even if a task cannot be cancelled; the traceback shows what hangs.
             faulthandler.dump_traceback_later(END_LIMIT, exit=True)
         for guard in guards:
             guard.cancel()
-        # What was scored is finished before an orderly end; after a failure nothing is worth a wait.
+        # An orderly stop finishes scored records; after a failure there is nothing to wait for.
         await _within(STOP_LIMIT + (app.settings.limits.drain if stop.is_set() else 0), app.faust.stop)
-        heart.cancel()  # without a sign of life from here on, what still hangs is ended from outside
+        heart.cancel()  # with no more heartbeats, the supervisor kills the process if it hangs from here on
         for end in (starting, *ends):
             end.cancel()

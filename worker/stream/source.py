@@ -1,10 +1,10 @@
-"""The seam to Faust: the raw topic's records for its agents, from a Kafka consumer of our own.
+"""The seam to Faust: feeds its agents the raw topic's records from a Kafka consumer of our own.
 
-Faust gives agents, web pages and the life cycle. The source stands behind ``app.transport``: it fetches,
+Faust provides agents, web pages and the life cycle. The source stands behind ``app.transport``: it fetches,
 controls each partition's flow, recovers the ledgers, and commits the lanes' watermarks. Faust's own consumer
-commits by acknowledgement, which cannot express "published and confirmed", and shares itself with the tables.
+is shared with its tables, and commits by acknowledgement, which cannot express "published and confirmed".
 
-One Faust event carries a :class:`Batch`: what one fetch brought of one partition.
+One Faust event carries a :class:`Batch`: the records that one fetch returned for one partition.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from worker.stream.ledgers import Ledgers
 
 logger = logging.getLogger(__name__)
 
-# Milliseconds that one fetch waits for records. Each also raises what ended the client's part in its group.
+# Milliseconds that a fetch waits for records. A fetch also raises the error that ended the group membership.
 _FETCH_WAIT_MS = 200
-# Batches of a partition that are with Faust before fetching pauses: one being taken, one to go on with.
+# Batches of a partition in Faust's hands before fetching pauses: one being taken, one ready.
 _MAX_OUTSTANDING = 2
-# Seconds for the last commit before partitions are given up, and to leave the group.
+# Seconds for the last commit before partitions are revoked, and for each client to stop.
 _COMMIT_LIMIT = 2.0
-# Milliseconds without an answer to a fetch until the broker counts as silent.
+# Milliseconds without a response to a fetch after which the broker counts as silent.
 _SILENCE_MS = 10_000
-# Seconds for the brokers to say where partitions begin; asked again a second later.
+# Seconds for a look-up of the partitions' beginning offsets; retried a second later.
 _BEGIN_LIMIT = 1.0
-# Gaps between fetched records that wait for that answer.
+# Maximum number of offset gaps awaiting that look-up.
 _MAX_GAPS = 1000
 
 
 class Client(Protocol):
-    """A member of the consumer group: what the source uses of :class:`~worker.kafka.group.GroupConsumer`."""
+    """A group member: the part of :class:`~worker.kafka.group.GroupConsumer` that the source uses."""
 
     @property
     def is_member(self) -> bool: ...  # noqa: D102 - as documented there, like all of these
@@ -79,7 +79,7 @@ class Client(Protocol):
 
 
 class TopicIdentity(Protocol):
-    """Tells one topic from another of its name, as :class:`~worker.kafka.topic_id.TopicIds` does."""
+    """Tells apart topics of the same name, as :class:`~worker.kafka.topic_id.TopicIds` does."""
 
     async def start(self) -> None: ...  # noqa: D102 - as documented there, like all of these
     async def stop(self) -> None: ...  # noqa: D102
@@ -88,16 +88,16 @@ class TopicIdentity(Protocol):
 
 @dataclass(frozen=True)
 class SourceServices:
-    """What the source works with.
+    """The source's dependencies.
 
     Attributes:
         client: creates the group member; called once there is an event loop.
         topic: the raw topic's name.
         topic_ids: identifies the raw topic.
-        lanes: take the records, and know what to commit.
+        lanes: take the records, and report the offsets to commit.
         ledgers: recovered before a partition is consumed.
-        metrics: told of commits, and of offsets that were deleted unread.
-        on_recovered: called once all owned ledgers are recovered, also when none is owned.
+        metrics: observes commits, and offsets deleted unread.
+        on_recovered: called once all owned ledgers are recovered, even if none is owned.
     """
 
     client: Callable[[], Client]
@@ -111,13 +111,13 @@ class SourceServices:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one fetch brought of one partition.
+    """The records that one fetch returned for one partition.
 
     Attributes:
-        records: in offset order.
-        is_current: whether the assignment that it was fetched under still holds. If not, taking a record
-            would skip those that are redelivered before it.
-        done: called once the lane has taken all records.
+        records: the records, in offset order.
+        is_current: whether the assignment of the fetch still holds. If not, taking a record would skip those
+            redelivered before it.
+        done: to be called once the lane has taken all records.
     """
 
     records: Sequence[RawRecord]
@@ -126,10 +126,10 @@ class Batch:
 
 
 class BatchSchema(faust.Schema[Any, Any]):
-    """Passes a batch through Faust as it is."""
+    """Passes a batch through Faust unchanged."""
 
     def compile(self, app: AppT, **_: Any) -> Callable[..., Awaitable[Any]]:
-        """Return the function that makes events of messages."""
+        """Return the function that turns messages into events."""
 
         async def decode(message: Message, *, propagate: bool = False) -> Any:
             return app.create_event(None, cast("Any", message.value), {}, message)
@@ -139,15 +139,15 @@ class BatchSchema(faust.Schema[Any, Any]):
 
 @dataclass(slots=True)
 class _Partition:
-    """One owned partition, from an assignment to the next.
+    """One owned partition during one assignment.
 
     Attributes:
-        is_recovered: its ledger is back.
-        outstanding: batches with Faust that the lane has not taken whole.
+        is_recovered: whether its ledger is recovered.
+        outstanding: batches handed to Faust that the lane has not fully taken.
         fetched: the offset of the last record handed over.
-        expected: the offset of the next one; None until the group has a position.
-        committed: the group's position.
-        position: the client's, as of the last look.
+        expected: the offset of the next record; None if the group has no position.
+        committed: the group's committed offset.
+        position: the client's position at the last refresh.
     """
 
     at: TopicPartition
@@ -166,8 +166,8 @@ class _Partition:
         return self.fetched >= 0 and (watermark is None or self.fetched >= watermark)
 
 
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka says no types
-    """Passes rebalances on; the client would log an exception and go on."""
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+    """Passes rebalances on; of an exception, the client would only log it."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -186,12 +186,12 @@ class Source(Consumer):
     """Fetches for the lanes that have room, and commits their watermarks.
 
     Args:
-        transport: Faust's.
-        services: what the source works with.
-        kwargs: Faust's arguments of a consumer.
+        transport: Faust's transport.
+        services: the dependencies.
+        kwargs: Faust's consumer arguments.
     """
 
-    # Else mode's messages about the service would come under the name of this module.
+    # Otherwise mode logs its messages about the service under this module's name.
     logger = logging.getLogger("faust.source")
     consumer_stopped_errors: ClassVar[tuple[type[BaseException], ...]] = (ConsumerStoppedError,)
 
@@ -218,9 +218,9 @@ class Source(Consumer):
         self._client.subscribe(topics=set(topics), listener=_Listener(self))
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Finish and commit before anything is taken away; every rebalance revokes every partition.
+        """Finish and commit before partitions are revoked; every rebalance revokes all of them.
 
-        Partitions that the group has reassigned already are left to their new owners (``onPartitionsLost`` of
+        Partitions already reassigned by the group are left to their new owners (``onPartitionsLost`` in
         KIP-429).
         """
         self.stop_flow()
@@ -228,7 +228,7 @@ class Source(Consumer):
         await super().on_partitions_revoked(revoked)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Start the agents, and recover the ledgers; each partition is consumed once its own is back."""
+        """Start the agents and the ledgers' recovery; each partition is consumed once its own is done."""
         owned = {tp.partition: _Partition(TopicPartition(*tp)) for tp in assigned}
         self._client.pause(*(partition.at for partition in owned.values()))
         self._partitions = owned
@@ -263,10 +263,10 @@ class Source(Consumer):
             await self._lanes.drain()
         except ExceptionGroup as error:
             await self.crash(error)
-        # A coordinator that is away confirms no commit; what is not committed will be delivered again.
+        # With the coordinator down the commit fails, and the uncommitted records are redelivered.
         with suppress(TimeoutError):
             async with asyncio.timeout(_COMMIT_LIMIT):
-                await self.maybe_wait_for_commit_to_finish()  # it may lack the last watermarks
+                await self.maybe_wait_for_commit_to_finish()  # one under way may lack the last watermarks
                 await self.commit()
         self._lanes.clear()
 
@@ -280,7 +280,7 @@ class Source(Consumer):
         self._services.on_recovered()
 
     async def _recovered(self, number: int) -> None:
-        """Consume a partition whose ledger is back."""
+        """Start consuming a partition after its ledger's recovery."""
         partition = self._partitions[number]
         partition.committed = partition.expected = await self._client.committed(partition.at)
         position = partition.committed or 0
@@ -291,7 +291,7 @@ class Source(Consumer):
                 "partition %d: %s was recreated; reading it from its beginning", number, self._services.topic
             )
             partition.expected = None
-        # Until then Faust takes nothing, and what was fetched would be lost to this assignment.
+        # Until then Faust drops fetched records, and this assignment would miss them.
         await self.can_resume_flow.wait()
         await self._seek_to_expected(partition)  # the client may have fetched before it was paused
         partition.is_recovered = True
@@ -304,16 +304,16 @@ class Source(Consumer):
     # --- records
 
     async def hand_over(self, is_wanted: Callable[[], bool]) -> None:
-        """Fetch, and hand batches to Faust, while they are wanted.
+        """Fetch, and hand batches to Faust, as long as they are wanted.
 
         Raises:
-            KafkaError: the client's part in its group has ended, or the broker refuses to serve it.
+            KafkaError: the group membership has ended, or the broker refuses to serve the client.
         """
         while is_wanted():
             owned = self._partitions
             fetched = await self._client.getmany(timeout_ms=_FETCH_WAIT_MS)
             if self._partitions is not owned:
-                await self._put_back(fetched)
+                await self._refetch(fetched)
                 continue
             batches = [
                 (partition, records)
@@ -324,10 +324,10 @@ class Source(Consumer):
                 for partition, records in batches:
                     await self._hand_over_batch(partition, records)
 
-    async def _put_back(self, fetched: Iterable[TopicPartition]) -> None:
-        """Fetch again what a fetch brought that began under another assignment than it ended.
+    async def _refetch(self, fetched: Iterable[TopicPartition]) -> None:
+        """Discard a fetch that spanned two assignments, and reset the positions that it moved.
 
-        The client's positions have moved, though nobody knows whether the records are of this assignment.
+        Its records may belong to either assignment.
         """
         for at in fetched:
             partition = self._partitions.get(at.partition)
@@ -335,23 +335,23 @@ class Source(Consumer):
                 await self._seek_to_expected(partition)
 
     async def _seek_to_expected(self, partition: _Partition) -> None:
-        with suppress(IllegalStateError):  # revoked: they will be delivered again
+        with suppress(IllegalStateError):  # revoked: its records will be redelivered
             if partition.expected is None:
                 await self._client.seek_to_beginning(partition.at)
             else:
                 self._client.seek(partition.at, partition.expected)
 
     def _partition_to_consume(self, at: TopicPartition) -> _Partition | None:
-        """Return the partition of fetched records; None before its recovery, which sets its position anew."""
+        """Return the partition of fetched records; None before its recovery, which resets its position."""
         partition = self._partitions.get(at.partition)
         if partition is not None and partition.is_recovered:
             return partition
-        with suppress(IllegalStateError):  # revoked: they will be delivered again
+        with suppress(IllegalStateError):  # revoked: its records will be redelivered
             self._client.pause(at)
         return None
 
     async def _is_same_topic(self, batches: list[tuple[_Partition, Sequence[Record]]]) -> bool:
-        """Return whether fetched records are of the topic that is being read; start over with another one."""
+        """Return whether the topic is still the same; if it was recreated, read it from its beginning."""
         found = await self._services.topic_ids.current(partition.at.partition for partition, _ in batches)
         if found == self._topic_id:
             return True
@@ -359,7 +359,7 @@ class Source(Consumer):
         self._topic_id = found
         for partition in self._partitions.values():
             partition.expected = None
-        with suppress(IllegalStateError):  # revoked: the next owner learns it from the ledger
+        with suppress(IllegalStateError):  # revoked: the next owner detects it by the ledger
             seeking = self._client.seek_to_beginning(*(one.at for one in self._partitions.values()))
             await self.wait_first(seeking, self.suspend_flow.wait())
         return False
@@ -374,7 +374,7 @@ class Source(Consumer):
                 self._client.resume(partition.at)
 
         if not is_current():
-            return  # revoked meanwhile: they will be delivered again
+            return  # revoked meanwhile: the records will be redelivered
         partition.outstanding += 1
         self._note_gap(partition, records[0].offset)
         partition.fetched = records[-1].offset
@@ -411,19 +411,19 @@ class Source(Consumer):
     async def force_commit(
         self, topics: TPorTopicSet | None = None, start_new_transaction: bool = True
     ) -> bool:
-        """Commit every watermark that has moved; a worker outside its group commits nothing."""
+        """Commit every watermark that has moved; do nothing outside the group."""
         marks = self._lanes.watermarks()
         offsets = {
             partition.at: marks[number]
             for number, partition in self._partitions.items()
             if number in marks and marks[number] != partition.committed
         }
-        # As soon as a group is empty, its broker takes the commit of any former member, and sets it back.
+        # The broker of an empty group accepts a former member's commit, which would move the group back.
         if not offsets or not self._client.is_member:
             return False
         try:
             await self._client.commit(offsets)
-        except (CommitFailedError, IllegalStateError):  # the partitions belong to others by now
+        except (CommitFailedError, IllegalStateError):  # the partitions have new owners
             return False
         except KafkaError as error:
             await self.crash(error)
@@ -434,7 +434,7 @@ class Source(Consumer):
     @Service.task
     async def _commit_on_demand(self) -> None:
         while not self.should_stop:
-            await self.wait(self._lanes.commit_requested)  # type: ignore[arg-type]  # mode takes asyncio's, too
+            await self.wait(self._lanes.commit_requested)  # type: ignore[arg-type]  # mode also accepts asyncio's
             self._lanes.commit_requested.clear()
             await self.commit()
 
@@ -449,28 +449,29 @@ class Source(Consumer):
     # --- progress
 
     async def refresh_positions(self) -> None:
-        """Look up where the client is in each partition that is being consumed."""
+        """Refresh the client's position in every partition that is being consumed."""
         for partition in list(self._partitions.values()):
             with suppress(IllegalStateError, TimeoutError):
-                async with asyncio.timeout(0.1):  # a position that is being reset is not worth waiting for
+                async with asyncio.timeout(0.1):  # do not wait for a position that is being reset
                     partition.position = await self._client.position(partition.at)
 
     def check_membership(self) -> None:
-        """Raise what ended the client's part in its group, also before the first fetch.
+        """Raise the error that ended the group membership, even before the first fetch.
 
         Raises:
-            WorkerError: the group refused this member, or the client failed for good.
+            WorkerError: the group rejected this member, or the client failed permanently.
         """
         try:
             self._client.check_membership()
         except Exception as error:
-            raise WorkerError(f"the consumer group: {error!r}") from error
+            raise WorkerError(f"consumer group: {error!r}") from error
 
     async def count_skipped(self) -> None:
         """Count and log the offsets that were deleted before they were fetched.
 
-        The client goes on with the first record that is left. Where a partition now begins behind the offset
-        that was expected, what lies between was deleted; other gaps are those of transactions and compaction.
+        The client resumes at the first remaining record. Of a gap between the expected and the fetched
+        offset, the part below the partition's beginning was deleted; transactions and compaction leave gaps
+        too.
         """
         gaps, self._gaps = self._gaps, []
         if not gaps:
@@ -494,8 +495,8 @@ class Source(Consumer):
                 )
 
     def waiting(self) -> dict[int, Hashable]:
-        """Return how far each partition has come where records wait, or the broker is silent."""
-        marks, places = self._lanes.watermarks(), dict[int, Hashable]()
+        """Return the progress of each partition where records wait or the broker is silent."""
+        marks, progress = self._lanes.watermarks(), dict[int, Hashable]()
         for number, partition in self._partitions.items():
             if not partition.is_recovered:
                 continue
@@ -503,15 +504,15 @@ class Source(Consumer):
             stable = self._client.last_stable_offset(partition.at)
             answered = self._client.last_poll_timestamp(partition.at) or 0
             if partition.has_unfinished(mark):
-                places[number] = ("finished", mark)
+                progress[number] = ("finished", mark)
             elif stable is not None and partition.position < stable:
-                places[number] = ("fetched", partition.position)
+                progress[number] = ("fetched", partition.position)
             elif time.time() * 1000 - answered > _SILENCE_MS:
-                places[number] = ("answered", answered)
-        return places
+                progress[number] = ("answered", answered)
+        return progress
 
     def lag(self) -> dict[int, int]:
-        """Return how many offsets lie before each partition's end; all of an open transaction's count."""
+        """Return each partition's lag in offsets, including those of open transactions."""
         marks, lags = self._lanes.watermarks(), dict[int, int]()
         for number, partition in self._partitions.items():
             end = self._client.highwater(partition.at) if partition.is_recovered else None
@@ -523,7 +524,7 @@ class Source(Consumer):
         return lags
 
     def held_back(self) -> dict[int, int]:
-        """Return how many offsets open transactions hold back, by partition."""
+        """Return the number of offsets held back by open transactions, by partition."""
         held = {}
         for number, partition in self._partitions.items():
             end = self._client.highwater(partition.at)
@@ -533,7 +534,7 @@ class Source(Consumer):
         return held
 
     def partition_count(self) -> int:
-        """Return the raw topic's partition count by the client's latest metadata; 0 without a topic."""
+        """Return the raw topic's partition count in the client's latest metadata; 0 without a topic."""
         return len(self._client.partitions_for_topic(self._services.topic) or ())
 
     # --- the rest of Faust's interface
@@ -543,7 +544,7 @@ class Source(Consumer):
         return {TP(*one) for one in self._client.assignment()}
 
     async def perform_seek(self) -> None:
-        """Do nothing: the client starts where the group is, and a recovered partition where it should."""
+        """Do nothing: the client starts at the group's position, and recovery seeks where necessary."""
 
     def close(self) -> None:
         """Do nothing: :meth:`on_stop` closes the client."""
@@ -564,7 +565,7 @@ class Source(Consumer):
         raise NotImplementedError
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
-        """Faust asks for it only in what :meth:`perform_seek` replaces; so with the rest."""
+        """Never called: Faust uses this, and the rest, only in what :meth:`perform_seek` replaces."""
         raise NotImplementedError
 
     async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
@@ -601,7 +602,7 @@ class Source(Consumer):
 
 
 class SourceFetcher(Service):
-    """Runs the source's fetch loop from the end of a rebalance on, as Faust does with its own fetcher."""
+    """Runs the source's fetch loop from the end of a rebalance, like Faust's own fetcher."""
 
     logger = logging.getLogger("faust.source")
 
@@ -616,12 +617,12 @@ class SourceFetcher(Service):
 
 
 class SourceTransport(base.Transport):
-    """Faust's transport to the source. Nothing is sent through Faust, so its producer connects to nothing.
+    """The Faust transport that creates the source. Faust sends nothing, so its producer never connects.
 
     Args:
-        url: the brokers, as Faust takes them.
+        url: the broker URLs, for Faust.
         app: the Faust app.
-        services: what the source works with.
+        services: the source's dependencies.
     """
 
     Consumer: ClassVar[type[ConsumerT]] = Source

@@ -1,4 +1,4 @@
-"""Notices that the stream has stopped where Kafka's client and Faust have not."""
+"""Detect a stalled stream while Kafka's client and Faust still seem to run."""
 
 from __future__ import annotations
 
@@ -11,36 +11,38 @@ INTERVAL = 1.0
 
 
 class Watchdog:
-    """Counts how long partitions have been waiting at the same place.
+    """Measures how long partitions have been waiting without progress.
 
     Args:
-        limit: seconds that one may.
-        what: is wrong when it does.
+        limit: seconds after which a partition counts as stalled.
+        problem: describes the stall in the error.
     """
 
-    def __init__(self, limit: float, what: str) -> None:
+    def __init__(self, limit: float, problem: str) -> None:
         self._limit = limit
-        self._what = what
-        self._places: dict[int, Hashable] = {}
+        self._problem = problem
+        self._progress: dict[int, Hashable] = {}
         self._waited: dict[int, float] = {}
 
     def check(self, waiting: Mapping[int, Hashable]) -> None:
-        """Look at the partitions where records wait; called every :data:`INTERVAL`.
+        """Check the partitions with waiting records; call it every :data:`INTERVAL`.
 
-        Checks are counted, not the clock: a process that was suspended has not stalled.
+        Time is measured in calls, not by the clock: a suspended process has not stalled.
 
         Args:
-            waiting: how far each of them has come; a partition that is not there does not wait.
+            waiting: the progress of each partition with waiting records.
 
         Raises:
-            StalledError: one has come no further for longer than the limit.
+            StalledError: a partition has made no progress for longer than the limit.
         """
         self._waited = {
-            partition: self._waited[partition] + INTERVAL if place == self._places.get(partition) else 0.0
-            for partition, place in waiting.items()
+            partition: self._waited[partition] + INTERVAL
+            if progress == self._progress.get(partition)
+            else 0.0
+            for partition, progress in waiting.items()
         }
-        self._places = dict(waiting)
+        self._progress = dict(waiting)
         stalled = [partition for partition, seconds in self._waited.items() if seconds > self._limit]
         if stalled:
             numbers = ", ".join(map(str, stalled))
-            raise StalledError(f"partition {numbers}: {self._what} for {self._limit:g} s (limits.stall)")
+            raise StalledError(f"partition {numbers}: {self._problem} for {self._limit:g} s (limits.stall)")

@@ -69,7 +69,7 @@ def host_path(compose: dict[str, Any]) -> Callable[[str, str], Path]:
 def labels_of() -> dict[str, set[str]]:
     """The labels of each series that a worker exposes, by the series' name."""
     metrics = Metrics(Policy(), budget=0.1)
-    metrics.built("version", "model", "precision", "device")
+    metrics.set_build_info("version", "model", "precision", "device")
     partition_gauges = (metrics.lag, metrics.held_back, metrics.cache_size, metrics.recovering)
     for of_a_partition in (*partition_gauges, metrics.committed):
         of_a_partition(0, 0)

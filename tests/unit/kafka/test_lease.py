@@ -1,4 +1,4 @@
-"""Nothing is sent unless the group has answered within less than a session."""
+"""The lease is held only if the group has responded within less than a session."""
 
 import asyncio
 from types import SimpleNamespace
@@ -27,11 +27,11 @@ async def is_held(lease):
     return held
 
 
-async def test_it_is_not_held_before_the_group_has_answered(clock):
+async def test_it_is_not_held_before_the_group_has_responded(clock):
     assert not await is_held(Lease(7.5))
 
 
-async def test_it_lasts_while_it_is_renewed_in_time(clock):
+async def test_it_is_held_as_long_as_it_is_renewed_in_time(clock):
     lease = Lease(7.5)
     for _ in range(10):
         lease.renew(clock.now)
@@ -39,17 +39,17 @@ async def test_it_lasts_while_it_is_renewed_in_time(clock):
         assert await is_held(lease)
 
 
-async def test_it_counts_from_when_the_group_was_asked(clock):
-    """The answer may have waited while the process was suspended; the member's session has not."""
+async def test_its_term_starts_when_the_request_was_sent(clock):
+    """The response may have waited while the process was suspended; the session timeout has not."""
     lease = Lease(7.5)
-    asked = clock.now
+    sent_at = clock.now
     clock.now += 60
-    lease.renew(asked)
+    lease.renew(sent_at)
 
     assert not await is_held(lease)
 
 
-async def test_an_answer_that_comes_late_takes_nothing_back(clock):
+async def test_a_late_response_does_not_shorten_it(clock):
     lease = Lease(7.5)
     lease.renew(clock.now)
     lease.renew(clock.now - 5)
@@ -58,7 +58,7 @@ async def test_an_answer_that_comes_late_takes_nothing_back(clock):
     assert await is_held(lease)
 
 
-async def test_who_waits_goes_on_once_it_is_renewed_and_the_log_says_once_what_for(clock, caplog):
+async def test_a_renewal_wakes_all_waiters_and_the_wait_is_logged_once(clock, caplog):
     lease = Lease(7.5)
     lease.renew(clock.now)
     clock.now += 8
@@ -71,4 +71,4 @@ async def test_who_waits_goes_on_once_it_is_renewed_and_the_log_says_once_what_f
     await asyncio.gather(*waiting)
 
     [line] = caplog.messages
-    assert line.startswith("nothing is sent: the group has not answered for 8.0 s")
+    assert line.startswith("publishing is suspended: no response from the group for 8.0 s")

@@ -1,4 +1,4 @@
-"""Access tokens: kept until they age, and every failure told by the setting's name."""
+"""Access tokens are cached until they age, and every failure names its setting."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SECRET = "canary-5150"
 
 
 class Endpoint:
-    """A token endpoint that answers what a test says."""
+    """A token endpoint with a response set by the test."""
 
     def __init__(self):
-        self.asked = 0
+        self.requests = 0
         self.status, self.body = 200, {"access_token": "token", "expires_in": 100}
 
     async def __aenter__(self):
@@ -37,14 +37,14 @@ class Endpoint:
         await self._runner.cleanup()
 
     async def _answer(self, _request):
-        self.asked += 1
+        self.requests += 1
         if isinstance(self.body, dict):
             return web.json_response(self.body, status=self.status)
         headers = {"Location": f"{self.url}elsewhere"} if self.status == 307 else {}
         return web.Response(text=self.body, status=self.status, headers=headers)
 
 
-async def test_a_token_is_kept_until_most_of_its_lifetime_is_over():
+async def test_a_token_is_cached_for_most_of_its_lifetime():
     now = 1000.0
     async with Endpoint() as endpoint:
         token = ClientCredentials(endpoint.url, "id", SECRET, None, clock=lambda: now)
@@ -54,7 +54,7 @@ async def test_a_token_is_kept_until_most_of_its_lifetime_is_over():
         assert await token() == "token"
         now += 2
         assert await token() == "next"
-        assert endpoint.asked == 2
+        assert endpoint.requests == 2
 
 
 @pytest.mark.parametrize("expires_in", [None, "soon", -5, 0])
@@ -64,32 +64,32 @@ async def test_a_token_of_unknown_lifetime_is_used_once(expires_in):
         token = ClientCredentials(endpoint.url, "id", SECRET, None)
         await token()
         await token()
-        assert endpoint.asked == 2
+        assert endpoint.requests == 2
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "refused", "told"),
+    ("status", "body", "refused", "message"),
     [
         (401, {"error": "invalid_client"}, True, "refuses them: invalid_client"),
         (400, "<html>", True, "refuses them: HTTP status 400"),
-        (503, "", False, "gives no token: HTTP status 503"),
-        (200, "<html>", False, "gives no token: HTTP status 200"),
-        (200, {"access_token": 5}, False, "gives no token: HTTP status 200"),
-        (200, "[]", False, "gives no token"),
-        (307, "", False, "gives no token: HTTP status 307"),
+        (503, "", False, "returned no token: HTTP status 503"),
+        (200, "<html>", False, "returned no token: HTTP status 200"),
+        (200, {"access_token": 5}, False, "returned no token: HTTP status 200"),
+        (200, "[]", False, "returned no token"),
+        (307, "", False, "returned no token: HTTP status 307"),
     ],
 )
-async def test_an_endpoint_that_gives_no_token_is_told(status, body, refused, told):
+async def test_an_endpoint_s_failure_is_reported(status, body, refused, message):
     async with Endpoint() as endpoint:
         endpoint.status, endpoint.body = status, body
-        with pytest.raises(TokenError, match=told) as raised:
+        with pytest.raises(TokenError, match=message) as raised:
             await ClientCredentials(endpoint.url, "id", SECRET, None)()
     assert raised.value.refused == refused
-    assert endpoint.asked == 1, "a redirection would carry the secret elsewhere"
+    assert endpoint.requests == 1, "a redirect would send the secret elsewhere"
     assert SECRET not in str(raised.value)
 
 
-# --- a function of the user's own
+# --- a function provided by the user
 
 
 async def from_elsewhere():
@@ -115,25 +115,25 @@ def provider(monkeypatch):
     return lambda name: token_provider(KafkaSettings(sasl_oauthbearer_token_provider=name))
 
 
-async def test_a_function_in_the_settings_gives_the_tokens(provider):
+async def test_tokens_come_from_the_configured_function(provider):
     assert await provider("tokens:from_elsewhere").token() == "a-token"
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("tokens:nosuch", "tokens:nosuch: .* has no attribute 'nosuch'"),
         ("nosuch:token", "nosuch:token: No module named 'nosuch'"),
         ("tokens:blocks", "tokens:blocks: is not an async function"),
     ],
 )
-def test_a_function_that_cannot_be_used_is_told(provider, name, told):
-    with pytest.raises(SettingsError, match=f"kafka.sasl_oauthbearer_token_provider: {told}"):
+def test_an_unusable_function_is_an_error_that_names_it(provider, name, message):
+    with pytest.raises(SettingsError, match=f"kafka.sasl_oauthbearer_token_provider: {message}"):
         provider(name)
 
 
 @pytest.mark.parametrize("name", ["fails", "returns_nothing"])
-async def test_a_function_that_fails_is_told_without_what_it_says(provider, name):
+async def test_a_failing_function_is_reported_without_its_error_text(provider, name):
     with pytest.raises(TokenError, match=r"kafka\.sasl_oauthbearer_token_provider: ") as raised:
         await provider(f"tokens:{name}").token()
     assert SECRET not in str(raised.value)

@@ -1,6 +1,6 @@
-"""What the worker uses of its libraries beyond their public interfaces, by name.
+"""The private names of libraries that the worker uses.
 
-An upgrade that takes a name away, or changes its parameters, fails here and not in production.
+An upgrade that removes a name or changes its parameters fails here, not in production.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ WORKER = Path(__file__).parents[3] / "worker"
         (Consumer, "_seek", ["self", "partition", "offset"]),
     ],
 )
-def test_a_private_name_is_there_and_takes_what_it_took(owner, name, parameters):
+def test_a_private_name_exists_with_the_expected_parameters(owner, name, parameters):
     found = getattr(owner, name, None)
 
     assert found is not None, f"{owner.__name__}.{name} is gone"
@@ -57,15 +57,15 @@ def test_a_private_name_is_there_and_takes_what_it_took(owner, name, parameters)
 
 
 def test_a_consumer_has_a_coordinator_with_a_generation():
-    """`worker/kafka/group.py` takes a negative generation for no membership."""
+    """`worker/kafka/group.py` treats a negative generation as no membership."""
     assert "self._coordinator" in inspect.getsource(AIOKafkaConsumer.start)
     assert "self.generation = OffsetCommitRequest.DEFAULT_GENERATION_ID" in inspect.getsource(
         GroupCoordinator
     )
 
 
-def test_the_fetcher_decodes_with_what_replaces_its_parser():
-    """`worker/kafka/record_batches.py`: the client has no hook for what it cannot decode."""
+def test_the_fetcher_uses_the_replaced_parser():
+    """`worker/kafka/record_batches.py`: the client has no hook for undecodable batches."""
     source = inspect.getsource(Fetcher._proc_fetch_request)
 
     assert "records = MemoryRecords(part_data[-1])" in source
@@ -96,7 +96,7 @@ def test_the_fetcher_decodes_with_what_replaces_its_parser():
 
 
 def used(function, name):
-    """The attributes of a variable that a function uses."""
+    """Return the attributes of a variable that a function uses."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     return {
         node.attr
@@ -106,7 +106,7 @@ def used(function, name):
 
 
 def test_no_private_name_of_a_library_is_used_elsewhere():
-    """Attributes that begin with an underscore, of anything but `self` and `cls`."""
+    """That is, attributes with a leading underscore of anything but `self` and `cls`."""
     found = {
         (path.relative_to(WORKER).as_posix(), node.attr)
         for path in WORKER.rglob("*.py")

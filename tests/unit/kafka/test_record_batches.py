@@ -1,4 +1,4 @@
-"""Whatever a batch holds, each of its offsets yields a record or a placeholder, and memory is bounded."""
+"""Every offset of any batch yields a record or a placeholder, and memory is bounded."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ any_records = st.lists(
 
 
 @given(st.lists(st.tuples(any_records, st.sampled_from(list(CODECS.values()))), max_size=4))
-def test_what_the_client_decodes_is_decoded_to_the_same_records(fetch):
+def test_batches_that_the_client_decodes_yield_the_same_records(fetch):
     data, base = b"", 0
     for records, codec in fetch:
         data += batch(records, codec, base)
@@ -93,7 +93,7 @@ def test_what_the_client_decodes_is_decoded_to_the_same_records(fetch):
 
 
 @given(any_records, st.integers(0, 10))
-def test_the_tolerant_parser_reads_what_the_clients_does(records, first):
+def test_the_tolerant_parser_agrees_with_the_client_s(records, first):
     data = batch(records)
 
     parsed = list(record_batches._parse(memoryview(data), first))
@@ -118,7 +118,7 @@ def test_message_sets_of_older_formats_are_decoded(magic, codec):
     assert [raw_record(one).timestamp_ms for one in records] == [-1 if magic == 0 else 1000] * len(records)
 
 
-def test_an_older_message_set_that_cannot_be_decoded_yields_placeholders_up_to_its_offset():
+def test_an_undecodable_older_message_set_yields_placeholders_up_to_its_offset():
     builder = LegacyRecordBatchBuilder(1, 1, 2**20)
     for offset in range(3):
         builder.append(offset, 1000, b"k", b"value")
@@ -129,7 +129,7 @@ def test_an_older_message_set_that_cannot_be_decoded_yields_placeholders_up_to_i
     assert faults(decode(bytes(data), offset=1)) == [(1, "undecodable"), (2, "undecodable")]
 
 
-def test_aborted_and_control_batches_are_left_out():
+def test_aborted_and_control_batches_are_skipped():
     builder = DefaultRecordBatchBuilder(2, 4, 1, 7, 0, 0, 2**20)
     builder.append(0, 1000, b"k", b"aborted", [])
     marker = by_hand([(0, struct.pack(">hh", 0, 0), b"\0" * 6, [])], base=1)
@@ -141,8 +141,8 @@ def test_aborted_and_control_batches_are_left_out():
     assert [one.offset for one in decode(data, aborted=[(7, 0)])] == [2]
 
 
-def test_a_wrong_checksum_stays_an_error():
-    """Another attempt, or another replica, may have the batch whole."""
+def test_a_wrong_checksum_remains_an_error():
+    """A retry, or another replica, may return the batch intact."""
     damaged = bytearray(small())
     damaged[-1] ^= 1
 
@@ -174,7 +174,7 @@ def test_a_header_name_that_is_not_utf_8_keeps_its_bytes(codec):
     ("codec", "compressed"),
     [(1, b"no gzip"), (2, b"\xff" * 9), (3, b"no lz4"), (4, b"no zstd"), (5, b"?"), (7, b"")],
 )
-def test_a_batch_that_cannot_be_decoded_yields_a_placeholder_for_each_offset(codec, compressed):
+def test_an_undecodable_batch_yields_a_placeholder_for_each_offset(codec, compressed):
     data = small(2) + by_hand([(n, b"k", b"v", []) for n in range(3)], codec, base=2, compressed=compressed)
     data += small(1, base=5)
 
@@ -188,7 +188,7 @@ def test_a_batch_that_cannot_be_decoded_yields_a_placeholder_for_each_offset(cod
     assert "up to offset 4" in lost.fault.message
 
 
-def test_what_comes_before_the_first_malformed_record_is_kept():
+def test_records_before_the_first_malformed_one_are_kept():
     good = by_hand([(0, b"k", b"v", []), (1, b"k", b"v", []), (2, b"k", b"v", [])])
     data = bytearray(good)
     data[-1] = 0x20  # the last record's header count
@@ -201,7 +201,7 @@ def test_what_comes_before_the_first_malformed_record_is_kept():
 
 @pytest.mark.parametrize("deltas", [(0, 0, 0), (2, 1, 0), (0, 5, 2), (0, 2, 2), (1, 2, 3), (-1, 0, 1)])
 @pytest.mark.parametrize("first", [0, 1, 2])
-def test_offsets_that_are_not_the_batchs_own_yield_one_record_an_offset_all_the_same(deltas, first):
+def test_wrong_offsets_in_a_batch_still_yield_one_record_per_offset(deltas, first):
     data = by_hand([(delta, b"k", b"%d" % delta, []) for delta in deltas])
 
     assert [one.offset for one in decode(data, offset=first)] == list(range(first, 3))
@@ -218,8 +218,8 @@ edits = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size
 
 @settings(max_examples=300)
 @given(any_records, st.sampled_from(list(CODECS.values())), edits, st.booleans())
-def test_whatever_bytes_a_producer_sends_every_offset_comes_once(records, codec, changes, inside):
-    """`inside`: the payload is changed before it is compressed."""
+def test_every_offset_is_yielded_once_whatever_bytes_a_producer_sends(records, codec, changes, inside):
+    """`inside`: the payload is changed before compression."""
     data = bytearray(batch(records, 0 if inside else codec))
     for place, byte in changes:
         data[HEADER_BYTES + place % (len(data) - HEADER_BYTES)] = byte
@@ -232,7 +232,7 @@ def test_whatever_bytes_a_producer_sends_every_offset_comes_once(records, codec,
 
 @settings(max_examples=300)
 @given(st.integers(1, 4), st.binary(max_size=200))
-def test_decompressing_any_bytes_ends_in_bytes_or_an_error(codec, data):
+def test_decompressing_any_bytes_returns_bytes_or_raises(codec, data):
     refusals = record_batches._MalformedError, record_batches._TooLargeError, cramjam.DecompressionError
     with suppress(*refusals, zlib.error, struct.error):
         assert len(inflate(codec, memoryview(data), LIMIT)) <= LIMIT
@@ -242,7 +242,7 @@ def test_decompressing_any_bytes_ends_in_bytes_or_an_error(codec, data):
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_a_batch_may_be_as_large_as_the_limit_and_no_larger(codec):
+def test_a_batch_may_reach_but_not_exceed_the_limit(codec):
     value = bytes(LIMIT)
     compressed = ENCODERS[codec](value)
 
@@ -267,8 +267,8 @@ def test_a_bomb_is_not_inflated_beyond_the_limit(codec):
 
 
 @pytest.mark.parametrize("codec", ENCODERS)
-def test_a_record_of_a_batch_beyond_the_limit_can_be_read_all_the_same(codec):
-    """What was read before the limit was lowered has an outcome, which has to stay."""
+def test_a_single_record_of_a_batch_beyond_the_limit_can_still_be_read(codec):
+    """A record scored before the limit was lowered has an outcome, which must not change."""
     data = batch([(b"k", b"%d" % n * LIMIT, [("h", b"1")], 1000 + n) for n in range(3)], codec, base=7)
 
     for read, placeholder in zip(decode(data, limit=4 * LIMIT), decode(data), strict=True):
@@ -277,13 +277,13 @@ def test_a_record_of_a_batch_beyond_the_limit_can_be_read_all_the_same(codec):
         assert record.read() == raw_record(read)
 
 
-def test_what_cannot_be_decoded_cannot_be_read_either():
+def test_a_record_of_an_undecodable_batch_cannot_be_read():
     (record,) = map(raw_record, decode(at(0, by_hand([(0, b"k", b"v", [])], 4, compressed=b"no zstd"))))
 
     assert record.read() is record
 
 
-def test_snappy_in_one_block_is_decoded_as_librdkafka_writes_it():
+def test_single_block_snappy_as_written_by_librdkafka_is_decoded():
     payload = b"x" * 1000
 
     assert inflate(2, memoryview(bytes(cramjam.snappy.compress_raw(payload))), LIMIT) == payload
@@ -293,7 +293,7 @@ def test_a_gzip_stream_may_have_several_members():
     assert inflate(1, memoryview(gzip.compress(b"a") + gzip.compress(b"b")), LIMIT) == b"ab"
 
 
-def test_more_records_than_are_decoded_at_once_become_placeholders():
+def test_a_batch_with_too_many_records_yields_placeholders():
     count = record_batches.MAX_RECORDS + 1
     data = by_hand([(n, None, None, []) for n in range(count)], 4)
 
@@ -303,7 +303,7 @@ def test_more_records_than_are_decoded_at_once_become_placeholders():
 
 
 def test_headers_in_a_large_batch_are_bounded():
-    """Each takes 2 bytes in the batch, and a hundred in memory."""
+    """Each can take 2 bytes in the batch, but about a hundred in memory."""
     headers = [(b"", None)] * (record_batches.MAX_HEADERS + 1)
     value = bytes(record_batches.MAX_COMPILED_BYTES)
     data = by_hand([(0, b"k", value, []), (1, b"k", b"v", headers), (2, b"k", b"v", [])], 4)
@@ -315,14 +315,14 @@ def test_headers_in_a_large_batch_are_bounded():
 
 
 def test_a_fetch_ends_once_it_has_inflated_enough():
-    """Else a fetch of many small bombs would come as a whole. The rest comes with the next fetch."""
+    """Otherwise many small bombs would be inflated at once. The rest comes with the next fetch."""
     value = bytes(record_batches.FETCH_BYTES_INFLATED // 2)
     data = b"".join(batch([(b"k", value, [], 1000)], 4, base) for base in range(5))
 
     assert [one.offset for one in decode(data, limit=8 * LIMIT)] == [0, 1]
 
 
-def test_consumers_decode_with_it_once_it_is_installed():
+def test_consumers_use_the_parser_once_it_is_installed():
     record_batches.install(LIMIT)
 
     batches = fetcher.MemoryRecords(small())

@@ -1,4 +1,4 @@
-"""What a topic's leaders answer, and what the worker makes of it."""
+"""The lookup of a topic's id at its leaders."""
 
 from types import SimpleNamespace
 from typing import ClassVar
@@ -15,7 +15,7 @@ OLD, NEW = UUID(int=1), UUID(int=2)
 
 
 class Client:
-    """Answers in place of brokers 1 and 2, which lead partitions 0 and 1; the last answer is repeated."""
+    """A fake of brokers 1 and 2, which lead partitions 0 and 1; the last answer is repeated."""
 
     answers: ClassVar = {}
 
@@ -40,7 +40,7 @@ class Client:
 
 @pytest.fixture
 async def ids(monkeypatch):
-    """Gives the brokers' answers, each in order."""
+    """A factory of lookups with the given brokers' answers, in order."""
     monkeypatch.setattr(module, "AIOKafkaClient", Client)
     monkeypatch.setattr(module, "RETRY_PAUSE", 0)
 
@@ -59,22 +59,22 @@ async def test_the_leaders_must_agree(ids):
     assert await topic.current([0, 1]) == NEW.bytes
 
 
-async def test_an_id_of_before_is_not_believed(ids):
-    """A broker that is late gives it for a moment."""
+async def test_a_previous_id_is_ignored(ids):
+    """A lagging broker may briefly return it."""
     topic = await ids(broker1=[(0, OLD), (0, NEW), (0, OLD), (0, NEW)])
 
     assert [await topic.current([0]) for _ in range(3)] == [OLD.bytes, NEW.bytes, NEW.bytes]
 
 
 @pytest.mark.parametrize("answer", [(3, NO_ID), KafkaConnectionError("away")])
-async def test_a_topic_or_broker_that_is_away_is_waited_for(ids, answer):
+async def test_the_lookup_waits_for_a_missing_topic_or_broker(ids, answer):
     topic = await ids(broker1=[answer, answer, (0, NEW)])
 
     assert await topic.current([0]) == NEW.bytes
 
 
 @pytest.mark.parametrize("answer", [(0, NO_ID), NotImplementedError()])
-async def test_brokers_without_ids_give_an_empty_one(ids, answer):
+async def test_the_id_is_empty_if_the_brokers_have_none(ids, answer):
     topic = await ids(broker1=[answer])
 
     assert await topic.current([0]) == b""

@@ -1,4 +1,4 @@
-"""Creating the topics where brokers learn of them one by one, and what is said of those that do not fit."""
+"""Creating topics while brokers learn of them one by one, and reporting unsuitable ones."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ class Response(NamedTuple):
 
 
 class Brokers:
-    """A fake admin client of several brokers, which are asked in turn; only the first has heard of news.
+    """A fake admin client of several brokers, asked in turn; only the first knows of recent changes.
 
     A topic reaches each of the others once that broker was asked for its topics and did not know it.
     """
@@ -101,7 +101,7 @@ def admin(brokers, monkeypatch):
 
 @pytest.fixture
 def fit(brokers):
-    """Add the topics as `kp-worker topics` would, with some settings of one changed."""
+    """Add topics as `kp-worker topics` would, with changed settings for one of them."""
 
     def add(changed="", **config):
         for name in (NAMES.raw, NAMES.contribute, NAMES.rejected, NAMES.dead_letter, CHANGELOG):
@@ -111,8 +111,8 @@ def fit(brokers):
     return add
 
 
-async def test_topics_are_created_although_the_next_broker_asked_does_not_know_the_last_one(admin, brokers):
-    """The count just created is what counts; looked up again, it was a KeyError."""
+async def test_topics_are_created_even_if_the_next_broker_does_not_know_the_last_one(admin, brokers):
+    """The new topic's partition count is used; looking it up again was a KeyError."""
     created = await admin.create_missing(partitions=5, replication_factor=1)
 
     assert {name: topic.partitions for name, topic in created.items()} == brokers.partitions
@@ -120,7 +120,7 @@ async def test_topics_are_created_although_the_next_broker_asked_does_not_know_t
     assert created.keys() == {NAMES.raw, *admin.outputs, CHANGELOG}
 
 
-async def test_a_changelog_that_was_just_created_is_there_whatever_broker_is_asked(admin, brokers):
+async def test_a_new_changelog_is_found_whichever_broker_answers(admin, brokers):
     for name in (NAMES.raw, *admin.outputs):
         brokers.add(name, 2)
 
@@ -129,7 +129,7 @@ async def test_a_changelog_that_was_just_created_is_there_whatever_broker_is_ask
     assert topics[CHANGELOG].partitions == 2
 
 
-async def test_outputs_that_are_created_take_and_keep_what_raw_takes(admin, brokers):
+async def test_new_output_topics_accept_and_keep_whatever_raw_accepts(admin, brokers):
     brokers.add(NAMES.raw, 1, **{"max.message.bytes": "5000", "message.timestamp.after.max.ms": "77"})
 
     created = await admin.create_missing(partitions=9, replication_factor=1)
@@ -142,10 +142,10 @@ async def test_outputs_that_are_created_take_and_keep_what_raw_takes(admin, brok
     assert [*differences({NAMES.raw: (await admin.existing())[NAMES.raw]} | created, NAMES)] == []
 
 
-async def test_the_group_s_positions_wait_for_a_coordinator_that_is_elected_or_loads_the_group(
+async def test_committed_offsets_wait_for_a_coordinator_that_is_being_elected_or_loads_the_group(
     admin, brokers, monkeypatch
 ):
-    """It answers no partition then, with an error that the client ignores; it was a KeyError."""
+    """Its response then has no partitions, and an error that the client ignores; this was a KeyError."""
     monkeypatch.setattr(topics, "_RETRY_PAUSE", 0.0)
     brokers.add(NAMES.raw, 2)
     brokers.coordinators = [GroupCoordinatorNotAvailableError(), [], [7, -1]]
@@ -162,14 +162,14 @@ async def test_a_group_without_a_coordinator_is_named(brokers, admin):
         await impatient.committed((await admin.existing())[NAMES.raw])
 
 
-async def test_topics_that_fit_are_taken(admin, fit):
+async def test_suitable_topics_are_accepted(admin, fit):
     fit()
 
     assert len(await admin.require()) == 5
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
-async def test_a_changelog_that_deletes_its_entries_is_refused(admin, fit, policy):
+async def test_a_changelog_with_retention_is_rejected(admin, fit, policy):
     fit(CHANGELOG, **{"cleanup.policy": policy})
 
     with pytest.raises(TopicError, match=f"{CHANGELOG} has cleanup.policy={policy}, must have compact: "):
@@ -179,7 +179,7 @@ async def test_a_changelog_that_deletes_its_entries_is_refused(admin, fit, polic
 @pytest.mark.parametrize(
     ("name", "least"), [(CHANGELOG, LEDGER_ENTRY_BYTES), (NAMES.dead_letter, LAST_RESORT_BYTES)]
 )
-async def test_a_topic_that_may_refuse_what_must_be_written_is_refused(admin, fit, name, least):
+async def test_a_topic_with_too_small_a_size_limit_is_rejected(admin, fit, name, least):
     fit(name, **{"max.message.bytes": str(least - 1)})
 
     with pytest.raises(
@@ -188,7 +188,7 @@ async def test_a_topic_that_may_refuse_what_must_be_written_is_refused(admin, fi
         await admin.require()
 
 
-async def test_a_broker_that_tells_the_size_limit_only_is_taken_at_its_word(admin, brokers, fit):
+async def test_a_broker_that_reports_only_the_size_limit_is_accepted(admin, brokers, fit):
     fit()
     for name in brokers.configs:
         brokers.configs[name] = {"max.message.bytes": "3000000"}
@@ -200,15 +200,15 @@ RAW = Topic(NAMES.raw, 4, 1_000, "delete", retention_ms=7 * DAY_MS, timestamp_af
 OUTPUT = Topic("", 4, 1_000 + 2**20, "delete", timestamp_after_max_ms=3_600_000)
 
 
-def told(raw=RAW, **changes):
-    """What is said when one output has other settings."""
+def warnings_about(raw=RAW, **changes):
+    """Return the warnings when one output topic has other settings."""
     outputs = {name: replace(OUTPUT, name=name) for name in (NAMES.rejected, NAMES.dead_letter)}
     changed = replace(OUTPUT, name=NAMES.contribute, **changes)
     return [*differences({NAMES.raw: raw, NAMES.contribute: changed, **outputs}, NAMES)]
 
 
-def test_outputs_like_those_that_are_created_differ_in_nothing():
-    assert told() == []
+def test_output_topics_as_created_cause_no_warning():
+    assert warnings_about() == []
 
 
 @pytest.mark.parametrize(
@@ -230,8 +230,8 @@ def test_outputs_like_those_that_are_created_differ_in_nothing():
         ({"cleanup_policy": "compact,delete"}, "contribute has cleanup.policy=compact,delete: "),
     ],
 )
-def test_what_works_but_not_as_it_should_is_told_with_topic_setting_and_values(changes, words):
-    (line,) = told(**changes)
+def test_a_warning_names_topic_setting_and_values(changes, words):
+    (line,) = warnings_about(**changes)
 
     assert line.startswith(words)
 
@@ -244,7 +244,7 @@ def test_what_works_but_not_as_it_should_is_told_with_topic_setting_and_values(c
         (replace(RAW, cleanup_policy="compact"), {}),
         (replace(RAW, timestamp_type="LogAppendTime", timestamp_after_max_ms=2**63 - 1), {}),
     ],
-    ids=["as long as raw", "any time", "raw deletes nothing", "raw has the time of the append"],
+    ids=["as long as raw", "any time", "raw deletes nothing", "raw has the append time"],
 )
-def test_what_cannot_go_wrong_is_not_told(raw, changes):
-    assert told(raw, **changes) == []
+def test_harmless_differences_cause_no_warning(raw, changes):
+    assert warnings_about(raw, **changes) == []

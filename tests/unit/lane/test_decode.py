@@ -2,6 +2,7 @@
 
 import json
 import re
+import tracemalloc
 from functools import partial
 
 import pytest
@@ -548,3 +549,68 @@ def _locate(document, path):
     for parent in parents:
         document = document[parent]
     return document, member
+
+
+# --- what it costs
+
+
+def _filled(unit, size=200_000):
+    return ",".join([unit] * (size // (len(unit) + 1)))
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        *(("top", text) for text in ("[" * 100 + "]" * 100, "{}", "0", '""')),
+        *((place, "[]") for place in ("metadata", "step", "tool", "outcome", "input", "input_schema")),
+    ],
+)
+def test_what_the_schema_does_not_name_takes_little_memory(place, text, document):
+    """Each of these took 20 to 90 times its size before, and seconds of the event loop."""
+    trace = document()
+    trace["steps"][0] |= {"tool": {"name": "grep"}, "input": {}}
+    parents = {
+        "top": trace,
+        "metadata": trace["metadata"],
+        "step": trace["steps"][0],
+        "tool": trace["steps"][0]["tool"],
+        "outcome": trace["outcome"],
+        "input": trace["steps"][0]["input"],
+        "input_schema": trace["task"],
+    }
+    parents[place]["input_schema" if place == "input_schema" else "unknown"] = "@"
+    value = json.dumps(trace).replace('"@"', f"[{_filled(text)}]").encode()
+
+    decode_trace(value, LIMIT)
+    tracemalloc.start()
+    try:
+        decode_trace(value, LIMIT)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 20 * len(value)
+
+
+def test_a_megabyte_of_errors_is_not_read_to_its_end(document):
+    value = json.dumps(document(steps=[0] * 300_000)).encode()
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(RejectedRecord, match=r"steps\.0: Expected `object`, got `int`"):
+            decode_trace(value, LIMIT)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 5 * len(value)
+
+
+@pytest.mark.parametrize(("levels", "reason"), [(200, None), (201, "not_json")])
+def test_a_trace_nests_200_levels_deep_whatever_its_strings_say(levels, reason, with_free_field):
+    value = with_free_field("[" * levels + json.dumps("[" * 500) + "]" * levels)
+
+    if reason is None:
+        decode_trace(value, LIMIT)
+    else:
+        assert rejected(value) == reason

@@ -144,7 +144,7 @@ def test_without_an_exporter_there_are_no_spans(monkeypatch, value):
 
 def test_another_exporter_is_refused(monkeypatch):
     monkeypatch.setenv(run.TRACES_EXPORTER, "console")
-    with pytest.raises(StartError, match="OTEL_TRACES_EXPORTER: got 'console'; takes otlp or none"):
+    with pytest.raises(StartError, match="OTEL_TRACES_EXPORTER: got 'console'; expected otlp or none"):
         run._tracing(Settings())
 
 

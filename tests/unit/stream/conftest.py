@@ -1,4 +1,4 @@
-"""The whole worker in memory: Faust's app, a group member, a topic and a publisher without a broker."""
+"""A whole worker without a broker: Faust's app over an in-memory group member, topic and publisher."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -30,21 +30,21 @@ TRACE = ReasoningTrace.new(
 
 
 class MemoryReader:
-    """Reads the changelog back from the publisher's memory.
+    """Reads the changelog from the in-memory publisher.
 
     Attributes:
-        gates: partitions whose changelog is read only once their event is set.
-        stops_short: partitions whose changelog cannot be read to its end.
-        reading: partitions that are being read.
-        most: how many were read at once.
+        gates: by partition, an event that blocks reading its changelog until set.
+        truncated: partitions with a changelog that cannot be read to its end.
+        reading: partitions being read.
+        max_parallel: the highest number of partitions read at once.
     """
 
     def __init__(self, publisher):
         self._publisher = publisher
         self.gates = {}
-        self.stops_short = set()
+        self.truncated = set()
         self.reading = set()
-        self.most = 0
+        self.max_parallel = 0
 
     @asynccontextmanager
     async def connect(self):
@@ -58,12 +58,12 @@ class MemoryReader:
 
     async def read(self, topic, partition, offsets):
         self.reading.add(partition)
-        self.most = max(self.most, len(self.reading))
+        self.max_parallel = max(self.max_parallel, len(self.reading))
         if partition in self.gates:
             await self.gates[partition].wait()
         for offset in offsets:
-            if partition in self.stops_short and offset == offsets[-1]:
-                raise TopicError("the broker gives nothing more")
+            if partition in self.truncated and offset == offsets[-1]:
+                raise TopicError("the broker returns no more records")
             one = self._records(topic, partition)[offset]
             size = -1 if one.value is None else len(one.value)
             yield Record(topic, partition, offset, 0, 0, one.key, one.value, None, -1, size, ())
@@ -71,7 +71,7 @@ class MemoryReader:
 
 
 class World:
-    """One worker over a topic that outlives it."""
+    """One worker, on a topic that outlives it."""
 
     def __init__(self, topic, publisher, **limits):
         self.topic = topic
@@ -102,7 +102,7 @@ class World:
         )
 
     async def start(self):
-        """Start; Faust itself has started once the first rebalance is over."""
+        """Start the app; Faust has fully started after the first rebalance."""
         self._starting = asyncio.create_task(self.app.faust.start())
 
     async def stop(self):
@@ -116,7 +116,7 @@ class World:
             self.topic.publish(partition, TRACE, b"%d" % number)
 
     def outputs(self, partition=None):
-        """The keys of the confirmed outputs, in the order of their confirmation."""
+        """Return the keys of the confirmed outputs, in order of confirmation."""
         records = self.publisher.records("contribute", "rejected", "dead-letter")
         return [int(one.key) for one in records if partition in (None, one.partition)]
 
@@ -126,7 +126,7 @@ class World:
                 await asyncio.sleep(0.005)
 
     async def settle(self):
-        """Wait until the source has fetched several times with nothing else to do."""
+        """Wait until the source has fetched several times and is otherwise idle."""
         for _ in range(10):
             await self.member.fetched()
 
@@ -137,7 +137,7 @@ class World:
 
 @pytest.fixture
 async def start():
-    """Start a worker over a topic; `await start(topic, publisher)`. Everything is stopped at the end."""
+    """Start a worker on a topic: `await start(topic, publisher)`. All workers are stopped at the end."""
     worlds = []
 
     async def new(topic=None, publisher=None, partitions=2, **limits):

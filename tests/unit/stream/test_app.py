@@ -1,4 +1,4 @@
-"""The app: what an assignment changes, and what it does with the batches that the source hands over."""
+"""The app: the effects of an assignment, and the handling of the source's batches."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from worker.kafka.reader import raw_record
 from worker.stream.source import Batch
 
 
-async def test_an_assignment_sets_the_gauges_of_what_is_owned_and_its_limits(start):
+async def test_an_assignment_sets_the_gauges_of_partitions_and_limits(start):
     world = await start(partitions=3, in_flight_records=7, in_flight_bytes=2_000_000)
 
     await world.member.rebalance([0, 2])
@@ -18,7 +18,7 @@ async def test_an_assignment_sets_the_gauges_of_what_is_owned_and_its_limits(sta
     assert world.metric("kp_rebalances_total") == 1
 
 
-async def test_a_partition_that_leaves_takes_its_gauges_along(start):
+async def test_a_revoked_partition_s_gauges_are_removed(start):
     world = await start()
     world.publish(0, 1)
     await world.member.rebalance([0, 1])
@@ -31,8 +31,8 @@ async def test_a_partition_that_leaves_takes_its_gauges_along(start):
     assert world.metric("kp_consumer_lag_records", partition="0") is None
 
 
-async def test_a_batch_of_an_assignment_that_ended_is_left_to_its_redelivery(start):
-    """Taking a record of it would skip those that are redelivered before it."""
+async def test_a_batch_of_an_ended_assignment_is_dropped(start):
+    """Taking one of its records would skip those redelivered before it."""
     world = await start()
     record = world.topic.publish(0, b"{}")
     await world.member.rebalance([1])
@@ -44,7 +44,7 @@ async def test_a_batch_of_an_assignment_that_ended_is_left_to_its_redelivery(sta
     assert not done.is_set()
 
 
-async def test_what_a_lane_cannot_go_on_from_reaches_the_process(start):
+async def test_a_lane_s_fatal_error_reaches_the_process(start):
     world = await start()
     world.publisher.failing.add("rejected")
     world.publish(0, 1)

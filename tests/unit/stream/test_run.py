@@ -1,4 +1,4 @@
-"""The process: what it is made of, and that it ends in time whatever hangs."""
+"""The worker process: its parts, and that it ends in time whatever hangs."""
 
 import asyncio
 import subprocess
@@ -54,8 +54,8 @@ def test_after_a_failure_the_process_ends_whatever_hangs():
     assert "Timeout" in done.stderr  # with the traceback of what hangs
 
 
-def test_a_task_that_does_not_end_when_it_is_cancelled_does_not_keep_the_process(monkeypatch):
-    """Some of the client's do not while a broker is away."""
+def test_a_task_that_ignores_cancellation_does_not_keep_the_process_alive(monkeypatch):
+    """As some of the client's tasks do while a broker is down."""
     monkeypatch.setattr(run, "CLEANUP_LIMIT", 0.01)
     stubborn = []  # the task and its loop
 
@@ -79,15 +79,15 @@ def test_a_task_that_does_not_end_when_it_is_cancelled_does_not_keep_the_process
     loop.close()
 
 
-async def test_what_does_not_close_in_time_is_left():
+async def test_closing_is_abandoned_after_the_limit():
     await run._within(0.01, asyncio.Event().wait)
 
 
 @pytest.mark.parametrize(
     ("error", "phases"),
     [
-        (DeliveryError("raw: the broker is away"), set()),
-        (TopicError("raw is no longer there"), set()),
+        (DeliveryError("raw: the broker is down"), set()),
+        (TopicError("raw no longer exists"), set()),
         (StalledError("partition 0"), {Phase.COMPUTING}),
         (EmbeddingError("out of memory"), set(Phase)),
         (ZeroDivisionError(), set(Phase)),
@@ -97,10 +97,10 @@ def test_no_record_is_blamed_for_an_outage(error, phases):
     assert run._blamed(error) == phases
 
 
-def test_an_unknown_exporter_of_spans_is_refused_with_those_there_are(monkeypatch):
+def test_an_unknown_span_exporter_is_an_error_that_lists_the_known_ones(monkeypatch):
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "zipkin")
 
-    with pytest.raises(StartError, match="OTEL_TRACES_EXPORTER: got 'zipkin'; takes otlp or none"):
+    with pytest.raises(StartError, match="OTEL_TRACES_EXPORTER: got 'zipkin'; expected otlp or none"):
         run._tracing(Settings())
 
 

@@ -21,7 +21,7 @@ async def committed(world, **positions):
     await world.until(lambda: world.topic.committed == wanted)
 
 
-async def test_records_of_all_owned_partitions_come_out_in_order_and_are_committed(start):
+async def test_all_owned_partitions_are_processed_in_order_and_committed(start):
     world = await start()
     world.publish(0, *range(10))
     world.publish(1, *range(100, 105))
@@ -33,7 +33,7 @@ async def test_records_of_all_owned_partitions_come_out_in_order_and_are_committ
     assert world.outputs(1) == list(range(100, 105))
 
 
-async def test_nothing_of_another_worker_s_partition_is_read(start):
+async def test_other_workers_partitions_are_not_read(start):
     world = await start()
     world.publish(0, 1)
     world.publish(1, 2)
@@ -44,7 +44,7 @@ async def test_nothing_of_another_worker_s_partition_is_read(start):
     assert world.outputs() == [2]
 
 
-async def test_a_successor_goes_on_where_the_group_is(start):
+async def test_a_successor_resumes_at_the_group_s_position(start):
     first = await start()
     first.publish(0, 1, 2)
     await first.member.rebalance([0])
@@ -59,7 +59,7 @@ async def test_a_successor_goes_on_where_the_group_is(start):
     assert second.outputs() == [1, 2, 3]
 
 
-async def test_a_partition_is_consumed_as_soon_as_its_own_ledger_is_back_and_not_before(start):
+async def test_a_partition_is_consumed_once_its_own_ledger_is_recovered_and_not_before(start):
     world = await start()
     world.publish(0, 1)
     world.publish(1, 2)
@@ -76,7 +76,7 @@ async def test_a_partition_is_consumed_as_soon_as_its_own_ledger_is_back_and_not
     assert not world.app.readiness.reasons
 
 
-async def test_records_that_were_fetched_before_their_partition_was_paused_are_not_consumed(start):
+async def test_records_fetched_before_their_partition_was_paused_are_not_consumed(start):
     world = await start()
     world.publish(0, 1)
     world.reader.gates[0] = asyncio.Event()
@@ -91,7 +91,7 @@ async def test_records_that_were_fetched_before_their_partition_was_paused_are_n
     await finished(world, 1)
 
 
-async def test_a_recovery_that_stops_short_ends_the_app_and_its_partition_is_not_consumed(start):
+async def test_an_incomplete_recovery_ends_the_app_before_its_partition_is_consumed(start):
     first = await start()
     first.publish(0, 1, 2)
     await first.member.rebalance([0])
@@ -99,7 +99,7 @@ async def test_a_recovery_that_stops_short_ends_the_app_and_its_partition_is_not
     await first.stop()
 
     second = await start(first.topic, first.publisher)
-    second.reader.stops_short.add(0)
+    second.reader.truncated.add(0)
     second.publish(0, 3)
     await second.member.rebalance([0])
     await second.until(lambda: second.app.faust.crashed)
@@ -119,10 +119,10 @@ async def test_ledgers_are_recovered_a_few_at_a_time(start):
     gate.set()
     await world.until(lambda: not world.app.readiness.reasons)
 
-    assert world.reader.most == PARALLEL_READERS
+    assert world.reader.max_parallel == PARALLEL_READERS
 
 
-async def test_a_worker_that_owns_nothing_is_ready(start):
+async def test_a_worker_without_partitions_is_ready(start):
     world = await start()
 
     await world.member.rebalance([])
@@ -130,8 +130,8 @@ async def test_a_worker_that_owns_nothing_is_ready(start):
     await world.until(lambda: not world.app.readiness.reasons)
 
 
-async def test_the_ledger_of_a_partition_that_left_is_forgotten(start):
-    """Another worker writes to it; when the partition comes back, it is read from its beginning."""
+async def test_the_ledger_of_a_revoked_partition_is_dropped(start):
+    """Another worker writes to it; when the partition returns, it is read from its beginning."""
     world = await start()
     world.publish(0, 1)
     await world.member.rebalance([0])
@@ -144,7 +144,7 @@ async def test_the_ledger_of_a_partition_that_left_is_forgotten(start):
     assert world.app.ledgers.changelog(0) is not changelog
 
 
-async def test_the_ledger_of_a_partition_that_stays_is_kept(start):
+async def test_the_ledger_of_a_retained_partition_is_kept(start):
     world = await start()
     world.publish(0, 1)
     await world.member.rebalance([0])
@@ -156,7 +156,7 @@ async def test_the_ledger_of_a_partition_that_stays_is_kept(start):
     assert world.app.ledgers.changelog(0) is changelog
 
 
-async def test_a_partition_whose_lane_is_full_is_paused_and_the_others_go_on(start):
+async def test_a_partition_with_a_full_lane_is_paused(start):
     world = await start(in_flight_records=1)
     world.publisher.hold("rejected")
     world.publish(0, *range(30))
@@ -170,7 +170,7 @@ async def test_a_partition_whose_lane_is_full_is_paused_and_the_others_go_on(sta
     await committed(world, p0=30)
 
 
-async def test_a_rebalance_finishes_and_commits_first(start):
+async def test_a_rebalance_first_finishes_and_commits(start):
     world = await start()
     world.publish(0, *range(5))
     await world.member.rebalance([0])
@@ -182,7 +182,7 @@ async def test_a_rebalance_finishes_and_commits_first(start):
 
 
 async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start):
-    """What waits for a full lane as its partition is revoked is delivered again, in order."""
+    """Records that wait for a full lane when its partition is revoked are redelivered, in order."""
     world = await start(in_flight_records=2)
     world.publisher.hold("rejected")
     world.publish(0, *range(20))
@@ -197,8 +197,8 @@ async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start
     assert world.outputs() == list(range(20))
 
 
-async def test_nothing_is_fetched_before_faust_takes_records_again(start, monkeypatch):
-    """Faust resumes some time after the assignment; a batch handed over before that would be lost."""
+async def test_nothing_is_fetched_before_faust_resumes_its_flow(start, monkeypatch):
+    """It does so some time after the assignment; a batch handed over earlier would be lost."""
     world = await start()
     source = world.app.source
     resume = source.resume_flow
@@ -215,8 +215,8 @@ async def test_nothing_is_fetched_before_faust_takes_records_again(start, monkey
     assert world.outputs() == list(range(10))
 
 
-async def test_a_fetch_that_begins_before_a_rebalance_and_ends_after_it_loses_nothing(start):
-    """The client may wait for a whole rebalance, and return what it fetched under the new assignment."""
+async def test_a_fetch_that_spans_a_rebalance_loses_nothing(start):
+    """The client may wait for a whole rebalance, and then return records of the new assignment."""
     world = await start()
     world.publish(0, *range(10))
     await world.member.rebalance([1])
@@ -232,7 +232,7 @@ async def test_a_fetch_that_begins_before_a_rebalance_and_ends_after_it_loses_no
     assert world.outputs() == list(range(10))
 
 
-async def test_a_worker_outside_its_group_commits_nothing_and_leaves_its_lanes(start):
+async def test_a_worker_outside_its_group_commits_nothing_and_abandons_its_lanes(start):
     world = await start()
     world.publisher.hold("rejected")
     world.publish(0, 1)
@@ -250,7 +250,7 @@ async def test_a_worker_outside_its_group_commits_nothing_and_leaves_its_lanes(s
 
 
 async def test_a_worker_outside_its_group_does_not_wait_for_confirmations(start):
-    """Its successor publishes what it had begun."""
+    """Its successor publishes those records."""
     world = await start(drain=600)
     world.publisher.hold("rejected")
     world.publish(0, 1)
@@ -264,7 +264,7 @@ async def test_a_worker_outside_its_group_does_not_wait_for_confirmations(start)
     assert world.app.lanes.watermarks() == {}
 
 
-async def test_what_ends_the_client_s_part_in_its_group_ends_the_app(start):
+async def test_the_end_of_the_group_membership_ends_the_app(start):
     world = await start()
     await world.member.rebalance([0])
 
@@ -273,8 +273,8 @@ async def test_what_ends_the_client_s_part_in_its_group_ends_the_app(start):
     await world.until(lambda: world.app.faust.crashed)
 
 
-async def test_a_member_that_its_group_refuses_is_noticed_before_the_first_fetch(start):
-    """A worker with another assignor than the group's is refused when it joins."""
+async def test_a_rejected_member_is_detected_before_the_first_fetch(start):
+    """The group rejects a worker with a different assignor when it joins."""
     world = await start()
     world.member.error = KafkaError("inconsistent group protocol")
 
@@ -283,7 +283,7 @@ async def test_a_member_that_its_group_refuses_is_noticed_before_the_first_fetch
 
 
 async def test_a_recreated_topic_is_read_from_its_beginning_while_running(start):
-    """Its records up to the old position would be skipped, since that position is valid in it, too."""
+    """The old position is valid in it too, so its records up to there would be skipped."""
     world = await start()
     world.publish(0, *range(5))
     await world.member.rebalance([0])
@@ -349,8 +349,8 @@ async def test_offsets_deleted_behind_a_full_lane_are_counted(start):
     assert len(world.outputs()) + await skipped(world) == 30
 
 
-async def test_gaps_of_transactions_and_compaction_are_no_loss(start):
-    """Also where older records have been deleted since they were read."""
+async def test_gaps_of_transactions_and_compaction_do_not_count_as_skipped(start):
+    """Even if older records have been deleted after they were read."""
     world = await start()
     world.publish(0, 1)
     await world.member.rebalance([0])
@@ -362,7 +362,7 @@ async def test_gaps_of_transactions_and_compaction_are_no_loss(start):
     assert await skipped(world) == 0
 
 
-async def test_a_group_without_a_position_has_skipped_nothing(start):
+async def test_nothing_counts_as_skipped_without_a_group_position(start):
     world = await start()
     world.publish(0, *range(10))
     world.topic.delete_before(0, 5)
@@ -372,7 +372,7 @@ async def test_a_group_without_a_position_has_skipped_nothing(start):
     assert await skipped(world) == 0
 
 
-async def test_a_recreated_topic_that_begins_later_has_skipped_nothing(start):
+async def test_nothing_counts_as_skipped_in_a_recreated_topic_that_begins_later(start):
     world = await start()
     world.publish(0, *range(5))
     await world.member.rebalance([0])
@@ -387,12 +387,12 @@ async def test_a_recreated_topic_that_begins_later_has_skipped_nothing(start):
     assert await skipped(world) == 0
 
 
-async def test_where_a_partition_begins_is_asked_again_when_the_broker_is_away(start):
+async def test_the_beginning_offsets_are_looked_up_again_after_a_broker_failure(start):
     world = await start()
     world.topic.committed[0] = 2
     world.publish(0, *range(10))
     world.topic.delete_before(0, 5)
-    world.member.look_up_error = KafkaError("the broker is away")
+    world.member.look_up_error = KafkaError("the broker is down")
     await world.member.rebalance([0])
     await committed(world, p0=10)
 
@@ -400,7 +400,7 @@ async def test_where_a_partition_begins_is_asked_again_when_the_broker_is_away(s
     assert await skipped(world) == 3
 
 
-async def test_lag_counts_to_the_end_and_open_transactions_are_told_apart(start):
+async def test_lag_includes_open_transactions_which_have_a_gauge_of_their_own(start):
     world = await start()
     world.publish(0, *range(10))
     world.topic.open_from[0] = 4

@@ -1,4 +1,4 @@
-"""When a partition counts as stalled."""
+"""The watchdog's notion of a stalled partition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def checks(seconds):
     return range(int(seconds / INTERVAL))
 
 
-def test_a_partition_that_comes_no_further_while_records_wait_is_stalled():
+def test_a_partition_without_progress_while_records_wait_is_stalled():
     watchdog = Watchdog(10, "records wait, and none was finished")
     for second in checks(11):
         watchdog.check({2: second, 3: 41})
@@ -20,14 +20,14 @@ def test_a_partition_that_comes_no_further_while_records_wait_is_stalled():
         watchdog.check({2: 11, 3: 41})
 
 
-def test_it_may_stand_still_for_as_long_as_the_limit():
+def test_a_partition_may_make_no_progress_up_to_the_limit():
     watchdog = Watchdog(10, "")
     for second in checks(100):
         watchdog.check({3: second // 10})
 
 
-def test_what_no_longer_waits_starts_anew():
-    """After recovery, or when everything was finished for a moment."""
+def test_the_wait_is_reset_when_no_record_waits():
+    """As after recovery, or when everything is briefly finished."""
     watchdog = Watchdog(10, "")
     for second in checks(100):
         watchdog.check({} if second % 10 == 0 else {3: 41})
