@@ -50,12 +50,16 @@ lint: $(VENV)/.test ## check style, import bans and types
 schemas: $(VENV)/.test ## write the JSON Schemas anew from the models
 	$(BIN)/python -m schemas
 
-# For all platforms that the image may be built on. uv lists their hashes; pip knows only those of its own.
+UV_COMPILE = $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+
+# For all platforms that the image may be built on. uv lists their hashes; pip knows only those of its own. PyTorch's
+# index of CPU builds must be within reach.
 .PHONY: requirements
-requirements: $(VENV)/.test ## write deploy/requirements.txt anew: what the image installs, with hashes
+requirements: $(VENV)/.test ## write deploy/requirements.txt and torch-cpu.txt anew: what the image installs, with hashes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	$(BIN)/python -m uv pip compile --quiet pyproject.toml --extra worker --constraint constraints.txt --universal \
-		--python-version 3.11 --generate-hashes --no-annotate --no-header --output-file deploy/requirements.txt
+	$(UV_COMPILE) pyproject.toml --extra worker --extra otel --constraint constraints.txt --output-file deploy/requirements.txt
+	sed -n 's/^torch==.*/&+cpu/p' constraints.txt | $(UV_COMPILE) - --no-deps --output-file deploy/torch-cpu.txt \
+		--default-index https://download.pytorch.org/whl/cpu
 
 RULES := deploy/kubernetes/components/prometheus-operator/prometheusrule
 

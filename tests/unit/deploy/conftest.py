@@ -33,14 +33,18 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def compose() -> dict[str, Any]:
-    return yaml.safe_load((ROOT / "docker-compose.yml").read_bytes())
+    """As it is where none of its variables is set."""
+    text = (ROOT / "docker-compose.yml").read_text()
+    return yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text))
 
 
 @pytest.fixture(scope="session")
 def dockerfile() -> Instructions:
-    """The instructions and their arguments, continued lines joined and comments left out."""
+    """The instructions and their arguments: lines joined, comments left out, the base image filled in."""
     text = (ROOT / "deploy/Dockerfile").read_text()
     text = re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ")
+    (base,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)", text, flags=re.MULTILINE)
+    text = text.replace("${PYTHON_IMAGE}", base)
     return re.findall(r"^([A-Z]+)\s+(.+)$", text, flags=re.MULTILINE)
 
 
