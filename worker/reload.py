@@ -101,7 +101,7 @@ class PolicyReload:
             return
         self._in_force.policy = settings.policy
         self._metrics.policy_reloaded("ok")
-        self._metrics.policy_in_force(settings.policy)
+        self._metrics.set_policy(settings.policy)
         logger.info("policy %s takes the place of %s", new, old)
 
     def _content(self) -> bytes | None:

@@ -70,7 +70,7 @@ async def test_a_publication_outlasts_an_outage_and_says_that_it_waits(
             await publisher.publish(line)
         rest = asyncio.create_task(publisher.flush())
         async with asyncio.timeout(30):
-            while f"{FIRST} are confirmed, {ALL - FIRST} wait" not in caplog.text:
+            while f"{FIRST} confirmed, {ALL - FIRST} waiting" not in caplog.text:
                 await asyncio.sleep(0.05)
         await proxy.mend()
         await rest

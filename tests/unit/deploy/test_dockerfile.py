@@ -1,4 +1,4 @@
-"""The worker's image is made of what is there, runs commands that exist, and not as root."""
+"""The worker's image is built from existing files, runs existing commands, and not as root."""
 
 import json
 import os
@@ -20,12 +20,12 @@ def copied_from_the_context(dockerfile):
     return {source for *sources, _ in copies if not sources[0].startswith("--from=") for source in sources}
 
 
-def test_everything_that_is_copied_is_there(dockerfile, root):
+def test_every_copied_file_exists(dockerfile, root):
     assert {source for source in copied_from_the_context(dockerfile) if not (root / source).exists()} == set()
 
 
-def test_what_is_copied_reaches_the_build_and_nothing_else_does(dockerfile, root):
-    """Else the copy fails, or the build waits for gigabytes of virtual environment."""
+def test_the_build_context_has_exactly_the_copied_files(dockerfile, root):
+    """Otherwise, the copy fails, or the build sends gigabytes of virtual environment."""
     first, *patterns = (root / ".dockerignore").read_text().split()
 
     assert first == "*"
@@ -34,7 +34,7 @@ def test_what_is_copied_reaches_the_build_and_nothing_else_does(dockerfile, root
     )
 
 
-def test_what_is_copied_from_a_stage_comes_from_a_stage_that_is_there(dockerfile):
+def test_stages_copy_from_existing_stages(dockerfile):
     stages = {arguments.split(" AS ")[1] for arguments in arguments_of(dockerfile, "FROM")[:-1]}
     used = set(re.findall(r"--from=(\S+)", " ".join(arguments_of(dockerfile, "COPY"))))
 
@@ -114,7 +114,7 @@ def test_another_build_of_pytorch_is_refused(install):
 
 
 def test_the_image_does_not_run_as_root(final_stage):
-    """The uid is a fixed number: volumes are given to it, and Kubernetes can see that it is not 0."""
+    """The uid is numeric: volumes can belong to it, and Kubernetes can check that it is not 0."""
     *_, user = arguments_of(final_stage, "USER")
     (created,) = re.findall(r"useradd --uid (\d+)", " ".join(arguments_of(final_stage, "RUN")))
 
@@ -122,7 +122,7 @@ def test_the_image_does_not_run_as_root(final_stage):
     assert int(user) > 0
 
 
-def test_what_the_image_starts_is_a_command(final_stage, parse_command):
+def test_the_image_runs_an_existing_command(final_stage, parse_command):
     (entrypoint,) = map(json.loads, arguments_of(final_stage, "ENTRYPOINT"))
     (arguments,) = map(json.loads, arguments_of(final_stage, "CMD"))
 
@@ -130,10 +130,8 @@ def test_what_the_image_starts_is_a_command(final_stage, parse_command):
     parse_command(arguments)
 
 
-def test_the_build_scores_a_trace_that_is_there_with_a_command_that_is_there(
-    final_stage, root, parse_command
-):
-    """A build whose model does not load without the network must fail."""
+def test_the_build_scores_an_existing_trace(final_stage, root, parse_command):
+    """The build must fail if the model does not load without a network."""
     (step,) = (step for step in arguments_of(final_stage, "RUN") if "kp-worker" in step)
     python, sample = re.search(r"/python([\d.]+)/site-packages/(\S+)", step).groups()
     (base,) = arguments_of(final_stage, "FROM")
@@ -144,7 +142,7 @@ def test_the_build_scores_a_trace_that_is_there_with_a_command_that_is_there(
     assert "HF_HUB_OFFLINE=1" in " ".join(arguments_of(final_stage, "ENV"))
 
 
-def test_the_health_check_asks_whether_the_worker_is_alive_where_it_answers(final_stage):
+def test_the_health_check_uses_the_liveness_probe(final_stage):
     port = str(WebSettings().port)
     (check,) = arguments_of(final_stage, "HEALTHCHECK")
 
