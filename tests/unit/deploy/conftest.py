@@ -40,7 +40,7 @@ def compose() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def dockerfile() -> Instructions:
-    """Return the instructions and their arguments, with lines joined, the base image filled in, no comments."""
+    """Return the instructions and their arguments: lines joined, the base image filled in, no comments."""
     text = (ROOT / "deploy/Dockerfile").read_text()
     text = re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ")
     (base,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)", text, flags=re.MULTILINE)
