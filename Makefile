@@ -67,6 +67,10 @@ RULES := deploy/kubernetes/components/prometheus-operator/prometheusrule
 manifests: ## regenerate the alert rules of deploy/kubernetes from those of deploy/prometheus
 	@{ cat $(RULES).head.yaml; sed 's/^./  &/' deploy/prometheus/alerts.yml; } > $(RULES).yaml
 
+.PHONY: deploy-check
+deploy-check: ## run the image and Compose file on a Docker engine, for 16 minutes, as root; ARGS="up load" selects steps
+	deploy/check.sh $(ARGS)
+
 .PHONY: clean
 clean: ## remove the virtual environment and the tools' caches
 	rm -rf $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
