@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -176,7 +177,12 @@ def publish_lines(lines: Iterable[bytes], publisher: TracePublisher) -> None:
 @contextmanager
 def _event_loop() -> Iterator[Callable[[Coroutine[Any, Any, Any]], None]]:
     """Run an event loop in another thread, so that this one may block; yield a function to run coroutines."""
-    loop = asyncio.new_event_loop()
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def turn() -> None:
+        end = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), end))
+        await end.wait()
 
     def run(coroutine: Coroutine[Any, Any, Any]) -> None:
         running = asyncio.run_coroutine_threadsafe(coroutine, loop)
@@ -186,14 +192,14 @@ def _event_loop() -> Iterator[Callable[[Coroutine[Any, Any, Any]], None]]:
             running.cancel()
             raise
 
-    thread = threading.Thread(target=loop.run_forever, name="publisher")
+    thread = threading.Thread(target=asyncio.run, args=(turn(),), name="publisher")
     thread.start()
+    loop, end = started.result()
     try:
         yield run
     finally:
-        loop.call_soon_threadsafe(loop.stop)
+        loop.call_soon_threadsafe(end.set)
         thread.join()
-        loop.close()
 
 
 def key_of(value: bytes, key_by: KeyBy) -> bytes | None:

@@ -66,7 +66,7 @@ def container(documents):
     return container
 
 
-def test_what_a_kustomization_names_is_there(kustomizations):
+def test_kustomizations_name_existing_files(kustomizations):
     for file, one in kustomizations.items():
         named = [*one.get("resources", ()), *one.get("components", ())]
         named += [name for generator in one.get("configMapGenerator", ()) for name in generator["files"]]
@@ -75,7 +75,7 @@ def test_what_a_kustomization_names_is_there(kustomizations):
         assert [name for name in named if not (file.parent / name).exists()] == []
 
 
-def test_every_manifest_is_taken_by_a_kustomization(documents, kustomizations):
+def test_every_manifest_belongs_to_a_kustomization(documents, kustomizations):
     taken = {
         (file.parent / name).resolve()
         for file, one in kustomizations.items()
@@ -92,7 +92,7 @@ def test_the_settings_are_accepted(settings_files):
         assert settings.log.format == "auto"
 
 
-def test_the_files_that_the_settings_name_are_mounted(folder):
+def test_files_named_in_settings_are_mounted(folder):
     overlay = folder / "overlays/kafka-tls"
     patch = yaml.safe_load((overlay / "kafka-secret.yaml").read_bytes())
     mounts = {one["value"]["mountPath"] for one in patch if one["path"].endswith("volumeMounts/-")}
@@ -122,7 +122,7 @@ def test_the_settings_are_mounted_as_a_folder(documents, folder, parse_command):
 
 
 @pytest.mark.parametrize(("kind", "name"), [("Deployment", "kp-worker"), ("Job", "kp-worker-topics")])
-def test_what_is_run_is_a_command_with_mounted_settings(documents, parse_command, kind, name):
+def test_containers_run_existing_commands_with_mounted_settings(documents, parse_command, kind, name):
     (container,) = only(documents, kind, name)["spec"]["template"]["spec"]["containers"]
     parse_command(container["args"])
     config = Path(container["args"][container["args"].index("--config") + 1])
@@ -153,7 +153,7 @@ def test_the_brokers_can_be_reached(documents, folder):
     assert f"/spec/egress/1/ports/0/port, value: {tls.bootstrap_servers.split(':')[1]} " in overlay
 
 
-def test_a_pod_may_take_as_long_to_stop_as_a_worker(documents, settings_files):
+def test_the_grace_period_covers_a_workers_drain(documents, settings_files):
     pod = only(documents, "Deployment")["spec"]["template"]["spec"]
     longest = max(load_settings(file).limits.drain for file in settings_files)
     assert pod["terminationGracePeriodSeconds"] > longest + STOP_MARGIN
@@ -186,7 +186,7 @@ def test_selectors_select_the_workers(documents):
     assert only(documents, "Job", "kp-worker-topics")["metadata"]["labels"][WORKER] in expression["values"]
 
 
-def test_it_scales_by_the_groups_lag_up_to_the_partitions(documents, folder):
+def test_scales_by_the_groups_lag_up_to_the_partition_count(documents, folder):
     scaled = only(documents, "ScaledObject")["spec"]
     (trigger,) = (one["metadata"] for one in scaled["triggers"])
     settings = load_settings(folder / "base/worker.toml")
@@ -200,7 +200,7 @@ def test_it_scales_by_the_groups_lag_up_to_the_partitions(documents, folder):
     assert scaled["maxReplicaCount"] == int(arguments[arguments.index("--partitions") + 1])
 
 
-def test_the_rules_are_those_of_prometheus(documents, root):
+def test_the_operators_rules_match_prometheus(documents, root):
     """`make manifests` writes them."""
     rules = yaml.safe_load((root / "deploy/prometheus/alerts.yml").read_bytes())
     assert only(documents, "PrometheusRule")["spec"] == rules
