@@ -32,7 +32,8 @@ from worker.settings import Settings, load_settings
 def topics(config: Path | None, partitions: int, replication_factor: int) -> None:
     """Create missing topics, and report existing ones with other settings.
 
-    The output, dead-letter and changelog topics get the raw topic's partition count. The output and
+    The output, dead-letter and changelog topics get the raw topic's partition count, and the topic of policies
+    one partition. The output and
     dead-letter topics get a size limit 1 MiB above the raw topic's, so that a record fits with its score and
     headers, and unlimited retention: outputs have the timestamps of their records, and those of old records
     would otherwise be deleted at once.
@@ -48,6 +49,7 @@ async def _topics(settings: Settings, partitions: int, replication_factor: int) 
     for _, topic in sorted(existing.items()):
         state = "created" if topic.name in created else "exists"
         limit = f"max.message.bytes={topic.max_message_bytes}"
-        click.echo(f"{topic.name}: {state}, {topic.partitions} partitions, {limit}")
+        count = f"{topic.partitions} partition{'s' if topic.partitions > 1 else ''}"
+        click.echo(f"{topic.name}: {state}, {count}, {limit}")
     for difference in differences(existing, settings.topics):
         errors.print(f"differs: {difference}")
