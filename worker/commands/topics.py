@@ -32,11 +32,10 @@ from worker.settings import Settings, load_settings
 def topics(config: Path | None, partitions: int, replication_factor: int) -> None:
     """Create missing topics, and report existing ones with other settings.
 
-    The output, dead-letter and changelog topics get the raw topic's partition count, and the topic of policies
-    one partition. The output and
-    dead-letter topics get a size limit 1 MiB above the raw topic's, so that a record fits with its score and
-    headers, and unlimited retention: outputs have the timestamps of their records, and those of old records
-    would otherwise be deleted at once.
+    The output, dead-letter and changelog topics get the raw topic's partition count; the topic of policies
+    gets one. The output and dead-letter topics get a size limit 1 MiB above the raw topic's, so that a record
+    fits with its score and headers, and unlimited retention: outputs have the timestamps of their records,
+    and those of old records would otherwise be deleted at once.
     """
     asyncio.run(_topics(load_settings(config), partitions, replication_factor))
 
