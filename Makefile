@@ -10,10 +10,10 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 .PHONY: demo
-demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show what came out
+demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show the results
 	@$(BIN)/kp-worker demo
 
-# Two files at a time, in their order: what is done to workers takes half of the time, and begins first.
+# Two files at a time, in order: the tests of whole workers take half of the time, and start first.
 .PHONY: test
 test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real model
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
@@ -23,21 +23,21 @@ test-fast: tools $(VENV)/.test ## run the tests that need neither broker nor mod
 	$(BIN)/pytest --numprocesses 2 -m 'not integration and not model'
 
 .PHONY: tools
-tools: ## install what the tests start and pip does not bring: Prometheus, Chromium; APT_INSTALL=no forbids it
+tools: ## install the programs that tests need and pip does not provide: Prometheus, Chromium; APT_INSTALL=no forbids it
 	@tests/tools.sh
 
 .PHONY: bench
-bench: $(VENV)/.bench $(VENV)/quix ## measure it against its ceiling and its peers, for 40 minutes; ARGS=--short for 5
+bench: $(VENV)/.bench $(VENV)/quix ## compare the worker with its ceiling and its peers, for 40 minutes; ARGS=--short for 5
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
-# Quix Streams does not take the versions of pydantic that we test with, so it lives apart.
+# In an environment of its own: Quix Streams is incompatible with the versions of pydantic that we test with.
 $(VENV)/quix: $(VENV)/.bench tests/bench/peers/quix.txt
 	$(PYTHON) -m venv $@
 	$@/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/bench/peers/quix.txt --editable .
 	@touch $@
 
 .PHONY: chaos
-chaos: $(VENV)/.test ## break workers and brokers while traces flow, for hours; ROWS="kill network" for some of it
+chaos: $(VENV)/.test ## break workers and brokers while traces flow, for hours; ROWS="kill network" selects rows
 	PYTHONPATH=tests $(BIN)/python -m chaos $(ROWS)
 
 .PHONY: lint
@@ -47,21 +47,35 @@ lint: $(VENV)/.test ## check style, import bans and types
 	$(BIN)/mypy
 
 .PHONY: schemas
-schemas: $(VENV)/.test ## write the JSON Schemas anew from the models
+schemas: $(VENV)/.test ## regenerate the JSON Schemas from the models
 	$(BIN)/python -m schemas
 
-# For all platforms that the image may be built on. uv lists their hashes; pip knows only those of its own.
+UV_COMPILE = $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+
+# For all platforms that the image can be built on: uv resolves all of them, pip only its own. Needs access to PyTorch's
+# index of CPU builds.
 .PHONY: requirements
-requirements: $(VENV)/.test ## write deploy/requirements.txt anew: what the image installs, with hashes
+requirements: $(VENV)/.test ## regenerate deploy/requirements.txt and torch-cpu.txt: the packages of the image, with hashes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	$(BIN)/python -m uv pip compile --quiet pyproject.toml --extra worker --constraint constraints.txt --universal \
-		--python-version 3.11 --generate-hashes --no-annotate --no-header --output-file deploy/requirements.txt
+	$(UV_COMPILE) pyproject.toml --extra worker --extra otel --constraint constraints.txt --output-file deploy/requirements.txt
+	sed -n 's/^torch==.*/&+cpu/p' constraints.txt | $(UV_COMPILE) - --no-deps --output-file deploy/torch-cpu.txt \
+		--default-index https://download.pytorch.org/whl/cpu
+
+RULES := deploy/kubernetes/components/prometheus-operator/prometheusrule
+
+.PHONY: manifests
+manifests: ## regenerate the alert rules of deploy/kubernetes from those of deploy/prometheus
+	@{ cat $(RULES).head.yaml; sed 's/^./  &/' deploy/prometheus/alerts.yml; } > $(RULES).yaml
+
+.PHONY: deploy-check
+deploy-check: ## run the image and Compose file on a Docker engine, for 16 minutes, as root; ARGS="up load" selects steps
+	deploy/check.sh $(ARGS)
 
 .PHONY: clean
-clean: ## remove the virtual environment and what the tools leave
+clean: ## remove the virtual environment and the tools' caches
 	rm -rf $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# One environment for all; a stamp for each extra says that it is in.
+# One environment for all targets, with a stamp file for each installed extra.
 $(VENV)/.%: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Grant a principal what one command of kp-worker needs on a cluster with ACLs, and no more:
+# Grant a principal the ACLs that one command of kp-worker needs, and no more:
 #
 #   export KAFKA_ACLS="kafka-acls.sh --bootstrap-server kafka:9093 --command-config admin.properties"
 #   deploy/kafka-acls.sh run User:kp-worker
 #
 # Commands: run, topics, publish, audit, dead-letters (list, show), replay (dead-letters replay; with
-# dead-letters) and policy (policy and traces; a topic of labels needs Read and DescribeConfigs besides, topics
-# for rescored traces Write and DescribeConfigs). The names of group and topics are those of the settings:
+# dead-letters) and policy (policy and traces; in addition, a topic of labels needs Read and DescribeConfigs, and
+# topics for rescored traces need Write and DescribeConfigs). Group and topic names must match the settings:
 set -eu
 
 group=${GROUP:-knowledgepulse-worker}

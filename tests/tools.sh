@@ -1,7 +1,7 @@
 #!/bin/sh
-# Check for the programs that the tests start and pip does not bring. What is missing is installed with apt-get,
-# as root on Debian and its kin: after a question on a terminal, without one elsewhere, as in CI. APT_INSTALL=no
-# forbids it.
+# Check for the programs that the tests start and pip does not provide. Missing ones are installed with apt-get, as
+# root on Debian and its derivatives: after confirmation on a terminal, without it elsewhere, such as in CI.
+# APT_INSTALL=no disables the installation.
 set -eu
 
 missing=""
@@ -15,8 +15,8 @@ refuse() {
     echo "$1 To install: $install, as root" >&2
     exit 1
 }
-[ "${APT_INSTALL:-yes}" != no ] || refuse "APT_INSTALL=no forbids to install them."
-command -v apt-get >/dev/null || refuse "There is no apt-get here."
+[ "${APT_INSTALL:-yes}" != no ] || refuse "APT_INSTALL=no disables their installation."
+command -v apt-get >/dev/null || refuse "apt-get is not available."
 [ "$(id -u)" -eq 0 ] || refuse "Only root can install them."
 if [ -t 0 ] && [ -t 2 ]; then
     printf 'Run %s now? [y/N] ' "$install" >&2
@@ -25,7 +25,7 @@ if [ -t 0 ] && [ -t 2 ]; then
 fi
 
 echo "Running $install" >&2
-# The package of a server starts it; the tests start their own.
+# Keep Debian from starting the installed servers; the tests start their own.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
     trap 'rm -f "$policy"' EXIT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from importlib import import_module
@@ -78,7 +79,8 @@ class _Group(click.Group):
 
 @click.group(cls=_Group, commands=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, package_name="knowledgepulse-worker")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Score AI agents' reasoning traces from Kafka and route them by quality.
 
     New here? Try `kp-worker demo`.
@@ -86,6 +88,17 @@ def main() -> None:
     for number in stop_signals():
         signal.signal(number, _exit_on_signal)
     leave_out_attempts()
+    if ctx.invoked_subcommand != "work":  # its parent has said so
+        _warn_of_ignored_variables()
+
+
+def _warn_of_ignored_variables() -> None:
+    """Name the variables that begin as settings do and are none, such as those of a Kubernetes Service."""
+    if any(name.upper().startswith("KP_") for name in os.environ):
+        from worker.settings import ignored_variables  # noqa: PLC0415 - `--help` need not wait for pydantic
+
+        if ignored := ignored_variables():
+            click.echo(f"ignored, since settings are KP_<SECTION>__<KEY>: {', '.join(ignored)}", err=True)
 
 
 def _exit_on_signal(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Imports that an extra of the installation brings."""
+"""Imports of packages that belong to an extra."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from worker.errors import MissingExtraError
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Name the extra to install where an import fails.
+    """Name the extra to install if an import fails.
 
     ::
 
@@ -25,5 +25,5 @@ def extra(name: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         install = f"pip install 'knowledgepulse-worker[{name}]'"
         raise MissingExtraError(
-            f"{error.name} is not installed; the extra {name!r} has it: {install}"
+            f"{error.name} is not installed; the extra {name!r} provides it: {install}"
         ) from error

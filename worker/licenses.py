@@ -1,4 +1,4 @@
-"""The licences of what an installation, such as an image, redistributes."""
+"""The licences of an installation, such as an image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OSI = "License :: OSI Approved :: "
 
 @dataclass(frozen=True, order=True)
 class License:
-    """A part of the installation and the licence that it states."""
+    """A component of the installation and its stated licence."""
 
     name: str
     version: str
@@ -24,7 +24,7 @@ class License:
 
 
 def licenses() -> list[License]:
-    """Return the licence of each Python distribution that is installed here, and of the data in them."""
+    """Return the licences of all installed Python distributions and of the data in them."""
     found = {_of(distribution.metadata) for distribution in metadata.distributions()}
     return sorted([*found, *_data(found)], key=lambda one: (one.name.lower(), one.version))
 
@@ -34,7 +34,7 @@ def _of(package: PackageMetadata) -> License:
 
 
 def _stated(package: PackageMetadata) -> str:
-    """Return the SPDX expression (PEP 639); before that there were classifiers, and a text of any length."""
+    """Return the SPDX expression (PEP 639), or else the classifiers or the free-form licence text."""
     for expression in package.get_all("License-Expression") or ():
         return str(expression)
     classifiers = package.get_all("Classifier") or ()
@@ -46,7 +46,7 @@ def _stated(package: PackageMetadata) -> str:
 
 
 def _data(distributions: set[License]) -> Iterator[License]:
-    """Yield what is no code, and has a licence and authors of its own."""
+    """Yield data files with licences of their own."""
     versions = {one.name: one.version for one in distributions}
     if _WEIGHTS in versions:
         yield License("all-MiniLM-L6-v2 (weights)", f"in {_WEIGHTS} {versions[_WEIGHTS]}", "Apache-2.0")

@@ -1,4 +1,4 @@
-"""Score files without a broker: the decoder and the scorer that the stream runs, one line after another."""
+"""Score lines without a broker, using the stream's decoder and scorer."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from worker.settings import Settings
 
 @dataclass(frozen=True)
 class Scored:
-    """A line's trace and its score."""
+    """A trace and its score."""
 
     trace: ReasoningTrace
     score: Score
 
     def to_json(self) -> str:
-        """Return one line in ASCII: ``id``, ``quality_score``, how it came about, what judges a policy."""
+        """Return a line of ASCII JSON: id, score and its parts, and the fields that policies need."""
         line = {
             "id": self.trace.id,
             **self.score.as_dict(),
@@ -36,17 +36,17 @@ class Scored:
 def make_scorer(settings: Settings, embedder: Embedder | None) -> Scorer:
     """Return a scorer with an empty cache."""
     cache = VectorCache(settings.cache.max_elements, settings.cache.dimensions, settings.cache.ttl)
-    embed = None if embedder is None else _one_by_one(embedder)
+    embed = None if embedder is None else _embed_singly(embedder)
     return Scorer(embed, settings.policy, cache)
 
 
 def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
-    """Score a line against those before it.
+    """Score a line against the lines before it.
 
-    A cache with a ttl goes by the traces' ``created_at``, for want of a record's timestamp.
+    A cache's ttl applies to the traces' ``created_at``, as lines have no record timestamp.
 
     Raises:
-        RejectedRecord: the line is no trace.
+        RejectedRecord: the line is not a valid trace.
     """
     trace = decode_trace(line.strip(), max_bytes)
     return Scored(trace, scorer.evaluate(trace, at=_created_at(trace)))
@@ -56,5 +56,5 @@ def _created_at(trace: ReasoningTrace) -> float:
     return parse_date_time(trace.metadata.created_at).timestamp()
 
 
-def _one_by_one(embedder: Embedder) -> Embed:
+def _embed_singly(embedder: Embedder) -> Embed:
     return lambda text: embedder.embed([text]).vectors[0]

@@ -1,4 +1,4 @@
-"""Publish traces to the raw topic, from an agent's process or from files."""
+"""Publish traces to the raw topic from an agent's process or from files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -29,12 +30,12 @@ _UNCONFIRMED = 1000
 
 @dataclass
 class Published:
-    """How far a publication has come.
+    """Progress of a publication.
 
     Attributes:
-        records: how many were sent.
-        confirmed: how many the brokers have confirmed, up to the first that they have not.
-        without_key: how many of those that were sent have nothing to be keyed by.
+        records: number of records sent.
+        confirmed: number of confirmed records before the first unconfirmed one.
+        without_key: number of records sent without a key.
     """
 
     records: int = 0
@@ -43,25 +44,25 @@ class Published:
 
 
 class TracePublisher:
-    """Publishes traces to the raw topic, each once, however long the brokers are away.
+    """Publish traces to the raw topic, each exactly once, across broker outages of any length.
 
     ::
 
         async with TracePublisher(settings) as publisher:
             await publisher.publish(trace)
 
-    The key decides the partition as it does for Kafka's own clients (murmur2), and the partition decides
-    which traces are compared: keyed by ``id``, a random share of them; by ``agent_id`` or ``task_domain``,
-    those of the same agent or domain.
+    The key determines the partition as in Kafka's Java client (murmur2), and only traces of the same
+    partition are compared: keyed by ``id``, a random share of all traces; by ``agent_id`` or ``task_domain``,
+    including all traces of the same agent or domain.
 
-    While the brokers are away it logs a warning a minute.
+    During an outage, it logs a warning every minute.
 
     Args:
         settings: the brokers and the raw topic.
-        key_by: the trace's id, or the member of its metadata that becomes the record's key.
+        key_by: the record key: the trace's id, or a field of its metadata.
 
     Attributes:
-        published: how far it has come; valid once the block has ended, too.
+        published: the progress; also valid after the block has ended.
     """
 
     def __init__(self, settings: Settings, key_by: KeyBy = "id") -> None:
@@ -77,7 +78,7 @@ class TracePublisher:
 
         Raises:
             NoBrokerError: no broker can be reached.
-            SecurityError: the brokers refuse the login, the certificate or a right.
+            SecurityError: the brokers reject the login, the certificate or an operation.
         """
         await require_rights(self._settings.kafka, publishing_rights(self._settings))
         await self._publisher.__aenter__()
@@ -85,12 +86,12 @@ class TracePublisher:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Wait until the brokers have confirmed every trace; disconnect.
+        """Wait until the brokers have confirmed all traces; disconnect.
 
-        Where an error ends the block, what is in flight gets a few seconds.
+        If an error ended the block, records in flight have a few seconds to be confirmed.
 
         Raises:
-            DeliveryError: the brokers refused a trace.
+            DeliveryError: the brokers rejected a trace.
         """
         try:
             if kind is None:
@@ -101,12 +102,12 @@ class TracePublisher:
             self._count_confirmed()
 
     async def publish(self, trace: ReasoningTrace | bytes) -> bytes | None:
-        """Send a trace, or its JSON as it is, and return its key; None where it has none.
+        """Publish a trace or its unchanged JSON; return its key, or None if it has none.
 
         Waits while too many traces are unconfirmed.
 
         Raises:
-            DeliveryError: the brokers refused this trace or one before it.
+            DeliveryError: the brokers rejected this trace or an earlier one.
         """
         value = trace if isinstance(trace, bytes) else trace.to_json()
         key = key_of(value, self._key_by)
@@ -118,17 +119,17 @@ class TracePublisher:
         return key
 
     async def flush(self) -> None:
-        """Wait until the brokers have confirmed every trace.
+        """Wait until the brokers have confirmed all traces.
 
         Raises:
-            DeliveryError: they refused a trace.
+            DeliveryError: the brokers rejected a trace.
         """
         if self._unconfirmed:
             await asyncio.wait(self._unconfirmed)
-        refused = [error for delivery in self._unconfirmed if (error := delivery.exception())]
+        failures = [error for delivery in self._unconfirmed if (error := delivery.exception())]
         self._count_confirmed()
-        if refused:
-            raise delivery_error(self._topic, refused[0]) from refused[0]
+        if failures:
+            raise delivery_error(self._topic, failures[0]) from failures[0]
 
     async def _warn_of_silence(self) -> None:
         """Log a warning every minute without a confirmation."""
@@ -137,7 +138,7 @@ class TracePublisher:
             await asyncio.sleep(SILENCE)
             if self._unconfirmed and self._count_confirmed() == before:
                 logger.warning(
-                    "no record was confirmed for %g s; %d are confirmed, %d wait; still retrying",
+                    "no record confirmed for %g s; %d confirmed, %d waiting; still retrying",
                     *(SILENCE, before, len(self._unconfirmed)),
                 )
 
@@ -151,16 +152,16 @@ class TracePublisher:
 
 
 def publish_lines(lines: Iterable[bytes], publisher: TracePublisher) -> None:
-    """Send each line as it is, and wait until the brokers have confirmed them all.
+    """Publish lines unchanged, and wait until the brokers have confirmed all of them.
 
     Args:
-        lines: one JSON document each; empty ones are passed over. They may block, as those of a pipe do.
-        publisher: not entered yet; says afterwards how far it came, whatever ended this.
+        lines: one JSON document each; empty lines are skipped. Iteration may block, as on a pipe.
+        publisher: a publisher that is not entered yet; it has the progress, even after an error.
 
     Raises:
-        NoBrokerError: no broker can be reached at the beginning.
-        SecurityError: the brokers refuse the login, the certificate or a right.
-        DeliveryError: the brokers refused a record.
+        NoBrokerError: no broker can be reached at the start.
+        SecurityError: the brokers reject the login, the certificate or an operation.
+        DeliveryError: the brokers rejected a record.
     """
     with _event_loop() as run:
         run(publisher.__aenter__())
@@ -175,29 +176,34 @@ def publish_lines(lines: Iterable[bytes], publisher: TracePublisher) -> None:
 
 @contextmanager
 def _event_loop() -> Iterator[Callable[[Coroutine[Any, Any, Any]], None]]:
-    """Run an event loop in another thread, so that this one may block; yield what runs a coroutine there."""
-    loop = asyncio.new_event_loop()
+    """Run an event loop in another thread, so that this one may block; yield a function to run coroutines."""
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def turn() -> None:
+        end = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), end))
+        await end.wait()
 
     def run(coroutine: Coroutine[Any, Any, Any]) -> None:
         running = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
             running.result()
-        except BaseException:  # Ctrl-C and SIGTERM too, which come to this thread
+        except BaseException:  # including Ctrl-C and SIGTERM, which this thread receives
             running.cancel()
             raise
 
-    thread = threading.Thread(target=loop.run_forever, name="publisher")
+    thread = threading.Thread(target=asyncio.run, args=(turn(),), name="publisher")
     thread.start()
+    loop, end = started.result()
     try:
         yield run
     finally:
-        loop.call_soon_threadsafe(loop.stop)
+        loop.call_soon_threadsafe(end.set)
         thread.join()
-        loop.close()
 
 
 def key_of(value: bytes, key_by: KeyBy) -> bytes | None:
-    """Return what a trace's JSON is keyed by; None where it has nothing of that name, or is no JSON."""
+    """Return the record key of a trace's JSON; None if the field is missing or the JSON is invalid."""
     try:
         trace = json.loads(value)
         key = trace["id"] if key_by == "id" else trace["metadata"][key_by]

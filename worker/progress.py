@@ -1,4 +1,4 @@
-"""Messages and progress of commands, on standard error."""
+"""Messages and progress bars on standard error."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ from rich.progress import (
 
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
+ProgressCallback = Callable[[str, int, int], None]
+"""Called with a topic, the number of offsets read, and their total."""
+
 
 @contextmanager
 def progress_bars(done: ProgressColumn) -> Iterator[Progress]:
-    """Yield progress bars, on standard error when that is a terminal."""
+    """Show progress bars if standard error is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), done, TimeRemainingColumn())
     with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as progress:
         yield progress
 
 
 @contextmanager
-def counting() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that shows how much of a topic was read; on standard error when that is a terminal."""
+def topic_progress() -> Iterator[ProgressCallback]:
+    """Yield a callback that shows the reading progress of topics if standard error is a terminal."""
     with progress_bars(MofNCompleteColumn()) as progress:
         tasks: dict[str, TaskID] = {}
 

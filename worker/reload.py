@@ -39,6 +39,7 @@ class PolicyReload:
         self._metrics = metrics
         self._read: bytes | None = None
         self._accepted: bytes | None = None
+        self._is_stale = False
         self._has_policy = settings.policy != settings_from({}).policy
 
     async def watch(self) -> None:
@@ -49,6 +50,7 @@ class PolicyReload:
 
     def check(self) -> None:
         """Take over the policy, if the file has changed and was the same at the last look."""
+        self._notice_stale_mount()
         content, before = self._content(), self._read
         self._read = content
         if content is None or content != before or content == self._accepted:
@@ -67,6 +69,25 @@ class PolicyReload:
                 logger.warning("[%s] has changed in %s; it is taken at the next start", section, self._config)
         self._take_over(settings)
 
+    def _notice_stale_mount(self) -> None:
+        """Warn once when the file was replaced behind a mount of it alone, which shows the old one for good.
+
+        The old one has no name any more, and yet is there under the mount's.
+        """
+        was_stale, self._is_stale = self._is_stale, self._has_no_name()
+        if self._is_stale and not was_stale:
+            logger.warning(
+                "%s was replaced, but is mounted by itself, which shows the old file: mount its folder",
+                self._config,
+            )
+            self._metrics.policy_reloaded("failed")
+
+    def _has_no_name(self) -> bool:
+        try:
+            return self._config.stat().st_nlink == 0
+        except OSError:
+            return False
+
     def _require_policy(self, values: Mapping[str, Any]) -> None:
         """Raise where a file that had a policy has none; the defaults are not what was meant."""
         has_policy = values.get("policy", {}) not in ({}, {"domains": {}})
@@ -80,7 +101,7 @@ class PolicyReload:
             return
         self._in_force.policy = settings.policy
         self._metrics.policy_reloaded("ok")
-        self._metrics.policy_in_force(settings.policy)
+        self._metrics.set_policy(settings.policy)
         logger.info("policy %s takes the place of %s", new, old)
 
     def _content(self) -> bytes | None:

@@ -480,15 +480,24 @@ def _without_none(value: Any) -> Any:
     return value
 
 
+def ignored_variables() -> list[str]:
+    """Return the KP_ variables that are no settings' and look like none, such as a Kubernetes Service's."""
+    return [name for name in _foreign_variables() if NESTED not in name]
+
+
 def _unknown_variables() -> Iterator[str]:
-    """Name the KP_ variables that no section takes; those inside a section the model refuses itself."""
-    for name in sorted(os.environ):
-        if not name.upper().startswith(ENV_PREFIX):
-            continue
-        section = name[len(ENV_PREFIX) :].split(NESTED)[0].lower()
-        if section not in Settings.model_fields:
+    """Describe the KP_ variables that no section takes; the model itself refuses those inside a section."""
+    for name in _foreign_variables():
+        if NESTED in name:
             takes = f"{ENV_PREFIX}<SECTION>{NESTED}<KEY> with a section of {', '.join(Settings.model_fields)}"
             yield f"{name}: no such setting; variables are {takes}"
+
+
+def _foreign_variables() -> Iterator[str]:
+    for name in sorted(os.environ):
+        section = name.upper().removeprefix(ENV_PREFIX).split(NESTED)[0].lower()
+        if name.upper().startswith(ENV_PREFIX) and section not in Settings.model_fields:
+            yield name
 
 
 def _unreadable_variables() -> Iterator[str]:

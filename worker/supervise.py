@@ -22,6 +22,7 @@ from worker.errors import NoBrokerError, SecurityError, SettingsError, StartErro
 from worker.heartbeat import INTERVAL, heard
 from worker.journal import Journal, Treatment, shared_memory
 from worker.kafka.topics import TopicAdmin
+from worker.memory_limit import memory_limit
 from worker.poison import after_death
 from worker.settings import Settings
 from worker.signals import stop_signals
@@ -37,7 +38,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between two attempts; each pause is twice as long as the one before."""
 SETTLED = 10.0
 """Seconds after which a process that ends is started again without much of a pause."""
-_STOP_MARGIN = 30.0
+FIRST_STARTS = 5
+"""Failed starts before the worker was ever ready, after which the orchestrator has to see it."""
+STOP_MARGIN = 30.0
+"""Seconds beyond ``limits.drain`` until a process that is to end is killed."""
 _ENDED_AS_TOLD = (
     0,
     *(status for number in (signal.SIGTERM, signal.SIGHUP) for status in (-number, 128 + number)),
@@ -60,6 +64,8 @@ class Supervisor:
         self._stop = asyncio.Event()
         self._was_ready = False
         self._first = True
+        self._failed_starts = 0
+        self._was_silent = False
         self._memory = shared_memory()
         self._loop = asyncio.get_running_loop()
 
@@ -68,7 +74,8 @@ class Supervisor:
 
         Returns:
             the exit status: that of the process when it could not even start for the first time and said that
-            trying again would not help, 1 when it failed or had to be killed as it stopped, else 0.
+            trying again would not help, or after :data:`FIRST_STARTS` failures; 1 when it failed or had to
+            be killed as it stopped; else 0.
 
         Raises:
             StartError: the web port cannot be had.
@@ -85,16 +92,24 @@ class Supervisor:
         while await self._unless_stopped(self._wait_for_broker()):
             started = self._loop.time()
             status = await self._run_process()
-            self._suspect()
+            was_working = self._suspect()
             if self._stop.is_set():
                 return 0 if status in _ENDED_AS_TOLD else 1
             if self._first and status == StartError.exit_status:
                 return status
             self._first = False
+            ending = self._ending(status)
+            # A record that is deadly is for the journal, which only the next start takes over.
+            self._failed_starts += not (self._was_ready or was_working)
+            if self._failed_starts == FIRST_STARTS:
+                logger.critical(
+                    "the worker %s; it failed at %d starts and was never ready", ending, FIRST_STARTS
+                )
+                return status if status >= 0 else 128 - status
             if self._loop.time() - started > SETTLED:
                 pauses = _pauses()
             pause = next(pauses)
-            logger.error("the worker ended with status %d; starting it again in %g s", status, pause)
+            logger.error("the worker %s; starting it again in %g s", ending, pause)
             if not await self._unless_stopped(asyncio.sleep(pause)):
                 break
         return 0
@@ -144,20 +159,25 @@ class Supervisor:
             silent = asyncio.create_task(self._silence(reader))
             stopping = asyncio.create_task(self._stop.wait())
             await asyncio.wait({ended, silent, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            self._was_silent = silent.done()
             silent.cancel()
             self._port.without_child(f"the worker is {'stopping' if stopping.done() else 'restarting'}")
             # It may end by itself just before it is signalled.
             with suppress(ProcessLookupError):
                 if stopping.done() and not ended.done():
                     process.terminate()
-                    await asyncio.wait({ended}, timeout=self._settings.limits.drain + _STOP_MARGIN)
+                    await asyncio.wait({ended}, timeout=self._settings.limits.drain + STOP_MARGIN)
                 if not ended.done():
                     process.kill()
             stopping.cancel()
             return await ended
 
-    def _suspect(self) -> None:
-        """Prepare the next process for the records that the last one died at."""
+    def _suspect(self) -> bool:
+        """Prepare the next process for the records that the last one died at.
+
+        Returns:
+            whether there are any.
+        """
         journal, limits = Journal(self._memory), self._settings.limits
         in_progress = journal.in_progress()
         suspects = after_death(
@@ -180,6 +200,15 @@ class Supervisor:
                 )
             else:
                 logger.error("%s: %d workers died of it; it will be buried", where, limits.poison_attempts)
+        return bool(in_progress)
+
+    def _ending(self, status: int) -> str:
+        """Return how the process ended; nobody but the kernel, for memory, is likely to kill it unasked."""
+        if status != -signal.SIGKILL or self._was_silent:
+            return f"ended with status {status}"
+        limit = memory_limit()
+        of_how_much = "" if limit is None else f" (limit {limit // 2**20} MiB)"
+        return f"was killed, perhaps for memory{of_how_much}"
 
     async def _silence(self, reader: int) -> None:
         """Return once the process has given no sign of life for too long.

@@ -1,4 +1,4 @@
-"""A real browser, and pages of it that must stay quiet and ask nobody else."""
+"""A real browser whose pages must log no errors and make no external requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ARGUMENTS = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
-    """Debian's Chromium; where it is missing, the test fails and says how to get it."""
+    """Return Debian's Chromium; fail with instructions if it is missing."""
     path = tool("chromium")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
@@ -40,7 +40,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 class Visit:
-    """A page, and what it complained of and whom it asked while it was open."""
+    """A page with its console errors and its requests."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -75,11 +75,11 @@ async def visit(browser: Browser) -> AsyncIterator[Callable[..., Awaitable[Visit
 
 
 class Stage:
-    """A worker's pages without the worker: a test plays what happens to it.
+    """A worker's web pages without the worker; a test simulates its events.
 
     Attributes:
         content: whether content is shown.
-        status: what ``/api/status`` answers with.
+        status: HTTP status of ``/api/status``.
     """
 
     url: str
@@ -87,13 +87,13 @@ class Stage:
     def __init__(self) -> None:
         self.policy = Policy(threshold=0.5, domains={"legal": {"threshold": 0.25}})
         self.metrics = Metrics(self.policy, 0.1, CollectorRegistry())
-        self.metrics.built("0", "a model", "float32", "cpu")
+        self.metrics.set_build_info("0", "a model", "float32", "cpu")
         self.settings = Settings()
         self.content = True
         self.status = 200
 
     def finish(self, score: float, domain: str = "default", *, text: str = "kp:trace:1") -> None:
-        """Have a trace finished."""
+        """Finish a trace."""
         threshold = self.policy.profiles[domain].threshold
         parts = {
             "score": score,
@@ -112,8 +112,8 @@ class Stage:
         self._tell(outcome, parts, None, text)
 
     def bury(self, *, text: str = "not JSON") -> None:
-        """Have a record become a dead letter."""
-        self.metrics.buried("not_json", 0.2)
+        """Finish a record as a dead letter."""
+        self.metrics.dead_lettered("not_json", 0.2)
         failure = {"reason": "not_json", "exception": "RejectedRecord", "message": text}
         self._tell("dead_letter", None, failure, text)
 
@@ -138,7 +138,7 @@ class Stage:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def stage() -> AsyncIterator[Stage]:
-    """The page with data that a test makes up."""
+    """Serve the page with the test's data."""
     stage = Stage()
     app = web.Application()
     app.add_routes([web.get("/", stage.page), web.get("/api/status", stage.data)])

@@ -61,7 +61,7 @@ def passing_cell(scores, threshold):
 
 
 async def cells(page, selector):
-    """A table's rows, each a list of its cells' texts."""
+    """Return a table's rows as lists of cell texts."""
     rows = await page.locator(f"{selector} tr").all()
     return [
         [" ".join(text.split()) for text in await row.locator("th, td").all_inner_texts()] for row in rows
@@ -69,7 +69,7 @@ async def cells(page, selector):
 
 
 @pytest.mark.integration
-async def test_the_page_tells_what_the_output_topics_hold(make_stream, real_traces, visit):
+async def test_the_page_matches_the_output_topics(make_stream, real_traces, visit):
     stream = await make_stream(2, policy={"threshold": 0.55, "domains": {"code": {"threshold": 0.6}}})
     hostile = json.loads(real_traces[0]) | {"id": HOSTILE, "task": {"objective": HOSTILE}}
     raw = await stream.publish(
@@ -160,11 +160,11 @@ async def test_the_page_tells_what_the_output_topics_hold(make_stream, real_trac
         assert here.asked == {worker.url.removeprefix("http://")}
 
         await worker.kill()
-        await expect(page.get_by_role("alert")).to_contain_text("has not answered since")
+        await expect(page.get_by_role("alert")).to_contain_text("No response from the worker since")
 
 
-async def test_text_from_a_trace_is_shown_and_never_becomes_markup(stage, visit):
-    stage.metrics.built("0", HOSTILE, HOSTILE, "cpu")
+async def test_text_from_a_trace_never_becomes_markup(stage, visit):
+    stage.metrics.set_build_info("0", HOSTILE, HOSTILE, "cpu")
     stage.finish(0.2, text=HOSTILE)
     stage.bury(text=HOSTILE)
 
@@ -182,7 +182,7 @@ async def test_text_from_a_trace_is_shown_and_never_becomes_markup(stage, visit)
     assert here.complaints == []
 
 
-async def test_content_that_is_not_to_be_shown_does_not_reach_the_browser(stage, visit):
+async def test_hidden_content_does_not_reach_the_browser(stage, visit):
     stage.content = False
     stage.finish(0.2, text="kp:trace:secret")
     stage.bury(text="secret")
@@ -195,7 +195,7 @@ async def test_content_that_is_not_to_be_shown_does_not_reach_the_browser(stage,
     await expect(page.locator("#content-note")).to_contain_text("web.show_content")
 
 
-async def test_the_slider_is_worked_by_keyboard_and_says_what_it_means(stage, visit):
+async def test_the_slider_works_by_keyboard_and_has_a_spoken_value(stage, visit):
     for score in (0.1, 0.49, 0.5, 0.9):
         stage.finish(score)
     page = (await visit(stage.url)).page
@@ -218,7 +218,7 @@ async def test_the_slider_is_worked_by_keyboard_and_says_what_it_means(stage, vi
     await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 50.0 % pass: 2 of 4")
 
 
-async def test_the_histogram_and_its_threshold_are_those_of_the_chosen_domain(stage, visit):
+async def test_the_histogram_shows_the_selected_domain_and_its_threshold(stage, visit):
     for score in (0.1, 0.3, 0.6):
         stage.finish(score, "legal")
     stage.finish(0.4)
@@ -243,7 +243,7 @@ async def test_the_histogram_and_its_threshold_are_those_of_the_chosen_domain(st
     await expect(reading).to_have_text("At the policy threshold 0.25, 66.7 % pass: 2 of 3")
 
 
-async def test_everything_can_be_reached_by_keyboard_and_has_a_name(stage, visit):
+async def test_all_controls_are_reachable_by_keyboard_and_named(stage, visit):
     for number in range(7):
         stage.finish(number / 20)
     page = (await visit(stage.url)).page
@@ -269,17 +269,17 @@ async def test_everything_can_be_reached_by_keyboard_and_has_a_name(stage, visit
         ("button", "Pause"),
         ("slider", "Try another threshold"),
         ("combobox", "Domain"),
-        ("button", "Back to the policy"),
+        ("button", "Reset to the policy"),
         ("button", "Show the last 7"),
         ("region", "Scores"),
-        ("region", "Last rejected"),
+        ("region", "Latest rejected traces"),
         ("img", "Outputs in each of the last 60 seconds"),
     ):
         assert await page.get_by_role(role, name=name).count() >= 1, (role, name)
 
 
 @pytest.mark.parametrize("width", [320, 390, 768])
-async def test_a_phone_needs_no_scrolling_sideways(stage, visit, width):
+async def test_phones_need_no_horizontal_scrolling(stage, visit, width):
     stage.finish(0.2, text="kp:trace:" + "x" * 5000)
     stage.bury(text="x" * 5000)
 
@@ -291,7 +291,7 @@ async def test_a_phone_needs_no_scrolling_sideways(stage, visit, width):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_every_text_stands_out_from_its_ground(stage, visit, scheme):
+async def test_all_text_has_sufficient_contrast(stage, visit, scheme):
     stage.finish(0.2)
     stage.finish(0.8, "legal")
     stage.bury()
@@ -304,7 +304,7 @@ async def test_every_text_stands_out_from_its_ground(stage, visit, scheme):
     assert [one for one in contrasts if one[0] < 4.5] == []
 
 
-async def test_a_worker_that_does_not_answer_is_told_from_one_that_does(stage, visit):
+async def test_the_page_shows_when_the_worker_stops_responding(stage, visit):
     stage.finish(0.2)
     page = (await visit(stage.url)).page
     alert = page.get_by_role("alert")
@@ -312,8 +312,8 @@ async def test_a_worker_that_does_not_answer_is_told_from_one_that_does(stage, v
     await expect(alert).to_be_hidden()
 
     stage.status = 500
-    await expect(alert).to_contain_text("The worker has not answered since")
-    await expect(page.get_by_role("status")).to_have_text("no answer")
+    await expect(alert).to_contain_text("No response from the worker since")
+    await expect(page.get_by_role("status")).to_have_text("no response")
 
     stage.status = 200
     stage.finish(0.8)
@@ -321,7 +321,7 @@ async def test_a_worker_that_does_not_answer_is_told_from_one_that_does(stage, v
     await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 50.0 % pass: 1 of 2")
 
 
-async def test_a_page_that_is_paused_keeps_what_it_shows_until_it_goes_on(stage, visit):
+async def test_a_paused_page_does_not_change_until_resumed(stage, visit):
     stage.finish(0.2)
     page = (await visit(stage.url)).page
     pause = page.get_by_role("button", name="Pause")
@@ -336,7 +336,7 @@ async def test_a_page_that_is_paused_keeps_what_it_shows_until_it_goes_on(stage,
     await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 50.0 % pass: 1 of 2")
 
 
-async def test_what_has_not_changed_stays_so_that_it_can_be_selected(stage, visit):
+async def test_unchanged_parts_are_not_redrawn_so_that_selections_survive(stage, visit):
     stage.finish(0.2, text="kp:trace:here")
     page = (await visit(stage.url)).page
     await page.evaluate("getSelection().selectAllChildren(document.querySelector('.ids bdi'))")

@@ -59,7 +59,7 @@ def marked(document):
 def reader(request, tmp_path):
     """A reader with a broker, topics and a port of its own where the document needs them."""
     document = request.node.callspec.params["document"]
-    environment, renamed = {}, {}
+    environment, renamed, prefix = {}, {}, ""
     if document not in NEEDS_MODEL:
         environment["KP_EMBEDDING__BACKEND"] = "hashing"
     if document == "schemas/README.md":
@@ -82,7 +82,7 @@ def reader(request, tmp_path):
             "raw-traces": f"{prefix}raw-traces",
             '"contribute"': f'"{prefix}contribute"',
         }
-    reader = Reader(tmp_path, environment, renamed)
+    reader = Reader(tmp_path, environment, renamed, prefix)
     yield reader
     reader.close()
 

@@ -1,4 +1,4 @@
-"""The audit of real streams, as a person runs it and as a test does."""
+"""The audit of real streams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = {
 
 @pytest.fixture
 def kp_worker_audit(config):
-    """Run the command; returns status, standard output and standard error."""
+    """Run the command and return its status, standard output and standard error."""
 
     async def run(settings, *arguments):
         return await kp_worker("audit", "--config", config(settings), *arguments, COLUMNS="100")
@@ -31,7 +31,7 @@ def kp_worker_audit(config):
 
 
 async def send(stream, topic, record, **changed_score):
-    """Publish a copy of an output, with some members of its kp-score replaced."""
+    """Publish a copy of an output with some fields of its kp-score replaced."""
     score = json.dumps(score_of(record) | changed_score).encode()
     headers = [(name, score if name == "kp-score" else value) for name, value in record.headers]
     producer = AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers)
@@ -46,7 +46,7 @@ async def send(stream, topic, record, **changed_score):
         )
 
 
-async def test_a_stream_is_whole_after_a_kill_and_a_tampered_output_is_found(
+async def test_accepts_a_stream_after_a_kill_and_detects_a_tampered_output(
     make_stream, real_traces, kp_worker_audit
 ):
     stream = await make_stream(2, **SMALL)
@@ -90,8 +90,8 @@ async def test_a_stream_is_whole_after_a_kill_and_a_tampered_output_is_found(
     assert [one["offset"] for one in told["partitions"][partition]["differing"]] == [offset]
 
 
-async def test_transactions_other_partition_counts_and_trimmed_topics_are_no_loss(make_stream, real_traces):
-    """Aborted records are none, at the end of the topic too; what retention took cannot be told."""
+async def test_transactions_partition_counts_and_trimmed_topics_are_not_losses(make_stream, real_traces):
+    """Aborted records are not missing, even at the end; records deleted by retention are unknown."""
     stream = await make_stream(2, **SMALL)
     topics = stream.settings.topics
     await stream.remake_topic(topics.rejected, 3)

@@ -1,4 +1,4 @@
-"""The dashboard and the alerts on what a real Prometheus scraped from a real worker."""
+"""The dashboard and the alerts on data that a real Prometheus scraped from a real worker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SCRAPE, STEP, WHOLE, LIMIT = 1, 4, 600, 30
 
 
 class Prometheus:
-    """A Prometheus that scrapes one worker each second, with the deployed rules."""
+    """A Prometheus server that scrapes one worker every second, with the deployed rules."""
 
     def __init__(self, url, session):
         self._url, self._session = url, session
@@ -48,7 +48,7 @@ class Prometheus:
         return answer["data"]
 
     async def instant(self, expr, at=None):
-        """Each result's labels, and its value."""
+        """Return the labels and values of an expression's results."""
         time = {} if at is None else {"time": at}
         result = (await self.get("query", query=expr, **time))["result"]
         return [(series["metric"], float(series["value"][1])) for series in result]
@@ -62,7 +62,7 @@ class Prometheus:
 
 @asynccontextmanager
 async def scraping(worker, folder):
-    """Start Prometheus with what compose gives it, but for the worker's address and the pace."""
+    """Start Prometheus with compose's configuration, except for the worker's address and the interval."""
     port = free_ports(1)[0]
     config = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_bytes())
     (job,) = config["scrape_configs"]
@@ -104,7 +104,7 @@ async def is_ready(session, url):
 
 
 def filled(expr, interval, rates_over, domain=".*"):
-    """A query as Grafana sends it: the variables are seconds, and the domains chosen."""
+    """Return a query with its variables substituted, as Grafana does: seconds and selected domains."""
     variables = {
         "$__rate_interval": f"{rates_over}s",
         "$__interval": f"{interval}s",
@@ -117,7 +117,7 @@ def filled(expr, interval, rates_over, domain=".*"):
 
 
 def queries():
-    """Every query of panels and annotations: title, what names its results, expression, if for a moment."""
+    """Yield every query of panels and annotations: title, legend, expression, and whether it is instant."""
     for panel in PANELS:
         for target in panel["targets"]:
             yield panel["title"], target.get("legendFormat", ""), target["expr"], target.get("instant", False)
@@ -126,14 +126,14 @@ def queries():
 
 
 def named(legend, labels):
-    """What Grafana calls a result."""
+    """Return Grafana's name of a result."""
     for name, value in labels.items():
         legend = legend.replace(f"{{{{{name}}}}}", value)
     return legend or ", ".join(labels.values())
 
 
 async def has_data(prometheus, expr, instant, at):
-    """Whether a panel that is looked at now shows something."""
+    """Return whether the panel would show data now."""
     sent = filled(expr, STEP, STEP + SCRAPE)
     if instant:
         return any(math.isfinite(value) for _, value in await prometheus.instant(sent, at))
@@ -141,9 +141,7 @@ async def has_data(prometheus, expr, instant, at):
     return any(math.isfinite(float(value)) for series in data["result"] for _, value in series["values"])
 
 
-async def test_every_query_of_the_dashboard_tells_what_the_output_topics_hold(
-    make_stream, real_traces, tmp_path
-):
+async def test_every_dashboard_query_matches_the_output_topics(make_stream, real_traces, tmp_path):
     stream = await make_stream(
         4,
         policy={"threshold": 0.4, "domains": {"code": {"threshold": 0.5}}},
@@ -240,7 +238,7 @@ async def test_every_query_of_the_dashboard_tells_what_the_output_topics_hold(
 
 
 def counted(rates):
-    """What rates over the whole time add up to."""
+    """Return the sum of rates over the whole time range."""
     return {name: round(rate * WHOLE) for name, rate in rates.items()}
 
 
@@ -249,6 +247,6 @@ def up_to_each_boundary(buckets):
 
 
 def cumulated(scores):
-    """How many scores are at most each bucket's boundary."""
+    """Return the cumulative number of scores by bucket boundary."""
     boundaries = [*(step / 20 for step in range(1, 21)), math.inf]
     return {boundary: sum(score["score"] <= boundary for score in scores) for boundary in boundaries}

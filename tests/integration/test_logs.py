@@ -1,4 +1,4 @@
-"""What a real worker logs: a line for each thing that an operator needs, and never what an agent wrote."""
+"""A real worker's log: what operators need, and never an agent's content."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ KINDS = ("embedding with", "scoring", "owns", "recovered the ledgers", "stopping
 
 
 def lines(worker):
-    """What the worker logged; fails when any of it is no JSON."""
+    """Return the worker's log; fail unless every line is JSON."""
     return [json.loads(line) for line in worker.log().splitlines()]
 
 
-async def test_a_start_a_rebalance_and_a_recovery_are_a_line_each_and_records_are_none(
-    make_stream, real_traces
-):
+async def test_logs_a_line_per_start_rebalance_and_recovery_but_none_per_record(make_stream, real_traces):
     stream = await make_stream(2)
     await stream.publish(Message(line, partition=n % 2) for n, line in enumerate(real_traces[:40]))
     async with stream.worker() as worker:
@@ -52,8 +50,8 @@ async def test_a_start_a_rebalance_and_a_recovery_are_a_line_each_and_records_ar
     assert re.fullmatch(r"recovered the ledgers of 2 partitions in \d+\.\d s: 40 records", recoveries[-1])
 
 
-async def test_what_agents_wrote_is_not_logged_even_when_a_send_fails_at_debug(make_stream, real_traces):
-    """The dead letter is refused, also with its value cut; nothing that knows the record may tell of it."""
+async def test_content_is_not_logged_even_at_debug_when_a_send_fails(make_stream, real_traces):
+    """The dead letter is rejected, even truncated; no component that has the record may log it."""
     stream = await make_stream(1, log={"level": "DEBUG"})
     dead_letter = stream.settings.topics.dead_letter
     traces = [json.loads(line) for line in real_traces[:10]]

@@ -1,4 +1,4 @@
-"""Policies and traces on real topics, as a person runs them."""
+"""The commands `policy` and `traces` on real topics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRACES = 16
 
 @pytest.fixture
 def kp_worker(config):
-    """Run a command; its result has `exit_code`, `stdout` and `stderr`."""
+    """Run a command and return its result."""
 
     async def run(stream, *arguments):
         # In a thread, as it runs a loop of its own; a process for each would take most of the tests' time.
@@ -33,14 +33,14 @@ def kp_worker(config):
 
 
 def output(result):
-    """What a command that went well printed."""
+    """Return the output of a successful command."""
     assert result.exit_code == 0, result.exception
     return result.stdout
 
 
 @pytest.fixture
 async def stream(make_stream, real_traces):
-    """A stream of some scored traces, one of them published twice."""
+    """Return a stream of scored traces, one of them published twice."""
     stream = await make_stream(2)
     messages = [Message(line, b"key", partition=n % 2) for n, line in enumerate(real_traces[:TRACES])]
     raw = await stream.publish(messages)
@@ -68,9 +68,7 @@ async def create(stream, *names):
         await admin.close()
 
 
-async def test_scored_topics_are_tuned_rescored_explained_and_compared_with_labels(
-    stream, kp_worker, real_traces, tmp_path
-):
+async def test_tune_rescore_evaluate_queue_and_show_on_topics(stream, kp_worker, real_traces, tmp_path):
     topics = stream.settings.topics
     scored = await stream.read(topics.contribute, topics.rejected)
     group = stream.settings.kafka.group
@@ -145,7 +143,7 @@ async def test_scored_topics_are_tuned_rescored_explained_and_compared_with_labe
         (("policy", "evaluate", "--labels-topic", "{raw}"), "{raw} contains no labels"),
     ],
 )
-async def test_a_topic_that_holds_nothing_is_one_clear_error(make_stream, kp_worker, arguments, told):
+async def test_an_empty_topic_is_a_one_line_error(make_stream, kp_worker, arguments, told):
     stream = await make_stream(1)
     names = stream.settings.topics.model_dump()
 

@@ -1,4 +1,4 @@
-"""What an orchestrator is told, by a real worker."""
+"""The probes of a real worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.integration
 
 
 async def ready(worker):
-    """Wait until it says that it is ready."""
+    """Wait until the worker is ready."""
     async with asyncio.timeout(60):
         while True:
             with suppress(aiohttp.ClientConnectionError):
@@ -27,7 +27,7 @@ async def ready(worker):
             await asyncio.sleep(0.05)
 
 
-async def test_the_probes_answer_while_a_batch_is_being_embedded(make_stream, real_traces, tmp_path):
+async def test_probes_respond_while_a_batch_is_being_embedded(make_stream, real_traces, tmp_path):
     orders = Orders(tmp_path / "orders", Order(mode="work"))
     stream = await make_stream(1)
     async with stream.worker(module="chaos.process", environment={ORDERS: str(orders.path)}) as worker:
@@ -44,7 +44,7 @@ async def test_the_probes_answer_while_a_batch_is_being_embedded(make_stream, re
     assert answers == [(200, '{"live": true}'), (200, '{"ready": true, "reasons": []}')]
 
 
-async def test_a_worker_without_a_partition_is_ready_to_take_one_over(make_stream):
+async def test_a_worker_without_partitions_is_ready(make_stream):
     stream = await make_stream(1)
     async with stream.worker() as one, stream.worker() as two:
         await ready(one)
@@ -53,7 +53,7 @@ async def test_a_worker_without_a_partition_is_ready_to_take_one_over(make_strea
     assert sorted(owned) == [0, 1]
 
 
-async def test_a_worker_that_waits_for_its_broker_lives_but_is_not_ready(make_stream):
+async def test_a_worker_waiting_for_its_broker_is_alive_but_not_ready(make_stream):
     stream = await make_stream(1)
     async with stream.worker(stream.configured(kafka={"bootstrap_servers": "127.0.0.1:1"})) as worker:
         await worker.logged("trying again in 2 s")

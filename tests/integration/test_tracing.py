@@ -1,4 +1,4 @@
-"""A real worker's spans, as a collector gets them."""
+"""A real worker's spans, received by a collector."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 
 @asynccontextmanager
 async def collecting():
-    """A collector; yields its address and the spans that came."""
+    """Run a collector; yield its address and the received spans."""
     spans = []
 
     async def receive(request):
@@ -44,9 +44,7 @@ async def collecting():
         await runner.cleanup()
 
 
-async def test_a_record_that_is_traced_has_its_spans_there_and_its_context_untouched(
-    make_stream, real_traces
-):
+async def test_exports_spans_of_traced_records_and_keeps_their_context(make_stream, real_traces):
     stream = await make_stream(1)
     raw = await stream.publish(
         [

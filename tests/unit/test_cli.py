@@ -240,6 +240,16 @@ def test_an_unreadable_settings_file_is_a_configuration_error(kp_worker, tmp_pat
     assert f"{tmp_path / file}: cannot be read: " in result.stderr
 
 
+def test_variables_that_are_no_settings_are_named_once(kp_worker, monkeypatch):
+    monkeypatch.setenv("KP_WORKER_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KP_LOG__LEVEL", "DEBUG")
+
+    result = kp_worker("config")
+
+    assert result.exit_code == 0
+    assert result.stderr == "ignored, since settings are KP_<SECTION>__<KEY>: KP_WORKER_SERVICE_HOST\n"
+
+
 @pytest.mark.parametrize("name", sorted(cli.main.commands))
 def test_the_short_help_is_the_first_sentence_of_the_help(kp_worker, name):
     result = kp_worker(name, "--help")

@@ -122,7 +122,7 @@ def test_reports_an_invalid_line_among_spans(convert, tmp_path):
 
     assert result.exit_code == 1
     assert len(traces(result)) == 1
-    assert f"{tmp_path / '0.json'}:2: not converted: not otlp, as the lines before it are" in result.stderr
+    assert f"{tmp_path / '0.json'}:2: not converted: not otlp, unlike the lines before it" in result.stderr
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"PK\x03\x04\x00binary", b"\xff\xfe\x00", b"[" * 100_000])
@@ -181,16 +181,16 @@ def test_applies_the_domain_map_and_the_labels(convert, tmp_path):
         (
             "--labels",
             '{"id": "1", "confidence": 1.5}',
-            "labels:1: no label such as .*less than or equal to 1",
+            "labels:1: not a label such as .*less than or equal to 1",
         ),
-        ("--labels", '\n{"id": "1", "succes": true}', "labels:2: no label such as .*succes: Extra inputs"),
-        ("--labels", "1,true", "labels:1: no label such as "),
+        ("--labels", '\n{"id": "1", "succes": true}', "labels:2: not a label such as .*succes: Extra inputs"),
+        ("--labels", "1,true", "labels:1: not a label such as "),
         (
             "--domain-map",
             "fixer = 1",
-            "domain-map: not a TOML file of lines such as .*fixer: Input should be a valid string",
+            "domain-map: not a TOML file with lines such as .*fixer: Input should be a valid string",
         ),
-        ("--domain-map", "fixer: code", "domain-map: not a TOML file of lines such as "),
+        ("--domain-map", "fixer: code", "domain-map: not a TOML file with lines such as "),
     ],
 )
 def test_an_invalid_domain_map_or_label_stops_the_conversion(convert, tmp_path, option, content, problem):
@@ -256,4 +256,4 @@ def test_truncated_protobuf_is_an_error(convert, cut):
     result = convert(frames(RUN)[:-cut], options=["--from", "otlp"])
 
     assert result.exit_code == 1
-    assert "not converted: neither JSON nor OTLP's protobuf: " in result.stderr
+    assert "not converted: neither JSON nor OTLP protobuf: " in result.stderr

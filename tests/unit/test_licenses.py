@@ -1,4 +1,4 @@
-"""The licences of what an image redistributes."""
+"""The licences of an installation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from worker.licenses import NOT_STATED, _stated, licenses
 
 
-def test_every_distribution_and_the_data_are_listed_once_on_a_line_each():
+def test_lists_every_distribution_and_data_file_once():
     rows = licenses()
     names = {row.name for row in rows}
     assert names >= {distribution.name for distribution in metadata.distributions()}
@@ -29,7 +29,7 @@ def test_every_distribution_and_the_data_are_listed_once_on_a_line_each():
         ([("License", "  ")], NOT_STATED),
     ],
 )
-def test_a_licence_is_what_the_metadata_states(headers, license_):
+def test_reads_the_licence_from_the_metadata(headers, license_):
     package = Message()
     for name, value in headers:
         package[name] = value

@@ -13,7 +13,7 @@ from worker.settings import Settings
     "created_at",
     ["2026-01-31T12:00:00Z", "2026-01-31t12:00:00,5z", "2026-01-31 12:00", "2026-01-31T12:00:00+0530"],
 )
-def test_every_date_time_that_the_schema_accepts_is_a_time_to_score_at(created_at):
+def test_scores_traces_with_every_valid_created_at(created_at):
     trace = ReasoningTrace.new(
         objective="Fix the failing build",
         steps=[{"type": "thought"}],

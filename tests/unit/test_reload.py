@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -148,3 +151,19 @@ def test_a_change_between_the_start_and_the_first_look_is_not_missed(tmp_path):
     reload.check()
     reload.check()
     assert here.in_force.policy.threshold == 0.6
+
+
+def test_a_file_that_was_replaced_behind_its_mount_is_told_once(start, monkeypatch, caplog):
+    """`sed -i` and editors write a new file; a mount of the file alone goes on showing the old one."""
+    here = start("[policy]\nthreshold = 0.5")
+    here.reload.check()
+    assert caplog.text == ""
+
+    # As a bind mount shows it: by the mount's name, without one of its own.
+    stat = os.stat_result((0o100644, 1, 1, 0, 0, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: stat)
+    here.reload.check()
+    here.reload.check()
+
+    assert caplog.text.count("is mounted by itself, which shows the old file: mount its folder") == 1
+    assert here.value("kp_policy_reloads_total", result="failed") == 1

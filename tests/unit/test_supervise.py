@@ -136,6 +136,41 @@ async def test_a_process_that_cannot_start_as_configured_is_not_tried_again(tmp_
     assert len(here.starts) == 1
 
 
+@pytest.mark.parametrize(("does", "status"), [("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", 128 + 9)])
+async def test_a_worker_that_was_never_ready_is_given_up(tmp_path, does, status, caplog):
+    """A container that is killed for memory at every start would else count as running."""
+    here = Supervised(tmp_path, does)
+    assert await here.run() == status
+    assert len(here.starts) == supervise.FIRST_STARTS
+    assert f"it failed at {supervise.FIRST_STARTS} starts and was never ready" in caplog.text
+
+
+async def test_a_worker_that_was_ready_once_is_never_given_up(tmp_path):
+    does = """
+if start == 1:
+    os.write(heartbeat, b"[]\\n")
+    while not os.path.exists(starts + ".go"): time.sleep(0.01)
+"""
+    here = Supervised(tmp_path, does)
+    running = asyncio.create_task(here.run())
+    await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
+    (tmp_path / "starts.go").touch()
+    await here.started(supervise.FIRST_STARTS + 3)
+    stop()
+    await running
+
+
+@pytest.mark.parametrize(("limit", "told"), [(2**31, " (limit 2048 MiB)"), (None, "")])
+async def test_a_process_that_was_killed_from_outside_is_told_so(tmp_path, monkeypatch, limit, told, caplog):
+    monkeypatch.setattr(supervise, "memory_limit", lambda: limit)
+    here = Supervised(tmp_path, "os.kill(os.getpid(), signal.SIGKILL) if start == 1 else beat(60)")
+    running = asyncio.create_task(here.run())
+    await here.started(2)
+    stop()
+    await running
+    assert f"the worker was killed, perhaps for memory{told}; starting it again" in caplog.text
+
+
 async def test_what_could_start_once_is_tried_again_whatever_it_says(tmp_path):
     """A topic that is deleted and made anew is missing for a moment."""
     here = Supervised(tmp_path, f"sys.exit(1 if start == 1 else {StartError.exit_status})")

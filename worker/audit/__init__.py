@@ -1,8 +1,8 @@
-"""Hold what a stream published against what it should have: nothing lost, nothing differing.
+"""Audit a stream's outputs against its raw topic: nothing lost, nothing different.
 
-Data flows one way: ``run`` reads the topics; ``index`` keeps what outputs and changelog tell of each source
-offset; ``partition`` goes through a partition of raw and holds each record against that, with ``novelty``
-for the part that depends on the records before it; ``report`` is what comes out.
+Data flows one way: ``run`` reads the topics; ``index`` collects outputs and ledger entries by source offset;
+``partition`` checks each raw record of a partition against the index, with ``novelty`` for the part that
+depends on earlier records; ``report`` is the result.
 """
 
 from worker.audit.report import Difference, PartitionReport, Report

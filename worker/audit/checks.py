@@ -1,4 +1,4 @@
-"""What one output should be, as far as its record and its own headers tell."""
+"""Checks of a single output against its record and its own headers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from worker.scoring import Nearest, score_trace
 from worker.scoring.dimensions import NOVELTY_UNKNOWN
 
 ROUNDING = 1e-9
-"""How exactly a number can be computed again from the same numbers, on whatever machine."""
+"""Tolerance of recomputing a number from the same inputs, on any machine."""
 
 _DIMENSIONS = ("complexity", "tool_diversity", "outcome_confidence")
 _DECODING: tuple[Reason, ...] = ("not_json", "invalid_trace", "invalid_headers", "empty")
@@ -26,7 +26,7 @@ _UNREAD: tuple[Reason, ...] = ("undecodable", "too_large")
 
 
 def read_trace(record: RawRecord) -> tuple[ReasoningTrace | None, Reason | None]:
-    """Decode a record, whatever its size: that limit is a setting, which may have been another one."""
+    """Decode a record of any size: the size limit is a setting, which may have changed since."""
     try:
         check_readable(record)
         return decode_trace(record.value, max_bytes=record.size), None
@@ -34,19 +34,21 @@ def read_trace(record: RawRecord) -> tuple[ReasoningTrace | None, Reason | None]
         return None, error.reason
 
 
-def misfits(record: RawRecord, trace: ReasoningTrace | None, output: Output, builder: Outputs) -> list[str]:
-    """Name what of an output is not what the worker makes of the record and the output's own headers.
+def mismatches(
+    record: RawRecord, trace: ReasoningTrace | None, output: Output, builder: Outputs
+) -> list[str]:
+    """Name the parts of an output that differ from what the worker builds from its record and headers.
 
     Args:
-        record: the source.
-        trace: read from it; None where it is no trace.
-        output: one that names the record as its source.
-        builder: what the worker builds outputs with.
+        record: the source record.
+        trace: the record's trace; None if it is not a trace.
+        output: an output that names the record as its source.
+        builder: the worker's builder of outputs.
     """
     if record.fault is not None or _was_unread(record, output):
-        return []  # one of the two has no content, as limits.batch_bytes was another one
+        return []  # one of the two has no content, because limits.batch_bytes has changed
     wrong = []
-    # A record without a timestamp is published with the time at which that happens.
+    # A record without a timestamp is published with the current time.
     if output.timestamp_ms != record.timestamp_ms != NO_TIMESTAMP:
         wrong.append("timestamp")
     if output.says.failure is None and trace is None:
@@ -54,7 +56,7 @@ def misfits(record: RawRecord, trace: ReasoningTrace | None, output: Output, bui
     build = builder.build_cut if output.cut else builder.build
     try:
         built = build(record, output.says)
-    except msgspec.MsgspecError:  # its kp-score cannot be read, which is told elsewhere
+    except msgspec.MsgspecError:  # invalid kp-score, which is reported elsewhere
         return wrong
     expected = Output.of(built, output.says, cut=output.cut)
     names = ["key", "value", "headers"]
@@ -64,7 +66,7 @@ def misfits(record: RawRecord, trace: ReasoningTrace | None, output: Output, bui
 
 
 def _was_unread(record: RawRecord, output: Output) -> bool:
-    """Return whether the worker could not read the record that is read now."""
+    """Return whether the worker could not read a record that can be read now."""
     failure = output.says.failure
     return (
         failure is not None
@@ -75,17 +77,21 @@ def _was_unread(record: RawRecord, output: Output) -> bool:
 
 
 def check_dead_letter(rejection: Reason | None, output: Output) -> list[str]:
-    """Hold a dead letter's reason against what decoding the record says now."""
+    """Check a dead letter's reason against the result of decoding the record."""
     failure = output.says.failure
     if failure is None or failure.reason not in _DECODING or failure.reason == rejection:
         return []
-    return [f"kp-reason is {failure.reason}, " + (f"expected {rejection}" if rejection else "it is a trace")]
+    return [
+        f"kp-reason is {failure.reason}, "
+        + (f"expected {rejection}" if rejection else "the record is a trace")
+    ]
 
 
 def check_score(trace: ReasoningTrace, output: Output, header: ScoreHeader, policy: Policy) -> list[str]:
-    """Compute everything in an output's ``kp-score`` again but the novelty, which is taken from there.
+    """Recompute an output's ``kp-score``, given its novelty.
 
-    Under another policy the weights are not known: then only the dimensions, the overrides and the route.
+    If the output was scored under another policy, whose weights are unknown, only the dimensions, the
+    overrides and the decision are checked.
     """
     nearest: Nearest | None = Nearest(1 - header.novelty, header.nearest)
     if header.nearest is None and header.novelty == NOVELTY_UNKNOWN:
@@ -102,11 +108,11 @@ def check_score(trace: ReasoningTrace, output: Output, header: ScoreHeader, poli
         if not abs(getattr(header, name) - getattr(expected, name)) <= ROUNDING
     ]
     wrong += [
-        f"{name} is not what is recomputed"
+        f"{name} differs from the recomputed value"
         for name in texts
         if getattr(header, name) != getattr(expected, name)
     ]
-    route = replace(score, quality_score=header.score, threshold=header.threshold).decision
-    if output.says.decision != route:
-        wrong.append(f"route is {output.says.decision}, score and threshold say {route}")
+    decision = replace(score, quality_score=header.score, threshold=header.threshold).decision
+    if output.says.decision != decision:
+        wrong.append(f"decision is {output.says.decision}, score and threshold give {decision}")
     return wrong

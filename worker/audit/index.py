@@ -1,4 +1,4 @@
-"""What outputs and changelog tell of each source offset."""
+"""An index of outputs and ledger entries by source offset."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _SOURCE = re.compile(r"(.+)/(\d{1,10})/(\d{1,19})", re.ASCII)
 
 
 class Output(msgspec.Struct, array_like=True, frozen=True):
-    """A record of an output topic, cut down to what tells whether it is right.
+    """A record of an output topic, reduced to the data needed to check it.
 
     Attributes:
-        topic: where it is.
-        partition: where it is; None for one that is expected wherever its key leads.
-        timestamp_ms: its record's own, also where the output could not have it.
+        topic: the output topic.
+        partition: its partition; None for an expected output whose key decides.
+        timestamp_ms: the raw record's timestamp, also if the output has another one.
         key, value, headers: digests.
-        says: the ledger entry that it was published from, as far as its own headers tell.
-        cut: whether it is a dead letter whose value was cut.
+        says: the ledger entry that it was published from, reconstructed from its headers.
+        cut: whether it is a dead letter with a truncated value.
     """
 
     topic: str
@@ -48,7 +48,7 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def of(cls, record: OutputRecord, says: Entry, *, cut: bool) -> Self:
-        """Cut a record down."""
+        """Reduce a record."""
         record = with_original_timestamp(record)
         return cls(
             topic=record.topic,
@@ -63,20 +63,25 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
             cut=cut,
         )
 
-    def unlike(self, other: Output, *, has_time: bool) -> list[str]:
-        """Name what repeats share and these two do not; their time only where their record has one."""
+    def differences(self, other: Output, *, has_time: bool) -> list[str]:
+        """Name the parts in which repeats must agree but these two do not.
+
+        Args:
+            other: the other output.
+            has_time: whether their record has a timestamp; otherwise theirs may differ.
+        """
         names = ["topic", "key", "value", *(["timestamp_ms"] if has_time else []), "headers"]
         return [name for name in names if getattr(self, name) != getattr(other, name)]
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a source offset.
+    """The outputs and ledger entries of a source offset.
 
     Attributes:
-        offset: of the raw topic.
-        outputs: in each topic's order.
-        entries: every one that is still in the changelog, in its order, tombstoned or not.
+        offset: offset in the raw topic.
+        outputs: outputs, in the order of each topic.
+        entries: entries that are still in the changelog, in its order, including tombstoned ones.
     """
 
     offset: int
@@ -85,17 +90,17 @@ class Known:
 
 
 class SourceIndex:
-    """Gathers outputs and ledger entries by source, in a temporary file, so memory stays flat.
+    """Index outputs and ledger entries by source in a temporary file, so that memory use stays flat.
 
-    A context manager; the file goes when it is left.
+    A context manager, which deletes the file on exit.
 
     Args:
-        topics: their names.
-        partitions: the raw topic's count.
-        window: how many offsets may be delivered again.
+        topics: the topic names.
+        partitions: the raw topic's partition count.
+        window: the number of offsets that may be redelivered.
 
     Attributes:
-        foreign: how many outputs name no source in the raw topic.
+        foreign: number of outputs without a source in the raw topic.
     """
 
     def __init__(self, topics: TopicSettings, partitions: int, window: int) -> None:
@@ -105,8 +110,8 @@ class SourceIndex:
         self._window = window
         self._first: dict[tuple[str, int | None, int], int] = {}
         self._newest: dict[tuple[str, int | None, int], int] = {}
-        self._went_back: dict[int, set[int]] = {}
-        # An empty name makes a file that is private, and deleted when it is closed.
+        self._rewound_to: dict[int, set[int]] = {}
+        # An empty name creates a private file that is deleted when it is closed.
         self._db = sqlite3.connect("", check_same_thread=False)
         self._db.execute("PRAGMA journal_mode = OFF")
         self._db.execute("CREATE TABLE known (partition INT, source INT, is_output INT, value BLOB)")
@@ -120,16 +125,16 @@ class SourceIndex:
         self._db.close()
 
     def add_outputs(self, records: Iterable[OutputRecord]) -> None:
-        """Take in records of an output topic's partition, in their order."""
+        """Add records of a partition of an output topic, in order."""
         self._insert(map(self._row, records))
 
     def add_entries(self, partition: int, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """Take in keys and values of a partition of the changelog, in their order.
+        """Add keys and values of a partition of the changelog, in order.
 
         Raises:
-            LedgerError: a key is no source offset: something else writes to the topic.
+            LedgerError: a key is not a source offset, so something else writes to the topic.
         """
-        # A tombstone only says that the ledger needs an entry no longer; it happened all the same.
+        # Ignore tombstones: the ledger no longer needs the entry, but it is still evidence here.
         self._insert(
             (partition, _source_offset(key, partition), False, value)
             for key, value in records
@@ -137,14 +142,14 @@ class SourceIndex:
         )
 
     def complete(self) -> None:
-        """Make it fast to read; call once everything is in."""
+        """Build the look-up index; call after everything was added."""
         self._db.execute("CREATE INDEX by_source ON known (partition, source)")
 
     def known(self, partition: int) -> Iterator[Known]:
-        """Yield what is known of each source offset of a partition, in order.
+        """Yield the outputs and entries of a partition by source offset, in order.
 
         Raises:
-            LedgerError: the changelog holds what is no entry.
+            LedgerError: the changelog contains an invalid entry.
         """
         rows = self._db.execute(
             "SELECT source, is_output, value FROM known WHERE partition = ? ORDER BY source, rowid",
@@ -160,7 +165,7 @@ class SourceIndex:
             yield known
 
     def first_scored(self, partition: int) -> Entry | None:
-        """Return the oldest entry of a scored record that is still there."""
+        """Return the oldest remaining entry of a scored record."""
         rows = self._db.execute(
             "SELECT source, value FROM known WHERE partition = ? AND NOT is_output ORDER BY source, rowid",
             (partition,),
@@ -169,13 +174,13 @@ class SourceIndex:
         return next((entry for entry in entries if entry.score is not None), None)
 
     def rewinds(self, partition: int) -> list[range]:
-        """Return where a partition was scored anew, after a rewind to further back than the window.
+        """Return the offset ranges that were rescored after a rewind beyond the window.
 
-        There an output topic goes back that far, and every source of a stretch as long has been published
-        more than once; a single record out of place is no rewind.
+        In such a range, the sources in an output topic jump back further than the window, and every source
+        was published more than once. A single record out of order is not a rewind.
         """
-        went_to = self._went_back.get(partition)
-        if went_to is None:
+        rewound_to = self._rewound_to.get(partition)
+        if rewound_to is None:
             return []
         rows = self._db.execute(
             "SELECT source, COUNT(*) FROM known WHERE partition = ? AND is_output "
@@ -186,12 +191,16 @@ class SourceIndex:
         for is_repeated, group in groupby(rows, key=lambda row: row[1] > 1):
             sources = [int(source) for source, _ in group]
             stretch = range(sources[0], sources[-1] + 1)
-            if is_repeated and len(stretch) > self._window and any(source in stretch for source in went_to):
+            if (
+                is_repeated
+                and len(stretch) > self._window
+                and any(source in stretch for source in rewound_to)
+            ):
                 rewinds.append(stretch)
         return rewinds
 
     def first_source(self, topic: str, output_partition: int, partition: int) -> float:
-        """Return the first source of a raw partition in an output partition; infinity without any."""
+        """Return the first source of a raw partition in an output partition; infinity if there is none."""
         return self._first.get((topic, output_partition, partition), inf)
 
     def _insert(self, rows: Iterable[tuple[int, int, bool, bytes] | None]) -> None:
@@ -208,7 +217,7 @@ class SourceIndex:
         return partition, output.says.offset, True, msgspec.msgpack.encode(output)
 
     def _read_scored(self, record: OutputRecord) -> tuple[int, Output] | None:
-        # Ours come last, whatever the producer's are called.
+        # The worker's headers are the last ones, whatever names the producer's have.
         ours = {name: (value or b"").decode("utf-8", "backslashreplace") for name, value in record.headers}
         source = _SOURCE.fullmatch(ours.get("kp-source", ""))
         if source is None or source[1] != self._topics.raw or int(source[2]) >= self._partitions:
@@ -235,32 +244,32 @@ class SourceIndex:
         return ours.partition, Output.of(record, says, cut=ours.value_length is not None)
 
     def _note(self, record: OutputRecord, partition: int, source: int) -> None:
-        """Follow where the sources in an output partition begin, and where they go back too far."""
-        place = record.topic, record.partition, partition
-        self._first.setdefault(place, source)
-        newest = self._newest.get(place, source)
+        """Track the first source in an output partition, and jumps back beyond the window."""
+        stream = record.topic, record.partition, partition
+        self._first.setdefault(stream, source)
+        newest = self._newest.get(stream, source)
         if source <= newest - self._window:
-            self._went_back.setdefault(partition, set()).add(source)
+            self._rewound_to.setdefault(partition, set()).add(source)
             newest = source
-        self._newest[place] = max(newest, source)
+        self._newest[stream] = max(newest, source)
 
 
 def _source_offset(key: bytes | None, partition: int) -> int:
     try:
         return int(key or b"")
     except ValueError:
-        raise LedgerError(f"the changelog's partition {partition} has a key that is no offset") from None
+        raise LedgerError(f"partition {partition} of the changelog has a key that is not an offset") from None
 
 
 def _entry(value: bytes, partition: int, offset: int) -> Entry:
     try:
         return decode_entry(value)
     except msgspec.MsgspecError as error:
-        raise LedgerError(f"the changelog's entry of {partition}/{offset} cannot be read: {error}") from None
+        raise LedgerError(f"invalid changelog entry for {partition}/{offset}: {error}") from None
 
 
 def digest(value: bytes | None) -> bytes:
-    """Return 8 bytes that identify a value; none for null."""
+    """Return an 8-byte digest of a value; empty for null."""
     return b"" if value is None else blake2b(value, digest_size=8).digest()
 
 

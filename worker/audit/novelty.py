@@ -1,4 +1,4 @@
-"""Novelty, recomputed: what a record was compared with, and how well that can still be told."""
+"""Recompute novelty from the records that preceded each record."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from worker.scoring.dimensions import novelty
 from worker.settings import CacheSettings
 
 Origin = Literal["ledger", "text", "no_vector", "other_model"]
-"""Where a vector comes from, or why there is none."""
+"""Origin of a vector, or why there is none."""
 
 Basis: TypeAlias = Literal["ledger", "text"] | Unaudited
-"""What a novelty is recomputed from, or why it cannot be."""
+"""The data that a novelty is recomputed from, or why it cannot be recomputed."""
 
 
 @dataclass(slots=True)
 class Remembered:
-    """A scored record, as it was compared with earlier ones, and later ones with it.
+    """A scored record in the novelty cache.
 
     Attributes:
-        trace_id: None where neither the record nor its entry is there any more.
-        at: the record's time in seconds.
-        model: the embedder's identity; "" where there was none, None for the configured one.
-        vector: shape (dimensions,), float32; None where it cannot be had.
-        origin: where the vector comes from, or why there is none.
+        trace_id: the trace's id; None if neither the record nor its entry exists any more.
+        at: the record's timestamp in seconds.
+        model: the embedder's identity; "" without an embedder, None for the configured one.
+        vector: shape (dimensions,), float32; None if it is not available.
+        origin: origin of the vector, or why there is none.
     """
 
     trace_id: str | None
@@ -42,13 +42,13 @@ class Remembered:
 
 
 class Memory:
-    """The novelty cache as it must have been, rebuilt record by record.
+    """The worker's novelty cache, rebuilt record by record.
 
-    Where a vector cannot be had, its place is kept: what leaves the cache when does not depend on it.
+    A record without an available vector still occupies its slot, since evictions do not depend on vectors.
 
     Args:
-        settings: its size, dimensions and ttl.
-        model: of the first record.
+        settings: size, dimensions and ttl of the cache.
+        model: the first record's model.
     """
 
     def __init__(self, settings: CacheSettings, model: str | None) -> None:
@@ -64,20 +64,20 @@ class Memory:
         self._doubtful = 0
 
     def doubt(self, reason: Unaudited) -> None:
-        """Note that something else may have been in the cache; it has left it after ``max_elements`` more."""
+        """Mark the cache's content as uncertain until ``max_elements`` more records have replaced it."""
         self._doubt, self._doubtful = reason, self._settings.max_elements
 
     def __bool__(self) -> bool:
         return bool(self._members)
 
     def use(self, model: str | None) -> None:
-        """Note the model that comes next; the worker never compares the vectors of two."""
+        """Switch to the next record's model; the worker never compares vectors of different models."""
         if model != self._model:
             self._model = model
             self._forget()
 
     def add(self, record: Remembered) -> None:
-        """Remember a record; the oldest leaves when the cache is full."""
+        """Add a record; a full cache evicts the oldest."""
         if record.model == "":
             return
         if len(self._members) == self._members.maxlen:
@@ -89,7 +89,7 @@ class Memory:
         self._doubtful -= 1
 
     def basis(self, record: Remembered) -> Basis:
-        """Say what a record's novelty is recomputed from, or why it cannot be."""
+        """Return the data that a record's novelty is recomputed from, or why it cannot be recomputed."""
         if record.model == "":
             return "ledger"
         if self._doubt is not None and self._doubtful > 0:
@@ -101,12 +101,12 @@ class Memory:
         return next(origin for origin in order if origin in origins)
 
     def check(self, record: Remembered, header: ScoreHeader, tolerance: float) -> list[str]:
-        """Hold a published novelty, and the trace that it names as nearest, against the cache.
+        """Check a published novelty and its nearest trace against the cache.
 
         Args:
-            record: what was scored.
-            header: what was published.
-            tolerance: how much a similarity may differ.
+            record: the scored record.
+            header: its published score.
+            tolerance: accepted difference of a similarity.
         """
         nearest = self._nearest(record)
         expected = novelty(None if nearest is None else nearest.similarity)
@@ -114,7 +114,7 @@ class Memory:
         if not abs(header.novelty - expected) <= tolerance:
             wrong.append(f"novelty is {header.novelty:.9g}, recomputed {expected:.9g}")
         if (header.nearest is None) != (nearest is None):
-            wrong.append("nearest is null, there is one" if nearest else "nearest is set, there is none")
+            wrong.append("nearest is null, expected a trace" if nearest else "nearest is set, expected null")
         elif nearest is not None and header.nearest != nearest.id:
             wrong += self._check_nearest(record, header, nearest, tolerance)
         return wrong
@@ -135,7 +135,7 @@ class Memory:
             None if record.vector is None else named.max_cosine_similarity(record.vector, at=record.at)
         )
         if similarity is None:
-            return ["nearest is no trace that it was compared with"]
+            return ["nearest is not a trace in the cache"]
         if nearest.similarity - similarity > tolerance:
-            return [f"nearest is not: another trace is nearer by {nearest.similarity - similarity:.9g}"]
+            return [f"nearest is wrong: another trace is nearer by {nearest.similarity - similarity:.9g}"]
         return []

@@ -1,4 +1,4 @@
-"""One partition's records, each held against what is known of its offset."""
+"""Audit of one partition: each record against its outputs and ledger entries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import islice
 import msgspec
 
 from schemas import ReasoningTrace
-from worker.audit.checks import ROUNDING, check_dead_letter, check_score, misfits, read_trace
+from worker.audit.checks import ROUNDING, check_dead_letter, check_score, mismatches, read_trace
 from worker.audit.index import Known, Output, SourceIndex
 from worker.audit.novelty import Basis, Memory, Remembered
 from worker.audit.report import Difference, PartitionReport
@@ -24,17 +24,17 @@ from worker.scoring import bounded_id, embedding_text
 from worker.settings import Settings
 
 _END = Known(sys.maxsize)
-_AT_ONCE = 128
+_CHUNK = 128
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Between which offsets what can be told.
+    """Offsets that limit what can be checked.
 
     Attributes:
-        first: where the partition begins; above 0 it has been trimmed.
-        committed: the group's position; every record below it has an output.
-        outputs_from: below it outputs may have been trimmed.
+        first: first offset of the partition; above 0, the partition has been trimmed.
+        committed: the group's position; every record below it must have an output.
+        outputs_from: outputs of records below this offset may have been trimmed.
     """
 
     first: int
@@ -44,7 +44,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class _Case:
-    """An offset: its record, unless raw no longer has it, and what belongs to it.
+    """An offset with its outputs and, unless it was deleted, its record.
 
     ``remembered`` is None unless the record was scored.
     """
@@ -59,17 +59,17 @@ class _Case:
 
 
 class PartitionAudit:
-    """Goes through a partition of the raw topic.
+    """Audit a partition of the raw topic.
 
     Args:
-        partition: its number.
-        bounds: what can be told where.
-        settings: the worker's.
-        index: what outputs and changelog tell; complete.
-        builder: what the worker builds outputs with.
-        texts: embeds again what has no vector in the changelog.
-        tolerance: of a novelty that is recomputed from texts; None takes the largest that the precisions of
-            the embedder and of the partition's entries call for.
+        partition: the partition's number.
+        bounds: the offsets that limit the checks.
+        settings: the worker's settings.
+        index: the complete index of outputs and ledger entries.
+        builder: the worker's builder of outputs.
+        texts: embedder for records without a vector in the changelog.
+        tolerance: accepted difference of a novelty recomputed from texts; None uses the largest tolerance of
+            the precisions of the embedder and of the partition's entries.
     """
 
     def __init__(
@@ -97,22 +97,22 @@ class PartitionAudit:
             self._memory.doubt("trimmed")
 
     def add(self, records: Sequence[RawRecord]) -> None:
-        """Hold records against what is known of them; they come in offset order."""
+        """Check records, in offset order."""
         cases = (case for record in records for case in self._up_to(record))
-        # Of what raw no longer has there may be a lot before the first record.
-        while some := list(islice(cases, _AT_ONCE)):
+        # In chunks: there may be many deleted offsets before the first record.
+        while chunk := list(islice(cases, _CHUNK)):
             self._vectors.complete(
                 [
                     (case.remembered, None if case.trace is None else embedding_text(case.trace))
-                    for case in some
+                    for case in chunk
                     if case.remembered is not None and case.remembered.origin == "no_vector"
                 ]
             )
-            for case in some:
+            for case in chunk:
                 self._check(case)
 
     def finish(self) -> PartitionReport:
-        """Return the report, once every record was added."""
+        """Return the report; call after all records were added."""
         while self._next is not _END:
             self._report.unknown += len(self._take().outputs)
         self._account(self._bounds.first)
@@ -124,9 +124,9 @@ class PartitionAudit:
         return known
 
     def _account(self, offset: int) -> None:
-        """Note which offsets before this one raw no longer has, though nothing came of them.
+        """Report the deleted offsets before this one that have neither outputs nor entries.
 
-        What lies before the first known offset, or before the group's first position, was never the group's.
+        Offsets before the first known one, or before the group's first position, were never the group's.
         """
         if self._accounted is None:
             self._accounted = offset if offset < self._bounds.first else self._bounds.committed or offset
@@ -137,14 +137,14 @@ class PartitionAudit:
         self._accounted = max(self._accounted, offset + 1)
 
     def _up_to(self, record: RawRecord) -> Iterator[_Case]:
-        """Yield the cases of the offsets before a record that raw no longer has, and the record's own."""
+        """Yield the cases of the deleted offsets before a record, and the record's own."""
         while self._next.offset < record.offset:
-            yield self._case_of_the_gone(self._take())
+            yield self._deleted_case(self._take())
         known = self._take() if self._next.offset == record.offset else Known(record.offset)
         yield self._case(record, known)
 
-    def _case_of_the_gone(self, known: Known) -> _Case:
-        """What was removed from raw is still part of what later records were compared with."""
+    def _deleted_case(self, known: Known) -> _Case:
+        """Return the case of a deleted record, which later records were still compared with."""
         self._report.unknown += len(known.outputs)
         entry = _scored_entry(known.entries, known.outputs)
         remembered = None
@@ -158,31 +158,31 @@ class PartitionAudit:
         trace, rejection = read_trace(record)
         case = _Case(record.offset, [], None, record, trace, rejection)
         for output in known.outputs:
-            unfit = misfits(record, trace, output, self._builder)
-            if self._is_anothers(unfit, record.offset):
+            wrong = mismatches(record, trace, output, self._builder)
+            if self._is_of_another_record(wrong, record.offset):
                 self._report.unknown += 1
             else:
                 case.outputs.append(output)
-                case.wrong += [f"{member} is not what the record gives" for member in unfit]
+                case.wrong += [f"{part} does not match the record" for part in wrong]
         entries = [entry for entry in known.entries if entry.fingerprint == record.fingerprint]
         if entries and not self._in_rewind(record.offset):
             case.wrong += [
-                "its ledger entry says otherwise"
+                "it does not match its ledger entry"
                 for output in case.outputs
                 if not any(_agree(entry, output.says) for entry in entries)
             ]
         entry = _scored_entry(entries, case.outputs)
-        # Of a finished record of which nothing is left, the trace tells that it was scored.
+        # A finished record without outputs and entries was scored if it is a trace.
         finished = not case.outputs and not entries and record.offset < self._bounds.committed
         if entry is not None or _was_scored(case.outputs) or (finished and trace is not None):
             trace_id = None if trace is None else bounded_id(trace.id)
             case.remembered = self._vectors.recall(entry, trace_id, record.timestamp_ms)
         return case
 
-    def _is_anothers(self, unfit: list[str], offset: int) -> bool:
-        """Whether an output is of another record, that was at this offset of a topic made anew."""
-        other_content = "key" in unfit or "value" in unfit or self._in_rewind(offset)
-        return "timestamp" in unfit and other_content
+    def _is_of_another_record(self, wrong: list[str], offset: int) -> bool:
+        """Return whether an output is of a record with the same offset in an earlier topic."""
+        other_content = "key" in wrong or "value" in wrong or self._in_rewind(offset)
+        return "timestamp" in wrong and other_content
 
     def _in_rewind(self, offset: int) -> bool:
         return any(offset in rewind for rewind in self._rewinds)
@@ -209,7 +209,7 @@ class PartitionAudit:
             return
         has_time = case.record is not None and case.record.timestamp_ms != NO_TIMESTAMP
         unequal = dict.fromkeys(
-            name for output in outputs for name in output.unlike(outputs[0], has_time=has_time)
+            name for output in outputs for name in output.differences(outputs[0], has_time=has_time)
         )
         rescored = bool(unequal) and self._in_rewind(case.offset)
         if rescored:
@@ -240,7 +240,7 @@ class PartitionAudit:
             try:
                 headers.append(ScoreHeader.decode(output.says.score or b""))
             except msgspec.MsgspecError:
-                case.wrong.append("kp-score cannot be read")
+                case.wrong.append("kp-score is invalid")
                 continue
             case.wrong += check_score(case.trace, output, headers[-1], policy)
         if headers:
@@ -268,7 +268,7 @@ class PartitionAudit:
 
 
 def _was_scored(outputs: Sequence[Output]) -> bool:
-    """Whether outputs tell so; those that their topic then refused as too large do as well."""
+    """Return whether outputs show that their record was scored, even if the result was too large."""
     return any(
         output.says.failure is None or output.says.failure.exception == TooLargeError.__name__
         for output in outputs
@@ -276,7 +276,7 @@ def _was_scored(outputs: Sequence[Output]) -> bool:
 
 
 def _agree(entry: Entry, says: Entry) -> bool:
-    """Whether an output may have been published from an entry."""
+    """Return whether an output may have been published from an entry."""
     if says.failure is not None:
         return entry.failure is not None and entry.failure.reason == says.failure.reason
     published = (says.decision, says.score, says.policy)
@@ -284,7 +284,7 @@ def _agree(entry: Entry, says: Entry) -> bool:
 
 
 def _scored_entry(entries: Sequence[Entry], outputs: Sequence[Output]) -> Entry | None:
-    """Return the last entry that an output was published from, else the last; of those with a score."""
+    """Return the last scored entry that an output was published from, or else the last scored entry."""
     scored = [entry for entry in entries if entry.score is not None]
     published = [entry for entry in scored if any(_agree(entry, output.says) for output in outputs)]
     return next(reversed(published or scored), None)

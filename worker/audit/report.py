@@ -1,4 +1,4 @@
-"""What an audit found."""
+"""The report of an audit."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, Literal
 Unaudited = Literal["trimmed", "rewind", "no_vector", "other_model"]
 """Why a novelty could not be recomputed.
 
-- ``trimmed``: raw no longer has what came before, and the changelog has not all of it either;
-- ``rewind``: the ledger was cut, and what was left of it then cannot be told;
-- ``no_vector``: a vector is neither in the changelog nor could its text be embedded;
-- ``other_model``: the same, since another model than the configured one made it.
+- ``trimmed``: earlier records were deleted from the raw topic, and some of their entries from the changelog;
+- ``rewind``: the ledger was cut, and its remaining content at that time is unknown;
+- ``no_vector``: a vector is not in the changelog, and its text could not be embedded;
+- ``other_model``: likewise, because the vector is from another model than the configured one.
 """
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What is wrong with the outputs of one raw record; names members and numbers, never content."""
+    """Defects of one raw record's outputs; names fields and numbers, never content."""
 
     offset: int
     what: str
@@ -25,30 +25,30 @@ class Difference:
 
 @dataclass
 class PartitionReport:
-    """What became of the records of one partition of the raw topic.
+    """The audit of one partition of the raw topic.
 
     Attributes:
-        partition: its number.
-        records: raw records that are there.
-        outputs: outputs of these, repeats included.
-        missing: offsets of committed records that have no output.
-        waiting: records without an output that the group has not committed: they are still to come.
-        repeated: outputs beyond the first of their record.
-        differing: the records whose outputs are not what they should be.
-        rescored: records whose outputs are unequal because the topic was read again from further back than
-            the ledger reaches, which is a run of its own.
-        unknown: outputs of no record that is there: it was trimmed, or the topic was made anew.
-        outputs_trimmed: records without an output where the outputs' topics have been trimmed as well.
-        deleted: first and last of each stretch of offsets that raw no longer has, without an output or an
-            entry: records deleted before they were read, or what a transaction leaves (aborted records and
-            markers), which cannot be told apart any more.
-        other_policy: records scored under another policy than the settings', whose weights are not known;
-            the score itself was not recomputed.
-        near_threshold: offsets of records whose score is nearer to the threshold than an embedding can be
-            repeated, so that their route cannot be confirmed from the text.
-        novelty_exact: records whose novelty was recomputed from the ledger's vectors alone.
-        novelty_embedded: those for which texts had to be embedded again.
-        novelty_unaudited: those whose novelty could not be recomputed, by reason.
+        partition: partition number.
+        records: number of raw records.
+        outputs: number of their outputs, including repeats.
+        missing: offsets of committed records without an output.
+        waiting: number of uncommitted records without an output, which are still to be scored.
+        repeated: number of outputs beyond the first of their record.
+        differing: defects of the outputs.
+        rescored: number of records with unequal outputs because the topic was reread from before the ledger,
+            which starts a new run.
+        unknown: number of outputs whose record no longer exists: it was deleted, or the topic recreated.
+        outputs_trimmed: number of records without an output where the output topics have been trimmed.
+        deleted: first and last offset of each range that was deleted from the raw topic and has neither
+            outputs nor entries: records deleted before they were read, or aborted records and markers of
+            transactions, which can no longer be distinguished.
+        other_policy: number of records scored under another policy than the settings', whose weights are
+            unknown, so that the score was not recomputed.
+        near_threshold: offsets of records whose score is so close to the threshold that the precision of a
+            recomputed embedding cannot confirm the decision.
+        novelty_exact: number of records whose novelty was recomputed from the ledger's vectors alone.
+        novelty_embedded: number of records whose novelty needed texts to be embedded again.
+        novelty_unaudited: number of records whose novelty could not be recomputed, by reason.
     """
 
     partition: int
@@ -71,12 +71,12 @@ class PartitionReport:
 
 @dataclass(frozen=True)
 class Report:
-    """What an audit found, by partition.
+    """The report of an audit.
 
     Attributes:
         topic: the raw topic.
-        partitions: in order.
-        foreign: records of the output topics that name no source in this raw topic.
+        partitions: the partitions' reports, in order.
+        foreign: number of output records without a source in this raw topic.
     """
 
     topic: str
@@ -85,37 +85,37 @@ class Report:
 
     @property
     def missing(self) -> int:
-        """How many committed records have no output."""
+        """Number of committed records without an output."""
         return sum(len(partition.missing) for partition in self.partitions)
 
     @property
     def waiting(self) -> int:
-        """How many records are still to be scored."""
+        """Number of records still to be scored."""
         return sum(partition.waiting for partition in self.partitions)
 
     @property
     def repeated(self) -> int:
-        """How many outputs are there more than once."""
+        """Number of repeated outputs."""
         return sum(partition.repeated for partition in self.partitions)
 
     @property
     def differing(self) -> int:
-        """How many records have outputs that are not what they should be."""
+        """Number of records with defective outputs."""
         return sum(len(partition.differing) for partition in self.partitions)
 
     @property
     def rescored(self) -> int:
-        """How many records were scored anew after a rewind."""
+        """Number of records rescored after a rewind."""
         return sum(partition.rescored for partition in self.partitions)
 
     @property
     def unknown(self) -> int:
-        """How many outputs come from no record that is there, foreign ones included."""
+        """Number of outputs whose record does not exist, including foreign ones."""
         return self.foreign + sum(partition.unknown for partition in self.partitions)
 
     @property
     def deleted(self) -> int:
-        """How many offsets that raw no longer has came to nothing, as far as can be told."""
+        """Number of offsets deleted from the raw topic, apparently without an output."""
         return sum(last - first + 1 for partition in self.partitions for first, last in partition.deleted)
 
     @property
@@ -124,6 +124,6 @@ class Report:
         return not self.missing and not self.differing
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the totals and the partitions, ready for JSON."""
+        """Return the totals and the partitions as plain JSON."""
         totals = ("ok", "missing", "repeated", "differing", "waiting", "rescored", "unknown", "deleted")
         return {name: getattr(self, name) for name in totals} | asdict(self)

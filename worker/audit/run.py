@@ -1,10 +1,9 @@
-"""Read the topics as they are, and audit them partition by partition."""
+"""Read the topics and audit them partition by partition."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import TypeAlias
 
 from worker.audit.index import SourceIndex
 from worker.audit.partition import Bounds, PartitionAudit
@@ -17,13 +16,11 @@ from worker.kafka.rights import audit_rights, require_rights
 from worker.kafka.topics import Topic, TopicAdmin
 from worker.lane.outputs import Outputs
 from worker.lane.records import OutputRecord
+from worker.progress import ProgressCallback
 from worker.settings import Settings
 
-Progress: TypeAlias = Callable[[str, int, int], None]
-"""Told of a topic, how many of its offsets have been read, and how many there are."""
-
-# Few enough that progress shows where texts are embedded again.
-_AT_ONCE = 128
+# Small enough to show progress while texts are embedded.
+_CHUNK = 128
 
 
 async def audit(
@@ -31,29 +28,29 @@ async def audit(
     *,
     embedder: Callable[[], Embedder | None] | None = None,
     tolerance: float | None = None,
-    progress: Progress = lambda _topic, _done, _total: None,
+    progress: ProgressCallback = lambda _topic, _done, _total: None,
 ) -> Report:
-    """Hold a stream's outputs against its raw topic, up to where the topics end now.
+    """Audit a stream's outputs against its raw topic, up to the current ends of the topics.
 
-    Workers may run meanwhile. It joins no group and writes nothing but a temporary file, of about 0.4 kB for
-    an output and 2 kB for a ledger entry.
+    Workers may be running. The audit joins no group and writes only a temporary file, of about 0.4 kB per
+    output and 2 kB per ledger entry.
 
     Args:
-        settings: the worker's: topics, group, cache, policy and limits tell what is right.
-        embedder: makes the embedder for records whose vector is no longer in the changelog; called at most
-            once, and only when there is such a record. None: the novelty of these, and of those that were
-            compared with them, is counted instead of audited.
-        tolerance: how much a novelty may differ that is recomputed with such an embedding; None: 1e-6 where
-            all is float32, 0.002 where something is not. A novelty that is recomputed from the changelog's
-            vectors alone is held to 1e-9.
-        progress: told as reading goes on.
+        settings: the worker's settings: its topics, group, cache, policy and limits.
+        embedder: creates the embedder for records whose vector is no longer in the changelog; called at most
+            once, and only if there are such records. If None, the novelty of these records, and of records
+            compared with them, is not audited.
+        tolerance: accepted difference of a novelty recomputed with such embeddings. By default, 1e-6 if all
+            vectors are float32, and 0.002 otherwise. Novelties recomputed from the changelog's vectors alone
+            must be equal to within 1e-9.
+        progress: called while reading.
 
     Raises:
         NoBrokerError: the brokers cannot be reached.
-        SecurityError: they refuse the login, the certificate or a right.
-        TopicError: a topic is missing, or cannot be read.
-        LedgerError: the changelog holds what is no ledger entry.
-        EmbeddingError: the embedder cannot be made.
+        SecurityError: the brokers reject the login, the certificate or an operation.
+        TopicError: a topic is missing or cannot be read.
+        LedgerError: the changelog contains an invalid entry.
+        EmbeddingError: the embedder cannot be created.
     """
     await require_rights(settings.kafka, audit_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
@@ -64,7 +61,7 @@ async def audit(
             raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
         committed = await admin.committed(topics[raw])
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
-        # In this order, what is committed has its outputs within their bounds, and these their entries.
+        # Opened in this order, the bounds include the outputs of all committed records, and their entries.
         log = _Log(reader, progress)
         for name in (*outputs, changelog, raw):
             if name in topics:
@@ -74,9 +71,9 @@ async def audit(
 
 
 class _Log:
-    """The topics between the bounds that they have when they are opened."""
+    """The topics, within their bounds at the time of opening."""
 
-    def __init__(self, reader: TopicReader, progress: Progress) -> None:
+    def __init__(self, reader: TopicReader, progress: ProgressCallback) -> None:
         self._reader = reader
         self._progress = progress
         self._bounds: dict[str, list[range]] = {}
@@ -87,23 +84,23 @@ class _Log:
         ]
 
     def begins(self, topic: str) -> list[int]:
-        """Return where a topic's partitions begin; one above 0 has been trimmed."""
+        """Return the first offsets of a topic's partitions; above 0, a partition has been trimmed."""
         return [bounds.start for bounds in self._bounds[topic]]
 
     async def read(self, topic: str) -> AsyncIterator[tuple[int, list[Record]]]:
-        """Yield a topic's partitions and records, some at a time; nothing of a topic that is not there."""
+        """Yield a topic's records in chunks, with their partition; nothing if the topic does not exist."""
         for partition in range(len(self._bounds.get(topic, []))):
             async for records in self.read_partition(topic, partition):
                 yield partition, records
 
     async def read_partition(self, topic: str, partition: int) -> AsyncIterator[list[Record]]:
-        """Yield a partition's records, some at a time."""
+        """Yield a partition's records in chunks."""
         bounds = self._bounds[topic]
         done, total = sum(map(len, bounds[:partition])), sum(map(len, bounds))
         records = []
         async for record in self._reader.read(topic, partition, bounds[partition]):
             records.append(record)
-            if len(records) == _AT_ONCE:
+            if len(records) == _CHUNK:
                 yield records
                 self._progress(topic, done + record.offset + 1 - bounds[partition].start, total)
                 records = []
@@ -157,12 +154,12 @@ class _Run:
             self._tolerance,
         )
         async for records in self._log.read_partition(raw, partition):
-            # In a thread, as it may load a model and embed.
+            # In a thread, as this may load a model and embed texts.
             await asyncio.to_thread(audit.add, list(map(raw_record, records)))
         return await asyncio.to_thread(audit.finish)
 
     def _outputs_from(self, partition: int, index: SourceIndex) -> float:
-        """Return the source offset from which on no output of a raw partition was trimmed."""
+        """Return the first source offset of a raw partition from which no outputs have been trimmed."""
         count = self._topics[self._settings.topics.raw].partitions
         firsts = [
             index.first_source(name, number, partition)

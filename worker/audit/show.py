@@ -1,4 +1,4 @@
-"""A report for people."""
+"""Terminal output of a report."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from rich.table import Table
 from worker.audit.report import PartitionReport, Report, Unaudited
 
 DETAILS = 10
-"""How many of what is missing or differs are told one by one."""
+"""Maximum number of defects listed one by one."""
 
 _REASONS: dict[Unaudited, str] = {
-    "trimmed": "what came before them was trimmed from raw",
-    "rewind": "raw was read again from further back than the ledger reaches",
-    "no_vector": "a vector is neither in the changelog nor can its text be embedded",
-    "other_model": "a vector cannot be had, as another model than the configured one made it",
+    "trimmed": "earlier records were deleted from the raw topic",
+    "rewind": "the raw topic was reread from before the ledger",
+    "no_vector": "a vector is not in the changelog, and its text cannot be embedded",
+    "other_model": "a vector is from another model than the configured one",
 }
 
 
 def show(report: Report, console: Console) -> None:
-    """Print the table, what else there is to know, and the first of what is wrong."""
+    """Print the table, the notes and the first defects."""
     console.print(_table(report))
     for note in _notes(report):
         console.print(note)
@@ -29,7 +29,7 @@ def show(report: Report, console: Console) -> None:
     for line in wrong[:DETAILS]:
         console.print(line)
     if len(wrong) > DETAILS:
-        console.print(f"and {len(wrong) - DETAILS} more; --json has them all")
+        console.print(f"and {len(wrong) - DETAILS} more; --json lists them all")
 
 
 def _table(report: Report) -> Table:
@@ -53,39 +53,40 @@ def _row(one: PartitionReport) -> tuple[int, ...]:
 def _notes(report: Report) -> Iterator[str]:
     parts = report.partitions
     counts = {
-        "are of another policy than the settings': their score was not computed again": sum(
+        "were scored under another policy, so their score was not recomputed": sum(
             one.other_policy for one in parts
         ),
-        "have a novelty that was computed again from their texts": sum(one.novelty_embedded for one in parts),
-        "have a score too near to the threshold to confirm their route by that": sum(
+        "have a novelty that was recomputed from their texts": sum(one.novelty_embedded for one in parts),
+        "have a score too close to the threshold to confirm the decision from their texts": sum(
             len(one.near_threshold) for one in parts
         ),
-        "were scored anew, as raw was read again from further back than the ledger reaches": report.rescored,
-        "have no output, where outputs were trimmed": sum(one.outputs_trimmed for one in parts),
+        "were rescored, as the raw topic was reread from before the ledger": report.rescored,
+        "have no output where the output topics were trimmed": sum(one.outputs_trimmed for one in parts),
     }
     for reason, why in _REASONS.items():
         count = sum(one.novelty_unaudited.get(reason, 0) for one in parts)
-        counts[f"have a novelty that could not be audited: {why}"] = count
+        counts[f"have a novelty that cannot be audited: {why}"] = count
     yield from (f"{count} records {what}" for what, count in counts.items() if count)
     if report.deleted:
         yield (
-            f"{report.deleted} offsets are gone from {report.topic} without an output, deleted unread unless "
-            f"they were a transaction's aborted records and markers: {', '.join(_stretches(report))}"
+            f"{report.deleted} offsets were deleted from {report.topic} and have no output: records deleted "
+            f"before they were scored, or a transaction's aborted records and markers: "
+            f"{', '.join(_ranges(report))}"
         )
     if report.unknown:
-        yield f"{report.unknown} outputs come from no record of {report.topic} that is there"
+        yield f"{report.unknown} outputs have no existing record in {report.topic}"
 
 
-def _stretches(report: Report) -> Iterator[str]:
-    stretches = [(one.partition, *stretch) for one in report.partitions for stretch in one.deleted]
-    for partition, first, last in stretches[:DETAILS]:
+def _ranges(report: Report) -> Iterator[str]:
+    ranges = [(one.partition, *offsets) for one in report.partitions for offsets in one.deleted]
+    for partition, first, last in ranges[:DETAILS]:
         yield f"{partition}/{first}" + (f" to {last}" if last > first else "")
-    if len(stretches) > DETAILS:
-        yield f"and {len(stretches) - DETAILS} more"
+    if len(ranges) > DETAILS:
+        yield f"and {len(ranges) - DETAILS} more"
 
 
 def _wrong(report: Report) -> Iterator[str]:
     for one in report.partitions:
-        place = f"{report.topic}/{one.partition}"
-        yield from (f"missing: {place}/{offset} has no output" for offset in one.missing)
-        yield from (f"differs: {place}/{each.offset}: {each.what}" for each in one.differing)
+        partition = f"{report.topic}/{one.partition}"
+        yield from (f"missing: {partition}/{offset} has no output" for offset in one.missing)
+        yield from (f"differs: {partition}/{each.offset}: {each.what}" for each in one.differing)

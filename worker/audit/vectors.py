@@ -1,4 +1,4 @@
-"""What scored records were embedded with: the ledger's vectors, else those of their texts."""
+"""The vectors of scored records, from the ledger or from their texts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from worker.lane.ledger import Entry, decode_vector
 from worker.settings import Settings
 
 REPEATABILITY = {"float32": 1e-6, "bfloat16": 0.002}
-"""How exactly novelty can be computed again from the texts, by the precision of the embedding."""
+"""Tolerance of a novelty recomputed from texts, by the precision of the embedding."""
 
 _BATCH = 32
 
 
 class Texts:
-    """Embeds texts again, with an embedder that is made when it is first needed.
+    """Provide an embedder, created on first use.
 
     Args:
-        make: makes it; None, or a None that it returns, says that nothing is to be embedded.
+        make: creates the embedder; if it is None or returns None, nothing is embedded.
     """
 
     def __init__(self, make: Callable[[], Embedder | None] | None) -> None:
@@ -33,14 +33,14 @@ class Texts:
 
 
 class Vectors:
-    """Finds the vectors of a partition's records.
+    """Look up or compute the vectors of a partition's records.
 
     Args:
-        settings: the worker's.
-        oldest: the oldest entry of a scored record that the changelog still has.
-        texts: embeds what has no vector there.
-        tolerance: see :attr:`tolerance`; None takes the largest that the precisions of the embedder and of
-            the entries call for.
+        settings: the worker's settings.
+        oldest: the oldest remaining entry of a scored record in the changelog.
+        texts: embedder for records without a vector in the changelog.
+        tolerance: see :attr:`tolerance`; None uses the largest tolerance of the precisions of the embedder
+            and of the entries.
     """
 
     def __init__(
@@ -50,22 +50,22 @@ class Vectors:
         self._texts = texts
         self._tolerance = tolerance
         self._precisions = set() if oldest is None else {oldest.precision}
-        # Entries leave the changelog in the order of their offsets. So a record without one is older than
-        # those with one, and is taken to be of the same model as the oldest of these.
+        # Entries leave the changelog in offset order. A record without an entry is therefore older than those
+        # with one, and is assumed to have the model of the oldest entry.
         self.oldest_model = oldest.model if oldest is not None else None
         if oldest is None and settings.embedding.backend == "none":
             self.oldest_model = ""
 
     @property
     def tolerance(self) -> float:
-        """How much a novelty may differ that was computed with a text's vector."""
+        """Accepted difference of a novelty that was recomputed from texts."""
         if self._tolerance is not None:
             return self._tolerance
         worst = max(REPEATABILITY.values())
         return max(REPEATABILITY.get(precision, worst) for precision in self._precisions)
 
     def recall(self, entry: Entry | None, trace_id: str | None, timestamp_ms: int) -> Remembered:
-        """Return a scored record as the ledger has it, the entry being its own."""
+        """Return a scored record with the vector in its ledger entry, if there is one."""
         model = self.oldest_model if entry is None else entry.model
         vector = None if entry is None or entry.vector is None else decode_vector(entry.vector)
         if entry is not None:
@@ -75,20 +75,20 @@ class Vectors:
         origin: Origin = "no_vector" if vector is None and model != "" else "ledger"
         return Remembered(trace_id, timestamp_ms / 1000, model, vector, origin)
 
-    def complete(self, wanting: Sequence[tuple[Remembered, str | None]]) -> None:
-        """Embed records that have no vector, by their texts, so far as the configured model made them."""
-        embedder = self._texts.embedder if wanting else None
+    def complete(self, missing: Sequence[tuple[Remembered, str | None]]) -> None:
+        """Embed the texts of records without a vector, unless they are from another model."""
+        embedder = self._texts.embedder if missing else None
         if embedder is None:
             return
         self._precisions.add(embedder.precision)
-        for record, _ in wanting:
+        for record, _ in missing:
             if record.model not in (None, embedder.identity):
                 record.origin = "other_model"
-        there = [
-            (record, text) for record, text in wanting if record.origin == "no_vector" and text is not None
+        available = [
+            (record, text) for record, text in missing if record.origin == "no_vector" and text is not None
         ]
-        for start in range(0, len(there), _BATCH):
-            batch = there[start : start + _BATCH]
+        for start in range(0, len(available), _BATCH):
+            batch = available[start : start + _BATCH]
             vectors = embedder.embed([text for _, text in batch]).vectors
             for (record, _), vector in zip(batch, vectors, strict=True):
                 record.vector, record.origin = vector, "text"

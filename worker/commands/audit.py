@@ -15,7 +15,7 @@ from worker.audit import audit as run_audit
 from worker.audit.show import show
 from worker.embedding import load_embedder
 from worker.options import config_option
-from worker.progress import counting
+from worker.progress import topic_progress
 from worker.settings import load_settings
 
 
@@ -32,7 +32,7 @@ def audit(config: Path | None, as_json: bool) -> None:
     """
     settings = load_settings(config)
     embedder = partial(load_embedder, settings.embedding, settings.cache)
-    with counting() as progress:
+    with topic_progress() as progress:
         report = asyncio.run(run_audit(settings, embedder=embedder, progress=progress))
     if as_json:
         click.echo(json.dumps(report.as_dict(), indent=2))

@@ -19,7 +19,7 @@ from worker.errors import InputError
 from worker.options import Function, config_option
 from worker.policies.changes import changes, suspicions
 from worker.policy import Policy
-from worker.progress import counting, errors
+from worker.progress import errors, topic_progress
 from worker.settings import Settings, load_policy, load_settings, override
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def rescore(
         from worker.policies.topics import Period  # noqa: PLC0415
 
         period = Period(source["since"], source["until"])
-        with counting() as progress:
+        with topic_progress() as progress:
             names = (contribute, rejected)
             rescored = asyncio.run(republish(settings, period, new, names, live=live, progress=progress))
     if as_json:
@@ -352,7 +352,7 @@ def show_trace(name: str, file: Path | None, **source: Any) -> None:
 async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
     from worker.policies.topics import open_scored_topics  # noqa: PLC0415 - files need no Kafka
 
-    with counting() as progress:
+    with topic_progress() as progress:
         async with open_scored_topics(settings, progress) as topics:
             return await topics.find(name)
 
@@ -394,7 +394,7 @@ async def _records_of_topics(
 ) -> list[ScoredRecord]:
     from worker.policies.topics import Period, open_scored_topics  # noqa: PLC0415 - files need no Kafka
 
-    with counting() as progress:
+    with topic_progress() as progress:
         async with open_scored_topics(settings, progress) as topics:
             records = [record async for _, record in topics.read(Period(since, until))]
             _print_skipped(topics)
@@ -419,6 +419,6 @@ def _labels(settings: Settings, source: dict[str, Any], *, required: bool) -> La
         raise click.UsageError("no labels: give --labels FILE or --labels-topic TOPIC")
     labels = labels_of_files(files)
     if topic is not None:
-        with counting() as progress:
+        with topic_progress() as progress:
             labels |= asyncio.run(labels_of_topic(settings, topic, progress))
     return labels

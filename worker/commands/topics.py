@@ -45,7 +45,7 @@ async def _topics(settings: Settings, partitions: int, replication_factor: int) 
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         created = await admin.create_missing(partitions, replication_factor)
         existing = await admin.existing() | created
-    for topic in existing.values():
+    for _, topic in sorted(existing.items()):
         state = "created" if topic.name in created else "exists"
         limit = f"max.message.bytes={topic.max_message_bytes}"
         click.echo(f"{topic.name}: {state}, {topic.partitions} partitions, {limit}")

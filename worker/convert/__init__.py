@@ -1,1 +1,1 @@
-"""`kp-worker convert` and `kp-worker publish --from`: files of other formats as traces."""
+"""File conversion for `kp-worker convert` and `kp-worker publish --from`."""

@@ -1,4 +1,4 @@
-"""The documents in a file, and what comes of each; domain maps and labels."""
+"""Convert the documents of a file; read domain maps and labels."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from worker.errors import InputError
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Converted = tuple[str, Conversion | ConversionError]
-"""Where a run was read, as ``file`` or ``file:line``, and what came of it."""
+"""Location of a run, ``file`` or ``file:line``, and the result of its conversion."""
 
 
 @dataclass(frozen=True)
 class _Document:
-    """A JSON document, or the error that kept it from being read; no line where it is the whole file."""
+    """A JSON document or the error from parsing it; ``line`` is None if it is the whole file."""
 
     line: int | None
     value: Any
 
-    def place(self, name: str) -> str:
-        return name if self.line is None else f"{name}:{self.line}"
+    def location(self, file: str) -> str:
+        return file if self.line is None else f"{file}:{self.line}"
 
 
 class _Label(BaseModel):
@@ -52,47 +52,49 @@ class _Label(BaseModel):
 
 
 def convert_lines(name: str, lines: Iterable[bytes], source: str, options: Options) -> Iterator[Converted]:
-    """Yield the trace of each run in a file, or the error in its place.
+    """Convert each run in a file; yield an error in place of a run that cannot be converted.
 
     Args:
-        name: the file's.
-        lines: what it holds: one JSON document, or one on each line.
-        source: the name of its format, or ``auto``, which tells it from the document.
-        options: what the source cannot know.
+        name: the file's name.
+        lines: the file's content: one JSON document, or one per line.
+        source: the name of its format, or ``auto`` to detect it.
+        options: settings that a source cannot provide.
     """
     documents = _documents(lines, binary=source == "otlp")
     for document in documents:
         if isinstance(document.value, ConversionError):
-            yield document.place(name), document.value
+            yield document.location(name), document.value
             continue
         found = source_of(document.value) if source == AUTO else SOURCES[source]
         if found is not None and document.line is not None and found.is_fragment(document.value):
-            yield from _gathered(name, found, [document, *documents], options)
+            yield from _convert_fragments(name, found, [document, *documents], options)
             return
         for outcome in convert(document.value, AUTO if found is None else found.name, options):
-            yield document.place(name), outcome
+            yield document.location(name), outcome
 
 
-def _gathered(name: str, source: Source, documents: list[_Document], options: Options) -> Iterator[Converted]:
-    """Convert lines that are one document together."""
+def _convert_fragments(
+    name: str, source: Source, documents: list[_Document], options: Options
+) -> Iterator[Converted]:
+    """Convert lines that together form one document."""
     values = []
     for document in documents:
         if isinstance(document.value, ConversionError):
-            yield document.place(name), document.value
+            yield document.location(name), document.value
         elif source.recognises(document.value):
             values.append(document.value)
         else:
-            yield document.place(name), ConversionError(f"not {source.name}, as the lines before it are")
+            yield document.location(name), ConversionError(f"not {source.name}, unlike the lines before it")
     for outcome in convert(values, source.name, options):
         yield name, outcome
 
 
 def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
-    """Yield the JSON documents of a file: each line, or the whole of it where the first line is not one.
+    """Yield the JSON documents of a file: each line, or the whole file if its first line is not JSON.
 
     Args:
-        lines: what the file holds.
-        binary: whether what does not begin as JSON is protobuf.
+        lines: the file's content.
+        binary: whether content that does not start like JSON is protobuf.
     """
     lines = iter(lines)
     start = next(lines, b"")
@@ -128,7 +130,7 @@ def _from_protobuf(data: bytes) -> Any:
 
 
 def _parsed(text: bytes) -> Any:
-    """Return the JSON document, or an error where it is none."""
+    """Parse a JSON document; return an error if that fails."""
     if not text.strip():
         return ConversionError("empty")
     try:
@@ -138,10 +140,10 @@ def _parsed(text: bytes) -> Any:
 
 
 def read_domains(path: Path) -> dict[str, str]:
-    """Return a domain map: a TOML file with a ``name = "domain"`` for each agent, service or project.
+    """Read a domain map: a TOML file with lines ``name = "domain"`` for agents, services or projects.
 
     Raises:
-        InputError: it is something else.
+        InputError: the file is invalid.
     """
     try:
         return TypeAdapter(dict[str, str]).validate_python(
@@ -149,15 +151,15 @@ def read_domains(path: Path) -> dict[str, str]:
         )
     except (ValueError, OSError) as error:
         raise InputError(
-            f'{path}: not a TOML file of lines such as helm_agent = "code": {_first(error)}'
+            f'{path}: not a TOML file with lines such as helm_agent = "code": {_first(error)}'
         ) from error
 
 
 def read_labels(path: Path) -> dict[str, Labels]:
-    """Return the labels of a file: on each line ``{"id": …, "success": …, "confidence": …}``.
+    """Read a file of labels, one ``{"id": …, "success": …, "confidence": …}`` per line.
 
     Raises:
-        InputError: a line is something else.
+        InputError: a line is invalid.
     """
     labels = {}
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
@@ -167,7 +169,7 @@ def read_labels(path: Path) -> dict[str, Labels]:
             label = _Label.model_validate_json(line)
         except ValidationError as error:
             accepted = '{"id": "…", "success": true, "confidence": 0.8}'
-            raise InputError(f"{path}:{number}: no label such as {accepted}: {_first(error)}") from error
+            raise InputError(f"{path}:{number}: not a label such as {accepted}: {_first(error)}") from error
         labels[label.id] = Labels(label.success, label.confidence)
     return labels
 

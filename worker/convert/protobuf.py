@@ -1,4 +1,4 @@
-"""OTLP as protobuf: exports of spans as the same plain JSON that OTLP's JSON gives.
+"""OTLP protobuf: decode exports of spans to OTLP JSON.
 
 Source: https://opentelemetry.io/docs/specs/otlp/#binary-protobuf-encoding.
 """
@@ -12,42 +12,39 @@ from schemas.convert import ConversionError
 from worker.extras import extra
 
 _LENGTH = 4
-"""Bytes of the big-endian length before each export in what the Collector's file exporter writes."""
+"""Size of the big-endian length prefix of each export in the Collector's file exporter format."""
 
 
 def read_exports(data: bytes) -> list[dict[str, Any]]:
-    """Return the exports in a file: one alone, or several with the length of each before it.
+    """Decode a single export, or several length-prefixed ones.
 
     Raises:
-        ConversionError: it is neither.
-        MissingExtraError: the packages that read protobuf are not installed.
+        ConversionError: the data is neither.
+        MissingExtraError: the protobuf packages are not installed.
     """
     exports = list(_framed(data)) or [data]
     return [_read(export) for export in exports]
 
 
 def _framed(data: bytes) -> Iterator[bytes]:
-    """Yield the exports of a file in frames; none where the lengths do not add up to it."""
-    begins = []
-    at = 0
-    while at + _LENGTH <= len(data):
-        begins.append(at + _LENGTH)
-        at += _LENGTH + int.from_bytes(data[at : at + _LENGTH], "big")
-    if at == len(data):
-        yield from (data[begin : begin + _length(data, begin)] for begin in begins)
-
-
-def _length(data: bytes, begin: int) -> int:
-    return int.from_bytes(data[begin - _LENGTH : begin], "big")
+    """Yield length-prefixed exports; nothing if the lengths do not add up to the size of the data."""
+    frames = []
+    position = 0
+    while position + _LENGTH <= len(data):
+        start = position + _LENGTH
+        position = start + int.from_bytes(data[position:start], "big")
+        frames.append(data[start:position])
+    if position == len(data):
+        yield from frames
 
 
 def _read(export: bytes) -> dict[str, Any]:
     with extra("otel"):
-        from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - JSON needs none of it
+        from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - JSON does not need it
         from google.protobuf.message import DecodeError  # noqa: PLC0415
         from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # noqa: PLC0415
     try:
         document: dict[str, Any] = MessageToDict(TracesData.FromString(export))
     except DecodeError as error:
-        raise ConversionError(f"neither JSON nor OTLP's protobuf: {error}") from error
+        raise ConversionError(f"neither JSON nor OTLP protobuf: {error}") from error
     return document

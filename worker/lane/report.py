@@ -54,7 +54,7 @@ class Reporter:
         end_to_end = None if timestamp < 0 else max(0.0, time.time() - timestamp / 1000)
         header, failure = entry.header, entry.failure
         if failure is not None:
-            self._metrics.buried(failure.reason, end_to_end)
+            self._metrics.dead_lettered(failure.reason, end_to_end)
         elif header is not None:
             self._metrics.published(header.domain, entry.outcome, header.score, end_to_end)
         taken = scored.taken

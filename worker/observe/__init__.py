@@ -1,1 +1,1 @@
-"""What people and dashboards see of the worker."""
+"""Observability: metrics, probes, the status page, tracing."""

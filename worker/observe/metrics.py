@@ -1,7 +1,7 @@
-"""The metrics, with their names, in a registry that is handed in.
+"""The worker's Prometheus metrics.
 
-Times are in seconds. Labels are bounded: ``domain`` is a weight profile's name, never what a producer
-wrote. Label sets that are closed start at zero, so that ``increase()`` sees the first event.
+Times are in seconds. Labels are bounded: ``domain`` is the name of a weight profile, never a producer's text.
+Series with closed label sets start at zero, so that ``increase()`` sees the first event.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _MAX_EXEMPLAR = 100
 
 
 class Metrics:
-    """Every metric of the worker.
+    """All metrics of the worker.
 
     Args:
-        policy: its domains and thresholds become labels and gauges.
-        budget: seconds; a bucket's boundary of its own.
-        registry: where they are registered; a new one with process and platform collectors when left out.
+        policy: the policy, for domain labels and threshold gauges.
+        budget: latency budget in seconds, which gets a bucket boundary.
+        registry: the registry; by default a new one with process and platform collectors.
 
     Attributes:
-        recent: what happened last, for the status page.
+        recent: recent events, for the status page.
     """
 
     def __init__(self, policy: Policy, budget: float, registry: CollectorRegistry | None = None) -> None:
@@ -59,11 +59,11 @@ class Metrics:
             registry = CollectorRegistry()
             ProcessCollector(registry=registry)
             PlatformCollector(registry=registry)
-        disable_created_metrics()  # a series a series, which nobody reads
+        disable_created_metrics()  # these double the number of series, and nobody reads them
         self.registry = registry
         self.recent = Recent()
         self._budget = budget
-        self._observers: list[Callable[[], None]] = []
+        self._refreshers: list[Callable[[], None]] = []
         self._count_traces(registry)
         self._time(budget, registry)
         self._watch_embedding(registry)
@@ -72,7 +72,7 @@ class Metrics:
         self._describe(policy, budget, registry)
 
     def _count_traces(self, registry: CollectorRegistry) -> None:
-        self._traces = Counter("kp_traces", "Records that ended in an output", ["outcome"], registry=registry)
+        self._traces = Counter("kp_traces", "Records with a confirmed output", ["outcome"], registry=registry)
         self._dead_letters = Counter(
             "kp_dead_letters", "Records that could not be scored", ["reason"], registry=registry
         )
@@ -85,23 +85,23 @@ class Metrics:
         )
         dimension = Histogram(
             "kp_dimension_score",
-            "The parts of the scores",
+            "Values of the score dimensions",
             ["dimension"],
             buckets=[step / 10 for step in range(1, 11)],
             registry=registry,
         )
         self._expired = Counter(
-            "kp_expired_outputs", "Outputs older than their topic keeps records", registry=registry
+            "kp_expired_outputs", "Outputs older than their topic's retention", registry=registry
         )
         self._redelivered = Counter(
-            "kp_redelivered", "Records that were published from their ledger entry", registry=registry
+            "kp_redelivered", "Redelivered records, republished from their ledger entries", registry=registry
         )
         self._retries = Counter(
-            "kp_publish_retries", "Outputs that were sent again, alone", registry=registry
+            "kp_publish_retries", "Outputs sent again, one by one, after a refused batch", registry=registry
         )
         self._poison_skipped = Counter(
             "kp_poison_skipped",
-            "Records without any output, because each attempt was deadly",
+            "Records skipped without an output, because every attempt crashed the worker",
             registry=registry,
         )
         _start_at_zero(self._traces, OUTCOMES)
@@ -111,25 +111,29 @@ class Metrics:
     def _time(self, budget: float, registry: CollectorRegistry) -> None:
         self._scoring = Histogram(
             "kp_scoring_seconds",
-            "From a record's admission to embedding to its score",
+            "Time from a record's admission to the embedding queue to its score",
             buckets=sorted({*_LATENCY, budget}),
             registry=registry,
         )
         self._over_budget = Counter(
-            "kp_budget_exceeded", "Scores that took longer than the budget", registry=registry
+            "kp_budget_exceeded", "Records scored later than the latency budget", registry=registry
         )
         self._admission = Histogram(
             "kp_admission_wait_seconds",
-            "From a lane's take of a record to its admission to embedding",
+            "Time a record waits in its lane for admission to the embedding queue",
             buckets=[*_LATENCY, 5, 10, 30],
             registry=registry,
         )
         stage = Histogram(
-            "kp_stage_seconds", "Where the time goes", ["stage"], buckets=_LATENCY, registry=registry
+            "kp_stage_seconds",
+            "Time a record spends in each stage",
+            ["stage"],
+            buckets=_LATENCY,
+            registry=registry,
         )
         self._end_to_end = Histogram(
             "kp_end_to_end_seconds",
-            "From a record's timestamp to its confirmed output",
+            "Time from a record's timestamp to the confirmation of its output",
             buckets=_END_TO_END,
             registry=registry,
         )
@@ -137,30 +141,35 @@ class Metrics:
 
     def _watch_embedding(self, registry: CollectorRegistry) -> None:
         self._batch_size = Histogram(
-            "kp_embedding_batch_size", "Texts in a batch", buckets=[1, 2, 4, 8, 16, 32, 64], registry=registry
+            "kp_embedding_batch_size",
+            "Texts per embedding batch",
+            buckets=[1, 2, 4, 8, 16, 32, 64],
+            registry=registry,
         )
-        self._embedding_errors = Counter("kp_embedding_errors", "Batches that failed", registry=registry)
+        self._embedding_errors = Counter("kp_embedding_errors", "Failed embedding batches", registry=registry)
         self._truncated = Counter(
-            "kp_embedding_truncated", "Texts longer than the model reads", registry=registry
+            "kp_embedding_truncated", "Texts truncated to the model's window", registry=registry
         )
         self._repeated = Counter(
             "kp_embedding_repeated",
-            "Texts not embedded, as the model had read the same before",
+            "Texts with a recently computed embedding, which was reused",
             registry=registry,
         )
 
     def _watch_flow(self, registry: CollectorRegistry) -> None:
         self._in_flight = Gauge(
-            "kp_in_flight_records", "Records between fetch and confirmation", registry=registry
+            "kp_in_flight_records", "Records fetched whose output is not yet confirmed", registry=registry
         )
         self._in_flight_bytes = Gauge(
-            "kp_in_flight_bytes", "Bytes between fetch and confirmation", registry=registry
+            "kp_in_flight_bytes", "Bytes fetched whose output is not yet confirmed", registry=registry
         )
         self.in_flight_limit = Gauge(
-            "kp_in_flight_records_limit", "At most so many, owned partitions together", registry=registry
+            "kp_in_flight_records_limit",
+            "Limit of records in flight, across owned partitions",
+            registry=registry,
         )
         self.in_flight_bytes_limit = Gauge(
-            "kp_in_flight_bytes_limit", "At most so many, owned partitions together", registry=registry
+            "kp_in_flight_bytes_limit", "Limit of bytes in flight, across owned partitions", registry=registry
         )
         self._lag = Gauge(
             "kp_consumer_lag_records",
@@ -170,18 +179,18 @@ class Metrics:
         )
         self._held_back = Gauge(
             "kp_open_transaction_records",
-            "Offsets that open transactions hold back",
+            "Offsets held back by open transactions",
             ["partition"],
             registry=registry,
         )
         self._last_commit = Gauge(
             "kp_last_commit_timestamp_seconds",
-            "When a partition was last committed",
+            "Time of the partition's last commit",
             ["partition"],
             registry=registry,
         )
         self._skipped = Counter(
-            "kp_skipped_offsets", "Offsets of raw that were deleted before they were read", registry=registry
+            "kp_skipped_offsets", "Offsets of the raw topic deleted before they were read", registry=registry
         )
         self.partitions = Gauge("kp_partitions", "Partitions of the raw topic", ["state"], registry=registry)
         self.rebalances = Counter("kp_rebalances", "Rebalances of the group", registry=registry)
@@ -190,12 +199,15 @@ class Metrics:
     def _watch_ledger(self, registry: CollectorRegistry) -> None:
         self._cache_entries = Gauge(
             "kp_novelty_cache_entries",
-            "Vectors that a trace is compared with",
+            "Vectors in the novelty cache",
             ["partition"],
             registry=registry,
         )
         self._cache_resets = Counter(
-            "kp_cache_resets", "Ledgers that were cut to what is still valid", ["reason"], registry=registry
+            "kp_cache_resets",
+            "Ledgers cut to the entries that are still valid",
+            ["reason"],
+            registry=registry,
         )
         self._recovery = Gauge(
             "kp_recovery_remaining_records",
@@ -206,22 +218,25 @@ class Metrics:
         _start_at_zero(self._cache_resets, RESET_REASONS)
 
     def _describe(self, policy: Policy, budget: float, registry: CollectorRegistry) -> None:
-        Gauge("kp_budget_seconds", "What a score may take", registry=registry).set(budget)
+        Gauge("kp_budget_seconds", "Latency budget of a score", registry=registry).set(budget)
         self._threshold = Gauge(
-            "kp_threshold", "Scores from here on are contributed", ["domain"], registry=registry
+            "kp_threshold", "Lowest score that is contributed", ["domain"], registry=registry
         )
-        self._policy = Gauge("kp_policy_info", "The policy in force", ["policy"], registry=registry)
+        self._policy = Gauge("kp_policy_info", "Digest of the current policy", ["policy"], registry=registry)
         self._policy_reloads = Counter(
-            "kp_policy_reloads", "Times that the policy's file had changed", ["result"], registry=registry
+            "kp_policy_reloads", "Reloads of a changed policy file", ["result"], registry=registry
         )
         _start_at_zero(self._policy_reloads, RELOAD_RESULTS)
-        self.policy_in_force(policy)
+        self.set_policy(policy)
         self._build = Gauge(
-            "kp_build_info", "What runs here", ["version", "model", "precision", "device"], registry=registry
+            "kp_build_info",
+            "Version, model, precision and device of this worker",
+            ["version", "model", "precision", "device"],
+            registry=registry,
         )
 
-    def policy_in_force(self, policy: Policy) -> None:
-        """Say which policy scores are made with from now on."""
+    def set_policy(self, policy: Policy) -> None:
+        """Set the current policy."""
         self._policy.clear()
         self._policy.labels(policy.digest).set(1)
         self._threshold.clear()
@@ -231,19 +246,19 @@ class Metrics:
                 self._quality.labels(domain, outcome)
 
     def policy_reloaded(self, result: str) -> None:
-        """The policy's file had changed, and was taken over or not."""
+        """Count a reload of a changed policy file."""
         self._policy_reloads.labels(result).inc()
 
-    def watch(self, observe: Callable[[], None]) -> None:
-        """Have a function bring gauges up to date whenever the page is asked for."""
-        self._observers.append(observe)
+    def on_scrape(self, refresh: Callable[[], None]) -> None:
+        """Call a function before every scrape, to refresh gauges."""
+        self._refreshers.append(refresh)
 
-    def built(self, version: str, model: str, precision: str, device: str) -> None:
-        """Say what runs."""
+    def set_build_info(self, version: str, model: str, precision: str, device: str) -> None:
+        """Set the labels of ``kp_build_info``."""
         self._build.labels(version, model, precision, device).set(1)
 
     def scored(self, score: Score, trace_id: str, seconds: float) -> None:
-        """A record was scored now, so long after its admission."""
+        """Observe a score, and the time since the record's admission."""
         for dimension, histogram in self._dimension_of.items():
             histogram.observe(getattr(score, dimension))
         self._scoring.observe(seconds, exemplar=_exemplar(trace_id))
@@ -252,13 +267,13 @@ class Metrics:
             self._over_budget.inc()
 
     def published(self, domain: str, outcome: str, quality_score: float, end_to_end: float | None) -> None:
-        """A trace's output was confirmed."""
+        """Observe a confirmed output of a trace."""
         self._traces.labels(outcome).inc()
         self._quality.labels(domain, outcome).observe(quality_score)
         self._observe_end_to_end(end_to_end)
 
-    def buried(self, reason: str, end_to_end: float | None) -> None:
-        """A dead letter was confirmed."""
+    def dead_lettered(self, reason: str, end_to_end: float | None) -> None:
+        """Observe a confirmed dead letter."""
         self._traces.labels("dead_letter").inc()
         self._dead_letters.labels(reason).inc()
         self._observe_end_to_end(end_to_end)
@@ -268,54 +283,54 @@ class Metrics:
             self._end_to_end.observe(max(0.0, seconds))
 
     def expired(self) -> None:
-        """Count an output that its topic deletes for its age."""
+        """Count an output that is older than its topic's retention."""
         self._expired.inc()
 
     def stage(self, stage: str, seconds: float) -> None:
-        """A record spent so long in a stage."""
+        """Observe the time that a record spent in a stage."""
         self._stage_of[stage].observe(seconds)
 
     def admitted(self, waited: float) -> None:
-        """A record's turn for embedding came."""
+        """Observe the time that a record waited for admission to the embedding queue."""
         self._admission.observe(waited)
 
     def embedded(self, batch: int, truncated: int, repeated: int) -> None:
-        """A batch was embedded."""
+        """Observe an embedded batch."""
         self._batch_size.observe(batch)
         self._truncated.inc(truncated)
         self._repeated.inc(repeated)
 
     def embedding_failed(self) -> None:
-        """A batch was not embedded."""
+        """Count a failed batch."""
         self._embedding_errors.inc()
 
     def in_flight(self, records: int, size: int) -> None:
-        """So many records and bytes were taken, or less than zero finished."""
+        """Add records and bytes in flight; negative numbers when they are finished."""
         self._in_flight.inc(records)
         self._in_flight_bytes.inc(size)
 
     def redelivered(self) -> None:
-        """A record came again."""
+        """Count a redelivered record."""
         self._redelivered.inc()
 
     def skipped_poison(self) -> None:
-        """Count a record that was skipped."""
+        """Count a skipped poison record."""
         self._poison_skipped.inc()
 
     def retried(self) -> None:
-        """An output is sent again."""
+        """Count an output that is sent again."""
         self._retries.inc()
 
     def cache_size(self, partition: int, size: int) -> None:
-        """A partition's cache has so many vectors."""
+        """Set the number of vectors in a partition's cache."""
         self._cache_entries.labels(partition).set(size)
 
     def cache_reset(self, reason: str) -> None:
-        """A ledger was cut."""
+        """Count a ledger that was cut."""
         self._cache_resets.labels(reason).inc()
 
     def committed(self, partition: int, at: float) -> None:
-        """A partition was committed at a time, in seconds since the epoch."""
+        """Set the time of a partition's last commit, in seconds since the epoch."""
         self._last_commit.labels(partition).set(at)
 
     def skipped(self, offsets: int) -> None:
@@ -323,52 +338,53 @@ class Metrics:
         self._skipped.inc(offsets)
 
     def lag(self, partition: int, records: int) -> None:
-        """Set how many offsets lie between a partition's watermark and its end."""
+        """Set the number of offsets between a partition's watermark and its end."""
         self._lag.labels(partition).set(records)
 
     def held_back(self, partition: int, records: int) -> None:
-        """Set how many offsets of a partition open transactions hold back."""
+        """Set the number of offsets of a partition that open transactions hold back."""
         self._held_back.labels(partition).set(records)
 
     def recovering(self, partition: int, remaining: int) -> None:
-        """Set how many records of a partition's ledger are still to be read."""
+        """Set the number of a partition's ledger records still to be read."""
         self._recovery.labels(partition).set(remaining)
 
     def partition_left(self, partition: int) -> None:
-        """A partition is no longer ours; its series go."""
+        """Remove the series of a partition that is no longer owned."""
         for gauge in (self._cache_entries, self._last_commit, self._lag, self._held_back, self._recovery):
             gauge.remove_by_labels({"partition": str(partition)})
 
     def render(self, accept: str, *, content: bool) -> tuple[str, bytes]:
-        """Return content type and page.
+        """Return the content type and the metrics page.
 
         Args:
-            accept: the request's header; OpenMetrics is possible, else it is Prometheus' text format.
-            content: whether to show what producers wrote: exemplars, which OpenMetrics has, are trace ids.
+            accept: the request's ``Accept`` header, which may ask for OpenMetrics; the default is Prometheus'
+                text format.
+            content: whether to include trace content: the exemplars of OpenMetrics are trace ids.
         """
-        self._bring_up_to_date()
+        self._refresh()
         if content and "application/openmetrics-text" in accept:
             return OPENMETRICS, render_openmetrics(self.registry)
         return TEXT, render_text(self.registry)
 
     def samples(self, *names: str) -> list[Sample]:
-        """Return the samples of these names as they are now."""
-        self._bring_up_to_date()
+        """Return the current samples of these metrics."""
+        self._refresh()
         families = self.registry.restricted_registry(names).collect()
         return [sample for family in families for sample in family.samples]
 
-    def _bring_up_to_date(self) -> None:
-        for observe in self._observers:
-            observe()
+    def _refresh(self) -> None:
+        for refresh in self._refreshers:
+            refresh()
 
 
 def _start_at_zero(metric: _Metric, labels: Iterable[str]) -> dict[str, _Metric]:
-    """Make the series of a closed set, whose first event would else go unseen; returns them by label."""
+    """Create the series of a closed label set and return them by label."""
     return {label: metric.labels(label) for label in labels}
 
 
 def _exemplar(trace_id: str) -> dict[str, str] | None:
-    """An exemplar's label; a longer or non-ASCII id would break the observation, or the page."""
+    """Return an exemplar; None for an overlong or non-ASCII id, which would break the page."""
     if len(trace_id) > _MAX_EXEMPLAR or not trace_id.isascii() or not trace_id.isprintable():
         return None
     return {"trace_id": trace_id}

@@ -1,4 +1,4 @@
-"""Read a metrics page back."""
+"""Parse a metrics page."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from prometheus_client.samples import Sample
 
 
 def value(page: str, name: str, **labels: str) -> float:
-    """Return a sample's value; 0 where there is none."""
+    """Return the sum of the samples with this name and these labels; 0 if there are none."""
     return sum(sample.value for sample in _samples(page, name) if labels.items() <= sample.labels.items())
 
 
 def quantile(page: str, histogram: str, q: float) -> float:
-    """Estimate a histogram's quantile as Prometheus' ``histogram_quantile`` does; NaN when it is empty.
+    """Estimate a histogram's quantile in the same way as ``histogram_quantile``; NaN if it is empty.
 
     Args:
-        page: in the text format.
+        page: a metrics page in the text format.
         histogram: the name, without ``_bucket``.
         q: 0 to 1.
     """

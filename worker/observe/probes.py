@@ -1,6 +1,6 @@
-"""What an orchestrator asks: whether the worker is alive, and whether it is ready.
+"""Liveness and readiness probes.
 
-Kubernetes restarts what is not alive, and goes on with a rollout once a new one is ready.
+Kubernetes restarts a pod that is not alive, and continues a rollout once a new pod is ready.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ LIVE, READY = "/livez", "/readyz"
 HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-store"}
 
 _STEPS = {
-    "partitions": "the group has not shared out its partitions yet",
-    "ledgers": "the ledgers of the partitions are not recovered yet",
+    "partitions": "partitions are not assigned yet",
+    "ledgers": "ledgers are not recovered yet",
 }
 
 
 class Readiness:
-    """What is still to be done until a worker is ready; once it was, it stays so.
+    """Tracks the steps until a worker is ready. A ready worker stays ready.
 
-    A broker that goes away later does not change that: no other worker could do more.
+    Losing the broker later does not change that, as no other worker could do better.
     """
 
     def __init__(self) -> None:
-        self._to_do = dict(_STEPS)
+        self._pending = dict(_STEPS)
 
     def done(self, step: str) -> None:
-        """Note that a step, ``partitions`` or ``ledgers``, was done once."""
-        self._to_do.pop(step, None)
+        """Mark a step, ``partitions`` or ``ledgers``, as done."""
+        self._pending.pop(step, None)
 
     @property
     def reasons(self) -> list[str]:
-        """Why it is not ready; empty when it is."""
-        return list(self._to_do.values())
+        """Reasons why the worker is not ready; empty if it is."""
+        return list(self._pending.values())
 
 
 def live() -> tuple[HTTPStatus, bytes]:
-    """Answer :data:`LIVE`: a worker that is stuck is restarted by its parent, which is who answers."""
+    """Respond to :data:`LIVE`: the parent process responds, and restarts a stuck worker itself."""
     return HTTPStatus.OK, b'{"live": true}'
 
 
 def ready(reasons: Sequence[str]) -> tuple[HTTPStatus, bytes]:
-    """Answer :data:`READY`.
+    """Respond to :data:`READY`.
 
     Args:
-        reasons: why it is not ready; empty when it is.
+        reasons: reasons why the worker is not ready; empty if it is.
     """
     status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
     return status, json.dumps({"ready": not reasons, "reasons": list(reasons)}).encode()

@@ -1,7 +1,7 @@
-"""What happened last, for the status page: a few bounded rings in memory.
+"""Recent events for the status page, in bounded ring buffers.
 
-A lane tells of every record, so this costs microseconds, keeps no more than excerpts of what producers
-wrote, and an error in it never reaches the lane.
+Lanes report every record, so recording takes only microseconds, keeps only excerpts of producers' texts, and
+never raises into a lane.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 LAST_SCORES = 1000
-"""Of so many traces the score and the times are kept."""
+"""Number of traces whose scores and times are kept."""
 
 LAST_RECORDS = 20
-"""So many rejected traces, and so many dead letters, are kept with their parts."""
+"""Number of rejected traces, and of dead letters, that are kept with their details."""
 
 SECONDS = 60
-"""Rates are over so many whole seconds."""
+"""Number of whole seconds that rates are computed over."""
 
 MAX_TEXT = 200
-"""Characters of an id, an objective or a message."""
+"""Maximum length of an excerpt of an id, an objective or a message."""
 
-# An excerpt is taken from so much: looking through the whole of a megabyte for white space would show.
+# Length of text to make an excerpt from: normalising the white space of megabytes would take too long.
 _MAX_READ = 4 * MAX_TEXT
 
 
 class Recent:
-    """The last scores, times, rejected traces and dead letters.
+    """The latest scores, times, rejected traces and dead letters.
 
     Attributes:
         scores: ``(domain, score)`` of published traces.
-        scoring_seconds: from admission to score.
-        end_to_end_seconds: from a record's timestamp to its confirmed output.
-        rejected: the traces below the threshold, as :meth:`finished` describes them.
-        dead_letters: likewise.
+        scoring_seconds: times from admission to score.
+        end_to_end_seconds: times from a record's timestamp to its confirmed output.
+        rejected: rejected traces, with the details passed to :meth:`finished`.
+        dead_letters: dead letters, with the same details.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Recent:
         self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=SECONDS + 1)
 
     def scored(self, seconds: float) -> None:
-        """A record was scored, so long after its admission."""
+        """Record the time from a record's admission to its score."""
         self.scoring_seconds.append(seconds)
 
     def finished(
@@ -64,16 +64,16 @@ class Recent:
         objective: str | None,
         end_to_end: float | None,
     ) -> None:
-        """A record's output was confirmed.
+        """Record a confirmed output.
 
         Args:
             outcome: contribute, rejected or dead_letter.
             source: ``topic/partition/offset`` of the raw record.
-            score: the members of its ``kp-score``; None when it was not scored.
+            score: the fields of its ``kp-score``; None if it was not scored.
             failure: reason, exception and message of a dead letter, else None.
-            trace_id: None when the record could not be decoded.
-            objective: None too when it was published again from its ledger entry.
-            end_to_end: seconds; None when the record has no timestamp.
+            trace_id: the trace's id; None if the record could not be decoded.
+            objective: the trace's objective; also None if it was republished from its ledger entry.
+            end_to_end: seconds from the record's timestamp; None if it has no timestamp.
         """
         try:
             self._count(outcome)
@@ -94,12 +94,12 @@ class Recent:
                 self.rejected.append(record)
             else:
                 self.dead_letters.append({**record, **failure, "message": _excerpt(failure["message"])})
-        except Exception as error:  # noqa: BLE001 - a page is not worth a lane
-            # Without the error's text, which may quote the trace.
-            logger.error("the status page missed %s: %s", source, type(error).__name__)  # noqa: TRY400
+        except Exception as error:  # noqa: BLE001 - the status page must not fail a lane
+            # Do not log the error's text, which may quote the trace.
+            logger.error("the status page lost %s: %s", source, type(error).__name__)  # noqa: TRY400
 
     def per_second(self) -> list[Counter[str]]:
-        """Count the outcomes of each of the last whole seconds, oldest first."""
+        """Return the outcome counts of the last whole seconds, oldest first."""
         counts = dict(self._seconds)
         now = int(time.monotonic())
         return [counts.get(second, Counter()) for second in range(now - SECONDS, now)]
@@ -112,7 +112,7 @@ class Recent:
 
 
 def _excerpt(text: str | None) -> str | None:
-    """Return the beginning of a text on one line, fit for UTF-8."""
+    """Return the beginning of a text on one line, without lone surrogates."""
     if text is None:
         return None
     line = " ".join(text[:_MAX_READ].split())

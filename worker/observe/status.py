@@ -1,7 +1,7 @@
 """The status page and its data.
 
-The page is one file without anything from elsewhere. It is the same for everybody: it asks for the data,
-which is where trace content is, or is not.
+The page is a single static file without external resources. Only the data, which the page fetches, contains
+trace content, and only for permitted requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from worker.settings import Settings, WebSettings
 PAGE = resources.files("worker.observe").joinpath("status.html").read_bytes()
 
 _SAFE = {
-    # A page of another origin that a browser shows next to this one learns nothing.
+    # Pages of other origins in the same browser must learn nothing.
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -62,7 +62,7 @@ _DISTRIBUTIONS = ("faust-streaming", "aiokafka", "sentence-transformers", "torch
 
 
 def _page_headers(page: bytes) -> dict[str, str]:
-    """Return the headers under which nothing runs or is drawn but the page's own script and style."""
+    """Return headers that restrict the page to its own script and style."""
     own = {
         tag: b64encode(sha256(part).digest()).decode()
         for tag, part in re.findall(rb"<(script|style)>(.*?)</\1>", page, re.DOTALL)
@@ -76,7 +76,7 @@ def _page_headers(page: bytes) -> dict[str, str]:
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
-        # A string can't become markup, not even by mistake.
+        # Strings cannot become markup, not even by mistake.
         "require-trusted-types-for 'script'",
         "trusted-types 'none'",
     ]
@@ -92,14 +92,14 @@ PAGE_HEADERS = _page_headers(PAGE)
 
 
 def shows_content(web: WebSettings, host_header: str) -> bool:
-    """Whether a request may see what producers wrote.
+    """Return whether a request may see trace content.
 
-    Where ``web.show_content`` leaves it open, only on loopback: the worker listens there, and the browser
-    asked for it by such a name. A site that points a name of its own at loopback asks by that name.
+    If ``web.show_content`` is not set, content is shown only on loopback: both the listening address and the
+    request's ``Host`` must be loopback. The latter excludes sites whose own name resolves to loopback.
 
     Args:
         web: the settings.
-        host_header: the request's ``Host``; empty when it has none.
+        host_header: the request's ``Host``; empty if it has none.
     """
     if web.show_content is not None:
         return web.show_content
@@ -107,10 +107,10 @@ def shows_content(web: WebSettings, host_header: str) -> bool:
 
 
 class Status:
-    """What ``/api/status`` tells: the metrics that matter now, and what happened last.
+    """The data of ``/api/status``: current metrics and recent events.
 
     Args:
-        metrics: whose values and whose ``recent`` are told.
+        metrics: the worker's metrics, with its recent events.
         settings: the topics and the group.
     """
 
@@ -125,11 +125,11 @@ class Status:
         return msgspec.json.encode(self.data(content=content))
 
     def data(self, *, content: bool) -> dict[str, Any]:
-        """Return the status now.
+        """Return the current status.
 
         Args:
-            content: whether to tell what producers wrote: ids, objectives, and the messages of dead
-                letters, which may quote. They are None otherwise.
+            content: whether to include trace content: ids, objectives, and messages of dead letters, which
+                may quote it. Otherwise, these are None.
         """
         now = _Values(self._metrics.samples(*_OTHER_METRICS, *_PARTITION_GAUGES.values()))
         recent = self._metrics.recent
@@ -180,7 +180,7 @@ class Status:
             for domain, threshold in now.by("kp_threshold", "domain").items()
         }
         for domain, score in self._metrics.recent.scores:
-            if domain in domains:  # the policy may have lost one since
+            if domain in domains:  # a reload may have removed the domain
                 domains[domain]["values"].append(score)
         return {"limit": LAST_SCORES, "domains": domains}
 
@@ -194,7 +194,7 @@ class Status:
 
 
 class _Values:
-    """Samples, looked up by name."""
+    """Samples by name."""
 
     def __init__(self, samples: Iterable[Sample]) -> None:
         self._samples: dict[str, list[Sample]] = {}
@@ -220,7 +220,7 @@ def _partitions(now: _Values) -> Iterator[dict[str, float | None]]:
 
 
 def _quantiles(seconds: Collection[float]) -> dict[str, float | None]:
-    """Return how many there are, and their p50, p95 and p99; None when there are none."""
+    """Return the count, p50, p95 and p99; the quantiles are None without data."""
     names = ("p50", "p95", "p99")
     if not seconds:
         return {"count": 0, **dict.fromkeys(names)}
@@ -244,10 +244,10 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 def _host(header: str) -> str:
-    """Return the host of a ``Host`` header without the port; nothing of one that is malformed."""
+    """Return the host of a ``Host`` header without the port; empty if the header is malformed."""
     try:
         parts = urlsplit(f"//{header}")
-        _ = parts.port  # raises where it is no number
+        _ = parts.port  # raises if it is not a number
     except ValueError:
         return ""
     is_plain = parts.netloc == header and "@" not in header

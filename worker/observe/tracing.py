@@ -1,7 +1,7 @@
-"""OpenTelemetry's spans: a record's way through the worker, beside its producer's and its consumers'.
+"""OpenTelemetry tracing: spans of each record's way through the worker, in its producer's trace.
 
-They follow the semantic conventions for messaging (https://opentelemetry.io/docs/specs/semconv/messaging/).
-Only a worker that exports spans imports this module.
+The spans follow the semantic conventions for messaging
+(https://opentelemetry.io/docs/specs/semconv/messaging/). This module is imported only if tracing is enabled.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from worker import __version__
 logger = logging.getLogger(__name__)
 
 SERVICE = "knowledgepulse-worker"
-"""The resource's `service.name`, unless the environment gives another."""
+"""Default `service.name` of the resource."""
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class Tracing:
-    """Makes the spans of each record once its output is confirmed.
+    """Create the spans of each record once its output is confirmed.
 
-    They are made from the times that the lane took on the way, so none is ever left open: a record that a
-    lane gives up has no span, and gets one where it is delivered again.
+    Spans are created afterwards, from the times taken by the lane, so that none stays open: a record that a
+    lane abandons gets its span after redelivery.
 
-    The context that the producer put into the record's headers is the parent, and its decision to sample
-    counts. The output keeps it: a consumer's span stands beside ours. A dead letter is no error of the
-    worker, so its span's status stays unset.
+    The parent is the producer's context from the record's headers, whose sampling decision applies. The
+    output keeps these headers, so that consumers' spans are siblings of the worker's. Dead letters are not
+    errors of the worker, so their span status stays unset.
 
     Args:
-        tracer: makes them.
+        tracer: creates the spans.
         group: the consumer group's name.
     """
 
@@ -62,19 +62,21 @@ class Tracing:
         output: str,
         verdict: dict[str, AttributeValue | None],
     ) -> None:
-        """Make the spans of a record whose output has just been confirmed; an error never reaches the lane.
+        """Create the spans of a record whose output has just been confirmed; never raises.
+
+        All times are in seconds of ``time.monotonic``.
 
         Args:
-            topic: the raw record's.
-            partition: likewise.
-            offset: likewise.
-            headers: likewise.
-            value: likewise; only its size is told.
-            taken: when the lane took the record, in seconds of ``time.monotonic``, as all times here.
-            embedded: when its batch began and ended; None when the record was not embedded.
-            sent: when its output was handed to the producer.
-            output: the topic that it went to.
-            verdict: what became of it, as attributes ``kp.<name>``; those that are None are left out.
+            topic: topic of the raw record.
+            partition: partition of the raw record.
+            offset: offset of the raw record.
+            headers: headers of the raw record.
+            value: value of the raw record, of which only the size is recorded.
+            taken: when the lane took the record.
+            embedded: start and end of its batch; None if the record was not embedded.
+            sent: when its output was passed to the producer.
+            output: the output topic.
+            verdict: the outcome, recorded as attributes ``kp.<name>`` unless None.
         """
         attributes = {
             "messaging.system": "kafka",
@@ -86,7 +88,7 @@ class Tracing:
             "messaging.kafka.offset": offset,
             **({"messaging.kafka.message.tombstone": True} if value is None else {}),
             "messaging.message.body.size": len(value or b""),
-            **{f"kp.{name}": told for name, told in verdict.items() if told is not None},
+            **{f"kp.{name}": item for name, item in verdict.items() if item is not None},
         }
         try:
             clock = _Clock()
@@ -114,7 +116,7 @@ class Tracing:
             "messaging.operation.type": "send",
             "messaging.destination.name": topic,
         }
-        # No PRODUCER, since it is not its context that the output carries.
+        # Not PRODUCER, since the output does not carry this span's context.
         kind = SpanKind.CLIENT
         span = self._tracer.start_span(
             f"publish {topic}", set_span_in_context(parent), kind, attributes, start_time=started
@@ -124,16 +126,16 @@ class Tracing:
 
 @contextmanager
 def otlp_tracing(group: str) -> Iterator[Tracing]:
-    """Yield what exports spans by OTLP over HTTP, as the standard ``OTEL_*`` variables say.
+    """Export spans by OTLP over HTTP, configured by the standard ``OTEL_*`` variables.
 
-    The last ones are sent when the context ends.
+    Pending spans are flushed when the context exits.
 
     Args:
         group: the consumer group's name.
     """
     resource = Resource.create({SERVICE_NAME: SERVICE, SERVICE_VERSION: __version__})
     provider = TracerProvider(
-        resource=resource.merge(OTELResourceDetector().detect()),  # the environment's word counts
+        resource=resource.merge(OTELResourceDetector().detect()),  # the environment overrides the defaults
         shutdown_on_exit=False,
     )
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
@@ -144,10 +146,10 @@ def otlp_tracing(group: str) -> Iterator[Tracing]:
 
 
 class _Clock:
-    """Nanoseconds since the epoch, of moments that a monotonic clock told.
+    """Conversion of monotonic times to nanoseconds since the epoch.
 
     Attributes:
-        now: when this was made.
+        now: time of construction.
     """
 
     def __init__(self) -> None:
@@ -159,7 +161,7 @@ class _Clock:
 
 
 def _carrier(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str]:
-    """Return the headers of the trace context; of several of a name the last, as Kafka's own client does."""
+    """Return the trace context headers; the last of several with the same name, as in Kafka's Java client."""
     return {
         name: value.decode("ascii", "replace")
         for name, value in headers

@@ -14,7 +14,7 @@ from worker.kafka.reader import Record, TopicReader, read_topic
 from worker.kafka.rights import label_rights, require_rights
 from worker.kafka.topics import TopicAdmin
 from worker.policies.files import lines_of
-from worker.policies.topics import ProgressCallback
+from worker.progress import ProgressCallback
 from worker.settings import Settings
 
 

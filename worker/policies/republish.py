@@ -18,8 +18,9 @@ from worker.lane.publisher import Publisher
 from worker.lane.records import OutputRecord
 from worker.policies.flips import Rescored
 from worker.policies.records import HEADERS, ScoredRecord
-from worker.policies.topics import Period, ProgressCallback, ScoredTopics, open_scored_topics
+from worker.policies.topics import Period, ScoredTopics, open_scored_topics
 from worker.policy import Policy
+from worker.progress import ProgressCallback
 from worker.scoring import Score
 from worker.settings import Settings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,10 +13,8 @@ from worker.kafka.reader import Reader, Record, TopicReader, read_topic
 from worker.kafka.rights import require_rights, scored_rights
 from worker.kafka.topics import Topic, TopicAdmin
 from worker.policies.records import ScoredRecord, read_record
+from worker.progress import ProgressCallback
 from worker.settings import Settings
-
-ProgressCallback = Callable[[str, int, int], None]
-"""Called with a topic, the number of offsets read, and their total."""
 
 
 @dataclass(frozen=True, slots=True)

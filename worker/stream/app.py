@@ -144,7 +144,7 @@ class WorkerApp:
         add_pages(self.faust, settings, metrics)
         metrics.partitions.labels("topic").set(self._raw.partitions)
         self.faust.on_partitions_assigned.connect(self._on_assigned)  # type: ignore[arg-type]  # no keywords there
-        metrics.watch(self._refresh_gauges)
+        metrics.on_scrape(self._refresh_gauges)
 
     @property
     def source(self) -> Source:

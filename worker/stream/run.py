@@ -231,9 +231,9 @@ def _guard(watching: Coroutine[Any, Any, None], fail: Callable[[BaseException], 
 
 def _make_batcher(embedder: Embedder | None, limit: int, metrics: Metrics) -> Batcher | None:
     if embedder is None:
-        metrics.built(__version__, "none", "none", "none")
+        metrics.set_build_info(__version__, "none", "none", "none")
         return None
-    metrics.built(__version__, embedder.description, embedder.precision, embedder.device)
+    metrics.set_build_info(__version__, embedder.description, embedder.precision, embedder.device)
     logger.info(
         "embedding with %s in %s on %s, %d at a time in %d threads",
         embedder.description,

@@ -1,4 +1,4 @@
-"""Streams in memory: what a worker makes of records, for tests to tamper with and to audit."""
+"""In-memory streams: a worker's outputs and ledger, for tests to tamper with and to audit."""
 
 import itertools
 import zlib
@@ -39,7 +39,7 @@ WORDS = (
 
 
 class NoisyEmbedder:
-    """Hashing, with fresh noise in every vector, of a length of its own."""
+    """A hashing embedder that adds fresh noise of a given length to every vector."""
 
     dimensions = 32
     description = "noisy"
@@ -60,7 +60,7 @@ class NoisyEmbedder:
 
 
 class Stream:
-    """One partition of raw, and what a worker published and remembered."""
+    """A partition of the raw topic, and a worker's outputs and ledger entries."""
 
     def __init__(self, **sections):
         self.settings = Settings(
@@ -80,7 +80,7 @@ class Stream:
         self._scorer = None
 
     def publish(self, count=1, *, value=None, offset=None, seed=""):
-        """Add records to raw: traces of their own, unless a value is given."""
+        """Add records to the raw topic: distinct traces unless a value is given."""
         for _ in range(count):
             number = (self.raw[-1].offset + 1 if self.raw else 0) if offset is None else offset
             text = trace(f"{seed}{number}") if value is None else value
@@ -88,7 +88,7 @@ class Stream:
             self.raw.append(RawRecord("raw-traces", 1, number, at, b"key", text, (("h", b"1"), ("h", None))))
 
     def bury(self, offset, reason, exception, *, cut=False):
-        """Have the record be a dead letter, whatever it was."""
+        """Make the record a dead letter."""
         old = self.entries[offset]
         self.entries[offset] = msgspec.structs.replace(
             old, decision=None, failure=Failure(reason, exception, "")
@@ -99,14 +99,14 @@ class Stream:
         self.outputs[offset] = build(self.raw[offset], self.entries[offset])
 
     def fail(self, offset):
-        """Have the record be one whose scoring failed, before it is worked on."""
+        """Make the scoring of the record fail."""
         record = self.raw[offset]
         failure = Failure("scoring_failed", "ValueError", "")
         self.entries[offset] = Entry(offset, record.timestamp_ms, record.fingerprint, failure=failure)
         self.changelog.append((b"%d" % offset, msgspec.msgpack.encode(self.entries[offset])))
 
     def restart(self, embedder=None, cut=False):
-        """Begin a worker that finds the ledger; one with another model, or after a rewind, finds it cut."""
+        """Start a worker on the ledger, which is cut for another model or after a rewind."""
         embedder = embedder or self.embedder
         if embedder.identity != self.embedder.identity or cut:
             self.entries.clear()
@@ -120,7 +120,7 @@ class Stream:
             remember(self._scorer.cache, entry)
 
     def work(self, since=None, policy=None):
-        """Score and publish what is in raw from an offset on; known records are published again."""
+        """Score and publish the raw records from an offset on; known ones are republished."""
         if self._scorer is None:
             self.restart()
         self._scorer.policy = policy or self.settings.policy
@@ -136,7 +136,7 @@ class Stream:
             self.committed = max(self.committed, record.offset + 1)
 
     def audit(self, *, first=0, outputs_from=0, embedder=None, tolerance=None, committed=None):
-        """Audit the partition; the embedder is one, or none."""
+        """Audit the partition, with or without an embedder."""
         committed = self.committed if committed is None else committed
         with SourceIndex(self.settings.topics, 2, WINDOW) as index:
             index.add_outputs(self.outputs)
@@ -187,7 +187,7 @@ class Stream:
 
 
 def trace(seed):
-    """A trace of its own, as bytes."""
+    """Return a distinct trace as bytes."""
     random = np.random.default_rng(zlib.crc32(seed.encode()))
     kinds = random.choice(
         ["thought", "tool_call", "observation", "error_recovery"], size=random.integers(1, 6)
@@ -211,11 +211,11 @@ def trace(seed):
 
 @pytest.fixture(scope="session")
 def stream():
-    """Makes a stream; the arguments are sections of the settings."""
+    """Return a factory of streams; its arguments are sections of the settings."""
     return Stream
 
 
 @pytest.fixture(scope="session")
 def noisy():
-    """Makes an embedder with noise."""
+    """Return a factory of noisy embedders."""
     return NoisyEmbedder

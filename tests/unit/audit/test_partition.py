@@ -1,4 +1,4 @@
-"""An audit finds nothing in what a worker did, and everything that was done to it."""
+"""The audit accepts everything that a worker does, and detects all tampering."""
 
 import json
 from dataclasses import replace
@@ -23,18 +23,18 @@ def score_of(output):
 
 
 def with_headers(output, **changed):
-    """An output with some of the worker's headers replaced."""
+    """Return an output with some of the worker's headers replaced."""
     new = {name.replace("_", "-"): value for name, value in changed.items()}
     return replace(output, headers=tuple((name, new.get(name, value)) for name, value in output.headers))
 
 
 def with_score(output, **changed):
-    """An output with some members of its kp-score replaced."""
+    """Return an output with some fields of its kp-score replaced."""
     return with_headers(output, kp_score=json.dumps(score_of(output) | changed).encode())
 
 
 def counts(report):
-    """What is wrong or odd in a report."""
+    """Return the defects and oddities in a report."""
     return {
         name: value
         for name, value in vars(report).items()
@@ -54,7 +54,7 @@ HISTORY = st.lists(
 
 
 def lived(stream, history):
-    """A stream through traces, records that are none, and crashes that repeat the last records."""
+    """Run a stream of valid and invalid records, with crashes that repeat the last records."""
     made = stream()
     for what, value in history:
         if what == "crash":
@@ -70,7 +70,7 @@ def lived(stream, history):
 
 @given(HISTORY)
 @settings(max_examples=40, deadline=None)
-def test_nothing_is_wrong_with_what_a_worker_does(stream, history):
+def test_accepts_every_history_of_a_worker(stream, history):
     made = lived(stream, history)
 
     report = made.audit()
@@ -82,8 +82,8 @@ def test_nothing_is_wrong_with_what_a_worker_does(stream, history):
 
 
 @pytest.mark.parametrize("refused", [-5, 2**63 - 2])
-def test_outputs_that_could_not_have_their_record_s_time_are_what_they_should_be(stream, refused):
-    """Published twice, at two times."""
+def test_accepts_outputs_that_could_not_keep_their_records_timestamp(stream, refused):
+    """They are published twice, at different times."""
     made = stream()
     made.publish(4)
     made.raw[2] = replace(made.raw[2], timestamp_ms=refused)
@@ -97,7 +97,7 @@ def test_outputs_that_could_not_have_their_record_s_time_are_what_they_should_be
     assert counts(made.audit()) == {"repeated": 4}
 
 
-def test_outputs_of_a_record_without_a_time_may_have_two(stream):
+def test_repeats_of_a_record_without_a_timestamp_may_differ_in_time(stream):
     made = stream()
     made.publish(1)
     made.raw[0] = replace(made.raw[0], timestamp_ms=-1)
@@ -108,7 +108,7 @@ def test_outputs_of_a_record_without_a_time_may_have_two(stream):
     assert counts(made.audit()) == {"repeated": 1}
 
 
-def test_another_time_in_the_header_than_the_record_s_is_found(stream):
+def test_detects_a_wrong_timestamp_header(stream):
     made = stream()
     made.publish(1)
     made.work()
@@ -119,13 +119,13 @@ def test_another_time_in_the_header_than_the_record_s_is_found(stream):
 
 
 def trimmed(made, first):
-    """Delete the records before an offset, as retention does."""
+    """Delete the records before an offset, like retention."""
     made.raw = [record for record in made.raw if record.offset >= first]
     return made
 
 
 @pytest.mark.parametrize("worked_on", [True, False], ids=["and it went on", "and it has yet to"])
-def test_offsets_deleted_before_they_were_read_are_told(stream, worked_on):
+def test_reports_offsets_deleted_before_they_were_read(stream, worked_on):
     made = stream()
     made.publish(10)
     made.work()
@@ -138,7 +138,7 @@ def test_offsets_deleted_before_they_were_read_are_told(stream, worked_on):
     assert made.audit(first=15).deleted == [(10, 14)]
 
 
-def test_offsets_deleted_after_they_were_published_are_not_told(stream):
+def test_does_not_report_offsets_deleted_after_publication(stream):
     made = stream()
     made.publish(20)
     made.work()
@@ -146,7 +146,7 @@ def test_offsets_deleted_after_they_were_published_are_not_told(stream):
     assert trimmed(made, 15).audit(first=15).deleted == []
 
 
-def test_offsets_that_nothing_is_known_of_are_told_from_the_group_s_position_on(stream):
+def test_reports_unknown_deleted_offsets_from_the_groups_position_on(stream):
     made = stream()
     made.publish(20)
     trimmed(made, 15)
@@ -155,7 +155,7 @@ def test_offsets_that_nothing_is_known_of_are_told_from_the_group_s_position_on(
     assert made.audit(first=15, committed=0).deleted == [], "a new group begins where the topic does"
 
 
-def test_offsets_whose_outputs_may_have_been_deleted_are_not_told(stream):
+def test_does_not_report_offsets_whose_outputs_may_have_been_trimmed(stream):
     made = stream()
     made.publish(20)
     made.work()
@@ -166,7 +166,7 @@ def test_offsets_whose_outputs_may_have_been_deleted_are_not_told(stream):
 
 
 def flip(data, value):
-    """A value with one byte changed to another letter, outside of the score."""
+    """Change one byte of a value outside of the score to another letter."""
     place = data.draw(st.sampled_from([i for i, byte in enumerate(value) if chr(byte).isalpha()]))
     return value[:place] + (b"x" if value[place] != ord("x") else b"y") + value[place + 1 :]
 
@@ -196,7 +196,7 @@ TAMPER = {
 @pytest.mark.parametrize("how", TAMPER)
 @given(data=st.data())
 @settings(max_examples=15, deadline=None)
-def test_whatever_is_done_to_an_output_is_found_at_its_offset(stream, how, data):
+def test_detects_any_tampering_at_its_offset(stream, how, data):
     made = stream()
     made.publish(12)
     made.work()
@@ -221,9 +221,7 @@ def test_whatever_is_done_to_an_output_is_found_at_its_offset(stream, how, data)
     ],
 )
 @pytest.mark.parametrize("with_ledger", [True, False])
-def test_a_number_that_is_off_is_found_from_the_ledgers_vectors_and_without_its_entries(
-    stream, member, change, with_ledger
-):
+def test_detects_a_wrong_number_with_and_without_ledger_entries(stream, member, change, with_ledger):
     made = stream()
     made.publish(12)
     made.work()
@@ -243,27 +241,27 @@ def test_a_number_that_is_off_is_found_from_the_ledgers_vectors_and_without_its_
 
 
 @pytest.mark.parametrize(("member", "value"), [("domain", "else"), ("overrides", ["else"])])
-def test_what_else_the_score_says_is_computed_again(stream, member, value):
+def test_recomputes_the_other_parts_of_the_score(stream, member, value):
     made = stream()
     made.publish(6)
     made.work()
     made.outputs[2] = with_score(made.outputs[2], **{member: value})
     made.changelog.clear()
 
-    assert made.audit().differing == [Difference(2, f"{member} is not what is recomputed")]
+    assert made.audit().differing == [Difference(2, f"{member} differs from the recomputed value")]
 
 
-def test_a_score_that_cannot_be_read_differs_without_the_ledger_too(stream):
+def test_detects_an_invalid_score_without_ledger_entries(stream):
     made = stream()
     made.publish(3)
     made.work()
     made.outputs[2] = with_headers(made.outputs[2], kp_score=b"{")
     made.changelog.clear()
 
-    assert made.audit().differing == [Difference(2, "kp-score cannot be read")]
+    assert made.audit().differing == [Difference(2, "kp-score is invalid")]
 
 
-def test_what_is_no_trace_cannot_have_been_scored(stream):
+def test_detects_a_scored_record_that_is_not_a_trace(stream):
     made = stream()
     made.publish(value=b"[]")
     made.publish(3)
@@ -273,11 +271,11 @@ def test_what_is_no_trace_cannot_have_been_scored(stream):
     dead, _ = made.outputs[0], made.changelog.clear()
     made.outputs[0] = replace(dead, topic="rejected", headers=(*made.raw[0].headers, source, *own[1:]))
 
-    assert made.audit().differing == [Difference(0, "value is not what the record gives")]
+    assert made.audit().differing == [Difference(0, "value does not match the record")]
 
 
 @pytest.mark.parametrize("with_ledger", [True, False])
-def test_a_record_that_its_topic_refused_was_scored_all_the_same(stream, with_ledger):
+def test_a_record_rejected_as_too_large_still_entered_the_cache(stream, with_ledger):
     made = stream()
     made.publish(10)
     made.work()
@@ -288,13 +286,11 @@ def test_a_record_that_its_topic_refused_was_scored_all_the_same(stream, with_le
     assert not made.audit(embedder=made.embedder).differing
 
     made.outputs[3] = replace(made.outputs[3], value=made.outputs[3].value[:-1])
-    assert made.audit(embedder=made.embedder).differing == [
-        Difference(3, "value is not what the record gives")
-    ]
+    assert made.audit(embedder=made.embedder).differing == [Difference(3, "value does not match the record")]
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_a_record_whose_scoring_failed_is_not_remembered(stream, published):
+def test_a_record_whose_scoring_failed_does_not_enter_the_cache(stream, published):
     made = stream()
     made.publish(4)
     made.work()
@@ -307,8 +303,8 @@ def test_a_record_whose_scoring_failed_is_not_remembered(stream, published):
     assert counts(made.audit(embedder=made.embedder)) == ({} if published else {"missing": [4]})
 
 
-def test_an_entry_that_nothing_was_published_from_is_no_evidence(stream, noisy):
-    """A worker that was paused wakes, and writes an entry for what its successor has published."""
+def test_ignores_entries_that_no_output_was_published_from(stream, noisy):
+    """A paused worker resumes and writes an entry for a record that its successor has published."""
     made = stream()
     made.embedder = noisy(1e-3)
     made.publish(10)
@@ -321,7 +317,7 @@ def test_an_entry_that_nothing_was_published_from_is_no_evidence(stream, noisy):
     assert counts(made.audit()) == {}
 
 
-def test_vectors_of_another_length_are_not_compared(stream):
+def test_ignores_vectors_of_another_length(stream):
     made = stream()
     made.publish(10)
     made.work()
@@ -330,7 +326,7 @@ def test_vectors_of_another_length_are_not_compared(stream):
     assert counts(made.audit()) == {"novelty_unaudited": {"no_vector": 9}}
 
 
-def test_an_output_that_is_gone_is_missing_once_its_record_is_committed(stream):
+def test_a_deleted_output_is_missing_once_its_record_is_committed(stream):
     made = stream()
     made.publish(10)
     made.work()
@@ -341,7 +337,7 @@ def test_an_output_that_is_gone_is_missing_once_its_record_is_committed(stream):
     assert counts(made.audit(outputs_from=4)) == {"missing": [6], "outputs_trimmed": 1}
 
 
-def test_a_missing_output_does_not_make_later_ones_differ_when_its_entry_is_gone_too(stream):
+def test_a_missing_output_and_entry_do_not_affect_later_records(stream):
     made = stream()
     made.publish(10)
     made.work()
@@ -351,7 +347,7 @@ def test_a_missing_output_does_not_make_later_ones_differ_when_its_entry_is_gone
     assert not made.audit(embedder=made.embedder).differing
 
 
-def test_equal_repeats_are_counted_and_unequal_ones_differ(stream):
+def test_counts_equal_repeats_and_reports_unequal_ones(stream):
     made = stream()
     made.publish(6)
     made.work()
@@ -366,7 +362,7 @@ def test_equal_repeats_are_counted_and_unequal_ones_differ(stream):
     assert "repeats differ in headers" in report.differing[0].what
 
 
-def test_a_record_may_not_be_both_scored_and_a_dead_letter(stream):
+def test_a_record_cannot_be_both_scored_and_a_dead_letter(stream):
     made = stream()
     made.publish(value=b"no json")
     made.publish(1)
@@ -382,10 +378,10 @@ def test_a_record_may_not_be_both_scored_and_a_dead_letter(stream):
 
     assert [difference.offset for difference in report.differing] == [1]
     assert "repeats differ in topic" in report.differing[0].what
-    assert "it is a trace" in report.differing[0].what
+    assert "the record is a trace" in report.differing[0].what
 
 
-def test_a_dead_letter_tells_the_reason_that_decoding_gives(stream):
+def test_detects_a_wrong_dead_letter_reason(stream):
     made = stream()
     made.publish(value=b"no json")
     made.work()
@@ -395,7 +391,7 @@ def test_a_dead_letter_tells_the_reason_that_decoding_gives(stream):
     assert made.audit().differing == [Difference(0, "kp-reason is invalid_trace, expected not_json")]
 
 
-def test_another_nearest_is_found(stream):
+def test_detects_a_wrong_nearest_trace(stream):
     made = stream()
     made.publish(6)
     made.work()
@@ -405,7 +401,7 @@ def test_another_nearest_is_found(stream):
     embedder = made.embedder
     for other, what in [
         (next(one for one in ids[1:5] if one != nearest), "another trace is nearer"),
-        (ids[0], "no trace that it was compared with"),
+        (ids[0], "not a trace in the cache"),
         (None, "nearest is null"),
     ]:
         made.outputs[5] = with_score(made.outputs[5], nearest=other)
@@ -415,7 +411,7 @@ def test_another_nearest_is_found(stream):
     assert entry
 
 
-def test_the_nearest_trace_may_have_an_id_that_is_kept_only_in_part(stream):
+def test_the_nearest_traces_id_may_be_truncated(stream):
     made = stream()
     made.publish(6, seed="x" * 300)
     made.work()
@@ -424,7 +420,7 @@ def test_the_nearest_trace_may_have_an_id_that_is_kept_only_in_part(stream):
     assert made.audit().differing == []
 
 
-def test_records_of_another_policy_are_counted_and_their_parts_still_checked(stream):
+def test_checks_the_dimensions_of_records_of_another_policy(stream):
     made = stream()
     made.publish(6)
     made.work()
@@ -441,7 +437,7 @@ def test_records_of_another_policy_are_counted_and_their_parts_still_checked(str
     assert [d.offset for d in made.audit().differing] == [7, 8]
 
 
-def test_noise_of_the_embedding_is_borne_up_to_the_tolerance(stream, noisy):
+def test_accepts_embedding_noise_within_the_tolerance(stream, noisy):
     made = stream()
     made.embedder = noisy(1e-4)
     made.publish(30)
@@ -466,7 +462,7 @@ def test_bfloat16_widens_the_tolerance(stream, noisy):
     assert made.audit(embedder=noisy(3e-4)).differing
 
 
-def test_the_ledgers_vectors_are_held_to_the_last_digits_whatever_the_tolerance(stream, noisy):
+def test_the_tolerance_does_not_apply_to_the_ledgers_vectors(stream, noisy):
     made = stream()
     made.embedder = noisy(1e-3)
     made.publish(9)
@@ -477,7 +473,7 @@ def test_the_ledgers_vectors_are_held_to_the_last_digits_whatever_the_tolerance(
     assert [d.offset for d in made.audit(tolerance=1.0).differing] == [8]
 
 
-def test_routes_that_an_embedding_cannot_confirm_are_told_apart(stream):
+def test_reports_decisions_that_an_embedding_cannot_confirm(stream):
     made = stream()
     made.publish(9)
     made.work()
@@ -492,7 +488,7 @@ def test_routes_that_an_embedding_cannot_confirm_are_told_apart(stream):
     assert made.audit(embedder=made.embedder, tolerance=0.1).near_threshold == near
 
 
-def test_without_an_embedder_what_has_no_vector_is_counted_until_it_has_left_the_cache(stream):
+def test_without_an_embedder_novelty_is_unaudited_while_a_vector_is_missing(stream):
     made = stream()
     made.publish(12)
     made.work()
@@ -503,7 +499,7 @@ def test_without_an_embedder_what_has_no_vector_is_counted_until_it_has_left_the
     assert counts(made.audit(embedder=made.embedder)) == {"novelty_embedded": 5}
 
 
-def test_the_embedder_is_made_only_for_what_is_not_in_the_ledger(stream):
+def test_the_embedder_is_created_only_for_vectors_missing_in_the_ledger(stream):
     made = stream()
     made.publish(12)
     made.work()
@@ -514,7 +510,7 @@ def test_the_embedder_is_made_only_for_what_is_not_in_the_ledger(stream):
     assert len(made.embedder.texts) == used
 
 
-def test_a_trimmed_start_leaves_the_first_records_without_their_past(stream):
+def test_novelty_after_a_trimmed_start_is_unaudited(stream):
     made = stream()
     made.publish(20)
     made.work()
@@ -526,7 +522,7 @@ def test_a_trimmed_start_leaves_the_first_records_without_their_past(stream):
     assert report.novelty_exact == 6
 
 
-def test_the_ledger_knows_what_was_trimmed(stream):
+def test_the_ledger_replaces_trimmed_records(stream):
     made = stream()
     made.publish(20)
     made.work()
@@ -535,7 +531,7 @@ def test_the_ledger_knows_what_was_trimmed(stream):
     assert counts(made.audit(first=10)) == {"unknown": 10}
 
 
-def test_records_that_compaction_took_are_still_what_later_ones_were_compared_with(stream):
+def test_compacted_records_are_still_in_the_cache(stream):
     made = stream()
     made.publish(20)
     made.work()
@@ -547,7 +543,7 @@ def test_records_that_compaction_took_are_still_what_later_ones_were_compared_wi
 
 
 @pytest.mark.parametrize("before", [5, 3 * 8])
-def test_a_topic_made_anew_leaves_outputs_of_unknown_sources(stream, before):
+def test_outputs_from_before_the_topic_was_recreated_are_unknown(stream, before):
     made = stream()
     made.publish(before)
     made.work()
@@ -569,7 +565,7 @@ def test_a_topic_made_anew_leaves_outputs_of_unknown_sources(stream, before):
     assert report.novelty_embedded == 5
 
 
-def test_after_a_rewind_the_cache_is_not_known_until_it_has_filled_again(stream):
+def test_novelty_after_a_rewind_is_unaudited_until_the_cache_has_refilled(stream):
     made = stream(cache={"max_elements": 20})
     made.publish(30)
     made.work()
@@ -585,8 +581,8 @@ def test_after_a_rewind_the_cache_is_not_known_until_it_has_filled_again(stream)
     assert report.novelty_exact == 18 + 4
 
 
-def test_a_rewind_is_a_run_of_its_own(stream, noisy):
-    """Its scores differ from those of the first run, which had all of the cache; that is no difference."""
+def test_scores_after_a_rewind_may_differ(stream, noisy):
+    """Its scores may differ from those of the first run, which had the whole cache."""
     made = stream()
     made.embedder = noisy(1e-3)
     made.publish(24)
@@ -608,7 +604,7 @@ def test_a_rewind_is_a_run_of_its_own(stream, noisy):
     assert [d.offset for d in made.audit().differing] == [29]
 
 
-def test_a_repeat_from_far_back_is_no_rewind(stream):
+def test_a_single_late_repeat_is_not_a_rewind(stream):
     made = stream()
     made.publish(24)
     made.work()
@@ -620,7 +616,7 @@ def test_a_repeat_from_far_back_is_no_rewind(stream):
     assert report.rescored == 0
 
 
-def test_another_model_begins_with_an_empty_cache(stream, noisy):
+def test_another_model_starts_with_an_empty_cache(stream, noisy):
     made = stream()
     made.publish(10)
     made.work()
@@ -637,7 +633,7 @@ def test_another_model_begins_with_an_empty_cache(stream, noisy):
     assert counts(report) == {"novelty_unaudited": {"other_model": 8}}
 
 
-def test_without_an_embedding_novelty_is_unknown_and_says_so(stream):
+def test_without_an_embedding_novelty_is_unaudited(stream):
     made = stream(embedding={"backend": "none"})
     made.publish(10)
     made.work()
@@ -650,7 +646,7 @@ def test_without_an_embedding_novelty_is_unknown_and_says_so(stream):
     assert [d.offset for d in made.audit().differing] == [4]
 
 
-def test_a_ttl_is_counted_from_each_records_own_time(stream):
+def test_the_ttl_applies_to_record_timestamps(stream):
     made = stream(cache={"ttl": 2.0})
     made.publish(8)
     made.raw = [replace(r, timestamp_ms=r.timestamp_ms - 1500 * (r.offset % 3)) for r in made.raw]
@@ -663,7 +659,7 @@ def test_a_ttl_is_counted_from_each_records_own_time(stream):
 
 
 @pytest.mark.model
-def test_the_real_model_gives_its_novelty_again_in_batches_of_another_size(stream, real_traces):
+def test_the_real_model_reproduces_novelty_in_other_batch_sizes(stream, real_traces):
     made = stream(cache={"dimensions": 384, "max_elements": 10})
     short = made.settings.embedding.model_copy(update={"max_tokens": 64})
     made.embedder = load_embedder(short, made.settings.cache)
@@ -679,8 +675,8 @@ def test_the_real_model_gives_its_novelty_again_in_batches_of_another_size(strea
 
 
 @pytest.mark.parametrize("reason", ["undecodable", "too_large"])
-def test_a_record_that_could_not_be_read_is_a_dead_letter_without_content(stream, reason):
-    """Also where it can be read now, as `limits.batch_bytes` was raised since."""
+def test_an_unreadable_record_is_a_dead_letter_without_content(stream, reason):
+    """Even if it can be read now, because `limits.batch_bytes` was raised since."""
     made = stream()
     made.publish(3)
     readable = made.raw[1]

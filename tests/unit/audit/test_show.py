@@ -1,4 +1,4 @@
-"""A report as people and machines read it."""
+"""Terminal and JSON output of a report."""
 
 import io
 import json
@@ -12,7 +12,7 @@ from worker.audit.show import DETAILS, show
 
 @pytest.fixture
 def shown():
-    """Returns what is printed of a report."""
+    """Return a function that returns the terminal output of a report."""
 
     def print_it(report):
         console = Console(file=io.StringIO(), width=100)
@@ -40,14 +40,14 @@ REPORT = Report(
 )
 
 
-def test_a_person_reads_the_sums_what_was_not_audited_and_the_first_of_what_is_wrong(shown):
+def test_terminal_output_has_totals_notes_and_the_first_defects(shown):
     text = shown(REPORT)
 
     assert ["all", "30", "0", "1", "1", "20", "5"] in [line.split() for line in text.splitlines()]
-    assert "2 records have a score too near" in text
-    assert "7 records have a novelty that could not be audited: what came before" in text
-    assert "3 outputs come from no record of raw-traces" in text
-    assert "6 offsets are gone from raw-traces without an output" in text
+    assert "2 records have a score too close" in text
+    assert "7 records have a novelty that cannot be audited: earlier records" in text
+    assert "3 outputs have no existing record in raw-traces" in text
+    assert "6 offsets were deleted from raw-traces and have no output" in text
     assert ": 1/5, 1/7 to 11" in text
     assert "missing: raw-traces/0/3 has no output" in text
     assert text.count("differs: raw-traces/1/") == DETAILS - 1
@@ -55,7 +55,7 @@ def test_a_person_reads_the_sums_what_was_not_audited_and_the_first_of_what_is_w
     assert "policy" not in text, "what did not happen is not told"
 
 
-def test_a_machine_reads_all_of_it():
+def test_json_output_is_complete():
     told = json.loads(json.dumps(REPORT.as_dict()))
 
     assert (told["ok"], told["missing"], told["differing"], told["unknown"]) == (False, 1, 20, 3)
@@ -65,7 +65,7 @@ def test_a_machine_reads_all_of_it():
     assert (told["deleted"], told["partitions"][1]["deleted"]) == (6, [[5, 5], [7, 11]])
 
 
-def test_only_what_is_missing_or_differs_is_wrong():
+def test_only_missing_and_differing_outputs_are_failures():
     odd = PartitionReport(0, records=3, waiting=1, repeated=2, unknown=4, other_policy=1, rescored=1)
     odd.deleted.append((0, 4))
     assert Report("raw-traces", [odd], foreign=1).ok

@@ -1,4 +1,4 @@
-"""The files under ``deploy/`` and at the root, read as the tools that take them read them."""
+"""The files under ``deploy/`` and at the root, parsed in the same way as by their tools."""
 
 import io
 import json
@@ -33,27 +33,31 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def compose() -> dict[str, Any]:
-    return yaml.safe_load((ROOT / "docker-compose.yml").read_bytes())
+    """As it is where none of its variables is set."""
+    text = (ROOT / "docker-compose.yml").read_text()
+    return yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text))
 
 
 @pytest.fixture(scope="session")
 def dockerfile() -> Instructions:
-    """The instructions and their arguments, continued lines joined and comments left out."""
+    """Return the instructions and their arguments: lines joined, the base image filled in, no comments."""
     text = (ROOT / "deploy/Dockerfile").read_text()
     text = re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ")
+    (base,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)", text, flags=re.MULTILINE)
+    text = text.replace("${PYTHON_IMAGE}", base)
     return re.findall(r"^([A-Z]+)\s+(.+)$", text, flags=re.MULTILINE)
 
 
 @pytest.fixture(scope="session")
 def final_stage(dockerfile: Instructions) -> Instructions:
-    """The instructions of the stage that becomes the image."""
+    """Return the instructions of the final stage."""
     start = max(number for number, (instruction, _) in enumerate(dockerfile) if instruction == "FROM")
     return dockerfile[start:]
 
 
 @pytest.fixture(scope="session")
 def host_path(compose: dict[str, Any]) -> Callable[[str, str], Path]:
-    """Tells where on the host a path in a service's container comes from."""
+    """Return a function that maps a path in a service's container to the host."""
 
     def resolve(service: str, path: str) -> Path:
         for volume in compose["services"][service]["volumes"]:
@@ -67,9 +71,9 @@ def host_path(compose: dict[str, Any]) -> Callable[[str, str], Path]:
 
 @pytest.fixture(scope="session")
 def labels_of() -> dict[str, set[str]]:
-    """The labels of each series that a worker exposes, by the series' name."""
+    """Return the labels of each series that a worker exposes, by name."""
     metrics = Metrics(Policy(), budget=0.1)
-    metrics.built("version", "model", "precision", "device")
+    metrics.set_build_info("version", "model", "precision", "device")
     partition_gauges = (metrics.lag, metrics.held_back, metrics.cache_size, metrics.recovering)
     for of_a_partition in (*partition_gauges, metrics.committed):
         of_a_partition(0, 0)
@@ -88,7 +92,7 @@ def dashboard() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def datasource(host_path: Callable[[str, str], Path]) -> dict[str, Any]:
-    """The only one that is provisioned."""
+    """Return the only provisioned datasource."""
     path = host_path("grafana", "/etc/grafana/provisioning/datasources/prometheus.yml")
     (datasource,) = yaml.safe_load(path.read_bytes())["datasources"]
     return datasource
@@ -96,13 +100,13 @@ def datasource(host_path: Callable[[str, str], Path]) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def panels(dashboard: dict[str, Any]) -> list[dict[str, Any]]:
-    """The panels that show something; the others are rows' titles."""
+    """Return the panels, without the row titles."""
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
 @pytest.fixture(scope="session")
 def commands() -> set[str]:
-    """What follows `kp-worker` on its command line."""
+    """Return the subcommands of `kp-worker`."""
     return set(main.commands)
 
 
@@ -110,7 +114,7 @@ def commands() -> set[str]:
 def parse_command(
     host_path: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[list[str]], None]:
-    """Has the command line read a container's arguments, without running the command."""
+    """Return a function that parses a container's arguments without running the command."""
 
     def parse(arguments: list[str]) -> None:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
@@ -131,7 +135,7 @@ def worker_settings(
     host_path: Callable[[str, str], Path],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[str], Settings]:
-    """Loads the settings as a service of the worker's image does, from its file and its environment."""
+    """Return a function that loads a service's settings from its file and its environment."""
 
     def load(service: str) -> Settings:
         for name in [name for name in os.environ if name.startswith(ENV_PREFIX)]:

@@ -1,4 +1,4 @@
-"""docker-compose.yml names what is there, and opens nothing to the network."""
+"""docker-compose.yml is consistent, and publishes ports on loopback only."""
 
 import re
 
@@ -6,14 +6,14 @@ import pytest
 
 
 def own(compose):
-    """The services of the worker's image."""
+    """Return the services with the worker's image."""
     services = compose["services"]
     return {
         name: service for name, service in services.items() if service["image"] == services["worker"]["image"]
     }
 
 
-def test_every_file_and_folder_that_it_names_is_there(compose, root):
+def test_every_mounted_file_exists(compose, root):
     named = set()
     for service in compose["services"].values():
         named |= {volume.split(":")[0] for volume in service.get("volumes", ()) if volume.startswith(".")}
@@ -23,8 +23,8 @@ def test_every_file_and_folder_that_it_names_is_there(compose, root):
     assert {path for path in named if not (root / path).exists()} == set()
 
 
-def test_every_image_is_built_here_or_pinned(compose, dockerfile):
-    """Else the same files start something else tomorrow."""
+def test_every_image_is_built_or_pinned(compose, dockerfile):
+    """Otherwise, the same files may start another version tomorrow."""
     built = {service["image"] for service in compose["services"].values() if "build" in service}
     stages = {arguments.split(" AS ")[1] for _, arguments in dockerfile if " AS " in arguments}
     used = {service["image"] for service in compose["services"].values()} - built
@@ -33,7 +33,7 @@ def test_every_image_is_built_here_or_pinned(compose, dockerfile):
     assert {image for image in used if not re.fullmatch(r"[\w./-]+:v?\d[\w.-]*\.\d[\w.-]*", image)} == set()
 
 
-def test_the_worker_and_its_topics_come_from_one_build(compose):
+def test_the_image_is_built_once(compose):
     assert own(compose).keys() == {"worker", "topics"}
     assert sum("build" in service for service in own(compose).values()) == 1
 
@@ -45,16 +45,46 @@ def test_ports_are_published_on_loopback_only(compose):
     assert [port for port in published if not port.startswith("127.0.0.1:")] == []
 
 
-def test_several_workers_do_not_compete_for_a_port_or_a_name(compose, worker_settings):
-    """``docker compose up --scale worker=3`` gives each replica a free port where none is asked for."""
+def test_every_service_is_bounded_and_keeps_few_logs(compose):
+    for name, service in compose["services"].items():
+        assert {"mem_limit", "pids_limit", "logging"} <= service.keys(), name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+
+
+def test_the_worker_writes_nothing(compose):
+    assert all(service["read_only"] and service["tmpfs"] == ["/tmp"] for service in own(compose).values())
+
+
+def test_an_old_image_is_not_taken_silently(compose):
+    topics, worker = (compose["services"][name] for name in ("topics", "worker"))
+    assert (topics["pull_policy"], worker["pull_policy"]) == ("build", "never")
+
+
+def test_no_volume_is_without_a_name(compose):
+    """What has none is left behind by each `down`."""
+    named = [
+        volume.split(":")[0] for one in compose["services"].values() for volume in one.get("volumes", ())
+    ]
+    assert {name for name in named if not name.startswith(".")} == compose["volumes"].keys()
+    kafka = [volume.split(":")[1] for volume in compose["services"]["kafka"]["volumes"]]
+    assert kafka == [
+        "/var/lib/kafka/data",
+        "/etc/kafka/secrets",
+        "/mnt/shared/config",
+    ]  # as its image declares
+
+
+def test_replicas_do_not_compete_for_ports_or_names(compose, worker_settings):
+    """``docker compose up --scale worker=3`` assigns free ports to replicas without a fixed one."""
     worker = compose["services"]["worker"]
 
     assert worker["ports"] == [f"127.0.0.1::{worker_settings('worker').web.port}"]
     assert "container_name" not in worker
 
 
-def test_the_settings_come_in_a_folder(compose, root):
-    """Editors and git replace a file, and a mount of the file alone goes on showing the old one."""
+def test_the_settings_are_mounted_in_a_folder(compose, root):
+    """Editors and git replace files, and a mount of a single file would keep the old one."""
     sources = [
         volume.split(":")[0]
         for name in ("topics", "worker")
@@ -65,7 +95,7 @@ def test_the_settings_come_in_a_folder(compose, root):
 
 
 @pytest.mark.parametrize("service", ["topics", "worker"])
-def test_what_is_run_in_the_image_is_a_command(compose, service, parse_command):
+def test_services_run_existing_commands(compose, service, parse_command):
     parse_command(compose["services"][service]["command"])
 
 
@@ -90,8 +120,8 @@ def test_metrics_are_served_to_the_other_containers(worker_settings):
     assert worker_settings("worker").web.host == "0.0.0.0"
 
 
-def test_a_worker_that_is_stopped_may_drain(compose, worker_settings):
-    """Docker kills what has not ended by then, and what was sent but not committed is done again."""
+def test_a_stopped_worker_has_time_to_drain(compose, worker_settings):
+    """Otherwise, Docker kills the worker, and its uncommitted records are processed again."""
     (seconds,) = re.fullmatch(r"(\d+)s", compose["services"]["worker"]["stop_grace_period"]).groups()
 
     assert int(seconds) > worker_settings("worker").limits.drain

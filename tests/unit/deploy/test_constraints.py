@@ -1,4 +1,4 @@
-"""constraints.txt holds versions that can be installed together."""
+"""constraints.txt pins versions that can be installed together."""
 
 import re
 from importlib import metadata
@@ -18,7 +18,7 @@ def normal(name):
 
 
 def required(distribution, extras):
-    """What a distribution needs on this machine."""
+    """Return the requirements of a distribution on this machine."""
     for line in metadata.requires(distribution) or ():
         requirement = Requirement(line)
         if requirement.marker is None or any(
@@ -27,8 +27,8 @@ def required(distribution, extras):
             yield requirement
 
 
-def test_everything_is_pinned_to_versions_that_satisfy_each_other(root):
-    """pip refuses a set that does not: then the image, ``make demo`` and CI are not installed at all."""
+def test_all_pins_are_mutually_compatible(root):
+    """pip rejects incompatible pins, which would break the image, ``make demo`` and CI."""
     pinned = pins(root)
     to_do, done, wrong = [(PROJECT, frozenset({"test"}))], set(), []
     while to_do:

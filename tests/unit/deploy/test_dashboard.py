@@ -1,16 +1,16 @@
-"""The dashboard asks the provisioned datasource for what workers expose, and each panel has its place."""
+"""The dashboard queries existing series of the provisioned datasource; its panels do not overlap."""
 
 import re
 
 import pytest
 
 TARGETS_OWN = {"instance", "job"}
-"""The labels that Prometheus adds to what a worker exposes."""
+"""Labels added by Prometheus."""
 
 
 @pytest.fixture(scope="module")
 def queries(dashboard, panels):
-    """The queries of panels and annotations, each with what names its results."""
+    """Return the queries of panels and annotations with their legends."""
     return [
         *(
             (target["expr"], target.get("legendFormat", ""))
@@ -25,15 +25,15 @@ def exposed_in(expr):
     return set(re.findall(r"\bkp_\w+", expr))
 
 
-def test_it_asks_for_series_that_a_worker_exposes(queries, labels_of):
+def test_queries_use_only_series_that_a_worker_exposes(queries, labels_of):
     asked = set().union(*(exposed_in(expr) for expr, _ in queries))
 
     assert asked
     assert asked - labels_of.keys() == set()
 
 
-def test_it_groups_by_labels_that_the_series_have(queries, labels_of):
-    """Grouping by a label that is not there is no error: all is added up, and the panel looks right."""
+def test_queries_group_by_existing_labels(queries, labels_of):
+    """Grouping by an unknown label is no error: everything is summed, and the panel looks right."""
     for expr, legend in queries:
         grouped = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]+)\)", expr))))
         shown = set(re.findall(r"{{(\w+)}}", legend))
@@ -43,8 +43,8 @@ def test_it_groups_by_labels_that_the_series_have(queries, labels_of):
             assert grouped <= labels_of[name] | TARGETS_OWN, expr
 
 
-def test_everything_that_a_worker_exposes_is_shown(queries, labels_of):
-    """A metric that nobody looks at is not worth its series."""
+def test_every_metric_is_shown(queries, labels_of):
+    """A metric that nobody sees is not worth its series."""
     shown = set().union(*(exposed_in(expr) for expr, _ in queries))
     parts = re.compile(r"_(bucket|count|sum)$")
 
@@ -52,7 +52,7 @@ def test_everything_that_a_worker_exposes_is_shown(queries, labels_of):
     assert exposed - {parts.sub("", name) for name in shown} == set()
 
 
-def test_panels_are_told_apart_and_do_not_overlap(dashboard):
+def test_panels_are_distinct_and_do_not_overlap(dashboard):
     panels = dashboard["panels"]
     cells = [
         (x, y)
@@ -67,15 +67,15 @@ def test_panels_are_told_apart_and_do_not_overlap(dashboard):
     assert {x for x, _ in cells} == set(range(24))
 
 
-def test_it_asks_the_datasource_that_is_provisioned(dashboard, panels, datasource):
+def test_panels_use_the_provisioned_datasource(dashboard, panels, datasource):
     asking = [*panels, *dashboard["annotations"]["list"], *dashboard["templating"]["list"]]
     asked = [part["datasource"] for part in asking]
 
     assert [one for one in asked if one != {"type": datasource["type"], "uid": datasource["uid"]}] == []
 
 
-def test_every_variable_in_a_query_is_one_of_the_dashboards_or_of_grafanas(dashboard, queries):
-    """One that is not there is sent as it stands, and finds nothing."""
+def test_every_query_variable_is_defined(dashboard, queries):
+    """Undefined variables are sent literally, and match nothing."""
     own = {variable["name"] for variable in dashboard["templating"]["list"]}
     used = {name for expr, _ in queries for name in re.findall(r"\$(\w+)", expr)}
 

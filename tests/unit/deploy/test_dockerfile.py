@@ -1,11 +1,12 @@
-"""The worker's image is made of what is there, runs commands that exist, and not as root."""
+"""The worker's image is built from existing files, runs existing commands, and not as root."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
-import sys
-import tomllib
+
+import pytest
 
 from worker.settings import WebSettings
 
@@ -19,12 +20,12 @@ def copied_from_the_context(dockerfile):
     return {source for *sources, _ in copies if not sources[0].startswith("--from=") for source in sources}
 
 
-def test_everything_that_is_copied_is_there(dockerfile, root):
+def test_every_copied_file_exists(dockerfile, root):
     assert {source for source in copied_from_the_context(dockerfile) if not (root / source).exists()} == set()
 
 
-def test_what_is_copied_reaches_the_build_and_nothing_else_does(dockerfile, root):
-    """Else the copy fails, or the build waits for gigabytes of virtual environment."""
+def test_the_build_context_has_exactly_the_copied_files(dockerfile, root):
+    """Otherwise, the copy fails, or the build sends gigabytes of virtual environment."""
     first, *patterns = (root / ".dockerignore").read_text().split()
 
     assert first == "*"
@@ -33,26 +34,87 @@ def test_what_is_copied_reaches_the_build_and_nothing_else_does(dockerfile, root
     )
 
 
-def test_what_is_copied_from_a_stage_comes_from_a_stage_that_is_there(dockerfile):
+def test_stages_copy_from_existing_stages(dockerfile):
     stages = {arguments.split(" AS ")[1] for arguments in arguments_of(dockerfile, "FROM")[:-1]}
     used = set(re.findall(r"--from=(\S+)", " ".join(arguments_of(dockerfile, "COPY"))))
 
     assert used == stages
 
 
-def test_the_dependencies_are_those_of_the_worker_extra(dockerfile, root):
-    """The Dockerfile reads them from pyproject.toml, so that a change of the sources keeps their layer."""
-    (step,) = (step for step in arguments_of(dockerfile, "RUN") if "optional-dependencies" in step)
-    command = shlex.split(step.split(" > ")[0])
+def step_of(dockerfile, word):
+    (step,) = (step for step in arguments_of(dockerfile, "RUN") if word in step)
+    return step
 
-    printed = subprocess.check_output([sys.executable, *command[1:]], cwd=root, text=True)
 
-    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    assert printed.splitlines() == [*project["dependencies"], *project["optional-dependencies"]["worker"]]
+@pytest.fixture
+def install(dockerfile, root, tmp_path):
+    """Run the step that installs the dependencies, with a `pip` that notes what it is asked for."""
+
+    def run(exit_status=0, **arguments):
+        pip = tmp_path / "bin/pip"
+        pip.parent.mkdir(exist_ok=True)
+        pip.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/asked"\nexit {exit_status}\n')
+        pip.chmod(0o755)
+        for name in ("requirements.txt", "torch-cpu.txt"):
+            (tmp_path / name).write_text((root / "deploy" / name).read_text())
+        defaults = dict(
+            one.split("=", 1) for one in arguments_of(dockerfile, "ARG") if one.startswith("TORCH")
+        )
+        done = subprocess.run(
+            ["sh", "-c", step_of(dockerfile, "require-hashes")],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": f"{pip.parent}:{os.environ['PATH']}"} | defaults | arguments,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        asked = (tmp_path / "asked").read_text().splitlines() if (tmp_path / "asked").exists() else []
+        wanted = tmp_path / "wanted.txt"
+        names = re.findall(r"^([a-z][\w.-]*)==", wanted.read_text(), re.MULTILINE) if wanted.exists() else []
+        return done, asked, names
+
+    return run
+
+
+def test_pytorch_for_the_cpu_comes_alone_from_its_index_and_the_rest_never(install):
+    """Another index for every package is one from which any package may be taken."""
+    done, asked, names = install()
+
+    assert done.returncode == 0, done.stderr
+    torch, rest = asked
+    assert "--no-deps --index-url https://download.pytorch.org/whl/cpu --requirement torch-cpu.txt" in torch
+    assert "index" not in rest
+    assert "--require-hashes --requirement wanted.txt" in rest
+    assert "transformers" in names
+    assert [name for name in names if re.match("torch|triton|nvidia|cuda", name)] == []
+
+
+def test_pytorch_for_cuda_comes_with_the_rest(install):
+    _, asked, names = install(TORCH="cuda")
+
+    (only,) = asked
+    assert "index" not in only
+    assert {"torch", "triton"} <= set(names)
+
+
+def test_an_index_that_cannot_be_reached_is_told_with_what_to_do(install):
+    done, _, _ = install(exit_status=1)
+
+    assert done.returncode == 1
+    assert "No torch==" in done.stderr
+    assert "TORCH_INDEX=" in done.stderr
+    assert "TORCH=cuda" in done.stderr
+
+
+def test_another_build_of_pytorch_is_refused(install):
+    done, asked, _ = install(TORCH="rocm")
+
+    assert (done.returncode, asked) == (1, [])
+    assert "TORCH=rocm: takes cpu or cuda" in done.stderr
 
 
 def test_the_image_does_not_run_as_root(final_stage):
-    """The uid is a fixed number: volumes are given to it, and Kubernetes can see that it is not 0."""
+    """The uid is numeric: volumes can belong to it, and Kubernetes can check that it is not 0."""
     *_, user = arguments_of(final_stage, "USER")
     (created,) = re.findall(r"useradd --uid (\d+)", " ".join(arguments_of(final_stage, "RUN")))
 
@@ -60,7 +122,7 @@ def test_the_image_does_not_run_as_root(final_stage):
     assert int(user) > 0
 
 
-def test_what_the_image_starts_is_a_command(final_stage, parse_command):
+def test_the_image_runs_an_existing_command(final_stage, parse_command):
     (entrypoint,) = map(json.loads, arguments_of(final_stage, "ENTRYPOINT"))
     (arguments,) = map(json.loads, arguments_of(final_stage, "CMD"))
 
@@ -68,10 +130,8 @@ def test_what_the_image_starts_is_a_command(final_stage, parse_command):
     parse_command(arguments)
 
 
-def test_the_build_scores_a_trace_that_is_there_with_a_command_that_is_there(
-    final_stage, root, parse_command
-):
-    """A build whose model does not load without the network must fail."""
+def test_the_build_scores_an_existing_trace(final_stage, root, parse_command):
+    """The build must fail if the model does not load without a network."""
     (step,) = (step for step in arguments_of(final_stage, "RUN") if "kp-worker" in step)
     python, sample = re.search(r"/python([\d.]+)/site-packages/(\S+)", step).groups()
     (base,) = arguments_of(final_stage, "FROM")
@@ -82,7 +142,7 @@ def test_the_build_scores_a_trace_that_is_there_with_a_command_that_is_there(
     assert "HF_HUB_OFFLINE=1" in " ".join(arguments_of(final_stage, "ENV"))
 
 
-def test_the_health_check_asks_whether_the_worker_is_alive_where_it_answers(final_stage):
+def test_the_health_check_uses_the_liveness_probe(final_stage):
     port = str(WebSettings().port)
     (check,) = arguments_of(final_stage, "HEALTHCHECK")
 

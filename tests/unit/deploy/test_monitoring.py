@@ -33,7 +33,7 @@ def test_grafana_finds_the_dashboards(compose, host_path):
 
 
 def test_prometheus_finds_every_worker(prometheus, worker_settings):
-    """A name of Docker's DNS has an address for each replica; a static target would be any one of them."""
+    """Docker's DNS resolves the name to all replicas; a static target would reach only one of them."""
     (job,) = prometheus["scrape_configs"]
     (discovery,) = job["dns_sd_configs"]
 

@@ -1,4 +1,4 @@
-"""The metrics: their names are a contract, their labels are bounded, and no input breaks them."""
+"""Metrics: their names are a contract, their labels are bounded, and no input breaks them."""
 
 import math
 import re
@@ -54,7 +54,7 @@ NAMES = {
     "kp_policy_reloads": ("counter", {"result"}),
     "kp_build_info": ("gauge", {"version", "model", "precision", "device"}),
 }
-"""Without the counters' ``_total``."""
+"""Counters without their ``_total`` suffix."""
 
 EXEMPLAR = re.compile(r' # \{trace_id="(?:\\[\\"n]|[^\\"])*"\} \S+ \S+$', re.MULTILINE)
 
@@ -93,7 +93,7 @@ def families(metrics: Metrics, accept: str = "") -> dict[str, Metric]:
 
 
 def values(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
-    """Return the values of a sample's name by their labels' values, partitions and such in text."""
+    """Return the values of the samples with a name by their label values, as text."""
     return {
         tuple(sample.labels.values()): sample.value
         for family in metrics.registry.collect()
@@ -112,11 +112,11 @@ def buckets(metrics: Metrics, name: str) -> list[float]:
     return sorted(bounds - {math.inf})
 
 
-def test_names_types_and_labels_are_those_that_dashboards_and_alerts_use(metrics):
+def test_names_types_and_labels_are_stable(metrics):
     gauges = (metrics.cache_size, metrics.committed, metrics.lag, metrics.held_back, metrics.recovering)
     for of_a_partition in gauges:
         of_a_partition(0, 1)
-    metrics.built("1.0", "hashing", "float32", "cpu")
+    metrics.set_build_info("1.0", "hashing", "float32", "cpu")
 
     found = {
         name: (family.type, {label for sample in family.samples for label in sample.labels} - {"le"})
@@ -135,25 +135,25 @@ def test_names_types_and_labels_are_those_that_dashboards_and_alerts_use(metrics
         ("kp_embedding_batch_size", [1, 2, 4, 8, 16, 32, 64]),
     ],
 )
-def test_buckets_lie_where_dashboards_look(metrics, name, bounds):
+def test_buckets_have_the_boundaries_of_the_dashboards(metrics, name, bounds):
     assert buckets(metrics, name) == list(bounds)
 
 
-def test_end_to_end_times_are_told_apart_from_a_twentieth_of_a_second_to_an_hour(metrics):
+def test_end_to_end_buckets_range_from_50_ms_to_an_hour(metrics):
     bounds = buckets(metrics, "kp_end_to_end_seconds")
 
     assert (bounds[0], bounds[-1]) == (0.05, 3600)
 
 
 @pytest.mark.parametrize("budget", [0.25, 0.1, 7.0])
-def test_the_budget_is_a_bucket_of_its_own_so_that_the_share_within_it_is_exact(budget):
+def test_the_budget_is_a_bucket_boundary(budget):
     metrics = Metrics(Policy(), budget, CollectorRegistry())
 
     assert buckets(metrics, "kp_scoring_seconds") == sorted({*LATENCY, budget})
     assert values(metrics, "kp_budget_seconds") == {(): budget}
 
 
-def test_only_what_took_longer_than_the_budget_exceeds_it(metrics):
+def test_only_scores_beyond_the_budget_exceed_it(metrics):
     for seconds in (0.05, 0.1, 0.100001):
         metrics.scored(a_score(), "kp:trace:1", seconds)
 
@@ -176,11 +176,11 @@ def test_only_what_took_longer_than_the_budget_exceeds_it(metrics):
     ],
 )
 def test_closed_label_sets_start_at_zero(metrics, name, labels):
-    """Else ``increase()`` misses the first event of each."""
+    """Otherwise, ``increase()`` misses the first event of each series."""
     assert values(metrics, name) == {(label,): 0 for label in labels}
 
 
-def test_the_scores_of_every_domain_and_outcome_start_at_zero(metrics):
+def test_scores_of_every_domain_and_outcome_start_at_zero(metrics):
     assert values(metrics, "kp_quality_score_count") == {
         (domain, outcome): 0 for domain in Policy().profiles for outcome in ("contribute", "rejected")
     }
@@ -193,10 +193,10 @@ def test_counters_without_labels_start_at_zero(metrics, name):
     assert values(metrics, f"{name}_total") == {(): 0}
 
 
-def test_what_happens_is_counted(metrics):
+def test_events_are_counted(metrics):
     metrics.published("code", "contribute", 0.8, 1.5)
     metrics.published("code", "rejected", 0.2, None)
-    metrics.buried("empty", -3.0)
+    metrics.dead_lettered("empty", -3.0)
     metrics.stage("embed", 0.02)
     metrics.admitted(0.5)
     metrics.embedded(4, 3, 2)
@@ -248,7 +248,7 @@ def test_a_producer_cannot_add_domains(metrics):
     assert values(metrics, "kp_quality_score_count")["default", "rejected"] == 200
 
 
-def test_the_policy_in_force_is_told():
+def test_exposes_the_current_policy():
     policy = Policy.model_validate({"threshold": 0.7, "domains": {"legal": {"threshold": 0.6}}})
     metrics = Metrics(policy, 0.1, CollectorRegistry())
 
@@ -260,8 +260,8 @@ def test_the_policy_in_force_is_told():
 
 @pytest.mark.parametrize("accept", ["", OPENMETRICS])
 @pytest.mark.parametrize("trace_id", HOSTILE_IDS.values(), ids=HOSTILE_IDS)
-def test_no_trace_id_breaks_an_observation_or_a_page(trace_id, accept):
-    """prometheus_client refuses a long exemplar in ``observe()``, and cannot write a lone surrogate."""
+def test_no_trace_id_breaks_an_observation_or_the_page(trace_id, accept):
+    """prometheus_client rejects long exemplars in ``observe()``, and cannot encode lone surrogates."""
     pages = []
     for id_ in (trace_id, ""):
         metrics = Metrics(Policy(), budget=0.1, registry=CollectorRegistry())
@@ -283,14 +283,14 @@ def test_an_ordinary_trace_id_is_the_exemplar(metrics, trace_id):
 
 
 @pytest.mark.parametrize("trace_id", ["x" * 101, "kp:trace:größer", "kp:trace:\ud800", "kp:trace:\n"])
-def test_an_id_that_is_long_or_not_plain_ascii_is_no_exemplar(metrics, trace_id):
+def test_long_and_non_ascii_ids_are_not_exemplars(metrics, trace_id):
     metrics.scored(a_score(), trace_id, 0.01)
 
     assert b"# {" not in metrics.render(OPENMETRICS, content=True)[1]
 
 
-def test_where_content_is_off_no_page_tells_a_trace_id(metrics):
-    """An exemplar is a trace id."""
+def test_without_content_no_page_contains_trace_ids(metrics):
+    """Exemplars are trace ids."""
     metrics.scored(a_score(), "kp:trace:secret", 0.01)
     content_type, page = metrics.render(OPENMETRICS, content=False)
     assert content_type.startswith("text/plain")
@@ -298,7 +298,7 @@ def test_where_content_is_off_no_page_tells_a_trace_id(metrics):
     assert b"secret" not in page
 
 
-def test_the_series_of_a_partition_that_left_go_and_those_of_others_stay(metrics):
+def test_removes_only_the_series_of_a_lost_partition(metrics):
     gauges = {
         "kp_novelty_cache_entries": metrics.cache_size,
         "kp_last_commit_timestamp_seconds": metrics.committed,
@@ -327,27 +327,27 @@ def test_the_series_of_a_partition_that_left_go_and_those_of_others_stay(metrics
         ),
     ],
 )
-def test_a_page_says_which_format_it_has(metrics, accept, content_type):
+def test_the_content_type_matches_the_format(metrics, accept, content_type):
     told, page = metrics.render(accept, content=True)
 
     assert told == content_type
     assert page.endswith(b"# EOF\n") == ("openmetrics" in content_type)
 
 
-def test_gauges_are_brought_up_to_date_when_somebody_looks(metrics):
+def test_gauges_are_refreshed_before_every_scrape(metrics):
     lags = iter([5, 3])
-    metrics.watch(lambda: metrics.lag(0, next(lags)))
+    metrics.on_scrape(lambda: metrics.lag(0, next(lags)))
 
     pages = [families(metrics)["kp_consumer_lag_records"].samples[0].value for _ in range(2)]
 
     assert pages == [5, 3]
 
 
-def test_no_series_says_when_another_was_created(metrics):
+def test_there_are_no_created_series(metrics):
     assert not [name for name in families(metrics) if name.endswith("_created")]
 
 
-def test_process_and_platform_are_told_too():
+def test_includes_process_and_platform_metrics():
     names = families(Metrics(Policy(), 0.1))
 
     assert {"process_cpu_seconds", "process_resident_memory_bytes", "python_info"} <= {

@@ -1,4 +1,4 @@
-"""Reading a metrics page back."""
+"""Parsing a metrics page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rendered(*values):
     return generate_latest(registry).decode()
 
 
-def test_a_value_is_summed_over_the_series_that_match():
+def test_value_sums_the_matching_series():
     registry = CollectorRegistry()
     counter = Counter("traces", "Test", ["outcome", "domain"], registry=registry)
     counter.labels("contribute", "code").inc(2)
@@ -46,12 +46,12 @@ def test_a_quantile_is_interpolated_within_its_bucket():
     assert page.quantile(rendered(0.05, 0.3), "seconds", 0.75) == pytest.approx(0.35)
 
 
-def test_beyond_the_last_bucket_its_boundary_is_all_that_is_known():
+def test_a_quantile_beyond_the_last_bucket_is_its_boundary():
     assert page.quantile(rendered(7.0), "seconds", 0.99) == 1.0
 
 
 @given(st.lists(st.floats(0, 1), min_size=1), st.floats(0.01, 1))
-def test_a_quantile_lies_in_the_bucket_of_the_value_of_its_rank(values, q):
+def test_a_quantile_lies_in_the_bucket_of_the_value_with_its_rank(values, q):
     exact = sorted(values)[math.ceil(q * len(values)) - 1]
     upper = next(bucket for bucket in BUCKETS if exact <= bucket)
     lower = max([0.0, *(bucket for bucket in BUCKETS if bucket < upper)])

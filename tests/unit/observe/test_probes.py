@@ -1,4 +1,4 @@
-"""Alive, and ready."""
+"""Liveness and readiness."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def answer(readiness):
     return status, json.loads(body)
 
 
-def test_a_worker_is_ready_once_it_knows_its_partitions_and_their_ledgers():
+def test_a_worker_is_ready_once_partitions_are_assigned_and_ledgers_recovered():
     readiness = Readiness()
     assert answer(readiness)[0] == 503
     assert len(answer(readiness)[1]["reasons"]) == 2
@@ -20,19 +20,19 @@ def test_a_worker_is_ready_once_it_knows_its_partitions_and_their_ledgers():
     readiness.done("partitions")
     assert answer(readiness) == (
         503,
-        {"ready": False, "reasons": ["the ledgers of the partitions are not recovered yet"]},
+        {"ready": False, "reasons": ["ledgers are not recovered yet"]},
     )
 
     readiness.done("ledgers")
     assert answer(readiness) == (200, {"ready": True, "reasons": []})
 
 
-def test_a_later_rebalance_does_not_make_it_unready():
+def test_a_later_rebalance_does_not_make_a_worker_unready():
     readiness = Readiness()
     for step in ("partitions", "ledgers", "partitions", "ledgers"):
         readiness.done(step)
     assert answer(readiness)[0] == 200
 
 
-def test_who_answers_is_alive():
+def test_any_response_means_alive():
     assert live() == (200, b'{"live": true}')

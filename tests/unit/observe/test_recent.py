@@ -1,4 +1,4 @@
-"""What happened last: bounded, fit to be shown, and no danger to a lane."""
+"""Recent events are bounded, displayable, and never fail a lane."""
 
 import logging
 
@@ -36,13 +36,13 @@ def finish(recent, outcome="rejected", **changes):
 
 @pytest.fixture
 def seconds(monkeypatch):
-    """The clock; a test sets it."""
+    """Return a settable clock."""
     now = [1000.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     return now
 
 
-def test_memory_is_bounded_however_much_comes():
+def test_memory_is_bounded():
     recent = Recent()
     for number in range(3 * LAST_SCORES):
         recent.scored(0.01)
@@ -53,8 +53,8 @@ def test_memory_is_bounded_however_much_comes():
     assert max(len(record["objective"]) for record in recent.rejected) == MAX_TEXT
 
 
-def test_scores_are_those_of_published_traces():
-    """A trace that was scored, and then refused as too large, is a dead letter."""
+def test_keeps_only_scores_of_published_traces():
+    """A scored trace that was then rejected as too large is a dead letter."""
     recent = Recent()
     finish(recent, "contribute", score=SCORE | {"score": 0.8})
     finish(recent, "rejected")
@@ -67,7 +67,7 @@ def test_scores_are_those_of_published_traces():
 
 
 @given(st.text(st.characters(), max_size=3 * MAX_TEXT))
-def test_an_excerpt_is_one_short_line_of_unicode_whatever_it_is_taken_from(text):
+def test_every_excerpt_is_one_short_line_of_valid_unicode(text):
     recent = Recent()
     finish(recent, objective=text, trace_id=text, score=SCORE | {"nearest": text})
 
@@ -78,7 +78,7 @@ def test_an_excerpt_is_one_short_line_of_unicode_whatever_it_is_taken_from(text)
         excerpt.encode()
 
 
-def test_what_is_cut_says_so_and_what_is_not_does_not():
+def test_only_truncated_excerpts_end_with_an_ellipsis():
     recent = Recent()
     finish(recent, objective="x" * MAX_TEXT, trace_id="x" * (MAX_TEXT + 1))
 
@@ -86,12 +86,12 @@ def test_what_is_cut_says_so_and_what_is_not_does_not():
     assert recent.rejected[0]["trace_id"] == "x" * (MAX_TEXT - 1) + "…"
 
 
-def test_an_error_is_logged_without_content_and_goes_no_further(caplog):
+def test_an_error_is_logged_without_content_and_not_raised(caplog):
     recent = Recent()
     with caplog.at_level(logging.ERROR):
         finish(recent, score={"secret": "content"})
 
-    assert caplog.messages == ["the status page missed raw/0/1: KeyError"]
+    assert caplog.messages == ["the status page lost raw/0/1: KeyError"]
     assert caplog.records[0].exc_info is None
 
 

@@ -1,4 +1,4 @@
-"""What ``/api/status`` tells, to whom, and under which headers the page is served."""
+"""The data of ``/api/status``, its access control, and the response headers."""
 
 import json
 import re
@@ -20,7 +20,7 @@ HOSTILE = "SECRET<script>alert(1)</script>\ud800\x00\u202e" + "x" * 5000
 @pytest.fixture
 def metrics():
     metrics = Metrics(Policy(), 0.1, CollectorRegistry())
-    metrics.built("0", "a model", "float32", "cpu")
+    metrics.set_build_info("0", "a model", "float32", "cpu")
     return metrics
 
 
@@ -30,7 +30,7 @@ def status(metrics):
 
 
 def finished(metrics, outcome="rejected", *, score=0.4, domain="code", text="kp:trace:1", end_to_end=0.2):
-    """One record's end, as a lane tells of it."""
+    """Report a finished record in the same way as a lane."""
     parts = {
         "score": score,
         "complexity": 0.1,
@@ -45,7 +45,7 @@ def finished(metrics, outcome="rejected", *, score=0.4, domain="code", text="kp:
     failure = {"reason": REASONS[0], "exception": "RejectedRecord", "message": text}
     dead = outcome == "dead_letter"
     if dead:
-        metrics.buried(REASONS[0], end_to_end)
+        metrics.dead_lettered(REASONS[0], end_to_end)
     else:
         metrics.published(domain, outcome, score, end_to_end)
     metrics.recent.finished(
@@ -63,7 +63,7 @@ def told(status, *, content=True):
     return json.loads(status.to_json(content=content))
 
 
-def test_a_worker_that_has_done_nothing_has_a_status(status):
+def test_an_idle_worker_has_a_status(status):
     data = told(status)
 
     assert data["outcomes"]["total"] == {"contribute": 0, "rejected": 0, "dead_letter": 0}
@@ -72,7 +72,7 @@ def test_a_worker_that_has_done_nothing_has_a_status(status):
     assert set(data["scores"]["domains"]) == set(Policy().profiles)
 
 
-def test_nothing_that_a_producer_wrote_is_told_where_content_is_not_shown(metrics, status):
+def test_without_content_the_status_reveals_nothing_from_producers(metrics, status):
     for outcome in ("rejected", "dead_letter"):
         finished(metrics, outcome, text=HOSTILE)
 
@@ -83,7 +83,7 @@ def test_nothing_that_a_producer_wrote_is_told_where_content_is_not_shown(metric
     assert (dead["trace_id"], dead["objective"], dead["message"]) == (None, None, None)
 
 
-def test_what_is_no_content_is_told_to_everybody(metrics, status):
+def test_the_rest_of_the_status_is_shown_to_everybody(metrics, status):
     for outcome in ("rejected", "dead_letter"):
         finished(metrics, outcome)
 
@@ -100,7 +100,7 @@ def test_what_is_no_content_is_told_to_everybody(metrics, status):
 
 
 @pytest.mark.parametrize("content", [True, False])
-def test_no_text_breaks_the_json_or_makes_it_long(metrics, status, content):
+def test_no_text_breaks_or_inflates_the_json(metrics, status, content):
     for _ in range(50):
         finished(metrics, text=HOSTILE)
 
@@ -110,7 +110,7 @@ def test_no_text_breaks_the_json_or_makes_it_long(metrics, status, content):
     assert len(body) < 40_000
 
 
-def test_scores_stand_under_their_domain_with_its_threshold():
+def test_scores_are_grouped_by_domain_with_its_threshold():
     policy = Policy(threshold=0.5, domains={"legal": {"threshold": 0.2}})
     metrics = Metrics(policy, 0.1, CollectorRegistry())
     for domain, score in (("legal", 0.3), ("default", 0.6), ("legal", 0.1), ("gone", 0.9)):
@@ -123,7 +123,7 @@ def test_scores_stand_under_their_domain_with_its_threshold():
     assert "gone" not in domains
 
 
-def test_times_are_held_against_the_budget(metrics, status):
+def test_counts_times_over_the_budget(metrics, status):
     for milliseconds in range(1, 201):
         metrics.recent.scored(milliseconds / 1000)
 
@@ -133,15 +133,15 @@ def test_times_are_held_against_the_budget(metrics, status):
     assert [round(scoring[q], 3) for q in ("p50", "p95", "p99")] == [0.101, 0.19, 0.198]
 
 
-def test_the_newest_record_comes_first(metrics, status):
+def test_lists_the_newest_record_first(metrics, status):
     for number in range(3):
         finished(metrics, text=f"kp:trace:{number}")
 
     assert [one["trace_id"] for one in told(status)["rejected"]] == ["kp:trace:2", "kp:trace:1", "kp:trace:0"]
 
 
-def test_partitions_are_as_the_metrics_are_now(metrics, status):
-    metrics.watch(lambda: metrics.lag(10, 5))
+def test_partitions_reflect_the_current_metrics(metrics, status):
+    metrics.on_scrape(lambda: metrics.lag(10, 5))
     metrics.cache_size(10, 30)
     metrics.recovering(2, 7)
     metrics.committed(10, 1_700_000_000.5)
@@ -174,12 +174,12 @@ def test_partitions_are_as_the_metrics_are_now(metrics, status):
         (False, "127.0.0.1", "127.0.0.1", False),
     ],
 )
-def test_content_is_for_loopback_unless_the_settings_say_otherwise(show, host, asked, shown):
+def test_content_is_shown_on_loopback_only_by_default(show, host, asked, shown):
     assert shows_content(WebSettings(host=host, show_content=show), asked) is shown
 
 
 @pytest.mark.parametrize("tag", ["script", "style"])
-def test_the_policy_allows_exactly_the_pages_own_script_and_style(tag):
+def test_the_csp_allows_exactly_the_pages_script_and_style(tag):
     parts = re.findall(rf"<{tag}[^>]*>(.*?)</{tag}>".encode(), PAGE, re.DOTALL)
     directive = re.search(rf"{tag}-src ([^;]*)", PAGE_HEADERS["Content-Security-Policy"])
 
@@ -189,7 +189,7 @@ def test_the_policy_allows_exactly_the_pages_own_script_and_style(tag):
     assert len(parts) == 1
 
 
-def test_the_page_refers_to_nothing_elsewhere_and_has_no_way_from_text_to_markup():
+def test_the_page_has_no_external_references_and_no_markup_sinks():
     page = PAGE.decode()
     addresses = set(re.findall(r"https?://[^\s'\"<]+", page))
     assert addresses == {"http://www.w3.org/2000/svg"}  # a name, which nothing fetches
@@ -207,7 +207,7 @@ def test_the_page_refers_to_nothing_elsewhere_and_has_no_way_from_text_to_markup
 
 
 @pytest.mark.parametrize("headers", [PAGE_HEADERS, DATA_HEADERS])
-def test_neither_answer_is_kept_framed_guessed_at_or_referred_from(headers):
+def test_responses_have_safe_headers(headers):
     policy = headers["Content-Security-Policy"].split("; ")
     assert {"default-src 'none'", "frame-ancestors 'none'"} <= set(policy)
     assert "unsafe" not in headers["Content-Security-Policy"]

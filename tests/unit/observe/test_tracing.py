@@ -1,4 +1,4 @@
-"""Spans: whose children they are, what they tell, and that a record loses nothing when something is wrong."""
+"""Spans: their parents and attributes, and that tracing errors do not affect records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONTENT = b"what an agent wrote"
 
 
 class Recorder:
-    """A tracer that keeps its spans in memory."""
+    """An in-memory tracer."""
 
     def __init__(self):
         self._exporter = InMemorySpanExporter()
@@ -35,7 +35,7 @@ class Recorder:
         self.tracing = Tracing(provider.get_tracer("test"), "a-group")
 
     def spans(self, **changes):
-        """The spans of one record, by the first word of their names."""
+        """Return the spans of one record by the first word of their names."""
         self._exporter.clear()
         finish(self.tracing, **changes)
         return {span.name.split()[0]: span for span in self._exporter.get_finished_spans()}
@@ -63,7 +63,7 @@ def recorder():
     return Recorder()
 
 
-def test_a_record_has_a_span_with_what_became_of_it_and_none_of_its_content(recorder):
+def test_a_records_span_has_its_outcome_but_no_content(recorder):
     spans = recorder.spans()
 
     assert {name: (span.name, span.kind, dict(span.attributes)) for name, span in spans.items()} == {
@@ -98,7 +98,7 @@ def test_a_record_has_a_span_with_what_became_of_it_and_none_of_its_content(reco
     }
 
 
-def test_embedding_and_publishing_are_children_at_the_time_that_they_took(recorder):
+def test_embedding_and_publishing_are_child_spans_with_their_times(recorder):
     before = time.time()
     spans = recorder.spans()
     after = time.time()
@@ -111,11 +111,11 @@ def test_embedding_and_publishing_are_children_at_the_time_that_they_took(record
     assert [round(nanoseconds / 1e9, 1) for nanoseconds in (*offsets, *lengths)] == [1, 3, 4, 1, 1]
 
 
-def test_without_an_embedding_there_is_no_span_of_it(recorder):
+def test_there_is_no_embed_span_without_an_embedding(recorder):
     assert set(recorder.spans(embedded=None)) == {"process", "publish"}
 
 
-def test_a_dead_letter_is_no_error_of_the_worker(recorder):
+def test_a_dead_letter_is_not_an_error_status(recorder):
     verdict = {"outcome": "dead_letter", "score": None, "reason": "empty", "redelivered": True}
     span = recorder.spans(value=None, output="dead-letter", verdict=verdict)["process"]
 
@@ -138,7 +138,7 @@ def test_the_producers_span_is_the_parent(recorder):
     assert span.context.trace_state["vendor"] == "1"
 
 
-def test_what_the_producer_does_not_sample_has_no_spans(recorder):
+def test_unsampled_traces_have_no_spans(recorder):
     assert recorder.spans(headers=[("traceparent", UNSAMPLED)]) == {}
 
 
@@ -150,8 +150,8 @@ def test_what_the_producer_does_not_sample_has_no_spans(recorder):
         )
     )
 )
-def test_a_context_that_is_none_makes_a_trace_of_its_own(headers):
-    """Whatever a producer put into the headers."""
+def test_an_invalid_context_starts_a_new_trace(headers):
+    """Whatever the producer's headers contain."""
     span = Recorder().spans(headers=headers)["process"]
 
     assert span.parent is None
@@ -174,7 +174,7 @@ def test_an_error_of_the_tracer_never_reaches_the_lane(recorder, caplog):
 
 @pytest.fixture
 def collector(monkeypatch):
-    """Where OTLP goes to over HTTP; returns what came, as (path, request)."""
+    """Run an OTLP collector over HTTP and return the received (path, request) pairs."""
     came = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -197,7 +197,7 @@ def collector(monkeypatch):
 
 
 def sent(came):
-    """The names of the spans, and the resource, that came in one request."""
+    """Return the span names and the resource of the only request."""
     ((path, request),) = came
     (of_resource,) = request.resource_spans
     assert path == "/v1/traces"
@@ -205,7 +205,7 @@ def sent(came):
     return [span.name for scope in of_resource.scope_spans for span in scope.spans], resource
 
 
-def test_the_last_spans_are_exported_when_the_worker_ends(collector):
+def test_pending_spans_are_exported_on_exit(collector):
     with otlp_tracing("a-group") as tracing:
         finish(tracing)
 
@@ -226,7 +226,7 @@ def test_the_standard_variables_name_the_service(collector, monkeypatch, variabl
     assert sent(collector)[1]["service.name"] == "scoring"
 
 
-def test_the_standard_variables_turn_it_off_and_sample(collector, monkeypatch):
+def test_the_standard_variables_disable_and_sample(collector, monkeypatch):
     for variable, value in (("OTEL_SDK_DISABLED", "true"), ("OTEL_TRACES_SAMPLER", "always_off")):
         with monkeypatch.context() as patch:
             patch.setenv(variable, value)

@@ -1,0 +1,206 @@
+"""The Kubernetes manifests name what is there, and leave a worker room to start, work and stop."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from worker.observe import probes
+from worker.settings import ENV_PREFIX, NESTED, load_settings, sections
+from worker.supervise import STOP_MARGIN
+from worker.web import METRICS
+
+WORKER = "app.kubernetes.io/name"
+
+
+@pytest.fixture(scope="module")
+def folder(root):
+    return root / "deploy/kubernetes"
+
+
+@pytest.fixture(scope="module")
+def documents(folder):
+    """Every document, with its file; a kustomization is none of the cluster's."""
+    found = [
+        (file, document)
+        for file in sorted(folder.rglob("*.yaml"))
+        if file.name not in ("kustomization.yaml", "kafka-secret.yaml", "prometheusrule.head.yaml")
+        for document in yaml.safe_load_all(file.read_bytes())
+    ]
+    assert found
+    return found
+
+
+@pytest.fixture(scope="module")
+def kustomizations(folder, root):
+    files = [*folder.rglob("kustomization.yaml"), root / "deploy/grafana/dashboards/kustomization.yaml"]
+    return {file: yaml.safe_load(file.read_bytes()) for file in files}
+
+
+@pytest.fixture(scope="module")
+def settings_files(folder):
+    return sorted(folder.rglob("worker.toml"))
+
+
+def only(documents, kind, name="kp-worker"):
+    (found,) = (one for _, one in documents if (one["kind"], one["metadata"]["name"]) == (kind, name))
+    return found
+
+
+def pods(documents):
+    """The specifications of the worker's image's pods."""
+    return [
+        one["spec"]["template"]["spec"]
+        for _, one in documents
+        if one["kind"] in ("Deployment", "Job", "StatefulSet")
+    ]
+
+
+@pytest.fixture(scope="module")
+def container(documents):
+    (container,) = only(documents, "Deployment")["spec"]["template"]["spec"]["containers"]
+    return container
+
+
+def test_kustomizations_name_existing_files(kustomizations):
+    for file, one in kustomizations.items():
+        named = [*one.get("resources", ()), *one.get("components", ())]
+        named += [name for generator in one.get("configMapGenerator", ()) for name in generator["files"]]
+        named += [patch["path"] for patch in one.get("patches", ()) if "path" in patch]
+        assert named
+        assert [name for name in named if not (file.parent / name).exists()] == []
+
+
+def test_every_manifest_belongs_to_a_kustomization(documents, kustomizations):
+    taken = {
+        (file.parent / name).resolve()
+        for file, one in kustomizations.items()
+        for name in one.get("resources", ())
+    }
+    assert {file for file, _ in documents} <= taken
+
+
+def test_the_settings_are_accepted(settings_files):
+    assert len(settings_files) == 2
+    for file in settings_files:
+        settings = load_settings(file)
+        assert settings.web.host == "0.0.0.0"
+        assert settings.log.format == "auto"
+
+
+def test_files_named_in_settings_are_mounted(folder):
+    overlay = folder / "overlays/kafka-tls"
+    patch = yaml.safe_load((overlay / "kafka-secret.yaml").read_bytes())
+    mounts = {one["value"]["mountPath"] for one in patch if one["path"].endswith("volumeMounts/-")}
+    kafka = tomllib.loads((overlay / "worker.toml").read_text())["kafka"]
+    files = [Path(value) for key, value in kafka.items() if key.endswith("file")]
+
+    assert {str(file.parent) for file in files} == mounts
+    described = (overlay / "kustomization.yaml").read_text()
+    assert all(f"--from-file={file.name}" in described for file in files)
+
+
+def test_environment_variables_are_settings(folder):
+    named = re.findall(
+        rf"\b{ENV_PREFIX}[A-Z_]+", "".join(file.read_text() for file in folder.rglob("*.yaml"))
+    )
+    assert named
+    for variable in named:
+        section, key = variable.removeprefix(ENV_PREFIX).lower().split(NESTED)
+        assert key in sections()[section].model_fields
+
+
+def test_the_settings_are_mounted_as_a_folder(documents, folder, parse_command):
+    for pod in pods(documents):
+        for container in pod["containers"]:
+            assert all("subPath" not in mount for mount in container["volumeMounts"])
+    assert "subPath:" not in "".join(file.read_text() for file in folder.rglob("*.yaml"))
+
+
+@pytest.mark.parametrize(("kind", "name"), [("Deployment", "kp-worker"), ("Job", "kp-worker-topics")])
+def test_containers_run_existing_commands_with_mounted_settings(documents, parse_command, kind, name):
+    (container,) = only(documents, kind, name)["spec"]["template"]["spec"]["containers"]
+    parse_command(container["args"])
+    config = Path(container["args"][container["args"].index("--config") + 1])
+    assert str(config.parent) in [mount["mountPath"] for mount in container["volumeMounts"]]
+    assert config.name == "worker.toml"
+
+
+def test_ports_and_paths_are_the_workers(documents, container, settings_files):
+    (port,) = container["ports"]
+    assert {load_settings(file).web.port for file in settings_files} == {port["containerPort"]}
+    (ingress,) = only(documents, "NetworkPolicy")["spec"]["ingress"]
+    assert ingress["ports"] == [{"port": port["containerPort"]}]
+    (endpoint,) = only(documents, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert (endpoint["port"], endpoint["path"]) == (port["name"], METRICS)
+    asked = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")}
+    assert {one["port"] for one in asked.values()} == {port["name"]}
+    assert [asked[name]["path"] for name in asked] == [probes.LIVE, probes.LIVE, probes.READY]
+
+
+def test_the_brokers_can_be_reached(documents, folder):
+    (broker,) = only(documents, "NetworkPolicy")["spec"]["egress"][1]["ports"]
+    settings = load_settings(folder / "base/worker.toml")
+    assert settings.kafka.bootstrap_servers.endswith(f":{broker['port']}")
+    service = only(documents, "Service", "kafka")
+    assert settings.kafka.bootstrap_servers == f"kafka:{service['spec']['ports'][0]['port']}"
+    overlay = (folder / "overlays/kafka-tls/kustomization.yaml").read_text()
+    tls = load_settings(folder / "overlays/kafka-tls/worker.toml").kafka
+    assert f"/spec/egress/1/ports/0/port, value: {tls.bootstrap_servers.split(':')[1]} " in overlay
+
+
+def test_the_grace_period_covers_a_workers_drain(documents, settings_files):
+    pod = only(documents, "Deployment")["spec"]["template"]["spec"]
+    longest = max(load_settings(file).limits.drain for file in settings_files)
+    assert pod["terminationGracePeriodSeconds"] > longest + STOP_MARGIN
+
+
+def test_every_pod_is_restricted(documents, final_stage):
+    """As the namespace enforces it."""
+    (user,) = (int(arguments) for instruction, arguments in final_stage if instruction == "USER")
+    namespace = only(documents, "Namespace", "knowledgepulse")
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    for pod in pods(documents):
+        assert pod["enableServiceLinks"] is pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert "memory" in container["resources"]["limits"]
+            if container["image"] == "knowledgepulse-worker":
+                assert container["securityContext"]["readOnlyRootFilesystem"]
+                assert pod["securityContext"]["runAsUser"] == user
+
+
+def test_selectors_select_the_workers(documents):
+    labels = only(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    for kind in ("Deployment", "PodDisruptionBudget", "PodMonitor"):
+        assert only(documents, kind)["spec"]["selector"]["matchLabels"] == labels
+    (expression,) = only(documents, "NetworkPolicy")["spec"]["podSelector"]["matchExpressions"]
+    assert labels[WORKER] in expression["values"]
+    assert only(documents, "Job", "kp-worker-topics")["metadata"]["labels"][WORKER] in expression["values"]
+
+
+def test_scales_by_the_groups_lag_up_to_the_partition_count(documents, folder):
+    scaled = only(documents, "ScaledObject")["spec"]
+    (trigger,) = (one["metadata"] for one in scaled["triggers"])
+    settings = load_settings(folder / "base/worker.toml")
+    arguments = only(documents, "Job", "kp-worker-topics")["spec"]["template"]["spec"]["containers"][0][
+        "args"
+    ]
+
+    assert scaled["scaleTargetRef"]["name"] == "kp-worker"
+    assert trigger["bootstrapServers"] == settings.kafka.bootstrap_servers
+    assert (trigger["consumerGroup"], trigger["topic"]) == (settings.kafka.group, settings.topics.raw)
+    assert scaled["maxReplicaCount"] == int(arguments[arguments.index("--partitions") + 1])
+
+
+def test_the_operators_rules_match_prometheus(documents, root):
+    """`make manifests` writes them."""
+    rules = yaml.safe_load((root / "deploy/prometheus/alerts.yml").read_bytes())
+    assert only(documents, "PrometheusRule")["spec"] == rules
