@@ -27,7 +27,8 @@ class Outcome(msgspec.Struct, kw_only=True):
         repeats: outputs beyond the first of each record.
         missing: records without an output.
         unexpected: outputs of records that were never there, or aborted.
-        differing: records with outputs that are not all equal, or not what the audit recomputes.
+        differing: records whose outputs are not all equal, are not what the producer wrote but for the score,
+            or are not what the audit recomputes.
         audited: records whose novelty the audit recomputed from the ledger's vectors alone.
         wrong: some of what is missing or differs.
         resumes: seconds from each fault's end until each partition had an output again.

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from chaos.brokers import SESSION_TIMEOUT, Brokers
@@ -44,6 +45,7 @@ class Trial:
     """What a row works with.
 
     Attributes:
+        make: makes the load's records.
         hits: records in flight at each fault.
         resumes: seconds from each fault's end until each partition had an output again.
         notes: what else there is to tell of the run.
@@ -53,6 +55,7 @@ class Trial:
     stream: Stream
     fleet: Fleet
     load: Load
+    make: Make
     witness: Witness
     orders: Orders
     brokers: Brokers
@@ -159,6 +162,7 @@ async def running_trial(
     transactional: bool = False,
     proxied: bool = False,
     without: str = "",
+    topics: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> AsyncIterator[Trial]:
     """Yield a trial with topics of its own, under load; no worker runs yet.
 
@@ -171,6 +175,7 @@ async def running_trial(
         transactional: publish in transactions, half of them aborted.
         proxied: let the workers reach the broker through a proxy.
         without: the mechanism that is switched off in the workers.
+        topics: their configuration where it differs from what `kp-worker topics` makes, by role.
     """
     settings = _settings(brokers.direct, sections)
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
@@ -178,6 +183,8 @@ async def running_trial(
     async with AsyncExitStack() as stack:
         orders = Orders(folder / "orders.json", Order(seconds=EMBEDDING))
         stream = Stream(settings, folder)
+        for role, config in topics.items():
+            await stream.configure_topic(getattr(settings.topics, role), dict(config))
         proxy = None
         effective = settings
         if proxied:
@@ -188,8 +195,8 @@ async def running_trial(
         load = (TransactionalLoad if transactional else Load)(
             brokers.direct, settings.topics.raw, PARTITIONS, RATE, make
         )
-        witness = Witness(brokers.direct, settings.topics, PARTITIONS)
-        trial = Trial(stream, fleet, load, witness, orders, brokers, proxy, say)
+        witness = Witness(brokers.direct, settings.topics, PARTITIONS, settings.limits.batch_bytes)
+        trial = Trial(stream, fleet, load, make, witness, orders, brokers, proxy, say)
         async with _tasks([load.run(), witness.run()]) as trial.tasks:
             yield trial
 

@@ -1,4 +1,8 @@
-"""Sees everything that goes into the raw topic and comes out of the output topics."""
+"""Sees everything that goes into the raw topic and comes out of the output topics.
+
+It decodes batches as workers do, since the usual client stops at a hostile one. That it has seen every record
+is checked by count, against what the broker confirmed to the producers.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,18 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import ConsumerRecord
 
+from chaos.content import claimed, produced, with_own_time
 from support.streams import source_of
+from worker.kafka.record_batches import install
+from worker.lane.outputs import CUT_BYTES
 from worker.settings import TopicSettings
 
 
 class Identity(NamedTuple):
-    """What tells a raw record from every other: two topics of the same name have other keys."""
+    """What tells a raw record from every other: two topics of the same name have other keys.
+
+    Of a long key it is the beginning, which is what a dead letter keeps where its topic did not take it.
+    """
 
     key: bytes | None
     partition: int
@@ -31,16 +41,22 @@ class Witness:
         current: that of it which is of the topic as it is now.
         outputs: what came out of each raw record: a digest of every output's topic, partition, timestamp,
             key, value and headers.
+        altered: the raw records of which an output does not have the timestamp, key, value and headers.
         dead_letters: the raw records whose output is one.
         given_up: how many records of the raw topic no output is expected of.
         last_seen: when the last record came (``time.monotonic``).
     """
 
-    def __init__(self, bootstrap_servers: str, topics: TopicSettings, partitions: int) -> None:
+    def __init__(
+        self, bootstrap_servers: str, topics: TopicSettings, partitions: int, batch_bytes: int
+    ) -> None:
+        install(batch_bytes)
         self.raw: set[Identity] = set()
         self.current: set[Identity] = set()
         self.outputs: dict[Identity, list[bytes]] = defaultdict(list)
         self.dead_letters: set[Identity] = set()
+        self._produced: dict[Identity, set[bytes]] = {}
+        self._claimed: dict[Identity, set[bytes]] = defaultdict(set)
         self.given_up = 0
         self._topics = topics
         self._raw = [TopicPartition(topics.raw, number) for number in range(partitions)]
@@ -100,6 +116,11 @@ class Witness:
         return self.outputs.keys() - self.raw
 
     @property
+    def altered(self) -> set[Identity]:
+        """Raw records that came out with another timestamp, key, value (but for its score) or header."""
+        return {one for one, told in self._produced.items() if self._claimed[one] - told}
+
+    @property
     def repeats(self) -> int:
         """Outputs beyond the first of each raw record."""
         return sum(len(digests) - 1 for digests in self.outputs.values())
@@ -138,13 +159,15 @@ class Witness:
     def _see(self, record: ConsumerRecord) -> None:
         self.last_seen = time.monotonic()
         if record.topic == self._topics.raw:
-            identity = Identity(record.key, record.partition, record.offset)
+            identity = _identity(record.key, record.partition, record.offset)
             self.raw.add(identity)
             self.current.add(identity)
+            self._produced[identity] = produced(record)
             return
-        partition, offset = source_of(record)
-        identity = Identity(record.key, partition, offset)
+        identity = _identity(record.key, *source_of(record))
+        partition, offset = identity.partition, identity.offset
         self.outputs[identity].append(_digest(record))
+        self._claimed[identity].add(claimed(record))
         self._published[partition] = max(self._published[partition], offset)
         if record.topic == self._topics.dead_letter:
             self.dead_letters.add(identity)
@@ -152,6 +175,11 @@ class Witness:
             self._arrivals.setdefault(record.partition, time.monotonic())
 
 
+def _identity(key: bytes | None, partition: int, offset: int) -> Identity:
+    return Identity(key and key[:CUT_BYTES], partition, offset)
+
+
 def _digest(record: ConsumerRecord) -> bytes:
+    record = with_own_time(record)
     parts = (record.topic, record.partition, record.timestamp, record.key, record.value, record.headers)
     return blake2b(repr(parts).encode(), digest_size=8).digest()
