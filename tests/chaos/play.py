@@ -1,4 +1,4 @@
-"""A row from beginning to end: load, faults, the end of all records, and the judgement."""
+"""Run a row: load, faults, completion of all records, and the verdict."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from worker.audit import Report, audit
 
 _PATIENCE = 60.0
 _PATIENCE_WITHOUT = 10.0
-"""Seconds without any output after which records are missing; when a mechanism is off, that is expected."""
+"""Seconds without output after which records count as missing; shorter if a mechanism is switched off."""
 
-_WRONG_TOLD = 5
+_MAX_DEFECTS = 5
 
 
 def real_traces() -> list[bytes]:
-    """The real traces, as the values of records."""
+    """Return the real traces as record values."""
     return Path(worker.demo.__file__).with_name("real_traces.jsonl").read_bytes().splitlines()
 
 
 async def play(
     row: Row, doses: Sequence[Any], brokers: Brokers, folder: Path, say: Callable[[str], None]
 ) -> Outcome:
-    """Run a row and count what came of it; :func:`judge` says whether that is right.
+    """Run a row and return its outcome, which :func:`judge` evaluates.
 
     Args:
-        row: what is done.
-        doses: how often, and how much.
-        brokers: that answer.
-        folder: an empty one, for the workers' files; their logs stay there.
-        say: told of each step.
+        row: the row.
+        doses: the doses of its fault.
+        brokers: running brokers.
+        folder: an empty folder for the workers' files and logs.
+        say: called with a message for each step.
 
     Raises:
-        AssertionError: it did not come to an end.
+        AssertionError: the run did not complete.
     """
     started = time.monotonic()
     async with running_trial(
@@ -82,7 +82,7 @@ def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outco
         unexpected=len(witness.unexpected),
         differing=max(witness.differing, len(witness.altered), report.differing),
         audited=sum(part.novelty_exact for part in report.partitions),
-        wrong=wrong[:_WRONG_TOLD],
+        wrong=wrong[:_MAX_DEFECTS],
         resumes=trial.resumes,
         hits=trial.hits,
         notes=trial.notes | ({"dead letters": len(witness.dead_letters)} if witness.dead_letters else {}),
@@ -91,7 +91,7 @@ def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outco
 
 
 def judge(row: Row, outcome: Outcome) -> None:
-    """Raise an AssertionError, with what came of it, unless it is as it must be."""
+    """Raise an AssertionError with the outcome unless it is as required."""
     if row.without:
         assert outcome.missing or outcome.differing, f"without the {row.without} nothing is wrong: {outcome}"
         return

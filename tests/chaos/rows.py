@@ -1,6 +1,6 @@
-"""The faults, a row each: what is done to workers and brokers while records flow.
+"""The rows: faults that are injected into workers and brokers under load.
 
-A row is done in doses. What a dose says differs: nothing, how many seconds, or which of its faults.
+A row runs in doses. Depending on the row, a dose is ignored, a number of seconds, or one of several faults.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from worker.observe.probes import LIVE, READY
 _DESCRIPTORS = 1024
 """What a process may have open by most systems' default."""
 _ONCE_MORE = 2 * (RING + WINDOW)
-"""Records of a partition after which its ring has wrapped twice."""
+"""Number of records after which a partition's ring has wrapped twice."""
 
 PROBE_GAP = 3.0
-"""Seconds that a probe may go without an answer."""
+"""Maximum seconds between two responses of a probe."""
 
 
 @dataclass(frozen=True)
@@ -45,20 +45,20 @@ class Row:
     """A fault.
 
     Attributes:
-        fault: what is done, for people.
-        run: does it, dose by dose.
+        fault: description of the fault.
+        run: injects the fault, dose by dose.
         full: the doses of `make chaos`.
-        short: those of `make test`.
-        nodes: of the Kafka cluster.
-        sections: settings that differ from the trials' usual ones.
-        malformed_every: each so manieth record is no trace.
-        transactional: records come in transactions, half of them aborted.
-        proxied: workers reach the broker through a proxy.
-        without: the mechanism that is switched off; the row must then fail.
-        may_repeat: repeats that are allowed in all; None for any number.
-        topics: their configuration where it differs from what `kp-worker topics` makes, by role.
-        restarts: of workers' processes that are allowed in each round; None for any number.
-        is_tested: `make test` plays its short form.
+        short: the doses of `make test`.
+        nodes: number of nodes of the Kafka cluster.
+        sections: settings that differ from the usual ones.
+        malformed_every: every n-th record is malformed; 0 for none.
+        transactional: publish in transactions, half of them aborted.
+        proxied: connect the workers to the broker through a proxy.
+        without: the mechanism to switch off; the row must then fail.
+        may_repeat: maximum number of repeats; None for any number.
+        topics: topic settings that differ from those of `kp-worker topics`, by role.
+        restarts: maximum number of process restarts in each round; None for any number.
+        is_tested: whether `make test` runs the short form.
     """
 
     fault: str
@@ -78,7 +78,7 @@ class Row:
 
 
 async def kill(trial: Trial, doses: Sequence[Any]) -> None:
-    """End one of two workers without a warning, and start another one in its place."""
+    """Kill one of two workers, and start a replacement."""
     await trial.fleet.start(2)
     await trial.shared()
     for _ in doses:
@@ -86,7 +86,7 @@ async def kill(trial: Trial, doses: Sequence[Any]) -> None:
 
 
 async def kill_until_repeated(trial: Trial, doses: Sequence[Any]) -> None:
-    """Likewise, until a record came out twice: only then can the two differ."""
+    """Kill workers until a record has a repeated output, as only repeats can differ."""
     await trial.fleet.start(2)
     await trial.shared()
     for _ in doses:
@@ -104,7 +104,7 @@ async def _kill_one(trial: Trial) -> None:
 
 
 async def move(trial: Trial, doses: Sequence[Any]) -> None:
-    """From one worker to four, and back to one, which need not be the first."""
+    """Scale from one worker to four and back to one, which need not be the first."""
     await trial.fleet.start()
     await trial.shared()
     for _ in doses:
@@ -117,14 +117,14 @@ async def move(trial: Trial, doses: Sequence[Any]) -> None:
 
 
 async def broker(trial: Trial, doses: Sequence[float]) -> None:
-    """Kill the only broker, and start it again after so many seconds."""
+    """Kill the only broker, and restart it after a number of seconds."""
     await trial.fleet.start(2)
     await trial.shared()
     await _outages(trial, doses)
 
 
 async def probed(trial: Trial, doses: Sequence[float]) -> None:
-    """Likewise, while both probes of each worker are polled: no gap may restart it."""
+    """Restart the broker while polling both probes of each worker, which must keep responding."""
     await trial.fleet.start(2)
     await trial.shared()
     gaps = [0.0]
@@ -143,7 +143,7 @@ async def probed(trial: Trial, doses: Sequence[float]) -> None:
 
 
 async def _poll(worker: Worker, path: str, gaps: list[float]) -> None:
-    """Ask for a probe all the time; note the seconds between two answers."""
+    """Poll a probe continuously, and record the seconds between responses."""
     answered = time.monotonic()
     while True:
         with suppress(aiohttp.ClientError, TimeoutError):
@@ -168,7 +168,7 @@ async def _outages(trial: Trial, doses: Sequence[float]) -> None:
 
 
 async def rolling(trial: Trial, doses: Sequence[Any]) -> None:
-    """Kill each broker of three in turn; the next one once all copies are in sync again."""
+    """Kill each of three brokers in turn, waiting in between until all replicas are in sync."""
     await trial.fleet.start(2)
     await trial.shared()
     for _ in doses:
@@ -195,7 +195,7 @@ async def _in_sync(trial: Trial) -> None:
 
 
 async def network(trial: Trial, doses: Sequence[tuple[str, float]]) -> None:
-    """Disturb the line between workers and broker for so many seconds."""
+    """Disturb the connections between workers and broker for a number of seconds."""
     assert trial.proxy is not None
     faults = {
         "cut": trial.proxy.cut,
@@ -215,7 +215,7 @@ async def network(trial: Trial, doses: Sequence[tuple[str, float]]) -> None:
 
 
 async def suspend(trial: Trial, doses: Sequence[Any]) -> None:
-    """Stop one of two workers until its successor has wrapped the ring twice; then let it go on."""
+    """Suspend one of two workers until its successor has wrapped the ring twice; then resume it."""
     await trial.fleet.start(2)
     await trial.shared()
     for _ in doses:
@@ -233,7 +233,7 @@ async def suspend(trial: Trial, doses: Sequence[Any]) -> None:
 
 
 async def mute(trial: Trial, doses: Sequence[Any]) -> None:
-    """Keep one of two workers from the coordinator alone until the other has taken over from it."""
+    """Cut one of two workers off from the group coordinator only, until the other has taken over."""
     await trial.fleet.start(2)
     await trial.shared()
     for _ in doses:
@@ -255,7 +255,7 @@ async def _owns_all(trial: Trial, worker: Worker) -> bool:
 
 
 async def child(trial: Trial, doses: Sequence[str]) -> None:
-    """Kill the child, block its event loop, cut its heartbeat, fail its client; its parent must see to it."""
+    """Kill the child, block its event loop, stop its heartbeat, or fail its client; its parent must react."""
     signals = {"kill": signal.SIGKILL, "block": BLOCK_LOOP, "silence": CUT_HEARTBEAT, "fail": FAIL_CLIENT}
     await trial.fleet.start()
     await trial.shared()
@@ -272,7 +272,7 @@ async def child(trial: Trial, doses: Sequence[str]) -> None:
 
 
 async def embedder(trial: Trial, doses: Sequence[str]) -> None:
-    """Let the embedder fail, be slow, or hang; nothing of it may become a dead letter."""
+    """Make the embedder fail, slow or hang, none of which may cause dead letters."""
     orders = {"fail": Order(mode="fail"), "slow": Order(seconds=0.2), "hang": Order(mode="hang")}
     await trial.fleet.start()
     await trial.shared()
@@ -286,7 +286,7 @@ async def embedder(trial: Trial, doses: Sequence[str]) -> None:
 
 
 async def disk(trial: Trial, doses: Sequence[str]) -> None:
-    """Fill the broker's disk, which ends it; or the worker's, which goes on, and end its child on top."""
+    """Fill the broker's disk, which stops it; or the worker's, which continues, and then kill its child."""
     await trial.fleet.start()
     await trial.shared()
     (worker,) = trial.fleet.workers
@@ -304,7 +304,7 @@ async def disk(trial: Trial, doses: Sequence[str]) -> None:
 
 
 async def truncate(trial: Trial, doses: Sequence[str]) -> None:
-    """Delete all records of the raw topic, under a running worker, or while none runs."""
+    """Delete all records of the raw topic, with or without a running worker."""
     await trial.fleet.start()
     await trial.shared()
     raw = trial.stream.settings.topics.raw
@@ -329,7 +329,7 @@ async def truncate(trial: Trial, doses: Sequence[str]) -> None:
 
 
 async def recreate(trial: Trial, doses: Sequence[str]) -> None:
-    """Delete the raw topic and make it anew, under a running worker, or while none runs."""
+    """Delete and recreate the raw topic, with or without a running worker."""
     await trial.fleet.start()
     await trial.shared()
     for dose in doses:
@@ -341,7 +341,7 @@ async def recreate(trial: Trial, doses: Sequence[str]) -> None:
             deleted = set(trial.witness.current)
             committed = await trial.stream.committed() if dose == "stopped" else None
             await trial.stream.remake_topic(trial.stream.settings.topics.raw, PARTITIONS)
-            await trial.witness.read_raw_anew()
+            await trial.witness.reread_raw()
             if dose == "stopped":
                 await trial.fleet.start()
             trial.load.go_on()
@@ -458,16 +458,16 @@ async def misconfigure(trial: Trial, doses: Sequence[tuple[str, str, str]]) -> N
 
 
 async def _give_up(trial: Trial, deleted: set[Identity], committed: Mapping[int, int] | None) -> None:
-    """Once later records come out of each partition, expect no more of those that were deleted.
+    """Wait for outputs of later records, and then give up the deleted records that were never read.
 
-    A worker that went on had read those before its last output, since it reads in order, and must not have
-    lost them. Of one that was killed nothing is left but what it had committed: it publishes to several
-    topics, and an output of one may be there before that of an earlier record is in another.
+    A running worker reads in order, so it must not lose the deleted records before its last output. Of a
+    killed worker, only committed records can be required: it publishes to several topics, so an output may be
+    in one topic before that of an earlier record is in another.
 
     Args:
-        trial: the row's.
-        deleted: the records.
-        committed: of each partition, as far as it goes, when the worker was killed.
+        trial: the row's trial.
+        deleted: the deleted records.
+        committed: committed offsets of each partition if the worker was killed.
     """
     witness = trial.witness
 
@@ -568,7 +568,7 @@ ROWS: dict[str, Row] = {
         child,
         ["fail"] * 5,
         ["fail"],
-        sections={"limits": {"stall": 600.0}},  # else the watchdog would see to it
+        sections={"limits": {"stall": 600.0}},  # otherwise, the watchdog would handle it
     ),
     "embedder": Row(
         "the embedder fails, is slow, hangs",

@@ -203,7 +203,7 @@ async def test_the_demo_exits_and_leaves_nothing_behind(broker, tmp_path):
     )
     assert status == 0, errors
     assert "154 traces" in output
-    assert "what share would pass" in output
+    assert "share that would pass" in output
     assert "at 0.75" in output
     assert "p99" in output
     assert list(tmp.iterdir()) == []

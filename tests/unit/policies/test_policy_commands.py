@@ -54,7 +54,7 @@ WEIGHTS = "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confid
             "[policy.domains.code]\nthresold = 0.5\n",
             "policy.domains.code.thresold: no such setting; did you mean policy.domains.code.threshold?",
         ),
-        (f"[policy.domains.code.weights]\n{WEIGHTS}", "the four weights must sum to 1, these sum to 1.1"),
+        (f"[policy.domains.code.weights]\n{WEIGHTS}", "the four weights must sum to 1, but sum to 1.1"),
         ("[policy]\nthreshold = 0.", "is not TOML"),
         ("policy = 3\n", "policy: got 3;"),
     ],
