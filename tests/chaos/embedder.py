@@ -89,7 +89,7 @@ class NoisyEmbedder:
         while (order := self._order()).blocked_until > time.time():
             time.sleep(0.005)
         if order.mode == "fail":
-            raise EmbeddingError("told to fail")
+            raise EmbeddingError("ordered to fail")
         if order.mode == "hang":
             threading.Event().wait()
         time.sleep(order.seconds * texts)

@@ -86,7 +86,7 @@ def _mute(number: int, frame: FrameType | None) -> None:
 
 
 def _fail_client(number: int, frame: FrameType | None) -> None:
-    global _defective  # noqa: PLW0603 - likewise
+    global _defective  # noqa: PLW0603 - as above
     _defective = True
 
 

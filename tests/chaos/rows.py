@@ -245,7 +245,7 @@ async def mute(trial: Trial, doses: Sequence[Any]) -> None:
             await trial.until(
                 lambda heir=successor: _owns_all(trial, heir), "the successor has not got the partitions"
             )
-            trial.orders.as_usual()  # and both go on with what they have
+            trial.orders.as_usual()  # both continue with their records
         trial.fleet.signal_child(victim, UNMUTE)
         await trial.shared()
 

@@ -83,7 +83,7 @@ class _Log:
             await self._reader.bounds(topic.name, number) for number in range(topic.partitions)
         ]
 
-    def begins(self, topic: str) -> list[int]:
+    def first_offsets(self, topic: str) -> list[int]:
         """Return the first offsets of a topic's partitions; above 0, a partition has been trimmed."""
         return [bounds.start for bounds in self._bounds[topic]]
 
@@ -146,7 +146,7 @@ class _Run:
         raw = self._settings.topics.raw
         audit = PartitionAudit(
             partition,
-            Bounds(self._log.begins(raw)[partition], committed, self._outputs_from(partition, index)),
+            Bounds(self._log.first_offsets(raw)[partition], committed, self._outputs_from(partition, index)),
             self._settings,
             index,
             self._builder,
@@ -164,8 +164,8 @@ class _Run:
         firsts = [
             index.first_source(name, number, partition)
             for name in self._outputs
-            for number, begin in enumerate(self._log.begins(name))
-            if begin > 0 and (number == partition or self._topics[name].partitions != count)
+            for number, first in enumerate(self._log.first_offsets(name))
+            if first > 0 and (number == partition or self._topics[name].partitions != count)
         ]
         return max(firsts, default=0)
 
