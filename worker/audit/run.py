@@ -16,7 +16,7 @@ from worker.kafka.rights import audit_rights, require_rights
 from worker.kafka.topics import Topic, TopicAdmin
 from worker.lane.outputs import Outputs
 from worker.lane.records import OutputRecord
-from worker.progress import ProgressCallback
+from worker.progress import TopicProgressCallback
 from worker.settings import Settings
 
 # Small enough to show progress while texts are embedded.
@@ -28,7 +28,7 @@ async def audit(
     *,
     embedder: Callable[[], Embedder | None] | None = None,
     tolerance: float | None = None,
-    progress: ProgressCallback = lambda _topic, _done, _total: None,
+    progress: TopicProgressCallback = lambda _topic, _done, _total: None,
 ) -> Report:
     """Audit a stream's outputs against its raw topic, up to the current ends of the topics.
 
@@ -73,7 +73,7 @@ async def audit(
 class _Log:
     """The topics, within their bounds at the time of opening."""
 
-    def __init__(self, reader: TopicReader, progress: ProgressCallback) -> None:
+    def __init__(self, reader: TopicReader, progress: TopicProgressCallback) -> None:
         self._reader = reader
         self._progress = progress
         self._bounds: dict[str, list[range]] = {}
