@@ -23,7 +23,7 @@ test-fast: tools $(VENV)/.test ## run the tests that need neither broker nor mod
 	$(BIN)/pytest --numprocesses 2 -m 'not integration and not model'
 
 .PHONY: tools
-tools: ## install the programs that tests need and pip does not provide: Prometheus, Chromium; APT_INSTALL=no forbids it
+tools: ## install the programs that tests need and pip does not provide: Prometheus, Chromium, curl; APT_INSTALL=no forbids it
 	@tests/tools.sh
 
 .PHONY: bench
@@ -50,18 +50,26 @@ lint: $(VENV)/.test ## check style, import bans and types
 schemas: $(VENV)/.test ## regenerate the JSON Schemas from the models
 	$(BIN)/python -m schemas
 
-# For all platforms that the image can be built on: uv resolves all of them, pip only its own.
+UV_COMPILE = $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+
+# For all platforms that the image can be built on: uv resolves all of them, pip only its own. Needs access to PyTorch's
+# index of CPU builds.
 .PHONY: requirements
-requirements: $(VENV)/.test ## regenerate deploy/requirements.txt: the packages of the image, with hashes
+requirements: $(VENV)/.test ## regenerate deploy/requirements.txt and torch-cpu.txt: the packages of the image, with hashes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
-	$(BIN)/python -m uv pip compile --quiet pyproject.toml --extra worker --constraint constraints.txt --universal \
-		--python-version 3.11 --generate-hashes --no-annotate --no-header --output-file deploy/requirements.txt
+	$(UV_COMPILE) pyproject.toml --extra worker --extra otel --constraint constraints.txt --output-file deploy/requirements.txt
+	sed -n 's/^torch==.*/&+cpu/p' constraints.txt | $(UV_COMPILE) - --no-deps --output-file deploy/torch-cpu.txt \
+		--default-index https://download.pytorch.org/whl/cpu
 
 RULES := deploy/kubernetes/components/prometheus-operator/prometheusrule
 
 .PHONY: manifests
 manifests: ## regenerate the alert rules of deploy/kubernetes from those of deploy/prometheus
 	@{ cat $(RULES).head.yaml; sed 's/^./  &/' deploy/prometheus/alerts.yml; } > $(RULES).yaml
+
+.PHONY: deploy-check
+deploy-check: ## run the image and Compose file on a Docker engine, for 16 minutes, as root; ARGS="up load" selects steps
+	deploy/check.sh $(ARGS)
 
 .PHONY: clean
 clean: ## remove the virtual environment and the tools' caches

@@ -48,7 +48,7 @@ class KafkaSettings(_Section):
     """How to reach the brokers, and as which group."""
 
     bootstrap_servers: Annotated[str, AfterValidator(_servers)] = Field(
-        "localhost:9092", description="`host:port`, several with commas"
+        "localhost:9092", description="`host:port`, several separated by commas"
     )
     group: str = Field(
         "knowledgepulse-worker",
@@ -56,33 +56,32 @@ class KafkaSettings(_Section):
         description="consumer group; also the prefix of the changelog's name",
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        "PLAINTEXT", description="how the connection is secured"
+        "PLAINTEXT", description="security of the connection"
     )
     ssl_cafile: Path | None = Field(
         None,
-        description="certificate authorities (PEM), librdkafka's `ssl.ca.location`; the system's when not "
-        "set",
+        description="certificate authorities (PEM), librdkafka's `ssl.ca.location`; by default the system's",
     )
     ssl_certfile: Path | None = Field(
         None,
         description="client certificate and its chain (PEM) for mutual TLS, `ssl.certificate.location`; read "
-        "again when it is renewed",
+        "again after renewal",
     )
     ssl_keyfile: Path | None = Field(
         None,
-        description="private key of the client certificate (PEM), `ssl.key.location`; in the same file when "
-        "not set",
+        description="private key of the client certificate (PEM), `ssl.key.location`; by default in the "
+        "same file",
     )
     ssl_key_password: SecretStr | None = Field(
         None, description="password of an encrypted private key, `ssl.key.password`; never printed"
     )
-    ssl_key_password_file: Path | None = Field(None, description="file with that password")
+    ssl_key_password_file: Path | None = Field(None, description="file with the password")
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = Field(
         "SCRAM-SHA-512", description="used with a SASL protocol"
     )
     sasl_username: str | None = Field(None, description="for PLAIN and SCRAM")
     sasl_password: SecretStr | None = Field(None, description="for PLAIN and SCRAM; never printed")
-    sasl_password_file: Path | None = Field(None, description="file with that password")
+    sasl_password_file: Path | None = Field(None, description="file with the password")
     sasl_oauthbearer_token_endpoint_url: str | None = Field(
         None,
         pattern="^https?://",
@@ -92,7 +91,7 @@ class KafkaSettings(_Section):
     sasl_oauthbearer_client_secret: SecretStr | None = Field(
         None, description="OAUTHBEARER: client secret; never printed"
     )
-    sasl_oauthbearer_client_secret_file: Path | None = Field(None, description="file with that secret")
+    sasl_oauthbearer_client_secret_file: Path | None = Field(None, description="file with the secret")
     sasl_oauthbearer_scope: str | None = Field(None, description="OAUTHBEARER: scope of the token")
     sasl_oauthbearer_token_provider: str | None = Field(
         None,
@@ -101,13 +100,13 @@ class KafkaSettings(_Section):
         "client credentials",
     )
     session_timeout: float = Field(
-        10.0, ge=1, le=80, description="seconds without a heartbeat until the group takes the partitions away"
+        10.0, ge=1, le=80, description="seconds without a heartbeat until the group reassigns the partitions"
     )
     request_timeout: float = Field(
         30.0,
         ge=1,
         le=3600,
-        description="seconds until a record that the broker does not confirm ends the process",
+        description="seconds for the broker to confirm a record; then the process ends",
     )
 
     @model_validator(mode="after")
@@ -180,11 +179,11 @@ def _read_secret(setting: str, file: Path) -> str:
 class TopicSettings(_Section):
     """The topics' names."""
 
-    raw: str = Field("raw-traces", min_length=1, max_length=249, description="what agents publish to")
+    raw: str = Field("raw-traces", min_length=1, max_length=249, description="topic that agents publish to")
     contribute: str = Field("contribute", min_length=1, max_length=249, description="traces worth keeping")
     rejected: str = Field("rejected", min_length=1, max_length=249, description="traces below the threshold")
     dead_letter: str = Field(
-        "dead-letter", min_length=1, max_length=249, description="what could not be scored"
+        "dead-letter", min_length=1, max_length=249, description="records that could not be scored"
     )
 
     @model_validator(mode="after")
@@ -200,38 +199,42 @@ class EmbeddingSettings(_Section):
 
     backend: Literal["sentence-transformers", "hashing", "none"] = Field(
         "sentence-transformers",
-        description="`hashing` knows words but no meaning (for tests); `none`: novelty is always 0.5",
+        description="`hashing` compares words, not meaning (for tests); with `none` novelty is always 0.5",
     )
     model: str | None = Field(
-        None, description="a folder, or a hub name; the packaged all-MiniLM-L6-v2 when not set"
+        None, description="a folder, or a hub name; by default the packaged all-MiniLM-L6-v2"
     )
-    revision: str | None = Field(None, description="the hub's revision; a hub name must pin one")
+    revision: str | None = Field(None, description="the hub's revision, required with a hub name")
     max_tokens: int = Field(
-        256, ge=3, le=512, description="of each text, special tokens included; the rest is cut"
+        256, ge=3, le=512, description="tokens read of each text, special tokens included"
     )
     truncation: Literal["standard", "sdk"] = Field(
         "standard",
-        description="`standard` keeps the closing [SEP] of a cut text, `sdk` drops it as the SDK does",
+        description="`standard` keeps the closing [SEP] of a truncated text, `sdk` drops it as the SDK does",
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
-        description="`auto` measures both once: bfloat16 where it is 1.3 times as fast, and as good",
+        description="`auto` measures both once: bfloat16 if it is 1.3 times as fast, and as accurate",
     )
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="`auto`: CUDA where there is one")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="`auto`: CUDA if available")
     cache_folder: Path | None = Field(
         None,
-        description="where the converted model and what was measured at the first start are kept; "
-        "`~/.cache/knowledgepulse-worker` when not set",
+        description="folder for the converted model and the measurements of the first start; "
+        "by default `~/.cache/knowledgepulse-worker`",
     )
 
 
 class CacheSettings(_Section):
     """What novelty compares with, for each partition."""
 
-    max_elements: int = Field(1000, ge=1, le=1_000_000, description="how many scored traces are remembered")
+    max_elements: int = Field(
+        1000, ge=1, le=1_000_000, description="scored traces that a new one is compared with"
+    )
     dimensions: int = Field(384, ge=1, le=16_384, description="the model's")
     ttl: float | None = Field(
-        None, gt=0, description="seconds before a trace's own time that it is compared with; all when not set"
+        None,
+        gt=0,
+        description="greatest age difference in seconds between compared traces; unlimited by default",
     )
 
 
@@ -239,57 +242,59 @@ class LimitSettings(_Section):
     """Bounds that keep the worker within time and memory."""
 
     budget: float = Field(
-        0.1, gt=0, description="seconds that a trace may take from its admission to embedding to its score"
+        0.1, gt=0, description="seconds from a trace's admission to the embedding queue to its score"
     )
     trace_bytes: int = Field(
-        1_048_576, ge=1024, description="a larger record goes to `dead-letter` as `too_large`"
+        1_048_576, ge=1024, description="largest record; larger ones go to `dead-letter` as `too_large`"
     )
     batch_bytes: int = Field(
         67_108_864,
         ge=1_048_576,
-        description="a compressed batch that is larger when inflated goes to `dead-letter` as `too_large`, "
-        "a record at a time and without content",
+        description="largest compressed batch when inflated; larger ones go to `dead-letter` as `too_large`, "
+        "record by record and without content",
     )
     in_flight_records: int = Field(
-        64, ge=1, le=4096, description="between fetch and confirmation, for each partition"
+        64, ge=1, le=4096, description="records between fetch and confirmation, per partition"
     )
     in_flight_bytes: int = Field(
-        16_777_216, ge=1024, description="likewise; a single record may exceed it when it is alone"
+        16_777_216, ge=1024, description="likewise in bytes; a single record may exceed it"
     )
     uncommitted_records: int = Field(
-        512, ge=1, le=65_536, description="a partition pauses when it is so many offsets ahead of its commit"
+        512,
+        ge=1,
+        le=65_536,
+        description="offsets that a partition may be ahead of its commit; then it pauses",
     )
     heartbeat: float = Field(
-        30.0, ge=2, description="seconds that the event loop may be blocked; then the process is killed"
+        30.0, ge=2, description="seconds that the event loop may block; then the process is killed"
     )
     stall: float = Field(
         60.0,
         ge=5,
-        description="seconds that records may wait with none finished; then the process starts afresh",
+        description="seconds that records may wait without any being finished; then the process is restarted",
     )
     drain: float = Field(
-        20.0, gt=0, description="seconds to finish what was sent, when partitions leave or the worker stops"
+        20.0, gt=0, description="seconds to finish what was scored when partitions leave or the worker stops"
     )
     poison_attempts: int = Field(
         3,
         ge=1,
-        description="a record at which so many processes die in a row goes to `dead-letter` as `poison`",
+        description="consecutive processes that a record may kill; then it goes to `dead-letter` as `poison`",
     )
     skip_poison: bool = Field(
-        False, description="whether a record that is deadly even as a dead letter is skipped; else it blocks"
+        False,
+        description="whether to skip a record that is fatal even as a dead letter; otherwise it blocks",
     )
 
 
 class WebSettings(_Section):
     """Where metrics and the status page are served, and to whom what is shown."""
 
-    host: str = Field(
-        "127.0.0.1", min_length=1, description="address to listen on; loopback unless you say otherwise"
-    )
+    host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(6066, ge=1, le=65_535, description="port to listen on")
     show_content: bool | None = Field(
         None,
-        description="whether the status page shows what producers wrote; when not set, only on loopback",
+        description="whether the status page shows what producers wrote; by default only on loopback",
     )
 
 
@@ -297,10 +302,10 @@ class LogSettings(_Section):
     """What is logged, and how."""
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="the least that is logged"
+        "INFO", description="lowest level that is logged"
     )
     format: Literal["auto", "human", "json"] = Field(
-        "auto", description="`human` lines or `json` lines; `auto`: human on a terminal, else JSON"
+        "auto", description="`human` or `json` lines; `auto`: human on a terminal, otherwise JSON"
     )
 
 

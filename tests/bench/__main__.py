@@ -1,4 +1,4 @@
-"""`make bench`: what it does a second, how long it takes and what it costs, as ratios within one run."""
+"""`make bench`: throughput, latency and cost of the worker, as ratios within one run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from worker.demo.brokers import Broker, running_broker
 
 @dataclass(frozen=True)
 class Part:
-    """A section, and the seconds that it may take."""
+    """A section and its time limit in seconds."""
 
     run: Callable[[Context, Budget], Awaitable[Section]]
     seconds: float
@@ -44,19 +44,19 @@ PARTS = {
 
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice([*PARTS]))
-@click.option("--short", is_flag=True, help="In minutes: fewer rounds, fewer partitions, mostly no p99.")
+@click.option("--short", is_flag=True, help="Run for a few minutes: fewer rounds and partitions.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("bench-results"),
     show_default=True,
-    help="Where results.json and the plots go.",
+    help="Folder for results.json and the plots.",
 )
 def main(names: tuple[str, ...], short: bool, out: Path) -> None:
-    """Measure the sections NAMES, all of them when none is named."""
+    """Measure the sections NAMES, by default all."""
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = 150  # a file has no width to keep to
+        console.width = 150  # a file has no width limit
     chosen = {name: PARTS[name] for name in PARTS if name in names or not names}
     started = time.monotonic()
 
@@ -88,6 +88,6 @@ def main(names: tuple[str, ...], short: bool, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    # It warns of each topic that was made a moment ago; what goes wrong for good is raised.
+    # It logs warnings about new topics; real errors are raised.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     main()

@@ -1,4 +1,4 @@
-"""What a section is handed."""
+"""The context of a section."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ ROUNDS_SHORT = 3
 
 @dataclass(frozen=True)
 class Context:
-    """What all sections of a run share.
+    """State shared by all sections of a run.
 
     Attributes:
-        short: the form that takes minutes.
-        folder: for logs and what processes need; it is gone afterwards.
-        servers: the broker's; empty where no section needs one.
+        short: whether to run the short form.
+        folder: temporary folder for logs and files of processes.
+        servers: the broker's address; empty if no section needs one.
         bfloat16: the CPU has instructions for it.
-        say: told of each step.
+        say: called with a message for each step.
     """
 
     short: bool
@@ -30,5 +30,5 @@ class Context:
 
     @property
     def rounds(self) -> int:
-        """How often the sides of a comparison take turns."""
+        """Number of rounds of a comparison."""
         return ROUNDS_SHORT if self.short else ROUNDS

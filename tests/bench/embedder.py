@@ -17,10 +17,10 @@ from support.streams import tests_environment
 
 
 class EmbeddingSide:
-    """A process of :mod:`bench.embedding_side`, which uses no core while it is not asked.
+    """A process of :mod:`bench.embedding_side`, which is idle unless asked to embed.
 
     Attributes:
-        description: what it says it is, once it is prepared.
+        description: its own description, once it is prepared.
     """
 
     def __init__(self, process: Process, log: Path) -> None:
@@ -36,7 +36,7 @@ class EmbeddingSide:
         *arguments: str,
         environment: Mapping[str, str] | None = None,
     ) -> EmbeddingSide:
-        """Start one, which imports what it needs; it ends with the stack."""
+        """Start a process, which is stopped with the stack."""
         log = folder / f"{'-'.join(arguments)}.log"
         with log.open("wb") as errors:
             process = await asyncio.create_subprocess_exec(
@@ -54,15 +54,15 @@ class EmbeddingSide:
         return side
 
     async def imported(self) -> None:
-        """Wait until it has; several can do that at the same time."""
+        """Wait until it has imported its modules; several processes can do so at once."""
         assert await self._answer() is None
 
     async def prepare(self) -> None:
-        """Load the model, and choose the fastest way; nothing else should work then."""
+        """Load the model, and select the fastest variant; the machine should be idle otherwise."""
         self.description = await self._ask("")
 
     async def rate(self, seconds: float) -> float:
-        """Embed for so long; returns the texts a second."""
+        """Embed for a number of seconds, and return the texts per second."""
         return float(await self._ask(str(seconds)))
 
     async def stop(self) -> None:
@@ -84,7 +84,7 @@ class EmbeddingSide:
 
 
 async def run(context: Context, budget: Budget) -> Section:
-    """Compare the ways to embed the real traces, each in a process of its own."""
+    """Compare the ways to embed the real traces, each in its own process."""
     section = Section("embedder", "Embedding 256 tokens of real traces")
     precisions = ["float32", *(["bfloat16"] if context.bfloat16 else [])]
     ways = {

@@ -1,4 +1,4 @@
-"""A process that embeds the real traces in one of the ways that are compared, when it is told to.
+"""A process that embeds the real traces in one of the compared ways, on request.
 
 python -m bench.embedding_side forward bfloat16
 
@@ -29,22 +29,22 @@ from bench.processes import pin
 from bench.traces import endless_texts, real_texts
 from worker.embedding import Batcher, load_embedder
 from worker.embedding.batcher import admission_limit
-from worker.embedding.openvino import openvino  # which reports nothing to its makers
+from worker.embedding.openvino import openvino  # with telemetry switched off
 from worker.settings import CacheSettings, EmbeddingSettings, LimitSettings
 
 MAX_TOKENS = EmbeddingSettings().max_tokens
 TRIED = 0.5
-"""Seconds that each way to do the forward pass is tried."""
+"""Seconds to try each variant of the forward pass."""
 
 Rate = Callable[[float], float]
-"""Embeds for so many seconds; returns the texts a second."""
+"""Embeds for a number of seconds and returns the texts per second."""
 
 Forward = Callable[[np.ndarray], object]
-"""Takes token ids, shape (texts, tokens); may be called from several threads at once."""
+"""Takes token ids of shape (texts, tokens); thread-safe."""
 
 
 class ForwardOnly(torch.nn.Module):
-    """The model from token ids to unit vectors: the least that embedding takes."""
+    """The model from token ids to unit vectors, the lower bound of the cost of embedding."""
 
     def __init__(self, precision: str) -> None:
         super().__init__()
@@ -125,8 +125,8 @@ def _batches(ids: list[list[int]], size: int) -> list[np.ndarray]:
 
 
 def _in_threads(call: Forward, batches: list[np.ndarray]) -> Rate:
-    """Let as many threads as there are cores take the batches in turn."""
-    source = itertools.cycle(batches)  # its next() is one step under Python's lock
+    """Process the batches in turn, with one thread per core."""
+    source = itertools.cycle(batches)  # next() is atomic under the GIL
 
     def work(seconds: float, rates: list[float]) -> None:
         torch.set_num_threads(1)
@@ -150,7 +150,7 @@ def _in_threads(call: Forward, batches: list[np.ndarray]) -> Rate:
 
 
 def ours(precision: str) -> tuple[str, Rate]:
-    """The worker's embedder behind its batcher, with as much waiting as is admitted, and as much again."""
+    """The worker's embedder and batcher, with a queue of twice the admission limit."""
     settings = EmbeddingSettings(precision=precision, device="cpu")
     embedder = load_embedder(settings, CacheSettings(), parallel=len(cores()))
     assert embedder is not None
@@ -169,7 +169,7 @@ def ours(precision: str) -> tuple[str, Rate]:
 
         started = time.monotonic()
         await asyncio.gather(*(keep_waiting(started + seconds) for _ in range(2 * limit)))
-        # What is still on its way at the end of the time runs out with less and less waiting.
+        # Ignore the texts in flight at the end, when the queue is no longer full.
         return sum(end <= started + seconds for end in ends) / seconds
 
     description = f"{embedder.precision} in {embedder.runtime} on {embedder.device}, {limit} admitted"
@@ -177,7 +177,7 @@ def ours(precision: str) -> tuple[str, Rate]:
 
 
 def encode(size: str) -> tuple[str, Rate]:
-    """sentence-transformers as a plain user calls it: one text, or a list."""
+    """Plain sentence-transformers, with single texts or lists."""
     model = SentenceTransformer(str(get_model_path()), device="cpu")
     batch = int(size)
     texts = endless_texts()

@@ -1,4 +1,4 @@
-"""Where a run took place."""
+"""Description of the machine."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _BFLOAT16 = ("amx_bf16", "avx512_bf16")
 
 
 def cores() -> list[int]:
-    """The numbers of the cores that we may use, as many as limits of a container leave."""
+    """Return the usable cores, within the limits of a container."""
     return sorted(os.sched_getaffinity(0))[: joblib.cpu_count()]
 
 
 def has_bfloat16() -> bool:
-    """Whether the CPU says that it multiplies bfloat16."""
+    """Return whether the CPU has bfloat16 instructions."""
     return any(flag in _flags() for flag in _BFLOAT16)
 
 
 def describe(broker: Broker | None) -> dict[str, str]:
-    """What one must know of the machine to read the figures, for people.
+    """Return a description of the machine, to interpret the figures.
 
     Args:
-        broker: that the run uses; None where it needs none.
+        broker: the broker of the run; None if it needs none.
     """
     info = _cpu_info()
     instructions = [flag for flag in _BFLOAT16 if flag in _flags()]
@@ -70,7 +70,7 @@ def _flags() -> list[str]:
 
 
 def _cpu_info() -> dict[str, str]:
-    """The first processor of /proc/cpuinfo; empty where there is none."""
+    """Return the first processor in /proc/cpuinfo; empty if there is none."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

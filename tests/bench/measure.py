@@ -1,7 +1,7 @@
-"""What is measured, and how two ways are compared: in turns, so that other work falls on both alike.
+"""Measurements, and comparison of sides in turns, so that other load affects all of them equally.
 
-A figure is either some rounds of a comparison, told as median and range, or the raw samples of a duration,
-told as p50 and p99. A p99 is told from :data:`ENOUGH` samples on, and never taken from buckets.
+A figure is either the rounds of a comparison, reported as median and range, or the raw samples of a duration,
+reported as p50 and p99. A p99 requires :data:`ENOUGH` samples, and is never estimated from buckets.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, Literal
 import numpy as np
 
 ENOUGH = 5000
-"""Samples that a p99 needs: 50 of them lie above it."""
+"""Number of samples required for a p99, so that 50 are above it."""
 
 TIMES = "×"
 """The unit of ratios."""
 
 Side = Callable[[], Awaitable[float]]
-"""Does a side's work for one round; returns its figure, such as records a second."""
+"""Runs a side for one round and returns its figure, such as records per second."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Figure:
     """One line of the results.
 
     Attributes:
-        what: was measured.
-        unit: of the values.
-        values: one of each round, or the samples.
-        kind: which of the two they are.
-        reach: what the project wants it to be.
+        what: the measured quantity.
+        unit: unit of the values.
+        values: one value per round, or all samples.
+        kind: which of the two the values are.
+        reach: the project's target.
     """
 
     what: str
@@ -43,9 +43,9 @@ class Figure:
     reach: str = ""
 
     def summary(self) -> dict[str, Any]:
-        """What there is to tell of the values: JSON. ``p99`` is null where there are too few samples."""
+        """Return the summary as plain JSON; ``p99`` is null with too few samples."""
         values = np.asarray(self.values, dtype=np.float64)
-        told: dict[str, Any] = {
+        summary: dict[str, Any] = {
             "what": self.what,
             "unit": self.unit,
             "kind": self.kind,
@@ -56,20 +56,20 @@ class Figure:
             "most": float(values.max()) if len(values) else None,
         }
         if self.kind == "rounds":
-            return told | {"rounds": values.tolist()}
-        return told | {"p99": float(np.quantile(values, 0.99)) if len(values) >= ENOUGH else None}
+            return summary | {"rounds": values.tolist()}
+        return summary | {"p99": float(np.quantile(values, 0.99)) if len(values) >= ENOUGH else None}
 
 
 @dataclass
 class Section:
-    """What a section of the bench found.
+    """The results of a section.
 
     Attributes:
-        name: selects it on the command line.
-        title: for people.
-        figures: in order.
-        notes: what one must know to read them.
-        seconds: it took.
+        name: name on the command line.
+        title: displayed title.
+        figures: the figures, in order.
+        notes: notes needed to interpret the figures.
+        seconds: duration of the section.
     """
 
     name: str
@@ -80,10 +80,10 @@ class Section:
 
 
 class Budget:
-    """A section's time.
+    """The time limit of a section.
 
     Args:
-        seconds: it may take.
+        seconds: the limit.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -95,11 +95,11 @@ class Budget:
         return time.monotonic() - self._started
 
     def rounds(self, wanted: int, share: float = 1.0) -> Iterator[int]:
-        """Yield the rounds' numbers while another one as long as those before fits; two at least.
+        """Yield round numbers while another round of the same length fits; at least two.
 
         Args:
-            wanted: how many at most.
-            share: of the time that is left.
+            wanted: maximum number of rounds.
+            share: share of the remaining time.
         """
         begin = time.monotonic()
         end = begin + share * max(0.0, self.seconds - self.spent)
@@ -111,7 +111,7 @@ class Budget:
 
 
 async def alternate(sides: Mapping[str, Side], rounds: Iterator[int]) -> dict[str, list[float]]:
-    """Do the sides in turns, every other round the other way round; returns each side's figures by round."""
+    """Run the sides in turns, in reverse order every other round; return each side's figures by round."""
     figures: dict[str, list[float]] = {name: [] for name in sides}
     for number in rounds:
         for name in list(sides) if number % 2 == 0 else list(reversed(sides)):
@@ -120,17 +120,17 @@ async def alternate(sides: Mapping[str, Side], rounds: Iterator[int]) -> dict[st
 
 
 def ratio(what: str, first: Sequence[float], second: Sequence[float], reach: str = "") -> Figure:
-    """The first over the second, round by round."""
+    """Return the ratios of the first to the second side, by round."""
     return Figure(what, TIMES, [one / other for one, other in zip(first, second, strict=True)], reach=reach)
 
 
 def poisson_schedule(rate: float, seconds: float, seed: int) -> list[float]:
-    """Arrival times from 0 to a duration, in seconds, of independent arrivals.
+    """Return the times of Poisson arrivals within a duration, in seconds.
 
     Args:
-        rate: arrivals a second, on average.
+        rate: mean arrivals per second.
         seconds: the duration.
-        seed: the same one gives the same times.
+        seed: seed of the random numbers.
     """
     source = random.Random(seed)
     times = []
@@ -142,7 +142,7 @@ def poisson_schedule(rate: float, seconds: float, seed: int) -> list[float]:
 
 
 def rate_between(times: Sequence[float]) -> float:
-    """Events a second from the first to the last of their times, in any order.
+    """Return the rate of events per second between the first and the last, in any order.
 
     Raises:
         ValueError: there are no two different times.

@@ -1,4 +1,4 @@
-"""Section `memory`: what a worker's process takes once all rings are full, and what is added to it then."""
+"""Section `memory`: a worker's memory once all rings are full, and its growth from then on."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from bench.workers import Fleet, Publisher
 
 PARTITIONS = 4
 ELEMENTS = 200
-"""`cache.max_elements`: small, so that the rings are full soon."""
+"""`cache.max_elements`: small, so that the rings fill up quickly."""
 WRAPS = 3
-"""How often the rings are filled before it counts."""
+"""Number of times to fill the rings before measuring."""
 MARKS, MARKS_SHORT = (1_000, 10_000, 100_000), (1_000, 10_000)
 CHUNK = 4_000
-"""Records that are published ahead of the worker."""
+"""Number of records published ahead of the worker."""
 LOOKS = 7
 
 
 async def run(context: Context, budget: Budget) -> Section:
-    """Let records through, and look at the resident memory after some of them."""
+    """Process records, and sample the resident memory."""
     section = Section("memory", "Resident memory of one worker, all rings full")
     async with AsyncExitStack() as stack:
         publisher = await Publisher(context.servers, small_traces()).start(stack)

@@ -1,4 +1,4 @@
-"""Section `metrics`: what a record's metrics cost, of its way without embedder and broker."""
+"""Section `metrics`: the share of metrics in the cost of a record, without embedder and broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORDS = 1500
 
 
 async def run(context: Context, budget: Budget) -> Section:
-    """A record's way through a lane with its metrics, against the same without any."""
+    """Compare a lane with metrics and a lane without."""
     section = Section("metrics", "A record's metrics, of its way without embedder and broker")
     records = [
         RawRecord("raw-traces", 0, offset, 1_700_000_000_000, b"key", value, ())
@@ -48,7 +48,7 @@ async def run(context: Context, budget: Budget) -> Section:
 
 
 class Nothing:
-    """Stands in for the metrics: takes every call and does nothing."""
+    """A stand-in for the metrics that ignores every call."""
 
     def __getattr__(self, name: str) -> Nothing:
         return self
@@ -58,7 +58,7 @@ class Nothing:
 
 
 async def _through_a_lane(records: list[RawRecord], metrics: Any) -> float:
-    """Decode, score, remember and publish, with a broker that confirms at once; returns the seconds."""
+    """Decode, score, remember and publish with a broker that confirms at once; return the seconds."""
     topics = TopicSettings()
     services = LaneServices(
         policy=PolicyInForce(Policy()),

@@ -1,4 +1,4 @@
-"""Section `novelty`: a look-up in the novelty cache against the one product that it cannot do without."""
+"""Section `novelty`: a look-up in the novelty cache compared with the bare matrix-vector product."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def run(context: Context, budget: Budget) -> Section:
 
 def _each(look_up: Callable[[np.ndarray], object], vectors: itertools.cycle):
     async def seconds() -> float:
-        """Seconds that one takes."""
+        """Return the seconds per call."""
         count, started = 0, time.perf_counter()
         while (spent := time.perf_counter() - started) < SECONDS:
             look_up(next(vectors))

@@ -1,4 +1,4 @@
-"""`kp-worker` as it is measured: pinned where that is wanted, and its durations written down one by one.
+"""`kp-worker` for measurements: optionally pinned to cores, with every duration recorded.
 
 python -m bench.process run --config worker.toml
 
@@ -16,21 +16,21 @@ from typing import Any
 from bench.processes import pin
 
 SAMPLES = "BENCH_SAMPLES"
-"""The environment variable that names the file that samples are appended to."""
+"""Environment variable with the file to append samples to."""
 
 KINDS = ("scoring", "admission", "end_to_end")
 
 SAMPLE = struct.Struct("<Bdd")
-"""The kind's place in KINDS, when it was told (seconds since the epoch), and the duration in seconds."""
+"""Index of the kind in KINDS, time of the sample (seconds since the epoch), and duration in seconds."""
 
 
 def _write_down(file: int, kind: str, seconds: float) -> None:
-    # One short write each: nothing is left in a buffer when somebody looks.
+    # Unbuffered, so that readers see all samples.
     os.write(file, SAMPLE.pack(KINDS.index(kind), time.time(), seconds))
 
 
 def record_metrics(file: int) -> None:
-    """Write down what is handed to the worker's metrics."""
+    """Record the durations that are passed to the worker's metrics."""
     from worker.observe.metrics import Metrics
 
     scored, admitted, published = Metrics.scored, Metrics.admitted, Metrics.published

@@ -1,4 +1,4 @@
-"""The processes that are measured: on which cores they run, and that only one side runs at a time."""
+"""Control of measured processes: their cores, and suspension of all sides but one."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from contextlib import suppress
 import psutil
 
 CPUS = "BENCH_CPUS"
-"""The environment variable that names the cores that a process may use, with commas."""
+"""Environment variable with the cores that a process may use, separated by commas."""
 
 
 def pin() -> None:
-    """Keep to the cores that the environment names, if it does; before anything counts them."""
+    """Pin this process to the cores in the environment; call before anything counts cores."""
     if names := os.environ.get(CPUS):
         os.sched_setaffinity(0, {int(name) for name in names.split(",")})
 
 
 def on_cores(cores: Iterable[int]) -> dict[str, str]:
-    """The environment that keeps a process to these cores."""
+    """Return the environment that pins a process to these cores."""
     return {CPUS: ",".join(map(str, cores))}
 
 
 def suspend(pid: int) -> None:
-    """Stop a process and its children, so that they take nothing from the side that is measured."""
+    """Suspend a process and its children, so that they do not disturb the measured side."""
     _signal(pid, signal.SIGSTOP)
 
 
 def wake(pid: int) -> None:
-    """Let them go on."""
+    """Resume a process and its children."""
     _signal(pid, signal.SIGCONT)
 
 
 def resident(pid: int) -> float:
-    """The resident memory of a process' children, in MiB."""
+    """Return the resident memory of a process's children, in MiB."""
     return sum(one.memory_info().rss for one in psutil.Process(pid).children(recursive=True)) / 2**20
 
 

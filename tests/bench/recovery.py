@@ -1,4 +1,4 @@
-"""Section `recovery`: how long a worker takes to bring back the ledgers of 64 partitions."""
+"""Section `recovery`: the time that a worker takes to recover the ledgers of 64 partitions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ PARTITIONS = 64
 ENTRIES, ENTRIES_SHORT = 1000, 50
 """Of each partition."""
 CHUNK = 16_000
-"""Records that are published ahead of the worker that fills the ledgers."""
+"""Number of records published ahead of the worker that fills the ledgers."""
 
 
 async def run(context: Context, budget: Budget) -> Section:
-    """Fill the ledgers, then start workers anew, each with one trace waiting in every partition."""
+    """Fill the ledgers, then restart workers, with one trace waiting in every partition."""
     entries = ENTRIES_SHORT if context.short else ENTRIES
     section = Section("recovery", f"Recovery of {PARTITIONS} partitions with {entries:,} ledger entries each")
     recovered, first_out, rates = [], [], []
@@ -59,11 +59,11 @@ async def run(context: Context, budget: Budget) -> Section:
 
 
 def _log_times(log: str) -> dict[str, float]:
-    """When a worker's log first says each of what begins with these words, in seconds since the epoch."""
+    """Return the times of the first messages on ownership and on recovery, in seconds since the epoch."""
     times: dict[str, float] = {}
     for line in log.splitlines():
-        told = json.loads(line)
-        words = told["message"].split(" ", 1)[0]
+        entry = json.loads(line)
+        words = entry["message"].split(" ", 1)[0]
         if words in ("owns", "recovered"):
-            times.setdefault(words, datetime.fromisoformat(told["ts"]).timestamp())
+            times.setdefault(words, datetime.fromisoformat(entry["ts"]).timestamp())
     return times

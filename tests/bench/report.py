@@ -1,4 +1,4 @@
-"""The results as a table, as JSON and as plots."""
+"""Reports of the results: table, JSON and plots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULTS = "results.json"
 
 
 def as_json(header: Mapping[str, str], sections: Sequence[Section]) -> dict[str, Any]:
-    """The header, and of each section its figures' summaries; of ratios and rates every round."""
+    """Return the header and the summaries of all sections as plain JSON; ratios and rates by round."""
     return {
         "header": dict(header),
         "sections": [
@@ -41,7 +41,7 @@ def write(folder: Path, header: Mapping[str, str], sections: Sequence[Section]) 
 
 
 def show(console: Console, header: Mapping[str, str], sections: Sequence[Section]) -> None:
-    """Print the header, and one table."""
+    """Print the header and one table."""
     top = Table.grid(padding=(0, 2))
     for name, value in header.items():
         top.add_row(escape(name), escape(value))
@@ -60,26 +60,26 @@ def show(console: Console, header: Mapping[str, str], sections: Sequence[Section
             console.print(f"{section.name}: {note}", markup=False)
     console.print(
         f"n: rounds, of ratios and rates; samples, of durations, whose median is p50. "
-        f"A p99 is told from {ENOUGH} samples on.",
+        f"A p99 requires {ENOUGH} samples.",
         style="dim",
     )
 
 
 def row(figure: Figure) -> list[str]:
-    """A figure's cells."""
-    told = figure.summary()
+    """Return the table cells of a figure."""
+    summary = figure.summary()
     return [
         f"  {figure.what}",
-        *(number(told[name]) for name in ("median", "least", "most")),
-        number(told.get("p99")),
-        str(told["count"]),
+        *(number(summary[name]) for name in ("median", "least", "most")),
+        number(summary.get("p99")),
+        str(summary["count"]),
         figure.unit,
         figure.reach,
     ]
 
 
 def number(value: float | None) -> str:
-    """A value in three or four digits; a dash where there is none."""
+    """Format a value with three or four digits; a dash for None."""
     if value is None:
         return "-"
     if abs(value) >= 100:
@@ -88,7 +88,7 @@ def number(value: float | None) -> str:
 
 
 def plot(folder: Path, section: Section) -> list[Path]:
-    """Draw a section: the rounds as dots, durations' samples as their cumulated share; returns the files."""
+    """Plot a section and return the files: rounds as dots, samples as cumulative distributions."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -127,7 +127,7 @@ def _shares(axes: Any, figures: Sequence[Figure]) -> None:
     for number, figure in enumerate(figures):
         values = np.sort(np.asarray(figure.values))
         shares = np.arange(1, len(values) + 1) / len(values)
-        style = ("-", "--", ":")[number // 10 % 3]  # there are ten colours
+        style = ("-", "--", ":")[number // 10 % 3]  # matplotlib has ten colours
         axes.plot(values, shares, style, label=figure.what)
     axes.axhline(0.99, color="grey", linestyle=":", linewidth=1)
     axes.set_xscale("log")

@@ -1,7 +1,7 @@
-"""Section `stream`: without an embedder, against the plain loops that one writes with other clients.
+"""Section `stream`: the worker without an embedder, compared with plain loops on other clients.
 
-A backlog is published once a round, and each side drains it in turn, as one process and a group of its own,
-while the others are suspended. How fast is read off the outputs' append times, which the broker sets.
+A backlog is published once per round. Each side, a process with its own group, drains it in turn, while the
+others are suspended. Rates are computed from the outputs' log append times, which are set by the broker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 QUIX = ROOT / ".venv" / "quix" / "bin" / "python"
-"""Where `make bench` has put Quix Streams, which does not take the versions that we test with."""
+"""The environment of Quix Streams, which does not accept the versions that we test with."""
 
 PARTITIONS = 4
 RECORDS, RECORDS_SHORT = 12_000, 4_000
@@ -44,7 +44,7 @@ OURS = "our worker, backend none"
 
 
 class Outputs:
-    """What the broker has of a side's outputs, of which each was stamped as it was appended."""
+    """A side's outputs on the broker, with their log append times."""
 
     def __init__(self, consumer: AIOKafkaConsumer, topics: Sequence[str]) -> None:
         self._consumer = consumer
@@ -54,7 +54,7 @@ class Outputs:
         return await self._consumer.end_offsets(self._partitions)
 
     async def rate(self, before: dict[TopicPartition, int], count: int) -> float:
-        """Wait for so many more outputs than before; returns how many a second were appended."""
+        """Wait for a number of new outputs, and return their rate per second."""
         deadline = time.monotonic() + ARRIVAL_LIMIT
         while (now := sum((await self.ends()).values()) - sum(before.values())) < count:
             assert time.monotonic() < deadline, f"{now} of {count} outputs after {ARRIVAL_LIMIT:g} s"
@@ -63,7 +63,7 @@ class Outputs:
         grown = [tp for tp in self._partitions if after[tp] > before[tp]]
         first = min([await self._appended(tp, before[tp]) for tp in grown])
         last = max([await self._appended(tp, after[tp] - 1) for tp in grown])
-        # What came in the first moment took no time of it.
+        # The outputs of the first moment took no time of the interval.
         later = await self._consumer.offsets_for_times(dict.fromkeys(grown, first + 1))
         at_first = sum((found.offset if found else after[tp]) - before[tp] for tp, found in later.items())
         return (now - at_first) / (last - first) * 1000
@@ -75,7 +75,7 @@ class Outputs:
 
 
 class Side:
-    """A process that drains the raw topic whenever it is awake."""
+    """A process that drains the raw topic whenever it is resumed."""
 
     def __init__(self, process: Process, outputs: Outputs, log: Path) -> None:
         self._process = process
@@ -83,7 +83,7 @@ class Side:
         self._log = log
 
     async def drain(self, count: int) -> float:
-        """Drain so many records; returns how many a second."""
+        """Drain a number of records, and return the rate per second."""
         before = await self._outputs.ends()
         wake(self._process.pid)
         try:
@@ -95,7 +95,7 @@ class Side:
 
 
 async def run(context: Context, budget: Budget) -> Section:
-    """Drain the same backlogs with all of them."""
+    """Drain the same backlogs with all sides."""
     section = Section("stream", f"No embedder, records of {STREAM_BYTES / 1000:g} kB, one process each")
     settings = own_settings(context.servers, "bench", {"embedding": {"backend": "none"}}, SUSPENDABLE)
     topics = settings.topics
@@ -113,7 +113,7 @@ async def run(context: Context, budget: Budget) -> Section:
         for side, (python, module) in loops.items():
             arguments = (python, "-m", module, context.servers, topics.raw, targets[side])
             sides[side] = await _loop(stack, context, arguments, Outputs(reader, [targets[side]]))
-        # Not before all are suspended: what one has done by then would not be counted.
+        # Only now that all are suspended; otherwise, early outputs would not be counted.
         await publisher.backlog(topics.raw, PARTITIONS, WARM_UP)
         for side in sides.values():
             await side.drain(WARM_UP)
@@ -129,7 +129,7 @@ async def run(context: Context, budget: Budget) -> Section:
         ratio(f"{OURS} / {side}", rates[OURS], rates[side], reach.get(side, "")) for side in loops
     ]
     section.notes.append(
-        f"{count} records a round over {PARTITIONS} partitions; all validate alike, publish by key and "
+        f"{count} records a round over {PARTITIONS} partitions; all validate equally, publish by key and "
         "commit once a second; ours also keeps its ledger in a changelog, routes and adds headers and metrics"
     )
     section.notes += [
@@ -140,7 +140,7 @@ async def run(context: Context, budget: Budget) -> Section:
 
 
 async def _create(stack: AsyncExitStack, servers: str, names: list[str], changelog: str) -> None:
-    """Make topics whose records are stamped as they are appended; they are deleted with the stack."""
+    """Create topics with log append times; they are deleted with the stack."""
     admin = AIOKafkaAdminClient(bootstrap_servers=servers)
     await admin.start()
     stack.push_async_callback(admin.close)

@@ -1,4 +1,4 @@
-"""What goes through: the demo's real traces."""
+"""The traces to process: the demo's real ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from worker.scoring import embedding_text
 _OBJECTIVE = re.compile(rb'"objective": ?"')
 
 STREAM_BYTES = 6000
-"""The size of the records of the comparison with other clients."""
+"""Record size of the comparison with other clients."""
 
 
 @cache
@@ -27,29 +27,29 @@ def real_traces() -> list[bytes]:
 
 @cache
 def small_traces() -> list[bytes]:
-    """The shortest tenth, where it is about counts and not about bytes."""
+    """Return the shortest tenth of the traces, for measurements of counts rather than bytes."""
     traces = sorted(real_traces(), key=len)
     return traces[: len(traces) // 10]
 
 
 def real_texts() -> list[str]:
-    """What is embedded of each real trace."""
+    """Return the embedded texts of the real traces."""
     return [embedding_text(decode_trace(trace, 2**24)) for trace in real_traces()]
 
 
 def endless_texts() -> Iterator[str]:
-    """Yield them again and again, each unlike all before: the same again would not be embedded."""
+    """Yield the texts repeatedly, each made unique, as repeated texts would not be embedded."""
     return (f"{number} {text}" for number, text in enumerate(itertools.cycle(real_texts())))
 
 
 def endless_traces(traces: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the traces again and again, each with an objective of its own."""
+    """Yield the traces repeatedly, each with a unique objective."""
     for number, trace in enumerate(itertools.cycle(traces)):
         yield _OBJECTIVE.sub(rb"\g<0>%d " % number, trace, count=1)
 
 
 def of_size(trace: bytes, size: int) -> bytes:
-    """A trace cut or padded to a size, give or take a few bytes; it stays a valid one.
+    """Return a trace truncated or padded to approximately a size; it stays valid.
 
     Steps leave from the end, and the first one's content is cut or repeated.
     """

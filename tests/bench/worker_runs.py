@@ -1,4 +1,4 @@
-"""Sections `worker` and `processes`: the worker end to end on real Kafka, against the forward pass alone."""
+"""Sections `worker` and `processes`: the whole worker on real Kafka, compared with the forward pass."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from bench.workers import SUSPENDABLE, Fleet, Publisher
 PARTITIONS = (1, 4, 16, 64)
 PARTITIONS_SHORT = (4, 64)
 LOAD = 0.5
-"""Of the saturated rate, in the open loop."""
+"""Share of the saturated rate in the open loop."""
 LEAD = 1.0
-"""Seconds between a worker's waking and the first arrival."""
+"""Seconds between resuming a worker and the first arrival."""
 WARM_UP = 96
 GUESS = 64
-"""Traces a second, for the first backlog; a short one over many partitions has hardly begun when it ends."""
+"""Assumed traces per second, which determines the size of the first backlog."""
 
 FORWARD = "forward only"
 END_TO_END = "scheduled arrival to confirmed output"
@@ -32,11 +32,11 @@ END_TO_END = "scheduled arrival to confirmed output"
 
 @dataclass(frozen=True)
 class _Runs:
-    """One worker for each partition count, and what is done with them.
+    """One worker for each partition count, and their measurements.
 
     Attributes:
-        fleets: by partition count; suspended, unless it is their turn.
-        precision: that all embed in.
+        fleets: the fleets by partition count, suspended unless it is their turn.
+        precision: the precision of all embedders.
     """
 
     context: Context
@@ -47,7 +47,7 @@ class _Runs:
     precision: str
 
     async def saturated(self, forward: EmbeddingSide) -> dict[int, float]:
-        """Drain backlogs in turns with the forward pass; returns each count's traces a second."""
+        """Drain backlogs in turns with the forward pass; return the traces per second by partition count."""
         seconds = 2.5 if self.context.short else 7.0
         durations = self._durations("scoring", "admission")
         sides: dict[str, Side] = {FORWARD: lambda: forward.rate(seconds / 2)}
@@ -63,16 +63,16 @@ class _Runs:
             )
         many, few = rates[_partitions(64)], rates[_partitions(4)]
         self.section.figures.append(ratio("64 partitions / 4 partitions", many, few, "0.95 at least"))
-        self._tell("saturated", durations)
+        self._report("saturated", durations)
         return {count: statistics.median(rates[_partitions(count)]) for count in self.fleets}
 
     async def open_loop(self, rates: dict[int, float]) -> None:
-        """Let Poisson arrivals come, in turns, until there are samples enough or the time is up.
+        """Run Poisson arrivals in turns, until there are enough samples or the time is up.
 
         Args:
-            rates: each count's saturated one.
+            rates: the saturated rates by partition count.
         """
-        # The others are suspended meanwhile, all their turns long, and may be for no more than a minute.
+        # The others are suspended for these turns, which must not exceed a minute.
         seconds = 5.0 if self.context.short else 9.0
         durations = self._durations("scoring", "admission", "end_to_end")
         late: list[float] = []
@@ -88,9 +88,9 @@ class _Runs:
                 await fleet.published(len(schedule))
                 fleet.suspend()
                 _note(fleet, durations[count])
-            if all(len(told["end_to_end"]) >= ENOUGH for told in durations.values()):
+            if all(len(kinds["end_to_end"]) >= ENOUGH for kinds in durations.values()):
                 break
-        self._tell(f"{LOAD:.0%} load", durations)
+        self._report(f"{LOAD:.0%} load", durations)
         self.section.figures.append(_milliseconds("the publisher's own delay", late, ""))
 
     async def _noted(self, fleet: Fleet, seconds: float, durations: dict[str, list[float]]) -> Side:
@@ -106,9 +106,9 @@ class _Runs:
     def _durations(self, *kinds: str) -> dict[int, dict[str, list[float]]]:
         return {count: {kind: [] for kind in kinds} for count in self.fleets}
 
-    def _tell(self, load: str, durations: dict[int, dict[str, list[float]]]) -> None:
-        for count, told in durations.items():
-            for kind, samples in told.items():
+    def _report(self, load: str, durations: dict[int, dict[str, list[float]]]) -> None:
+        for count, kinds in durations.items():
+            for kind, samples in kinds.items():
                 what = END_TO_END if kind == "end_to_end" else kind
                 figure = _milliseconds(
                     f"{load}, {_partitions(count)}: {what}", samples, self._reach(load, kind)
@@ -122,7 +122,7 @@ class _Runs:
 
 
 async def run(context: Context, budget: Budget) -> Section:
-    """Drain backlogs, then take arrivals at half that rate; one worker for each partition count."""
+    """Drain backlogs, then process arrivals at half that rate, with one worker for each partition count."""
     section = Section("worker", "One worker, end to end on Kafka")
     async with AsyncExitStack() as stack:
         publisher = await Publisher(context.servers, real_traces()).start(stack)
@@ -130,7 +130,7 @@ async def run(context: Context, budget: Budget) -> Section:
         precision = "auto"
         for count in PARTITIONS_SHORT if context.short else PARTITIONS:
             fleets[count] = await _warm_fleet(stack, context, publisher, precision, count, [None])
-            precision = fleets[count].precision  # the first one's choice is everybody's
+            precision = fleets[count].precision  # the first one's choice applies to all
         forward = await _forward(stack, context, precision, {})
         section.notes += [f"precision: {precision}", f"{FORWARD}: {forward.description}"]
         runs = _Runs(context, budget, section, publisher, fleets, precision)
@@ -141,7 +141,7 @@ async def run(context: Context, budget: Budget) -> Section:
 
 
 async def processes(context: Context, budget: Budget) -> Section:
-    """One worker with two cores against two with one each."""
+    """Compare one worker on two cores with two workers on one core each."""
     section = Section("processes", "Two cores: one worker with both, or one worker on each")
     cores = machine.cores()[:2]
     if len(cores) < 2:
@@ -187,7 +187,7 @@ async def _warm_fleet(
     partitions: int,
     cores: Sequence[list[int] | None],
 ) -> Fleet:
-    """Start workers while no other works, since they measure the machine; suspended, once warm."""
+    """Start workers with all others suspended, as they measure the machine; suspend them once warm."""
     embedding = {"precision": precision, "device": "cpu"}
     fleet = await Fleet.on_new_topics(stack, context, partitions, embedding=embedding, **SUSPENDABLE)
     await fleet.start(stack, *cores)
@@ -197,15 +197,15 @@ async def _warm_fleet(
 
 
 async def _saturation(fleet: Fleet, publisher: Publisher, seconds: float) -> Side:
-    """A side that drains a backlog for about so many seconds."""
+    """Return a side that drains a backlog for about this many seconds."""
     rate = await fleet.drained(publisher, max(2 * WARM_UP, round(GUESS * seconds)))
     count = max(WARM_UP, round(seconds * rate))
     return lambda: fleet.drained(publisher, count)
 
 
 def _note(fleet: Fleet, durations: dict[str, list[float]]) -> None:
-    for kind, told in durations.items():
-        told.extend(fleet.samples(kind)["seconds"])
+    for kind, values in durations.items():
+        values.extend(fleet.samples(kind)["seconds"])
 
 
 def _partitions(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Workers on topics of their own: woken to be measured, suspended while another side is."""
+"""Workers on their own topics, resumed to be measured and suspended otherwise."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from worker.kafka.topics import TopicAdmin
 from worker.observe import page
 
 ARRIVAL_LIMIT = 120.0
-"""Seconds without a single output after which it is over."""
+"""Seconds without output after which a run fails."""
 
 _SAMPLES = np.dtype([("kind", "u1"), ("at", "<f8"), ("seconds", "<f8")])
 
 SUSPENDABLE: dict[str, dict[str, float]] = {
-    # While a worker is suspended, nobody shall take it for dead; none of this has to do with its speed. After
-    # three quarters of its session it sends nothing before the group has answered again.
+    # Timeouts for suspended workers, which must not be declared dead; they do not affect speed. After three
+    # quarters of its session timeout, a worker sends nothing until the group has responded.
     "kafka": {"session_timeout": 80},
     "limits": {"heartbeat": 600, "stall": 600},
 }
 
 
 def read_samples(path: Path, mark: int, kind: str) -> NDArray[Any]:
-    """The samples of a kind in a file from a byte on: when they were told (``at``), and ``seconds``."""
+    """Return a file's samples of a kind from a byte offset on: time (``at``) and ``seconds``."""
     samples = np.empty(0, dtype=_SAMPLES)
-    with suppress(FileNotFoundError):  # the worker has not begun to write
+    with suppress(FileNotFoundError):  # the worker has not written yet
         samples = np.fromfile(path, dtype=_SAMPLES, offset=mark)
     return samples[samples["kind"] == KINDS.index(kind)]
 
 
 class Publisher:
-    """Publishes traces in rotation, each time with another objective."""
+    """Publish traces in rotation, each with a unique objective."""
 
     def __init__(self, servers: str, traces: Sequence[bytes]) -> None:
         self._producer = AIOKafkaProducer(
@@ -61,14 +61,14 @@ class Publisher:
         return self
 
     async def backlog(self, topic: str, partitions: int, count: int) -> None:
-        """Publish so many, evenly over the partitions, and wait for the broker to confirm them."""
+        """Publish a number of traces evenly over the partitions, and wait for confirmation."""
         deliveries = [await self._send(topic, number % partitions) for number in range(count)]
         await asyncio.gather(*deliveries)
 
     async def open_loop(
         self, topic: str, partitions: int, schedule: Sequence[float], seed: int
     ) -> list[float]:
-        """Publish each at its time, whatever became of those before; its timestamp is that time.
+        """Publish each trace at its scheduled time, which is its timestamp, independent of earlier ones.
 
         Each goes to a random partition, so that the arrivals at each are independent too.
 
@@ -98,14 +98,14 @@ class Publisher:
 
 
 class Fleet:
-    """Workers of one group, which are woken and suspended together.
+    """Workers of one group, which are resumed and suspended together.
 
     Attributes:
-        partitions: of their topics.
-        workers: in the order of their start.
-        settings: theirs.
-        folder: for their samples.
-        precision: that the first one embeds in, once it runs.
+        partitions: partition count of their topics.
+        workers: the workers, in order of their start.
+        settings: their settings.
+        folder: folder for their samples.
+        precision: precision of the first worker's embedder, once it runs.
     """
 
     def __init__(self, stream: Stream, partitions: int, folder: Path) -> None:
@@ -122,8 +122,8 @@ class Fleet:
     async def on_new_topics(
         cls, stack: AsyncExitStack, context: Context, partitions: int, **sections: Mapping[str, Any]
     ) -> Fleet:
-        """Make topics, which are deleted with the stack; no worker runs yet."""
-        # What was measured while something else ran would count for all later runs.
+        """Create the topics, which are deleted with the stack, without workers."""
+        # Measurements taken on a busy machine would be reused by all later runs.
         embedding = {"cache_folder": context.folder / "cache"}
         usual = {"log": {"format": "json"}, "embedding": embedding}
         settings = own_settings(context.servers, "bench", usual, sections)
@@ -135,7 +135,7 @@ class Fleet:
         return fleet
 
     async def start(self, stack: AsyncExitStack, *cores: Iterable[int] | None) -> None:
-        """Start a worker on each of these sets of cores, None for all; returns once they share the topics."""
+        """Start a worker on each set of cores (None for all), and wait until they share the topics."""
         for own in cores:
             samples = self.folder / f"{uuid4().hex}.samples"
             environment = {SAMPLES: str(samples)} | ({} if own is None else on_cores(own))
@@ -150,7 +150,7 @@ class Fleet:
         self.precision = info.labels["precision"]
 
     async def stop(self) -> None:
-        """End them in good order; others can be started then."""
+        """Stop all workers gracefully; others can be started afterwards."""
         for worker in self.workers:
             status = await worker.stop()
             assert status == 0, f"a worker ended with status {status}:\n{worker.log()[-6000:]}"
@@ -165,11 +165,11 @@ class Fleet:
             wake(worker.process.pid)
 
     def mark(self) -> None:
-        """Look at samples from here on only."""
+        """Ignore all samples so far."""
         self._marks = [path.stat().st_size if path.exists() else 0 for path in self._samples]
 
     def samples(self, kind: str) -> NDArray[Any]:
-        """The samples of a kind since the mark: when they were told (``at``), and ``seconds``."""
+        """Return the samples of a kind since the mark: time (``at``) and ``seconds``."""
         return np.concatenate(self._by_worker(kind))
 
     def _by_worker(self, kind: str) -> list[NDArray[Any]]:
@@ -177,7 +177,7 @@ class Fleet:
         return [read_samples(path, mark, kind) for path, mark in files]
 
     async def published(self, count: int) -> None:
-        """Wait until so many outputs were confirmed since the mark."""
+        """Wait until a number of outputs were confirmed since the mark."""
         seen, last = 0, time.monotonic()
         while seen < count:
             await asyncio.sleep(0.05)
@@ -198,14 +198,14 @@ class Fleet:
         chunk: int,
         until: Callable[[], bool] = lambda: False,
     ) -> int:
-        """Let records through, up to a number of them in all since the mark; returns how many it was.
+        """Process records up to a total number since the mark, and return the total.
 
         Args:
-            publisher: of the records.
-            done: how many it were before.
-            goal: how many it are to be.
-            chunk: records that are published ahead of the workers.
-            until: asked before each chunk whether to leave it at that.
+            publisher: publishes the records.
+            done: total before.
+            goal: total to reach.
+            chunk: number of records published ahead of the workers.
+            until: called before each chunk; stops early if it returns True.
         """
         while done < goal and not until():
             count = min(chunk, goal - done)
@@ -215,7 +215,7 @@ class Fleet:
         return done
 
     async def drained(self, publisher: Publisher, count: int) -> float:
-        """Let a backlog be published while they are suspended, then wake them until it is done.
+        """Publish a backlog while the workers are suspended, then resume them until it is finished.
 
         Returns:
             outputs confirmed a second, while all of them had work.

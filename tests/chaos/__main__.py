@@ -1,4 +1,4 @@
-"""`make chaos`: the rows in full, and their results into the README."""
+"""`make chaos`: run the full rows and write their results into the README."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ from chaos.overload import OVERLOADS
 from chaos.play import judge, play, real_traces
 from chaos.results import Outcome
 from chaos.rows import ROWS
+from chaos.weight import ATTEMPTS, ATTEMPTS_SHORT, WEIGHT, search
 
 FAULTS = {
     **{name: row.fault for name, row in ROWS.items()},
     **{name: overload for name, (overload, _) in OVERLOADS.items()},
     "fuzz": FUZZ,
+    "weight": WEIGHT,
 }
 
 
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice([*FAULTS]))
-@click.option("--short", is_flag=True, help="The short forms; their results are only shown.")
+@click.option("--short", is_flag=True, help="Run the short forms, and only print their results.")
 @click.option(
-    "--logs", type=click.Path(file_okay=False, path_type=Path), help="Where to keep the workers' logs."
+    "--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder to keep the workers' logs in."
 )
 def main(names: tuple[str, ...], short: bool, logs: Path | None) -> None:
-    """Run the rows NAMES, all of them when none is named, and write their results into the README."""
+    """Run the rows NAMES, by default all, and write their results into the README."""
     console = Console(highlight=False)
     failed = []
     for name in names or FAULTS:
@@ -56,7 +58,7 @@ def main(names: tuple[str, ...], short: bool, logs: Path | None) -> None:
             if name in ROWS:
                 judge(ROWS[name], outcome)
             assert name in ROWS or not outcome.wrong, outcome
-        except Exception:  # the rows that follow may still tell something
+        except Exception:  # continue with the remaining rows
             console.print_exception(max_frames=5)
             failed.append(name)
     if failed:
@@ -67,6 +69,8 @@ def main(names: tuple[str, ...], short: bool, logs: Path | None) -> None:
 def _run(name: str, short: bool, folder: Path, say: Callable[[str], None]) -> Outcome:
     if name == "fuzz":
         return fuzz(real_traces(), INPUTS_SHORT if short else INPUTS)
+    if name == "weight":
+        return search(ATTEMPTS_SHORT if short else ATTEMPTS, say)
     if name in OVERLOADS:
         _, measure = OVERLOADS[name]
         with running_brokers(1) as brokers:
@@ -78,7 +82,7 @@ def _run(name: str, short: bool, folder: Path, say: Callable[[str], None]) -> Ou
 
 @contextmanager
 def _folder(logs: Path | None, name: str) -> Iterator[Path]:
-    """A row's folder, which stays when somebody wants its logs."""
+    """Yield a row's folder, which is kept if logs are wanted."""
     if logs is None:
         with TemporaryDirectory(prefix="kp-chaos-") as folder:
             yield Path(folder)
@@ -89,5 +93,5 @@ def _folder(logs: Path | None, name: str) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the tests' own clients meet the faults too
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the tests' clients are affected, too
     main()

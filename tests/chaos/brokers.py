@@ -1,4 +1,4 @@
-"""Apache Kafka that can be killed and started again, on the same data and the same ports."""
+"""Apache Kafka brokers that can be killed and restarted with the same data and ports."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from worker.demo import processes
 from worker.demo.processes import LOOPBACK, last_lines
 
 SESSION_TIMEOUT = 3.0
-"""Seconds until the group gives up a worker that is gone; Kafka's own least is 6."""
+"""Seconds until the group removes a dead worker; Kafka's minimum is 6."""
 
 ANSWER_LIMIT = 90.0
 
 
 def fill_disk(pid: int) -> None:
-    """Refuse a process every byte that would make a file longer.
+    """Keep all files of a process from growing, by a limit on file size, which needs no privileges.
 
-    A full disk refuses it as ENOSPC, the limit on a file's size as EFBIG; the limit needs no rights.
+    Writes then fail with EFBIG, instead of ENOSPC on a full disk.
     """
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 
 
 def free_disk(pid: int) -> None:
-    """Let its files grow again."""
+    """Let the files of a process grow again."""
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
 
 class Node:
-    """One JVM, broker and controller.
+    """A Kafka node, broker and controller in one JVM.
 
     Attributes:
-        direct: where the tests reach it, whatever happens to the network.
-        behind_proxy: where a proxy reaches it; it refers clients of this listener to `proxied`.
-        proxied: where workers reach it when there is a proxy.
+        direct: its address for the tests, unaffected by network faults.
+        behind_proxy: its address for a proxy; this listener advertises `proxied`.
+        proxied: its address for workers that use the proxy.
     """
 
     def __init__(self, number: int, folder: Path, stack: ExitStack) -> None:
@@ -76,7 +76,7 @@ class Node:
         )
 
     def start(self) -> None:
-        """Start it; it must be done from the main thread, with which the JVM dies."""
+        """Start the JVM; call from the main thread, as the JVM dies with the calling thread."""
         self._starts += 1
         log = self.folder / f"broker-{self._starts}.log"
         self.process = processes.start(
@@ -84,7 +84,7 @@ class Node:
         )
 
     def answered(self) -> None:
-        """Wait until it answers."""
+        """Wait until the node responds."""
         process, log = self.process, self.folder / f"broker-{self._starts}.log"
         assert process is not None
         demo._wait_for_answer(
@@ -95,13 +95,13 @@ class Node:
         )
 
     async def kill(self) -> None:
-        """End it as a power cut does; what the operating system has of its files is still there."""
+        """Kill the JVM; unlike in a power failure, writes buffered by the operating system survive."""
         assert self.process is not None
         self.process.kill()
         await asyncio.to_thread(self.process.wait)
 
     async def fill_disk(self) -> None:
-        """Let none of its files grow; Kafka then ends itself."""
+        """Keep its files from growing, upon which Kafka exits."""
         assert self.process is not None
         fill_disk(self.process.pid)
         await asyncio.to_thread(self.process.wait)
@@ -112,7 +112,7 @@ class Node:
 
 
 class Brokers:
-    """One node, or a cluster of three where a record counts once two have it."""
+    """One node, or a cluster of three in which a record is confirmed once two have it."""
 
     def __init__(self, nodes: list[Node]) -> None:
         self.nodes = nodes
@@ -122,10 +122,10 @@ class Brokers:
 
 @contextmanager
 def running_brokers(count: int) -> Iterator[Brokers]:
-    """Yield so many nodes that answer; they are gone afterwards.
+    """Yield running nodes, and stop them afterwards.
 
     Raises:
-        NoBrokerError: Java 17 or Maven is missing; says how to get them.
+        NoBrokerError: Java 17 or Maven is missing; the message says how to install them.
     """
     with ExitStack() as stack:
         try:
@@ -138,7 +138,7 @@ def running_brokers(count: int) -> Iterator[Brokers]:
             for number in range(1, count + 1):
                 (folder / str(number)).mkdir()
                 nodes.append(Node(number, folder / str(number), stack))
-            # A quick start counts for more here than a high throughput.
+            # Prefer a quick start to high throughput.
             small = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
             command = [java, *small, "-Dorg.apache.logging.log4j.level=WARN", "-cp", str(jars / "*")]
             for node in nodes:
@@ -154,7 +154,7 @@ def running_brokers(count: int) -> Iterator[Brokers]:
 
 
 def _settings(nodes: list[Node]) -> dict[str, str]:
-    """What the nodes have in common."""
+    """Return the settings that all nodes share."""
     copies, in_sync = (3, 2) if len(nodes) >= 3 else (1, 1)
     return {
         "process.roles": "broker,controller",

@@ -1,4 +1,4 @@
-"""`kp-worker` with an embedder that kills its process at a text that says so.
+"""`kp-worker` with an embedder that kills its process when it gets a deadly text.
 
 python -m chaos.deadly run --config worker.toml
 """
@@ -17,11 +17,11 @@ from worker.embedding.base import Embeddings
 from worker.settings import CacheSettings, EmbeddingSettings
 
 DEADLY = "kill -9"
-"""What a deadly text contains."""
+"""The marker of deadly texts."""
 
 
 class DeadlyEmbedder:
-    """Passes texts on to another embedder, unless one of them is deadly."""
+    """Delegate to another embedder, unless a text is deadly."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.dimensions = embedder.dimensions

@@ -1,7 +1,7 @@
-"""An embedder that can be told apart: fresh noise in every vector, and obedient to orders.
+"""A controllable embedder that adds fresh noise to every vector.
 
-With the noise, a record that is embedded a second time gets another score. So whatever makes a worker score
-what was already decided shows as a difference.
+With the noise, a record that is embedded twice gets different scores. Any defect that makes a worker rescore
+a record is therefore visible as a difference.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from worker.embedding.base import Embedder, Embeddings
 from worker.errors import EmbeddingError
 
 NOISE = 1e-3
-"""Standard deviation of what is added to each component; novelty changes by about as much."""
+"""Standard deviation of the noise in each component; novelty changes by about as much."""
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What the embedders are to do from their next call on.
+    """The behaviour of the embedders from their next call on.
 
     Attributes:
-        mode: `work`; `fail` raises at each call; `hang` never returns from one.
-        seconds: that each text takes.
+        mode: `work`; `fail` raises in every call; `hang` never returns.
+        seconds: duration per text.
         blocked_until: no call returns before this time (seconds since the epoch).
     """
 
@@ -38,7 +38,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Orders:
-    """The order in force, in a file that every worker's embedder reads at each call."""
+    """The current order, in a file that all workers' embedders read in every call."""
 
     def __init__(self, path: Path, usual: Order) -> None:
         self.path = path
@@ -51,15 +51,19 @@ class Orders:
         unfinished.replace(self.path)
 
     def block(self, seconds: float) -> None:
-        """Hold all that is being embedded, for a while."""
+        """Block all embedding for a while."""
         self.give(msgspec.structs.replace(self._usual, blocked_until=time.time() + seconds))
+
+    def at_once(self) -> None:
+        """Let no text take longer than it must."""
+        self.give(Order())
 
     def as_usual(self) -> None:
         self.give(self._usual)
 
 
 class NoisyEmbedder:
-    """Adds fresh noise to another embedder's vectors, and keeps them at length 1."""
+    """Add fresh noise to another embedder's vectors, and normalise them."""
 
     def __init__(self, embedder: Embedder, orders: Path) -> None:
         self.dimensions = embedder.dimensions
@@ -85,7 +89,7 @@ class NoisyEmbedder:
         while (order := self._order()).blocked_until > time.time():
             time.sleep(0.005)
         if order.mode == "fail":
-            raise EmbeddingError("told to fail")
+            raise EmbeddingError("ordered to fail")
         if order.mode == "hang":
             threading.Event().wait()
         time.sleep(order.seconds * texts)

@@ -1,8 +1,10 @@
-"""The workers of a row: `kp-worker run`, each a parent with a child."""
+"""The workers of a row: `kp-worker run` processes, each with a child process."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import signal
 from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
@@ -13,26 +15,31 @@ import psutil
 
 from chaos.brokers import fill_disk, free_disk
 from chaos.process import ORDERS, WITHOUT
+from support.memory import peak_rss
 from support.streams import Stream, Worker
 from worker.observe import page
 from worker.settings import Settings
 
+START_LIMIT = 60
+"""Seconds for a worker that cannot start to say so."""
+
 
 class Fleet:
-    """Starts workers, and does to them what happens to processes.
+    """Start workers, and inject process faults.
 
     Args:
-        stream: whose topics they work on.
-        settings: theirs.
-        stack: on its exit they are killed.
-        orders: the file with their embedders' orders.
-        without: the mechanism that is switched off in them.
+        stream: the workers' topics.
+        settings: the workers' settings.
+        stack: kills the workers on exit.
+        orders: file with the orders of their embedders.
+        without: the mechanism to switch off in the workers.
     """
 
     def __init__(
         self, stream: Stream, settings: Settings, stack: AsyncExitStack, orders: Path, without: str = ""
     ) -> None:
         self.workers: list[Worker] = []
+        self._started: list[Worker] = []
         self._stream = stream
         self._settings = settings
         self._stack = stack
@@ -42,25 +49,26 @@ class Fleet:
         for _ in range(count):
             worker = self._stream.worker(self._settings, "chaos.process", self._environment)
             self.workers.append(await self._stack.enter_async_context(worker))
+            self._started.append(self.workers[-1])
 
     async def stop(self, worker: Worker) -> None:
-        """Ask a worker to end, as an orchestrator does."""
+        """Stop a worker gracefully, in the same way as an orchestrator."""
         self.workers.remove(worker)
         status = await worker.stop()
         assert status == 0, f"the worker ended with status {status}:\n{worker.log()[-10_000:]}"
 
     async def kill(self, worker: Worker) -> None:
-        """End a worker, parent and child at once, as a machine does that loses power."""
+        """Kill parent and child at once, as in a power failure."""
         self.workers.remove(worker)
         _signal(_tree(worker), signal.SIGKILL)
         await worker.process.wait()
 
     def suspend(self, worker: Worker) -> None:
-        """Stop a worker, parent and child, as a hypervisor does that moves its machine."""
+        """Suspend parent and child, as in a live migration of a virtual machine."""
         _signal(_tree(worker), signal.SIGSTOP)
 
     def wake(self, worker: Worker) -> None:
-        """Let a suspended worker go on."""
+        """Resume a suspended worker."""
         _signal(_tree(worker), signal.SIGCONT)
 
     def signal_child(self, worker: Worker, number: signal.Signals) -> None:
@@ -70,7 +78,7 @@ class Fleet:
         _signal(children, number)
 
     def fill_disk(self, worker: Worker) -> None:
-        """Let none of the worker's files grow, its log among them."""
+        """Keep all of the worker's files from growing, including its log."""
         for process in _tree(worker):
             fill_disk(process.pid)
 
@@ -79,25 +87,49 @@ class Fleet:
             free_disk(process.pid)
 
     def children(self, worker: Worker) -> list[int]:
-        """The process ids of a worker's children."""
+        """Return the process ids of a worker's children."""
         return [process.pid for process in _tree(worker)[1:]]
 
+    def limit_descriptors(self, worker: Worker, count: int) -> None:
+        """Let none of the worker's processes open more files and connections than that."""
+        for process in _tree(worker):
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (count, count))
+
+    async def refused(self, why: str) -> None:
+        """Start a worker that must end because of its configuration, and say why."""
+        async with self._stream.worker(self._settings, "chaos.process", self._environment) as worker:
+            async with asyncio.timeout(START_LIMIT):
+                status = await worker.process.wait()
+            assert (status, why in worker.log()) == (os.EX_CONFIG, True), worker.log()[-10_000:]
+
+    def restarts(self) -> int:
+        """How often a worker's child had ended and was started again."""
+        return sum(worker.log().count("starting it again in") for worker in self._started)
+
+    def peak_memory(self) -> int:
+        """The most memory that any of the running processes has had, in bytes."""
+        return max(peak_rss(process.pid) for worker in self.workers for process in _tree(worker))
+
+    async def counted(self, name: str, **labels: str) -> int:
+        """The sum of a counter over the running workers."""
+        return int(sum(await self._values(name, self.workers, **labels)))
+
     async def owned(self, workers: Iterable[Worker] | None = None) -> list[int]:
-        """How many partitions each worker owns; all workers, unless it is told which."""
+        """Return the number of partitions that each worker owns; by default, of all workers."""
         asked = self.workers if workers is None else workers
         return [int(value) for value in await self._values("kp_partitions", asked, state="owned")]
 
     async def in_flight(self, worker: Worker | None = None) -> int:
-        """How many records are between fetch and confirmation, in one worker or in all."""
+        """Return the number of records in flight, in one worker or in all."""
         return int(sum(await self._values("kp_in_flight_records", [worker] if worker else self.workers)))
 
     def check(self) -> None:
-        """Raise when a worker has ended: that is for us to decide."""
+        """Raise an error if a worker has exited unexpectedly."""
         for worker in self.workers:
             assert worker.process.returncode is None, f"a worker ended:\n{worker.log()[-10_000:]}"
 
     def logs(self) -> str:
-        """The end of each worker's log."""
+        """Return the end of each worker's log."""
         return "\n".join(f"--- worker {w.process.pid}\n{w.log()[-6_000:]}" for w in self.workers)
 
     async def _values(self, name: str, workers: Iterable[Worker], **labels: str) -> list[float]:
@@ -106,7 +138,7 @@ class Fleet:
 
 
 async def _page(worker: Worker) -> str:
-    """A worker's metrics page; empty while nobody serves it."""
+    """Return a worker's metrics page; empty if it is not served."""
     with suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
         async with asyncio.timeout(5):
             status, text = await worker.get("/metrics")

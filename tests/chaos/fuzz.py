@@ -1,6 +1,6 @@
-"""The decoder on what nobody meant to send: damaged bytes of real traces, and almost-traces.
+"""Fuzz the decoder with damaged bytes of real traces, and with documents that resemble traces.
 
-Anything but a trace whose score goes in and comes out, or a RejectedRecord, is a failure.
+The only accepted outcomes are a RejectedRecord, and a trace whose score can be written and read back.
 """
 
 from __future__ import annotations
@@ -56,70 +56,70 @@ _TOKENS = [
     *(b"\xef\xbb\xbf", b"\x00", b" ", b"\n", b"9" * 50, b"[" * 300, b"]" * 300, b'{"a":' * 250, b"1" * 5000),
 ]
 _DOCUMENT_SHARE = 5
-"""One in so many inputs is a document; the rest are damaged bytes."""
+"""Every n-th input is a generated document; the others are damaged bytes."""
 
 
 def fuzz(lines: Sequence[bytes], inputs: int) -> Outcome:
-    """Feed the decoder so many inputs, and count.
+    """Run the decoder on generated inputs and count the outcomes.
 
     Args:
         lines: real traces.
-        inputs: how many; a fifth are documents, the rest damaged bytes.
+        inputs: number of inputs; a fifth are documents, the others damaged bytes.
     """
     started = time.monotonic()
     decoder = _Decoder()
     _feed_documents(decoder, inputs // _DOCUMENT_SHARE)
     rng = random.Random(1)
     while decoder.fed < inputs:
-        decoder.feed(_damaged(rng.choice(lines), rng))
-    told = sum(decoder.told.values())
+        decoder.feed(damaged(rng.choice(lines), rng))
+    decided = sum(decoder.outcomes.values())
     return Outcome(
         rounds=1,
         records=decoder.fed,
-        outputs=told,
+        outputs=decided,
         repeats=0,
-        missing=decoder.fed - told - len(decoder.failures),
+        missing=decoder.fed - decided - len(decoder.failures),
         differing=len(decoder.failures),
         wrong=decoder.failures[:5],
         audited=0,
-        notes=dict(decoder.told.most_common()),
+        notes=dict(decoder.outcomes.most_common()),
         seconds=time.monotonic() - started,
     )
 
 
 class _Decoder:
-    """The decoder, and what it said.
+    """The decoder and its outcomes.
 
     Attributes:
-        told: how many inputs were traces, or were rejected for which reason.
-        failures: inputs that ended otherwise, and how.
+        outcomes: number of inputs that were traces, and that were rejected, by reason.
+        failures: inputs with any other outcome.
     """
 
     def __init__(self) -> None:
         self.fed = 0
-        self.told: Counter[str] = Counter()
+        self.outcomes: Counter[str] = Counter()
         self.failures: list[str] = []
 
     def feed(self, value: bytes) -> None:
-        """Decode one input, and write a score into what is a trace."""
+        """Decode an input, and write a score into it if it is a trace."""
         self.fed += 1
         try:
             decode_trace(value, LIMIT)
         except RejectedRecord as error:
-            self.told[error.reason] += 1
+            self.outcomes[error.reason] += 1
             return
         except Exception as error:
             self.failures.append(f"{value[:200]!r}: {error!r}")
             return
         try:
             _assert_passed_through(value, with_quality_score(value, SCORE))
-            self.told["traces"] += 1
+            self.outcomes["traces"] += 1
         except Exception as error:
             self.failures.append(f"{value[:200]!r}: {error!r}")
 
 
-def _damaged(line: bytes, rng: random.Random) -> bytes:
-    """A real trace after one to three accidents."""
+def damaged(line: bytes, rng: random.Random) -> bytes:
+    """Return a real trace with one to three kinds of damage."""
     value = bytearray(line)
     for _ in range(rng.randint(1, 3)):
         place, length = rng.randrange(len(value) + 1), rng.choice((1, 1, 2, 8, 64))
@@ -157,7 +157,7 @@ def _feed_documents(decoder: _Decoder, count: int) -> None:
 
 @st.composite
 def _almost_traces(draw: st.DrawFn) -> bytes:
-    """A trace of which some members are anything, some are missing, and some are new."""
+    """Return a trace with some members replaced by arbitrary values, some missing, and some added."""
     number = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.just(10**40)
     anything = st.recursive(
         st.none() | st.booleans() | number | st.text(),
@@ -203,7 +203,7 @@ def _almost_traces(draw: st.DrawFn) -> bytes:
 
 
 def _assert_passed_through(value: bytes, scored: bytes) -> None:
-    """Read both by another parser: all members in order, numbers as they were written, but for the score."""
+    """Compare both by another parser, with member order and number formats, ignoring the score."""
     assert decode_trace(scored, 2 * LIMIT).metadata.quality_score == SCORE
     before, after = _members(value), _members(scored)
     assert _take_score(after) == json.dumps(SCORE), "the score is not in the output"
@@ -216,7 +216,7 @@ def _members(text: bytes) -> list[tuple[str, Any]]:
 
 
 def _take_score(members: list[tuple[str, Any]]) -> Any:
-    """Remove the score from the last of the `metadata` members, and return it; None where there is none."""
+    """Remove and return the score of the last `metadata` member; None if there is none."""
     metadata = [value for name, value in members if name == "metadata"][-1]
     places = [place for place, (name, _) in enumerate(metadata) if name == "quality_score"]
     return metadata.pop(places[-1])[1] if places else None

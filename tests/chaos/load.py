@@ -1,4 +1,4 @@
-"""A steady stream of real traces, each with an id of its own."""
+"""A steady stream of real traces with unique ids."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from contextlib import asynccontextmanager, suppress
 
 from aiokafka import AIOKafkaProducer
 
-# The tests' own producer rides out every outage, so that the load is what was meant to be sent.
+# The tests' own producer survives every outage, so that the load is sent in full.
 _PATIENCE_MS = 30 * 60 * 1000
 _STOP_LIMIT = 10
 
 Make = Callable[[int], tuple[bytes, bytes]]
-"""From a record's number to its key and its value."""
+"""Maps a record's number to its key and value."""
 
 
 class Load:
-    """Publishes at random moments, so many a second on average, over the partitions in turn.
+    """Publish records at random times, to the partitions in turn.
 
     Args:
-        bootstrap_servers: the brokers, as the tests reach them.
-        topic: where to.
-        partitions: the topic's.
-        rate: records a second.
-        make: makes the records.
+        bootstrap_servers: the brokers' addresses for the tests.
+        topic: the target topic.
+        partitions: the topic's partition count.
+        rate: mean number of records per second.
+        make: creates the records.
 
     Attributes:
-        sent: how many records the broker has confirmed.
-        idle: it is paused, and nothing is on its way.
+        sent: number of confirmed records.
+        idle: whether it is paused without records in flight.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int, rate: float, make: Make) -> None:
@@ -77,12 +77,12 @@ class Load:
             await producer.start()
             yield producer
         finally:
-            with suppress(TimeoutError):  # what it still has to send may have nobody to take it
+            with suppress(TimeoutError):  # the brokers may be gone
                 async with asyncio.timeout(_STOP_LIMIT):
                     await producer.stop()
 
     async def _send(self, producer: AIOKafkaProducer) -> asyncio.Future[object]:
-        """Hand the next record to the client."""
+        """Pass the next record to the client."""
         key, value = self._make(self._number)
         partition = self._number % self._partitions
         self._number += 1
@@ -91,17 +91,17 @@ class Load:
 
     def _confirmed(self, delivery: asyncio.Future[object]) -> None:
         self._pending -= 1
-        # What the broker did not confirm is either in the log or not; the log is what counts.
+        # An unconfirmed record may or may not be in the log, which is authoritative.
         if not delivery.cancelled() and delivery.exception() is None:
             self.sent += 1
 
 
 class TransactionalLoad(Load):
-    """Publishes in transactions, and aborts every other one.
+    """Publish in transactions, and abort every other one.
 
     Attributes:
-        sent: how many records were committed.
-        aborted: how many were not.
+        sent: number of committed records.
+        aborted: number of aborted records.
     """
 
     aborted = 0
@@ -127,11 +127,11 @@ class TransactionalLoad(Load):
 
 
 def traces(lines: Sequence[bytes], malformed_every: int = 0) -> Make:
-    """Return what makes a record: a real trace whose id is its own.
+    """Return a function that creates records: real traces with unique ids.
 
     Args:
-        lines: real traces.
-        malformed_every: each so manieth is no trace; 0 for none.
+        lines: the real traces.
+        malformed_every: every n-th record is malformed; 0 for none.
     """
     ids = [json.loads(line)["id"].encode() for line in lines]
     rng = random.Random(1)
@@ -148,7 +148,7 @@ def traces(lines: Sequence[bytes], malformed_every: int = 0) -> Make:
 
 
 def _broken(value: bytes, rng: random.Random) -> bytes:
-    """What a bad producer makes of a trace."""
+    """Corrupt a trace in one of the ways of a defective producer."""
     return rng.choice(
         [
             value[: len(value) // 2],

@@ -1,6 +1,6 @@
-"""More than a worker can take at once: what memory that costs, and whom it delays.
+"""Overload: its effect on a worker's memory, and on the latency of other partitions.
 
-Not faults, so no rows: nothing is done to workers or brokers but to give them too much.
+These are not rows, as no fault is injected; the workers only get too much to do.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from worker.observe import page
 from worker.settings import Settings
 
 SMALL, MEDIUM, LARGE = 6_000, 10_000, 1_000_000
-"""Bytes of a trace."""
+"""Sizes of traces in bytes."""
 
 KAFKA_MAX_MESSAGE_BYTES = 1_048_588
-"""A broker's own default; what a worker fetches of a partition at once goes by it."""
+"""Kafka's default, which determines how much a worker fetches from a partition at once."""
 
 WARM = 0.2
-"""The share of a backlog after which a worker is warm."""
+"""Share of a backlog after which a worker counts as warm."""
 MAX_GROWTH = 0.05
 MAX_RATIO = 2.0
 
 PARTITIONS = 16
-"""Where small records flow beside large ones."""
+"""Partition count of the topic with small and large records."""
 RATE = 75.0
-"""Small records a second, in all; far from what a worker can take."""
+"""Small records per second in total, far below a worker's capacity."""
 _WARM_UP = 5.0
 _FILLS = 3
 _ABORTED_AT_ONCE = 250_000
@@ -57,13 +57,13 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Sample:
-    """A worker at one moment.
+    """A snapshot of a worker.
 
     Attributes:
-        finished: records that have an output.
-        resident: bytes of the child's memory.
-        records: in flight.
-        bytes: in flight.
+        finished: number of records with an output.
+        resident: resident memory of the child in bytes.
+        records: number of records in flight.
+        bytes: number of bytes in flight.
     """
 
     finished: int
@@ -73,15 +73,15 @@ class Sample:
 
 
 class Watch:
-    """Looks at a worker's memory, and at what it has in flight.
+    """Sample a worker's memory and its records in flight.
 
     Args:
-        worker: it runs.
+        worker: a running worker.
 
     Attributes:
-        samples: in order.
-        most_records: that may be in flight.
-        most_bytes: likewise.
+        samples: the samples, in order.
+        most_records: limit of records in flight.
+        most_bytes: limit of bytes in flight.
     """
 
     def __init__(self, worker: Worker) -> None:
@@ -91,7 +91,7 @@ class Watch:
         (self._child,) = psutil.Process(worker.process.pid).children()
 
     async def until(self, reached: Callable[[Sample], bool]) -> None:
-        """Look, until a sample is as wanted."""
+        """Sample until a condition holds."""
         while True:
             text = await self._worker.metrics()
             self.most_records = int(page.value(text, "kp_in_flight_records_limit"))
@@ -108,13 +108,13 @@ class Watch:
             await asyncio.sleep(_INTERVAL)
 
     def growth(self, warm: int) -> tuple[int, int]:
-        """Return the most memory until so many records were finished, and the most from then on (bytes)."""
+        """Return the peak memory before and after this many records were finished, in bytes."""
         before = max(sample.resident for sample in self.samples if sample.finished <= warm)
         return before, max(sample.resident for sample in self.samples if sample.finished > warm)
 
 
 def traces_of(size: int) -> Make:
-    """Return what makes records: traces of so many bytes, in the words of the real ones."""
+    """Return a function that creates traces of a size in bytes, with the words of real traces."""
     documents = [json.loads(line) for line in real_traces()]
     contents = [step["content"] for one in documents for step in one["steps"] if step.get("content")]
     head = json.dumps(documents[0] | {"steps": []})
@@ -138,7 +138,7 @@ def traces_of(size: int) -> Make:
 
 
 async def publish(stream: Stream, records: Iterable[tuple[int, tuple[bytes, bytes]]]) -> None:
-    """Publish records, each with its partition."""
+    """Publish records to the given partitions."""
     async with AIOKafkaProducer(
         bootstrap_servers=stream.settings.kafka.bootstrap_servers,
         max_request_size=2 * LARGE,
@@ -149,7 +149,7 @@ async def publish(stream: Stream, records: Iterable[tuple[int, tuple[bytes, byte
 
 
 async def _create_topics(settings: Settings, partitions: int, **config: str) -> None:
-    """Make a stream's topics with Kafka's own limit on a record, whatever the broker's is."""
+    """Create a stream's topics with Kafka's default record size limit, whatever the broker's."""
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         limits = dict.fromkeys(admin.outputs, KAFKA_MAX_MESSAGE_BYTES + OUTPUT_HEADROOM)
         for name, limit in {settings.topics.raw: KAFKA_MAX_MESSAGE_BYTES, **limits}.items():
@@ -161,7 +161,7 @@ async def _create_topics(settings: Settings, partitions: int, **config: str) -> 
 async def _stream(
     bootstrap_servers: str, folder: Path, partitions: int, **config: str
 ) -> AsyncIterator[Stream]:
-    """A stream whose topics are gone afterwards: they are large."""
+    """Yield a stream, and delete its large topics afterwards."""
     usual = {"embedding": {"backend": "hashing"}, "policy": {"threshold": 0.4}}
     settings = own_settings(bootstrap_servers, "overload", usual)
     await _create_topics(settings, partitions, **config)
@@ -175,7 +175,7 @@ async def _stream(
 
 
 async def backlog(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Outcome:
-    """Start a worker when records of 10 kB wait in all of 4 partitions, and watch its memory."""
+    """Start a worker on a backlog of 10 kB records in 4 partitions, and watch its memory."""
     started = time.monotonic()
     partitions, count = 4, 10_000 if short else 100_000
     async with _stream(bootstrap_servers, folder, partitions) as stream:
@@ -200,7 +200,7 @@ async def backlog(bootstrap_servers: str, folder: Path, short: bool, say: Say) -
 
 
 def _audited(report: Report, watch: Watch, warm: int, seconds: float) -> Outcome:
-    """What came of a run that loses nothing, and whose memory stays as it is once so many are finished."""
+    """Return the outcome of a run in which nothing may be lost and memory may not grow after warming up."""
     before, after = watch.growth(warm)
     growth = after / before - 1
     return Outcome(
@@ -221,10 +221,9 @@ def _audited(report: Report, watch: Watch, warm: int, seconds: float) -> Outcome
 
 
 async def _fill(watch: Watch, orders: Orders) -> None:
-    """Let a worker hold as much as it may, some times, by an embedder that is blocked until it does.
+    """Fill a worker to its in-flight limit several times, by blocking the embedder.
 
-    It is warm only then: how much it holds otherwise is up to chance, and grows with the broker's longest
-    hiccup so far.
+    Only then is it warm: otherwise, its peak depends on chance, and grows with the broker's longest pause.
     """
     for _ in range(_FILLS):
         orders.block(seconds=3600)
@@ -235,10 +234,10 @@ async def _fill(watch: Watch, orders: Orders) -> None:
 
 
 async def large(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Outcome:
-    """Let small records flow through 15 of 16 partitions, without and with large ones that wait in the last.
+    """Measure small records in 15 of 16 partitions, with and without a backlog of large ones in the last.
 
-    Latencies are by the broker's clock, from its log of the raw topic to its log of the outputs. So the
-    outputs have its timestamps, not their records', and are not audited.
+    Latencies are measured by the broker's clock, between the log append times of raw records and outputs.
+    Outputs therefore have the broker's timestamps instead of their records', and are not audited.
     """
     started = time.monotonic()
     rounds, seconds, waiting = (1, 10.0, 300) if short else (3, 30.0, 2_500)
@@ -258,7 +257,7 @@ async def large(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> 
         missing=0,
         differing=0,
         audited=0,
-        wrong=[] if ratio <= MAX_RATIO else [f"p99 beside large ones is {ratio:.2f} times what it is alone"],
+        wrong=[] if ratio <= MAX_RATIO else [f"p99 beside large ones is {ratio:.2f} times that without them"],
         notes={
             "p50, p99 of small ones alone": f"{_percentiles(without)} ms",
             "beside large ones": f"{_percentiles(beside)} ms",
@@ -269,7 +268,7 @@ async def large(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> 
 
 
 async def gap(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Outcome:
-    """Let a worker come to a place where an aborted transaction has left nothing to read for a long way."""
+    """Let a worker cross a wide range of offsets from an aborted transaction."""
     started = time.monotonic()
     count, wide = (600, 2_000_000) if short else (5_000, 50_000_000)
     async with _stream(bootstrap_servers, folder, 1) as stream:
@@ -297,7 +296,7 @@ async def gap(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Ou
 
 
 async def _abort(stream: Stream, count: int) -> None:
-    """Publish so many empty records in a transaction, and abort it."""
+    """Publish empty records in a transaction, and abort it."""
     async with AIOKafkaProducer(
         bootstrap_servers=stream.settings.kafka.bootstrap_servers,
         transactional_id=stream.settings.kafka.group,
@@ -316,11 +315,11 @@ async def _abort(stream: Stream, count: int) -> None:
 
 
 async def _small_ones(bootstrap_servers: str, folder: Path, waiting: int, seconds: float) -> list[int]:
-    """Let small records flow for so long, and return how many milliseconds each took.
+    """Publish small records for a while, and return their latencies in milliseconds.
 
     Raises:
-        AssertionError: the large ones did not wait to the end.
-        TimeoutError: a small one has no output.
+        AssertionError: the backlog of large records did not last to the end.
+        TimeoutError: a small record has no output.
     """
     small = range(PARTITIONS - 1)
     async with _stream(bootstrap_servers, folder, PARTITIONS, **_BY_BROKER) as stream:
@@ -344,7 +343,7 @@ async def _small_ones(bootstrap_servers: str, folder: Path, waiting: int, second
 
 
 async def _flow(stream: Stream, partitions: Collection[int], seconds: float) -> None:
-    """Publish small records at random moments, over these partitions in turn."""
+    """Publish small records at random times, to these partitions in turn."""
     make = traces_of(SMALL)
     ends = time.monotonic() + seconds
     async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
@@ -360,10 +359,10 @@ async def _flow(stream: Stream, partitions: Collection[int], seconds: float) -> 
 async def _logged(
     stream: Stream, names: Collection[str], partitions: Collection[int]
 ) -> dict[tuple[int, int], int]:
-    """Return when the broker logged what some partitions of these topics hold now.
+    """Return the log append times of the records in these partitions.
 
     Returns:
-        milliseconds since the epoch, by the raw record's partition and offset.
+        Milliseconds since the epoch, by the raw record's partition and offset.
     """
     found: dict[tuple[int, int], int] = {}
     wanted = [TopicPartition(name, number) for name in names for number in partitions]
@@ -381,7 +380,7 @@ async def _logged(
 
 
 def _percentiles(values: list[int]) -> tuple[int, int]:
-    """The median and the 99th percentile."""
+    """Return the median and the 99th percentile."""
     cuts = quantiles(values, n=100)
     return round(cuts[49]), round(cuts[98])
 

@@ -1,4 +1,4 @@
-"""A row from beginning to end: load, faults, the end of all records, and the judgement."""
+"""Run a row: load, faults, completion of all records, and the verdict."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from worker.audit import Report, audit
 
 _PATIENCE = 60.0
 _PATIENCE_WITHOUT = 10.0
-"""Seconds without any output after which records are missing; when a mechanism is off, that is expected."""
+"""Seconds without output after which records count as missing; shorter if a mechanism is switched off."""
 
-_WRONG_TOLD = 5
+_MAX_DEFECTS = 5
 
 
 def real_traces() -> list[bytes]:
-    """The real traces, as the values of records."""
+    """Return the real traces as record values."""
     return Path(worker.demo.__file__).with_name("real_traces.jsonl").read_bytes().splitlines()
 
 
 async def play(
     row: Row, doses: Sequence[Any], brokers: Brokers, folder: Path, say: Callable[[str], None]
 ) -> Outcome:
-    """Run a row and count what came of it; :func:`judge` says whether that is right.
+    """Run a row and return its outcome, which :func:`judge` evaluates.
 
     Args:
-        row: what is done.
-        doses: how often, and how much.
-        brokers: that answer.
-        folder: an empty one, for the workers' files; their logs stay there.
-        say: told of each step.
+        row: the row.
+        doses: the doses of its fault.
+        brokers: running brokers.
+        folder: an empty folder for the workers' files and logs.
+        say: called with a message for each step.
 
     Raises:
-        AssertionError: it did not come to an end.
+        AssertionError: the run did not complete.
     """
     started = time.monotonic()
     async with running_trial(
@@ -52,12 +52,15 @@ async def play(
         transactional=row.transactional,
         proxied=row.proxied,
         without=row.without,
+        topics=row.topics,
     ) as trial:
         await row.run(trial, doses)
         await trial.wrapped()
         await trial.settled(_PATIENCE_WITHOUT if row.without else _PATIENCE)
         for member in list(trial.fleet.workers):
             await trial.fleet.stop(member)
+        if row.restarts is not None:
+            trial.notes["restarts"] = trial.fleet.restarts()
         report = await audit(trial.stream.settings)
         return _outcome(trial, report, len(doses), time.monotonic() - started)
 
@@ -67,6 +70,7 @@ def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outco
     wrong = [
         f"{one.partition}/{one.offset} ({one.key!r}): missing" for one in sorted(witness.missing, key=str)
     ]
+    wrong += [f"{one.partition}/{one.offset} ({one.key!r}): altered" for one in witness.altered]
     for part in report.partitions:
         wrong += [f"{part.partition}/{one.offset}: {one.what}" for one in part.differing]
     return Outcome(
@@ -76,9 +80,9 @@ def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outco
         repeats=witness.repeats,
         missing=max(len(witness.missing), report.missing),
         unexpected=len(witness.unexpected),
-        differing=max(witness.differing, report.differing),
+        differing=max(witness.differing, len(witness.altered), report.differing),
         audited=sum(part.novelty_exact for part in report.partitions),
-        wrong=wrong[:_WRONG_TOLD],
+        wrong=wrong[:_MAX_DEFECTS],
         resumes=trial.resumes,
         hits=trial.hits,
         notes=trial.notes | ({"dead letters": len(witness.dead_letters)} if witness.dead_letters else {}),
@@ -87,7 +91,7 @@ def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outco
 
 
 def judge(row: Row, outcome: Outcome) -> None:
-    """Raise an AssertionError, with what came of it, unless it is as it must be."""
+    """Raise an AssertionError with the outcome unless it is as required."""
     if row.without:
         assert outcome.missing or outcome.differing, f"without the {row.without} nothing is wrong: {outcome}"
         return
@@ -95,5 +99,7 @@ def judge(row: Row, outcome: Outcome) -> None:
     assert not outcome.unexpected, outcome
     assert not outcome.differing, outcome
     assert row.may_repeat is None or outcome.repeats <= row.may_repeat, outcome
+    if row.restarts is not None:
+        assert outcome.notes["restarts"] <= row.restarts * outcome.rounds, outcome
     assert all(outcome.hits), outcome
     assert outcome.audited, outcome

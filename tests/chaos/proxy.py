@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback between workers and broker, whose line can be cut, reset, slowed and stopped."""
+"""A TCP proxy between workers and broker that can cut, reset, slow and black-hole connections."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER of 0 seconds
 
 
 class Proxy:
-    """Forwards bytes; each fault lasts until :meth:`mend`.
+    """Forward bytes; every fault lasts until :meth:`mend`.
 
     Args:
         listen: `host:port` that workers connect to.
         target: `host:port` of the broker.
 
     Attributes:
-        connections: the ends of those that are open.
+        connections: both ends of all open connections.
     """
 
     def __init__(self, listen: str, target: str) -> None:
@@ -43,7 +43,7 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def cut(self) -> None:
-        """Close every connection, and accept none."""
+        """Close all connections, and accept no new ones."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -51,20 +51,20 @@ class Proxy:
             writer.transport.abort()
 
     async def reset(self) -> None:
-        """Reset every connection (RST); new ones are welcome."""
+        """Reset all connections (RST), but accept new ones."""
         for writer in self.connections:
             reset_connection(writer)
 
     async def slow(self, seconds: float = 0.5) -> None:
-        """Hold what is sent for so long."""
+        """Delay all data."""
         self._delay = seconds
 
     async def swallow(self) -> None:
-        """Accept everything and forward nothing, as a firewall does that drops packets."""
+        """Accept everything and forward nothing, like a firewall that drops packets."""
         self._flows.clear()
 
     async def mend(self) -> None:
-        """Undo any of the faults."""
+        """Undo all faults."""
         self._delay = 0.0
         self._flows.set()
         if self._server is None:
@@ -77,13 +77,13 @@ class Proxy:
         try:
             with suppress(OSError):
                 target_reader, target_writer = await asyncio.open_connection(*self._target)
-                # One side's end is the other's.
+                # When one side closes, close the other.
                 with suppress(ExceptionGroup):
                     async with asyncio.TaskGroup() as group:
                         group.create_task(self._forward(reader, target_writer))
                         group.create_task(self._forward(target_reader, writer))
         except asyncio.CancelledError:
-            pass  # the server would tell the event loop's handler of it
+            pass  # the server would report it to the event loop's exception handler
         finally:
             writer.transport.abort()
             self._tasks.discard(task)
@@ -103,14 +103,14 @@ class Proxy:
 
 
 def reset_connection(writer: asyncio.StreamWriter) -> None:
-    """Close a connection with an RST, whatever is still to be sent."""
+    """Close a connection with an RST, discarding unsent data."""
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     writer.transport.abort()
 
 
 @asynccontextmanager
 async def running_proxy(listen: str, target: str) -> AsyncIterator[Proxy]:
-    """Yield a proxy that forwards."""
+    """Yield a running proxy."""
     proxy = Proxy(listen, target)
     await proxy.start()
     try:

@@ -1,4 +1,4 @@
-"""What the rows found: kept as JSON, and shown as the table of the README."""
+"""The rows' outcomes, stored as JSON and rendered as the README's table."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ _HEAD = (
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """What came of a row.
+    """The outcome of a row.
 
     Attributes:
-        records: that went in.
-        outputs: that came out.
-        repeats: outputs beyond the first of each record.
-        missing: records without an output.
-        unexpected: outputs of records that were never there, or aborted.
-        differing: records with outputs that are not all equal, or not what the audit recomputes.
-        audited: records whose novelty the audit recomputed from the ledger's vectors alone.
-        wrong: some of what is missing or differs.
-        resumes: seconds from each fault's end until each partition had an output again.
-        hits: records in flight at each fault.
-        notes: what else there is to tell.
-        seconds: that the row took.
+        rounds: number of doses.
+        records: number of raw records.
+        outputs: number of outputs.
+        repeats: number of outputs beyond the first of each record.
+        missing: number of records without an output.
+        unexpected: number of outputs of records that never existed or were aborted.
+        differing: number of records whose outputs differ from each other, from the raw record beyond the
+            score, or from the audit.
+        audited: number of records whose novelty the audit recomputed from the ledger's vectors alone.
+        wrong: some of the defects.
+        resumes: seconds from the end of each fault until each partition had an output again.
+        hits: number of records in flight at each fault.
+        notes: further figures.
+        seconds: duration of the row.
     """
 
     rounds: int
@@ -52,21 +54,21 @@ class Outcome(msgspec.Struct, kw_only=True):
 
 
 def store(row: str, outcome: Outcome) -> None:
-    """Keep a row's outcome, in place of an earlier one."""
+    """Store a row's outcome, replacing an earlier one."""
     outcomes = load() | {row: outcome}
     RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(outcomes), indent=1) + b"\n")
 
 
 def load() -> dict[str, Outcome]:
-    """Return the outcomes that are kept, by row."""
+    """Return the stored outcomes by row."""
     return msgspec.json.decode(RESULTS.read_bytes(), type=dict[str, Outcome]) if RESULTS.exists() else {}
 
 
 def render(faults: Mapping[str, str]) -> str:
-    """Return the table: the outcomes that are kept, in the order of the faults.
+    """Render the stored outcomes as a table, in the order of the faults.
 
     Args:
-        faults: what is done, for people, by row.
+        faults: descriptions of the faults by row.
     """
     outcomes = load()
     lines = [_line(fault, outcomes[row]) for row, fault in faults.items() if row in outcomes]
@@ -74,7 +76,7 @@ def render(faults: Mapping[str, str]) -> str:
 
 
 def write_readme(faults: Mapping[str, str]) -> None:
-    """Put the table into the README."""
+    """Update the table in the README."""
     before, rest = README.read_text(encoding="utf-8").split(_BEGIN)
     _, after = rest.split(_END)
     README.write_text(f"{before}{_BEGIN}\n{render(faults)}\n{_END}{after}", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""One row at work: topics, workers under load, faults that are sure to hit, and what came of it."""
+"""The environment of a running row: topics, workers under load, and faults timed to hit them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from chaos.brokers import SESSION_TIMEOUT, Brokers
@@ -25,34 +26,36 @@ PARTITIONS = 4
 RING = 50
 """`max_elements`: small, so that the ring wraps within a run."""
 WINDOW = 32
-"""`uncommitted_records`: the ring holds so many offsets more."""
+"""`uncommitted_records`: number of additional offsets in the ring."""
 WRAPS = 3
 IN_FLIGHT = 24
 RATE = 200.0
-"""Records a second that agents publish."""
+"""Published records per second."""
 EMBEDDING = 0.002
-"""Seconds that a text takes: one worker has capacity for twice the load."""
+"""Seconds per text: one worker has capacity for twice the load."""
 
 LIMIT = 180.0
-"""Seconds for anything that is waited for, unless it is told."""
+"""Default limit of all waits, in seconds."""
 
 Say = Callable[[str], None]
 
 
 @dataclass
 class Trial:
-    """What a row works with.
+    """The environment of a row.
 
     Attributes:
-        hits: records in flight at each fault.
-        resumes: seconds from each fault's end until each partition had an output again.
-        notes: what else there is to tell of the run.
-        tasks: load and witness.
+        make: creates the raw records of the load.
+        hits: number of records in flight at each fault.
+        resumes: seconds from the end of each fault until each partition had an output again.
+        notes: further figures of the run.
+        tasks: the tasks of load and witness.
     """
 
     stream: Stream
     fleet: Fleet
     load: Load
+    make: Make
     witness: Witness
     orders: Orders
     brokers: Brokers
@@ -64,25 +67,25 @@ class Trial:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def shared(self) -> None:
-        """Wait until each worker owns its share of the partitions, and something comes out."""
-        await self.until(self._all_owned, "the partitions are not shared out")
+        """Wait until each worker owns a share of the partitions, and outputs arrive."""
+        await self.until(self._all_owned, "the partitions are not all assigned")
         await self.witness.expect()
-        await self.until(lambda: self.witness.resumed is not None, "nothing comes out")
+        await self.until(lambda: self.witness.resumed is not None, "there are no outputs")
 
     async def _all_owned(self) -> bool:
         owned = await self.fleet.owned()
         return sum(owned) == PARTITIONS and min(owned) > 0
 
     async def a_while(self, shortest: float = 0.2, longest: float = 2.0) -> None:
-        """Let a random time pass."""
+        """Sleep for a random time."""
         await asyncio.sleep(random.uniform(shortest, longest))
 
     @asynccontextmanager
     async def fault(self, victim: Worker | None = None) -> AsyncIterator[None]:
-        """Wait for records in flight, half the time blocked in embedding; then measure the way back.
+        """Wait for records in flight, half the time blocked in embedding; afterwards, measure the recovery.
 
         Args:
-            victim: whose records these must be; any worker's when left out.
+            victim: the worker that must have records in flight; any worker by default.
         """
         if random.random() < 0.5:
             self.orders.block(seconds=1.0)
@@ -98,10 +101,10 @@ class Trial:
         await self.resumed()
 
     async def resumed(self) -> None:
-        """Wait until each partition has an output again; note how long that takes from now."""
+        """Wait until each partition has an output again, and record the time from now."""
         ended = time.monotonic()
         await self.witness.expect()
-        await self.until(lambda: self.witness.resumed is not None, "no output follows")
+        await self.until(lambda: self.witness.resumed is not None, "outputs have not resumed")
         assert self.witness.resumed is not None
         self.resumes.append(self.witness.resumed - ended)
         self.say(f"{len(self.resumes)}: resumed in {self.resumes[-1]:.1f} s, {self.hits[-1]} in flight")
@@ -112,19 +115,19 @@ class Trial:
         await self.until(lambda: self.load.sent >= least, "the ring has not wrapped")
 
     async def settled(self, patience: float) -> None:
-        """End the load, and wait until all that went in has come out, or nothing more comes.
+        """Stop the load, and wait until all records have outputs or no more arrive.
 
         Args:
-            patience: seconds without a single record after which what is missing is missing.
+            patience: seconds without any record after which records count as missing.
         """
         await self.paused()
         await self.until(
             lambda: not self.witness.missing or time.monotonic() - self.witness.last_seen > patience,
-            "records come out, but not all",
+            "some records still have no output",
         )
 
     async def paused(self) -> None:
-        """Publish no more, and wait until the witness has seen all that was published."""
+        """Pause the load, and wait until the witness has seen all published records."""
         self.load.pause()
         await self.until(
             lambda: self.load.idle and len(self.witness.raw) + self.witness.given_up >= self.load.sent,
@@ -134,7 +137,7 @@ class Trial:
     async def until(
         self, condition: Callable[[], bool | Awaitable[bool]], otherwise: str, limit: float = LIMIT
     ) -> None:
-        """Wait for a condition, as long as workers, load and witness are there."""
+        """Wait for a condition while workers, load and witness are running."""
         deadline = time.monotonic() + limit
         while True:
             held = condition()
@@ -159,18 +162,20 @@ async def running_trial(
     transactional: bool = False,
     proxied: bool = False,
     without: str = "",
+    topics: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> AsyncIterator[Trial]:
-    """Yield a trial with topics of its own, under load; no worker runs yet.
+    """Yield a trial with its own topics, under load but without workers.
 
     Args:
-        brokers: that answer.
-        folder: for what the workers need.
-        say: told of each step.
-        make: makes the raw records.
-        sections: settings that differ from the trials' usual ones.
+        brokers: running brokers.
+        folder: folder for the workers' files.
+        say: called with a message for each step.
+        make: creates the raw records.
+        sections: settings that differ from the usual ones.
         transactional: publish in transactions, half of them aborted.
-        proxied: let the workers reach the broker through a proxy.
-        without: the mechanism that is switched off in the workers.
+        proxied: connect the workers to the broker through a proxy.
+        without: the mechanism to switch off in the workers.
+        topics: topic settings that differ from those of `kp-worker topics`, by role.
     """
     settings = _settings(brokers.direct, sections)
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
@@ -178,6 +183,8 @@ async def running_trial(
     async with AsyncExitStack() as stack:
         orders = Orders(folder / "orders.json", Order(seconds=EMBEDDING))
         stream = Stream(settings, folder)
+        for role, config in topics.items():
+            await stream.configure_topic(getattr(settings.topics, role), dict(config))
         proxy = None
         effective = settings
         if proxied:
@@ -188,8 +195,8 @@ async def running_trial(
         load = (TransactionalLoad if transactional else Load)(
             brokers.direct, settings.topics.raw, PARTITIONS, RATE, make
         )
-        witness = Witness(brokers.direct, settings.topics, PARTITIONS)
-        trial = Trial(stream, fleet, load, witness, orders, brokers, proxy, say)
+        witness = Witness(brokers.direct, settings.topics, PARTITIONS, settings.limits.batch_bytes)
+        trial = Trial(stream, fleet, load, make, witness, orders, brokers, proxy, say)
         async with _tasks([load.run(), witness.run()]) as trial.tasks:
             yield trial
 

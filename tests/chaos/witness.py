@@ -1,4 +1,8 @@
-"""Sees everything that goes into the raw topic and comes out of the output topics."""
+"""An independent reader of the raw topic and the output topics.
+
+It decodes batches as the worker does, since the plain client fails at a hostile one; the number of records it
+has read is checked against the producers' confirmations.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,18 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import ConsumerRecord
 
+from chaos.content import claimed, produced, with_own_time
 from support.streams import source_of
+from worker.kafka.record_batches import install
+from worker.lane.outputs import CUT_BYTES
 from worker.settings import TopicSettings
 
 
 class Identity(NamedTuple):
-    """What tells a raw record from every other: two topics of the same name have other keys."""
+    """Identity of a raw record: a recreated topic has records with the same offsets, but with other keys.
+
+    Of a long key it is the first bytes, which a dead letter keeps even if its topic refuses the whole key.
+    """
 
     key: bytes | None
     partition: int
@@ -24,23 +34,28 @@ class Identity(NamedTuple):
 
 
 class Witness:
-    """Reads the topics from their start, committed records only.
+    """Read the committed records of the topics from their start.
 
     Attributes:
-        raw: what went in.
-        current: that of it which is of the topic as it is now.
-        outputs: what came out of each raw record: a digest of every output's topic, partition, timestamp,
-            key, value and headers.
-        dead_letters: the raw records whose output is one.
-        given_up: how many records of the raw topic no output is expected of.
-        last_seen: when the last record came (``time.monotonic``).
+        raw: all raw records.
+        current: raw records of the current topic, since it was last recreated.
+        outputs: digests of each raw record's outputs: topic, partition, timestamp, key, value and headers.
+        altered: raw records with an output that differs from them in more than the score.
+        dead_letters: raw records with a dead letter.
+        given_up: number of raw records without an expected output.
+        last_seen: time of the last record (``time.monotonic``).
     """
 
-    def __init__(self, bootstrap_servers: str, topics: TopicSettings, partitions: int) -> None:
+    def __init__(
+        self, bootstrap_servers: str, topics: TopicSettings, partitions: int, batch_bytes: int
+    ) -> None:
+        install(batch_bytes)
         self.raw: set[Identity] = set()
         self.current: set[Identity] = set()
         self.outputs: dict[Identity, list[bytes]] = defaultdict(list)
         self.dead_letters: set[Identity] = set()
+        self._produced: dict[Identity, set[bytes]] = {}
+        self._claimed: dict[Identity, set[bytes]] = defaultdict(set)
         self.given_up = 0
         self._topics = topics
         self._raw = [TopicPartition(topics.raw, number) for number in range(partitions)]
@@ -74,61 +89,66 @@ class Witness:
         finally:
             await consumer.stop()
 
-    async def read_raw_anew(self) -> None:
-        """Read the raw topic from its start: it is another one now."""
+    async def reread_raw(self) -> None:
+        """Read the recreated raw topic from its start."""
         self.current = set()
         await self._consumer.seek_to_beginning(*self._raw)
 
     async def expect(self) -> None:
-        """From here on, note when each partition has its next output."""
+        """Start waiting for the next output of each partition."""
         self._ends = await self._consumer.end_offsets(self._out)
         self._arrivals = {}
 
     @property
     def resumed(self) -> float | None:
-        """When the last of the partitions had an output since :meth:`expect`; None while one has had none."""
+        """Time when all partitions had an output since :meth:`expect`; None if some have not."""
         return max(self._arrivals.values()) if len(self._arrivals) == len(self._raw) else None
 
     @property
     def missing(self) -> set[Identity]:
-        """What went in and has not come out."""
+        """Raw records without an output."""
         return self.raw - self.outputs.keys()
 
     @property
     def unexpected(self) -> set[Identity]:
-        """What came out and never went in, or was aborted."""
+        """Outputs of records that never existed or were aborted."""
         return self.outputs.keys() - self.raw
 
     @property
+    def altered(self) -> set[Identity]:
+        """Raw records whose output has another timestamp, key, header, or value (apart from the score)."""
+        return {one for one, told in self._produced.items() if self._claimed[one] - told}
+
+    @property
     def repeats(self) -> int:
-        """Outputs beyond the first of each raw record."""
+        """Number of outputs beyond the first of each raw record."""
         return sum(len(digests) - 1 for digests in self.outputs.values())
 
     @property
     def differing(self) -> int:
-        """Raw records with outputs that are not all equal."""
+        """Number of raw records with unequal outputs."""
         return sum(len(set(digests)) > 1 for digests in self.outputs.values())
 
     def published(self) -> dict[int, int]:
-        """The highest offset of each raw partition that has an output; -1 for none."""
+        """Return the highest offset with an output of each raw partition; -1 if there is none."""
         return dict(self._published)
 
     def behind_outputs(self, records: set[Identity]) -> dict[int, int]:
-        """Return the offset behind the last one of each partition that has an output, of these records."""
+        """Return the next offset after the last of these records with an output, by partition."""
         behind: dict[int, int] = {}
         for one in records & self.outputs.keys():
             behind[one.partition] = max(one.offset + 1, behind.get(one.partition, 0))
         return behind
 
     def give_up(self, deleted: set[Identity], begin: Mapping[int, int]) -> int:
-        """Expect no output of records that were deleted before a worker was done with them.
+        """Expect no output of records that were deleted before a worker finished them.
 
         Args:
-            deleted: of one topic.
-            begin: of each partition, the offset from which on workers cannot be held to them.
+            deleted: the deleted records of one topic.
+            begin: first offset of each partition for which outputs cannot be required.
 
         Returns:
-            how many that are.
+            Number of these records.
         """
         lost = {one for one in deleted - self.outputs.keys() if one.offset >= begin.get(one.partition, 0)}
         self.raw -= lost
@@ -138,13 +158,15 @@ class Witness:
     def _see(self, record: ConsumerRecord) -> None:
         self.last_seen = time.monotonic()
         if record.topic == self._topics.raw:
-            identity = Identity(record.key, record.partition, record.offset)
+            identity = _identity(record.key, record.partition, record.offset)
             self.raw.add(identity)
             self.current.add(identity)
+            self._produced[identity] = produced(record)
             return
-        partition, offset = source_of(record)
-        identity = Identity(record.key, partition, offset)
+        identity = _identity(record.key, *source_of(record))
+        partition, offset = identity.partition, identity.offset
         self.outputs[identity].append(_digest(record))
+        self._claimed[identity].add(claimed(record))
         self._published[partition] = max(self._published[partition], offset)
         if record.topic == self._topics.dead_letter:
             self.dead_letters.add(identity)
@@ -152,6 +174,11 @@ class Witness:
             self._arrivals.setdefault(record.partition, time.monotonic())
 
 
+def _identity(key: bytes | None, partition: int, offset: int) -> Identity:
+    return Identity(key and key[:CUT_BYTES], partition, offset)
+
+
 def _digest(record: ConsumerRecord) -> bytes:
+    record = with_own_time(record)
     parts = (record.topic, record.partition, record.timestamp, record.key, record.value, record.headers)
     return blake2b(repr(parts).encode(), digest_size=8).digest()

@@ -142,7 +142,7 @@ async def test_run_waits_for_the_broker_and_names_the_setting(make_stream):
 
 @pytest.mark.model
 @pytest.mark.parametrize(
-    ("sections", "told"),
+    ("sections", "message"),
     [
         ({"embedding": {"backend": "sentence-transformers", "model": "/no/model"}}, "embedding.model"),
         (
@@ -151,12 +151,12 @@ async def test_run_waits_for_the_broker_and_names_the_setting(make_stream):
         ),
     ],
 )
-async def test_an_unusable_model_prevents_the_start(make_stream, config, sections, told):
+async def test_an_unusable_model_prevents_the_start(make_stream, config, sections, message):
     """Never a silent novelty of 0.5."""
     stream = await make_stream(1, **sections)
     status, _, errors = await kp_worker("run", "--config", config(stream.settings))
     assert status == os.EX_CONFIG
-    assert told in errors
+    assert message in errors
     assert "Traceback" not in errors
 
 
@@ -203,7 +203,7 @@ async def test_the_demo_exits_and_leaves_nothing_behind(broker, tmp_path):
     )
     assert status == 0, errors
     assert "154 traces" in output
-    assert "what share would pass" in output
+    assert "share that would pass" in output
     assert "at 0.75" in output
     assert "p99" in output
     assert list(tmp.iterdir()) == []

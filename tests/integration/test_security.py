@@ -26,7 +26,7 @@ from support.secured import (
     secured_broker,
     write_client_certificate,
 )
-from support.streams import Stream, own_settings
+from support.streams import Message, Stream, own_settings, source_of
 from worker.dead_letters.letter import Selection
 from worker.dead_letters.replay import replay
 from worker.demo.processes import LOOPBACK, free_ports
@@ -125,6 +125,42 @@ def oauth_settings(secured, url, **changes):
         sasl_oauthbearer_client_secret=SECRET,
         **changes,
     )
+
+
+@pytest.mark.parametrize("login", ["certificate", "token"])
+async def test_a_worker_scores_with_a_certificate_or_a_token_as_its_login(
+    login, settings, secured, tmp_path, real_traces
+):
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET)
+
+    def answers(_count):
+        return 200, {"access_token": unsigned_token(), "expires_in": 3600}
+
+    async with token_endpoint(answers) as (url, requests), secured.rights() as mine:
+        kafka = secured.settings("SSL") if login == "certificate" else oauth_settings(secured, url)
+        kafka = kafka.model_copy(
+            update={
+                "group": settings.kafka.group,
+                "sasl_oauthbearer_client_secret": None,
+                "sasl_oauthbearer_client_secret_file": secret if login == "token" else None,
+            }
+        )
+        settings = settings.model_copy(update={"kafka": kafka})
+        await mine.grant(*granted_by_script("run", settings))
+        operator = Stream(anonymous(secured, settings), tmp_path)
+        await operator.create_topics(2)
+        await told(settings, list(DECLARED["run"](settings)), [])
+        raw = await operator.publish(Message(trace) for trace in real_traces[:20])
+
+        async with Stream(settings, tmp_path).worker() as worker:
+            await worker.published(20)
+            assert await worker.stop() == 0
+
+        topics = settings.topics
+        outputs = await operator.read(topics.contribute, topics.rejected)
+    assert sorted(map(source_of, outputs)) == [(record.partition, record.offset) for record in raw]
+    assert bool(requests) == (login == "token")
 
 
 # --- what is refused, and the setting to mend

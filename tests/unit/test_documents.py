@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 import worker.scoring
 from schemas import DeadLetterHeaders
 from support.commands import command
-from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, blocks, difference, read, table
+from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, Reader, blocks, difference, read, table
 from worker.cli import main
 from worker.observe.metrics import Metrics
 from worker.observe.status import Status
@@ -151,6 +151,26 @@ def test_every_option_that_is_named_is_there(document):
 )
 def test_outputs_are_compared_but_for_what_is_left_out(shown, printed, same):
     assert (difference(shown, printed) is None) == same
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "```ruby\nputs 1\n```\n",
+        "```\nkp-worker run\n```\n",
+        "```json\n{}\n```\n",
+        "```sh\nfalse | true\n```\n",
+        "```python\nraise ValueError\n```\n",
+        "```toml\n[kafka]\nservers = 1\n```\n",
+        '```toml unused.toml\nhelm_agent = "code"\n```\n',
+        "```sh\necho 1\n```\n\n```output\n2\n```\n",
+    ],
+)
+def test_a_block_that_does_not_do_what_it_says_is_found(wrong, tmp_path, monkeypatch):
+    monkeypatch.setattr("support.documents.read", lambda document: wrong)
+
+    with pytest.raises(AssertionError, match=r"^wrong\.md:\d+: "):
+        Reader(tmp_path, {}, {}).read("wrong.md")
 
 
 def test_the_scorer_in_the_package_docstring_is_public():

@@ -42,6 +42,8 @@ MAX_POLL_RECORDS = 10_000
 """Maximum records per poll: far more than a fetch of traces holds, but little memory."""
 FETCH_BYTES_INFLATED = 4_194_304
 """Inflated bytes of a partition's fetch after which the rest is left to the next fetch."""
+RECORD_BYTES = 512
+"""What a record without content takes in memory."""
 
 _CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _CODEC_BITS = 0x07
@@ -106,11 +108,24 @@ def install(batch_bytes: int) -> None:
 
 
 class PartitionRecords(ClientPartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
-    """The client's iterator over a fetch, which shares its position with the batches."""
+    """The client's iterator over a fetch, which shares its position with the batches.
+
+    It ends once it has yielded :data:`FETCH_BYTES_INFLATED`, also within a batch: the next fetch brings the
+    rest again. Otherwise each partition would hold a batch of ``limits.batch_bytes``, and its records.
+    """
 
     def __init__(self, tp: Any, records: Batches, *rest: Any) -> None:
         super().__init__(tp, records, *rest)
+        self._left = FETCH_BYTES_INFLATED
         records.position = lambda: self.next_fetch_offset
+
+    def __next__(self) -> Any:
+        if self._left <= 0:
+            self._records_iterator = None
+            raise StopIteration
+        record = super().__next__()
+        self._left -= RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
+        return record
 
 
 class Batches:

@@ -268,4 +268,8 @@ def _address(view: memoryview) -> int:
 
 
 def _without_lone_surrogates(value: bytes) -> bytes:
-    return _ESCAPE.sub(lambda match: rb"\ufffd" if match["lone"] else match[0], value)
+    text = bytearray(value)
+    for match in _ESCAPE.finditer(value):
+        if match["lone"]:
+            text[match.start() : match.end()] = rb"\ufffd"
+    return bytes(text)

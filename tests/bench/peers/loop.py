@@ -1,4 +1,4 @@
-"""What the loops that our worker is compared with do to a record, and what they are told.
+"""The work and the arguments shared by the loops that the worker is compared with.
 
 Each reads, validates as we do, writes the score and publishes with the record's key; once a second it commits
 what the broker has confirmed.
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from worker.lane.decode import decode_trace, with_quality_score
 
 COMMIT_INTERVAL = 1.0
-"""Seconds; our worker's too."""
+"""Seconds; the same as in the worker."""
 
 MAX_BYTES = 2**20
 
 SESSION = 80
-"""Seconds that a loop may be suspended without being taken for dead."""
+"""Seconds that a loop may be suspended without being declared dead."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Task:
         return f"{self.target}-group"
 
 
-def told() -> Task:
-    """The task on the command line."""
+def parse_task() -> Task:
+    """Parse the task from the command line."""
     return Task(*sys.argv[1:])
 
 

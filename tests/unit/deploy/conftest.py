@@ -33,14 +33,18 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def compose() -> dict[str, Any]:
-    return yaml.safe_load((ROOT / "docker-compose.yml").read_bytes())
+    """As it is where none of its variables is set."""
+    text = (ROOT / "docker-compose.yml").read_text()
+    return yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text))
 
 
 @pytest.fixture(scope="session")
 def dockerfile() -> Instructions:
-    """Return the instructions and their arguments, with continued lines joined and without comments."""
+    """Return the instructions and their arguments: lines joined, the base image filled in, no comments."""
     text = (ROOT / "deploy/Dockerfile").read_text()
     text = re.sub(r"^\s*#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ")
+    (base,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)", text, flags=re.MULTILINE)
+    text = text.replace("${PYTHON_IMAGE}", base)
     return re.findall(r"^([A-Z]+)\s+(.+)$", text, flags=re.MULTILINE)
 
 

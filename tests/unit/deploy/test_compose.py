@@ -45,6 +45,36 @@ def test_ports_are_published_on_loopback_only(compose):
     assert [port for port in published if not port.startswith("127.0.0.1:")] == []
 
 
+def test_every_service_is_bounded_and_keeps_few_logs(compose):
+    for name, service in compose["services"].items():
+        assert {"mem_limit", "pids_limit", "logging"} <= service.keys(), name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+
+
+def test_the_worker_writes_nothing(compose):
+    assert all(service["read_only"] and service["tmpfs"] == ["/tmp"] for service in own(compose).values())
+
+
+def test_an_old_image_is_not_taken_silently(compose):
+    topics, worker = (compose["services"][name] for name in ("topics", "worker"))
+    assert (topics["pull_policy"], worker["pull_policy"]) == ("build", "never")
+
+
+def test_no_volume_is_without_a_name(compose):
+    """What has none is left behind by each `down`."""
+    named = [
+        volume.split(":")[0] for one in compose["services"].values() for volume in one.get("volumes", ())
+    ]
+    assert {name for name in named if not name.startswith(".")} == compose["volumes"].keys()
+    kafka = [volume.split(":")[1] for volume in compose["services"]["kafka"]["volumes"]]
+    assert kafka == [
+        "/var/lib/kafka/data",
+        "/etc/kafka/secrets",
+        "/mnt/shared/config",
+    ]  # as its image declares
+
+
 def test_replicas_do_not_compete_for_ports_or_names(compose, worker_settings):
     """``docker compose up --scale worker=3`` assigns free ports to replicas without a fixed one."""
     worker = compose["services"]["worker"]

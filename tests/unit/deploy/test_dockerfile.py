@@ -1,11 +1,12 @@
 """The worker's image is built from existing files, runs existing commands, and not as root."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
-import sys
-import tomllib
+
+import pytest
 
 from worker.settings import WebSettings
 
@@ -40,15 +41,76 @@ def test_stages_copy_from_existing_stages(dockerfile):
     assert used == stages
 
 
-def test_the_dependencies_are_those_of_the_worker_extra(dockerfile, root):
-    """The Dockerfile reads them from pyproject.toml, so that source changes keep their layer."""
-    (step,) = (step for step in arguments_of(dockerfile, "RUN") if "optional-dependencies" in step)
-    command = shlex.split(step.split(" > ")[0])
+def step_of(dockerfile, word):
+    (step,) = (step for step in arguments_of(dockerfile, "RUN") if word in step)
+    return step
 
-    printed = subprocess.check_output([sys.executable, *command[1:]], cwd=root, text=True)
 
-    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    assert printed.splitlines() == [*project["dependencies"], *project["optional-dependencies"]["worker"]]
+@pytest.fixture
+def install(dockerfile, root, tmp_path):
+    """Run the step that installs the dependencies, with a `pip` that notes what it is asked for."""
+
+    def run(exit_status=0, **arguments):
+        pip = tmp_path / "bin/pip"
+        pip.parent.mkdir(exist_ok=True)
+        pip.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/asked"\nexit {exit_status}\n')
+        pip.chmod(0o755)
+        for name in ("requirements.txt", "torch-cpu.txt"):
+            (tmp_path / name).write_text((root / "deploy" / name).read_text())
+        defaults = dict(
+            one.split("=", 1) for one in arguments_of(dockerfile, "ARG") if one.startswith("TORCH")
+        )
+        done = subprocess.run(
+            ["sh", "-c", step_of(dockerfile, "require-hashes")],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": f"{pip.parent}:{os.environ['PATH']}"} | defaults | arguments,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        asked = (tmp_path / "asked").read_text().splitlines() if (tmp_path / "asked").exists() else []
+        wanted = tmp_path / "wanted.txt"
+        names = re.findall(r"^([a-z][\w.-]*)==", wanted.read_text(), re.MULTILINE) if wanted.exists() else []
+        return done, asked, names
+
+    return run
+
+
+def test_pytorch_for_the_cpu_comes_alone_from_its_index_and_the_rest_never(install):
+    """Another index for every package is one from which any package may be taken."""
+    done, asked, names = install()
+
+    assert done.returncode == 0, done.stderr
+    torch, rest = asked
+    assert "--no-deps --index-url https://download.pytorch.org/whl/cpu --requirement torch-cpu.txt" in torch
+    assert "index" not in rest
+    assert "--require-hashes --requirement wanted.txt" in rest
+    assert "transformers" in names
+    assert [name for name in names if re.match("torch|triton|nvidia|cuda", name)] == []
+
+
+def test_pytorch_for_cuda_comes_with_the_rest(install):
+    _, asked, names = install(TORCH="cuda")
+
+    (only,) = asked
+    assert "index" not in only
+    assert {"torch", "triton"} <= set(names)
+
+
+def test_an_index_that_cannot_be_reached_is_told_with_what_to_do(install):
+    done, _, _ = install(exit_status=1)
+
+    assert done.returncode == 1
+    assert "No torch==" in done.stderr
+    assert "TORCH_INDEX=" in done.stderr
+    assert "TORCH=cuda" in done.stderr
+
+
+def test_another_build_of_pytorch_is_refused(install):
+    done, asked, _ = install(TORCH="rocm")
+
+    assert (done.returncode, asked) == (1, [])
+    assert "TORCH=rocm: takes cpu or cuda" in done.stderr
 
 
 def test_the_image_does_not_run_as_root(final_stage):

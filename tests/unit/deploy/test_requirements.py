@@ -38,7 +38,7 @@ def test_versions_match_the_tested_ones(root):
 def test_all_dependencies_of_the_worker_are_included(root):
     """pip refuses requirements without hashes, so the build of the image would fail."""
     listed = {canonicalize_name(requirement.name) for requirement, _ in requirements(root)}
-    to_do, needed = [("knowledgepulse-worker", "worker")], set()
+    to_do, needed = [("knowledgepulse-worker", extra) for extra in ("worker", "otel")], set()
     while to_do:
         distribution, extra = to_do.pop()
         for line in metadata.requires(distribution) or ():
@@ -49,4 +49,10 @@ def test_all_dependencies_of_the_worker_are_included(root):
             if name not in needed:
                 needed.add(name)
                 to_do.append((name, ""))
-    assert needed <= listed
+    assert needed - {"knowledgepulse-worker"} <= listed
+
+
+def test_pytorch_for_the_cpu_is_the_version_that_is_tested(root):
+    pinned = (root / "deploy/torch-cpu.txt").read_text().split()[0]
+    assert pinned.removesuffix("+cpu") in (root / "constraints.txt").read_text().split()
+    assert pinned.endswith("+cpu")

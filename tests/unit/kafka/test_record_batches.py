@@ -322,6 +322,22 @@ def test_a_fetch_ends_once_it_has_inflated_enough():
     assert [one.offset for one in decode(data, limit=8 * LIMIT)] == [0, 1]
 
 
+@pytest.mark.parametrize("codec", ENCODERS)
+@pytest.mark.parametrize(("count", "size"), [(12, LIMIT), (30_000, 0)])
+def test_a_large_batch_is_yielded_in_parts(codec, count, size):
+    """Otherwise every partition would hold one at the same time."""
+    data = batch([(b"", bytes(size), [], 1000)] * count, codec)
+    offsets, sizes = [], []
+    while (start := len(offsets)) < count:
+        part = decode(data, offset=start, limit=16 * LIMIT)
+        offsets += [record.offset for record in part]
+        sizes.append(sum(record_batches.RECORD_BYTES + len(record.value) for record in part))
+
+    assert offsets == list(range(count))
+    assert len(sizes) > 1
+    assert max(sizes) < record_batches.FETCH_BYTES_INFLATED + 2 * LIMIT
+
+
 def test_consumers_use_the_parser_once_it_is_installed():
     record_batches.install(LIMIT)
 

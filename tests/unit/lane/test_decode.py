@@ -561,7 +561,7 @@ def _filled(unit, size=200_000):
 @pytest.mark.parametrize(
     ("place", "text"),
     [
-        *(("top", text) for text in ("[" * 100 + "]" * 100, "{}", "0", '""')),
+        *(("top", text) for text in ("[" * 100 + "]" * 100, "{}", "0", '""', '"\\ud800"')),
         *((place, "[]") for place in ("metadata", "step", "tool", "outcome", "input", "input_schema")),
     ],
 )
