@@ -142,7 +142,7 @@ async def test_run_waits_for_the_broker_and_names_the_setting(make_stream):
 
 @pytest.mark.model
 @pytest.mark.parametrize(
-    ("sections", "told"),
+    ("sections", "message"),
     [
         ({"embedding": {"backend": "sentence-transformers", "model": "/no/model"}}, "embedding.model"),
         (
@@ -151,12 +151,12 @@ async def test_run_waits_for_the_broker_and_names_the_setting(make_stream):
         ),
     ],
 )
-async def test_an_unusable_model_prevents_the_start(make_stream, config, sections, told):
+async def test_an_unusable_model_prevents_the_start(make_stream, config, sections, message):
     """Never a silent novelty of 0.5."""
     stream = await make_stream(1, **sections)
     status, _, errors = await kp_worker("run", "--config", config(stream.settings))
     assert status == os.EX_CONFIG
-    assert told in errors
+    assert message in errors
     assert "Traceback" not in errors
 
 

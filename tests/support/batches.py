@@ -67,14 +67,16 @@ def blanks(size: int) -> bytes:
     return bytes(compressor.finish())
 
 
-async def send(producer: AIOKafkaProducer, topic: str, data: bytes, *, records: int) -> int:
+async def send(
+    producer: AIOKafkaProducer, topic: str, data: bytes, *, records: int, partition: int = 0
+) -> int:
     """Produce a batch unchanged; return its first offset."""
     batch = producer.create_batch()
     for _ in range(records):  # so that the client expects as many offsets
         batch.append(key=b"", value=b"", timestamp=None)
     batch.close()
     batch._buffer = data
-    delivery = await producer.send_batch(batch, topic, partition=0)
+    delivery = await producer.send_batch(batch, topic, partition=partition)
     return (await delivery).offset
 
 

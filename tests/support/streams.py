@@ -29,6 +29,7 @@ TESTS = Path(__file__).parents[1]
 READY_LIMIT = 120
 ARRIVAL_LIMIT = 120
 IN_FLIGHT_LIMIT = 60
+_DYNAMIC_TOPIC_CONFIG = 1
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,17 @@ class Stream:
         finally:
             await admin.close()
 
+    async def topic_config(self, name: str) -> dict[str, str]:
+        """A topic's own settings, without the defaults."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
+        await admin.start()
+        try:
+            (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
+        finally:
+            await admin.close()
+        ((_, _, _, _, entries),) = answer.resources
+        return {key: value for key, value, _, source, *_ in entries if source == _DYNAMIC_TOPIC_CONFIG}
+
     async def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Delete a partition's records before an offset, as retention does."""
         admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
@@ -314,7 +326,8 @@ def headers_of(record: ConsumerRecord) -> dict[str, str]:
 def source_of(record: ConsumerRecord) -> tuple[int, int]:
     """Return the partition and offset of an output's raw record."""
     headers = headers_of(record)
-    if "kp-source" in headers:
+    # A producer may use these names itself; the worker's own headers come last.
+    if "kp-policy" in [name for name, _ in record.headers[-2:]]:
         _, partition, offset = headers["kp-source"].rsplit("/", 2)
         return int(partition), int(offset)
     return int(headers["__streams.errors.partition"]), int(headers["__streams.errors.offset"])

@@ -18,10 +18,10 @@ def test_writes_a_short_section_as_json_without_matplotlib(tmp_path, monkeypatch
 
     assert done.exit_code == 0
     assert "50 entries: look-up" in done.output
-    told = json.loads((tmp_path / "results.json").read_text())
-    [section] = told["sections"]
+    data = json.loads((tmp_path / "results.json").read_text())
+    [section] = data["sections"]
     assert section["name"] == "novelty"
     assert {figure["count"] for figure in section["figures"]} == {3}
     assert all(figure["median"] > 0 for figure in section["figures"])
-    assert told["header"]["form"] == "short"
-    assert told["header"]["cores"]
+    assert data["header"]["form"] == "short"
+    assert data["header"]["cores"]

@@ -25,9 +25,9 @@ def test_there_is_no_p99_with_too_few_samples():
 
 
 def test_a_comparison_has_median_and_range_of_its_rounds():
-    told = ratio("ratio", [1.0, 4.0, 9.0], [1.0, 2.0, 3.0]).summary()
+    data = ratio("ratio", [1.0, 4.0, 9.0], [1.0, 2.0, 3.0]).summary()
 
-    assert (told["median"], told["least"], told["most"], told["rounds"]) == (2.0, 1.0, 3.0, [1.0, 2.0, 3.0])
+    assert (data["median"], data["least"], data["most"], data["rounds"]) == (2.0, 1.0, 3.0, [1.0, 2.0, 3.0])
 
 
 async def test_sides_alternate_in_changing_order():

@@ -43,15 +43,15 @@ def test_the_table_has_a_row_per_figure_and_p99_only_with_enough_samples():
 
 def test_the_json_contains_all_rounds_but_no_raw_samples(tmp_path):
     write(tmp_path / "new", HEADER, [section()])
-    told = json.loads((tmp_path / "new" / RESULTS).read_text())
+    data = json.loads((tmp_path / "new" / RESULTS).read_text())
 
-    ratio, few, many, none = told["sections"][0]["figures"]
+    ratio, few, many, none = data["sections"][0]["figures"]
     assert ratio["rounds"] == [0.5, 0.75, 1.0]
     assert few["p99"] is None
     assert many["p99"] == 5.0
     assert none["median"] is None
     assert "rounds" not in many
-    assert told["header"] == HEADER
+    assert data["header"] == HEADER
 
 
 def test_numbers_have_significant_digits_only():

@@ -44,7 +44,7 @@ WEIGHTS = "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confid
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "has no [policy]"),
         ("[polcy]\nthreshold = 0.5\n", "polcy: no such setting; did you mean policy?"),
@@ -59,13 +59,13 @@ WEIGHTS = "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confid
         ("policy = 3\n", "policy: got 3;"),
     ],
 )
-def test_an_invalid_policy_is_a_one_line_error(kp_worker, policy_file, text, told):
+def test_an_invalid_policy_is_a_one_line_error(kp_worker, policy_file, text, message):
     file = policy_file(text)
     result = kp_worker("policy", "check", file)
 
     assert (result.exit_code, result.stdout) == (os.EX_CONFIG, "")
     assert result.stderr.startswith(f"Error: {file}: ")
-    assert told in result.stderr
+    assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
