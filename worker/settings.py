@@ -1,6 +1,6 @@
-"""Everything that is set at start: one TOML file, and environment variables over it.
+"""The settings: one TOML file, overridden by environment variables.
 
-A setting is named ``section.key``; in the file it stands under ``[section]``, in the environment it is
+A setting is named ``section.key``: in the file, ``key`` under ``[section]``; in the environment,
 ``KP_<SECTION>__<KEY>``.
 """
 
@@ -36,7 +36,7 @@ _SERVER = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s\[\]/@:,]+):(?P<port>[0-9]{1,5}
 
 
 def _servers(value: str) -> str:
-    """Refuse what is not a list of ``host:port``."""
+    """Require a list of ``host:port``."""
     for server in value.split(","):
         match = _SERVER.fullmatch(server.strip())
         if match is None or not 1 <= int(match["port"]) <= 65_535:
@@ -45,7 +45,7 @@ def _servers(value: str) -> str:
 
 
 class KafkaSettings(_Section):
-    """How to reach the brokers, and as which group."""
+    """The connection to the brokers, and the consumer group."""
 
     bootstrap_servers: Annotated[str, AfterValidator(_servers)] = Field(
         "localhost:9092", description="`host:port`, several separated by commas"
@@ -144,11 +144,11 @@ class KafkaSettings(_Section):
 
     @classmethod
     def secrets(cls) -> tuple[str, ...]:
-        """Return the names of the settings that are secrets; each may come from ``<name>_file`` instead."""
+        """Return the names of the secret settings; each may come from ``<name>_file`` instead."""
         return tuple(name for name, field in cls.model_fields.items() if field.annotation == SecretStr | None)
 
     def secret(self, name: str) -> str | None:
-        """Return a secret, from the file that holds it if that is what is set; None when neither is set.
+        """Return a secret, from its file if that is set; None if neither is set.
 
         Raises:
             SettingsError: the file cannot be read, or is empty.
@@ -164,7 +164,7 @@ class KafkaSettings(_Section):
 
 
 def _read_secret(setting: str, file: Path) -> str:
-    """Return a file's text without the line end that editors add."""
+    """Return a file's text without the trailing newline that editors add."""
     try:
         text = file.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
     except OSError as error:
@@ -190,12 +190,12 @@ class TopicSettings(_Section):
     def _distinct(self) -> TopicSettings:
         names = [self.raw, self.contribute, self.rejected, self.dead_letter]
         if len(set(names)) < len(names):
-            raise ValueError(f"the four topics must have different names, these are {', '.join(names)}")
+            raise ValueError(f"the four topics must have different names, got {', '.join(names)}")
         return self
 
 
 class EmbeddingSettings(_Section):
-    """How a trace's text becomes a vector."""
+    """The embedding of traces."""
 
     backend: Literal["sentence-transformers", "hashing", "none"] = Field(
         "sentence-transformers",
@@ -225,7 +225,7 @@ class EmbeddingSettings(_Section):
 
 
 class CacheSettings(_Section):
-    """What novelty compares with, for each partition."""
+    """Each partition's novelty cache."""
 
     max_elements: int = Field(
         1000, ge=1, le=1_000_000, description="scored traces that a new one is compared with"
@@ -239,7 +239,7 @@ class CacheSettings(_Section):
 
 
 class LimitSettings(_Section):
-    """Bounds that keep the worker within time and memory."""
+    """The worker's bounds on time and memory."""
 
     budget: float = Field(
         0.1, gt=0, description="seconds from a trace's admission to the embedding queue to its score"
@@ -288,7 +288,7 @@ class LimitSettings(_Section):
 
 
 class WebSettings(_Section):
-    """Where metrics and the status page are served, and to whom what is shown."""
+    """The web port of metrics and status page, and what they show."""
 
     host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(6066, ge=1, le=65_535, description="port to listen on")
@@ -299,7 +299,7 @@ class WebSettings(_Section):
 
 
 class LogSettings(_Section):
-    """What is logged, and how."""
+    """Log level and format."""
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="lowest level that is logged"
@@ -337,7 +337,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Environment over the file, which :func:`load_settings` hands in."""
+        """Give the environment precedence over the file, which :func:`load_settings` passes in."""
         return env_settings, init_settings
 
 
@@ -345,16 +345,16 @@ def load_settings(config: Path | None = None) -> Settings:
     """Read the file, if any, and the environment.
 
     Raises:
-        SettingsError: everything that is wrong, a line each: the setting, what it got, what it takes.
+        SettingsError: all problems, one per line: the setting, its value, and what is accepted.
     """
     return settings_from({} if config is None else parse_file(config, read_file(config)))
 
 
 def read_file(config: Path) -> bytes:
-    """Return what the file holds.
+    """Return the file's content.
 
     Raises:
-        SettingsError: it cannot be read.
+        SettingsError: the file cannot be read.
     """
     try:
         return config.read_bytes()
@@ -363,14 +363,14 @@ def read_file(config: Path) -> bytes:
 
 
 def parse_file(config: Path, content: bytes) -> dict[str, Any]:
-    """Return the values that stand in a file.
+    """Parse a settings file.
 
     Args:
         config: its path, for the error.
-        content: what it holds.
+        content: its content.
 
     Raises:
-        SettingsError: that is not TOML.
+        SettingsError: the content is not TOML.
     """
     try:
         return tomllib.loads(content.decode())
@@ -379,7 +379,7 @@ def parse_file(config: Path, content: bytes) -> dict[str, Any]:
 
 
 def settings_from(values: Mapping[str, Any]) -> Settings:
-    """Return the settings of a file's values with the environment over them.
+    """Return the settings from a file's values, overridden by the environment.
 
     Raises:
         SettingsError: see :func:`load_settings`.
@@ -397,10 +397,10 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
 
 
 def load_policy(file: Path) -> Policy:
-    """Read the ``[policy]`` of a settings file; the environment and the file's other sections do not matter.
+    """Read the ``[policy]`` of a settings file; ignore the environment and the file's other sections.
 
     Raises:
-        SettingsError: everything that is wrong, a line each: the setting, what it got, what it takes.
+        SettingsError: all problems, one per line: the setting, its value, and what is accepted.
     """
     content = parse_file(file, read_file(file))
     unknown = [f"{key}: no such setting; {_accepted([key])}" for key in content if key not in sections()]
@@ -416,10 +416,10 @@ def load_policy(file: Path) -> Policy:
 
 
 def override(settings: Settings, section: str, values: Mapping[str, Any]) -> Settings:
-    """Return the settings with some of a section replaced: the command line's word over file and environment.
+    """Return the settings with some of a section's values replaced, as by command-line options.
 
     Raises:
-        SettingsError: a value is not what the setting takes.
+        SettingsError: a value is invalid.
     """
     model = getattr(settings, section)
     try:
@@ -445,8 +445,7 @@ def sections() -> dict[str, type[BaseModel]]:
 def render(settings: Settings) -> str:
     """Return the effective settings as TOML.
 
-    Comments name what is not set, the secrets that are left out, and each domain's threshold and weights in
-    force.
+    Comments list unset settings, omitted secrets, and each domain's effective threshold and weights.
     """
     secrets = {f"kafka.{name}" for name in KafkaSettings.secrets()}
     blocks = []
@@ -456,7 +455,7 @@ def render(settings: Settings) -> str:
             if value is None:
                 comments.append(f"# {section}.{key} is not set")
             elif f"{section}.{key}" in secrets:
-                comments.append(f"# {section}.{key} is set; it is a secret, and left out here")
+                comments.append(f"# {section}.{key} is set, but omitted here as a secret")
                 values[key] = None
         if section == "policy":
             comments += _policy_in_force(settings.policy)
@@ -467,8 +466,8 @@ def render(settings: Settings) -> str:
 
 
 def _policy_in_force(policy: Policy) -> Iterator[str]:
-    """Yield a comment for each domain, in the words that would set it."""
-    yield "# in force, a named domain's own values and those of the reference together:"
+    """Yield a comment for each domain, in the syntax that would set it."""
+    yield "# in force, with a named domain's own values merged over the reference's:"
     for name, profile in policy.profiles.items():
         weights = ", ".join(f"{key} = {value!r}" for key, value in profile.weights.model_dump().items())
         domain = f"{{ threshold = {profile.threshold!r}, weights = {{ {weights} }} }}"
@@ -506,7 +505,7 @@ def _foreign_variables() -> Iterator[str]:
 
 
 def _unreadable_variables() -> Iterator[str]:
-    """Name the KP_ variables that stand for a whole section, or for all domains, and are not JSON."""
+    """Describe the KP_ variables for a whole section, or for all domains, that are not JSON."""
     for name, value in sorted(os.environ.items()):
         path = name.upper().removeprefix(ENV_PREFIX).lower().split(NESTED)
         if name.upper().startswith(ENV_PREFIX) and (_model_at(path) or path == ["policy", "domains"]):
@@ -537,7 +536,7 @@ def _variable(location: list[str]) -> str:
 
 
 def _shown(location: list[str], value: Any) -> str:
-    """A value for an error message: no secret, and nothing that might hold one."""
+    """Return a value for an error message, without anything that may be a secret."""
     if any("password" in part or "secret" in part for part in location) and not location[-1].endswith(
         "_file"
     ):
@@ -560,12 +559,12 @@ def _names_at(parents: list[str]) -> list[str]:
 
 
 def _model_at(path: list[str]) -> type[BaseModel] | None:
-    """Return the model of what stands below a path, through ``dict[str, Model]`` and ``Model | None``."""
+    """Return the model at a path, through ``dict[str, Model]`` and ``Model | None``."""
     annotation: Any = Settings
     for part in path:
         model = _model_in(annotation)
         field = model.model_fields.get(part) if model else None
-        # Below a dict the path has a name of the user's, and its values are what the annotation holds.
+        # In a dict, the path has a name chosen by the user, and the annotation has the values' type.
         annotation = field.annotation if field else next(iter(get_args(annotation)[1:]), None)
     return _model_in(annotation)
 

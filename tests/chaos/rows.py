@@ -340,7 +340,7 @@ async def recreate(trial: Trial, doses: Sequence[str]) -> None:
             await trial.paused()
             deleted = set(trial.witness.current)
             committed = await trial.stream.committed() if dose == "stopped" else None
-            await trial.stream.remake_topic(trial.stream.settings.topics.raw, PARTITIONS)
+            await trial.stream.recreate_topic(trial.stream.settings.topics.raw, PARTITIONS)
             await trial.witness.reread_raw()
             if dose == "stopped":
                 await trial.fleet.start()

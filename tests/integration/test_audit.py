@@ -94,7 +94,7 @@ async def test_transactions_partition_counts_and_trimmed_topics_are_not_losses(m
     """Aborted records are not missing, even at the end; records deleted by retention are unknown."""
     stream = await make_stream(2, **SMALL)
     topics = stream.settings.topics
-    await stream.remake_topic(topics.rejected, 3)
+    await stream.recreate_topic(topics.rejected, 3)
     producer = AIOKafkaProducer(
         bootstrap_servers=stream.settings.kafka.bootstrap_servers, transactional_id=topics.raw
     )

@@ -27,7 +27,7 @@ async def test_topics_creates_missing_topics_and_reports_differences(make_stream
     stream = await make_stream(3)
     topics = stream.settings.topics
     await stream.delete_topic(topics.rejected)
-    await stream.remake_topic(topics.contribute, 2, {"max.message.bytes": "1000"})
+    await stream.recreate_topic(topics.contribute, 2, {"max.message.bytes": "1000"})
 
     status, output, errors = await kp_worker("topics", "--config", config(stream.settings))
 
@@ -47,7 +47,7 @@ async def test_topics_creates_missing_topics_and_reports_differences(make_stream
 async def test_the_key_decides_in_outputs_with_another_partition_count(make_stream, real_traces):
     stream = await make_stream(4)
     topics = stream.settings.topics
-    await stream.remake_topic(topics.rejected, 2)
+    await stream.recreate_topic(topics.rejected, 2)
     raw = await stream.publish(
         Message(line, b"same key", partition=n % 4) for n, line in enumerate(real_traces[:8])
     )
@@ -115,7 +115,7 @@ async def test_a_producer_uses_the_partitions_of_kafkas_own_clients(make_stream,
 
 async def test_a_trace_rejected_by_the_broker_raises_in_the_producer(make_stream, real_traces):
     stream = await make_stream(1)
-    await stream.remake_topic(stream.settings.topics.raw, 1, {"max.message.bytes": "1000"})
+    await stream.recreate_topic(stream.settings.topics.raw, 1, {"max.message.bytes": "1000"})
 
     with pytest.raises(DeliveryError, match="TooLarge"):
         async with TracePublisher(stream.settings) as publisher:
