@@ -23,7 +23,7 @@ test-fast: tools $(VENV)/.test ## run the tests that need neither broker nor mod
 	$(BIN)/pytest --numprocesses 2 -m 'not integration and not model'
 
 .PHONY: tools
-tools: ## install the programs that tests need and pip does not provide: Prometheus, Chromium; APT_INSTALL=no forbids it
+tools: ## install the programs that tests need and pip does not provide: Prometheus, Chromium, curl; APT_INSTALL=no forbids it
 	@tests/tools.sh
 
 .PHONY: bench

@@ -7,6 +7,7 @@ set -eu
 missing=""
 command -v prometheus >/dev/null && command -v promtool >/dev/null || missing="$missing prometheus"
 command -v chromium >/dev/null || missing="$missing chromium"
+command -v curl >/dev/null || missing="$missing curl"
 [ -n "$missing" ] || exit 0
 
 install="apt-get install --no-install-recommends$missing"

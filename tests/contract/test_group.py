@@ -1,4 +1,4 @@
-"""What every member of a consumer group does, in memory and on a real broker alike."""
+"""The contract of every group member, in memory and on a real broker."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -17,7 +17,7 @@ LIMIT = 60
 
 
 class Listener(ConsumerRebalanceListener):
-    """Records what a rebalance revokes and assigns."""
+    """Records the partitions that rebalances revoke and assign."""
 
     def __init__(self):
         self.calls = []
@@ -32,7 +32,7 @@ class Listener(ConsumerRebalanceListener):
 
 
 class Memory:
-    """The member in memory."""
+    """The in-memory member."""
 
     def __init__(self):
         self._topic = MemoryTopic.empty("a-topic", PARTITIONS)
@@ -57,7 +57,7 @@ class Memory:
 
 
 class Kafka:
-    """The real member, and a topic at a real broker."""
+    """The real member, with a topic on a real broker."""
 
     def __init__(self, stream, stack):
         self._stream = stream
@@ -69,7 +69,7 @@ class Kafka:
         return GroupConsumer(kafka, 10**6, Lease(kafka.session_timeout), rebalance_timeout=10)
 
     async def rebalance(self, member):
-        """The coordinator assigns."""
+        """Do nothing: the coordinator assigns partitions."""
 
     async def publish(self, partition, *values):
         await self._stream.publish(Message(value, partition=partition) for value in values)
@@ -139,7 +139,7 @@ async def until(condition):
             await asyncio.sleep(0.01)
 
 
-async def test_a_member_is_assigned_the_partitions_after_what_it_owned_is_revoked(stage, join):
+async def test_partitions_are_assigned_after_the_previous_ones_are_revoked(stage, join):
     listener = Listener()
 
     member = await join(listener)
@@ -159,7 +159,7 @@ async def test_it_is_a_member_until_it_stops(stage, join):
     assert not member.is_member
 
 
-async def test_records_come_in_the_order_of_their_offsets(stage, join):
+async def test_records_arrive_in_offset_order(stage, join):
     await stage.publish(0, b"a", b"b", b"c", b"d")
     await stage.publish(1, b"x")
 
@@ -206,7 +206,7 @@ async def test_the_beginning_moves_as_records_are_deleted(stage, join, at):
     assert await fetch(member, 1) == {0: [b"c"]}
 
 
-async def test_a_group_has_no_position_until_it_commits_one_and_a_successor_starts_there(stage, join, at):
+async def test_a_group_has_no_position_before_its_first_commit_and_a_successor_resumes_there(stage, join, at):
     await stage.publish(0, b"a", b"b", b"c")
     member = await join()
     assert await member.committed(at[0]) is None
@@ -238,7 +238,7 @@ async def fetch_nothing(member):
         assert not await member.getmany(timeout_ms=100)
 
 
-async def test_the_broker_s_last_answer_is_known(stage, join, at):
+async def test_the_time_of_the_broker_s_last_response_is_known(stage, join, at):
     await stage.publish(0, b"a")
     member = await join()
     await fetch(member, 1)
@@ -247,14 +247,14 @@ async def test_the_broker_s_last_answer_is_known(stage, join, at):
 
 
 @pytest.mark.parametrize("method", ["pause", "resume"])
-async def test_the_flow_of_a_partition_of_others_cannot_be_controlled(stage, join, method):
+async def test_an_unassigned_partition_cannot_be_paused_or_resumed(stage, join, method):
     member = await join()
 
     with pytest.raises(IllegalStateError):
         getattr(member, method)(TopicPartition(stage.name, PARTITIONS))
 
 
-async def test_nothing_of_a_partition_of_others_is_sought_or_committed(stage, join):
+async def test_an_unassigned_partition_cannot_be_sought_or_committed(stage, join):
     member = await join()
     other = TopicPartition(stage.name, PARTITIONS)
 

@@ -1,4 +1,4 @@
-"""What every publisher does, in memory and on a real broker alike."""
+"""The contract of every publisher, in memory and on a real broker."""
 
 import asyncio
 import math
@@ -36,7 +36,7 @@ class Read(NamedTuple):
 
 
 class Memory:
-    """The memory publisher, told to behave as topics of these kinds do."""
+    """The in-memory publisher, with topics that behave like real ones."""
 
     def __init__(self):
         self.publisher = MemoryPublisher(PARTITIONS)
@@ -45,19 +45,19 @@ class Memory:
         return uuid4().hex
 
     async def topic_for_one_at_a_time(self):
-        """A topic that takes one LARGE record, but not a batch of two."""
+        """A topic that accepts one LARGE record, but not a batch of two."""
         name = await self.topic()
         self.publisher.refused_in_batch.add(name)
         return name
 
     async def topic_for_small_ones(self):
-        """A topic that takes no LARGE record."""
+        """A topic that rejects a LARGE record."""
         name = await self.topic()
         self.publisher.refused.add(name)
         return name
 
     async def topic_for_recent_ones(self):
-        """A topic that takes no record whose time is more than an hour ago."""
+        """A topic that rejects records older than an hour."""
         name = await self.topic()
         self.publisher.refusing_timestamps.add(name)
         return name
@@ -78,14 +78,14 @@ class Memory:
 
 
 def held():
-    """A lease without an end."""
+    """Return a lease that never expires."""
     lease = Lease(math.inf)
     lease.renew(0)
     return lease
 
 
 class Kafka:
-    """The real publisher, and topics of these kinds at a real broker."""
+    """The real publisher, with such topics on a real broker."""
 
     def __init__(self, servers, folder, max_request_bytes=1_000_000, lease=None):
         self._max_request_bytes = max_request_bytes
@@ -150,7 +150,7 @@ async def stage(servers, tmp_path):
 
 @pytest.fixture(params=["send", "send_alone"])
 def publish(request, stage):
-    """Publishes a record, one way or the other, and returns its offset."""
+    """A function that publishes a record, in a batch or alone, and returns its offset."""
 
     async def and_wait(record):
         if request.param == "send_alone":
@@ -164,7 +164,7 @@ def record(topic, value=b"v", key=b"k", partition=0, headers=()):
     return OutputRecord(topic, partition, NOW, key, value, headers)
 
 
-async def test_records_get_the_offsets_of_their_partition_in_the_order_in_which_they_were_sent(stage):
+async def test_records_get_their_partition_s_offsets_in_the_order_of_sending(stage):
     topic = await stage.topic()
     places = [(number % PARTITIONS, b"%d" % number) for number in range(60)]
 
@@ -178,7 +178,7 @@ async def test_records_get_the_offsets_of_their_partition_in_the_order_in_which_
     )
 
 
-async def test_a_record_without_key_and_value_keeps_its_place_among_the_others(stage):
+async def test_a_record_without_key_and_value_keeps_its_order_among_the_others(stage):
     topic = await stage.topic()
     sent = [(b"1", b"k"), (None, None), (b"2", b"k"), (b"3", b"k")]
 
@@ -192,7 +192,7 @@ async def test_a_record_without_key_and_value_keeps_its_place_among_the_others(s
     ("key", "value"),
     [(b"k", b"v"), (None, b"v"), (b"k", None), (b"", b""), (b"\xff\x00", b"\xff"), (None, None)],
 )
-async def test_key_value_time_and_headers_arrive_as_they_are(key, value, partition, publish, stage):
+async def test_key_value_timestamp_and_headers_arrive_unchanged(key, value, partition, publish, stage):
     topic = await stage.topic()
     headers = (("a", b"1"), ("b", None), ("a", b"\xff"), ("a", b"1"), ("", b""))
 
@@ -204,7 +204,7 @@ async def test_key_value_time_and_headers_arrive_as_they_are(key, value, partiti
 
 
 async def test_a_key_without_a_partition_number_goes_to_one_partition_however_it_is_sent(stage):
-    """A record that is sent again alone must not overtake, or fall behind, the others of its key."""
+    """A record sent again alone must keep its order among the others of its key."""
     topic = await stage.topic()
     keys = [b"%d" % number for number in range(20)]
     for key in keys:
@@ -226,7 +226,7 @@ async def test_a_record_larger_than_a_batch_arrives(publish, stage):
     assert [one.value for one in await stage.read(topic)] == [value]
 
 
-async def test_what_is_refused_in_a_batch_can_be_accepted_alone(stage):
+async def test_a_record_rejected_in_a_batch_can_be_accepted_alone(stage):
     topic = await stage.topic_for_one_at_a_time()
     records = [record(topic, LARGE, key=b"%d" % number) for number in range(5)]
 
@@ -240,8 +240,8 @@ async def test_what_is_refused_in_a_batch_can_be_accepted_alone(stage):
     assert {one.key for one in await stage.read(topic)} == {one.key for one in records}
 
 
-async def test_a_record_that_is_sent_alone_shares_its_batch_with_none_that_is_sent_meanwhile(stage):
-    """Else it is refused for the others' size, and a trace that fits becomes a dead letter."""
+async def test_a_record_sent_alone_does_not_share_its_batch_with_concurrent_records(stage):
+    """Otherwise the others' size would turn a trace that fits into a dead letter."""
     topic = await stage.topic_for_one_at_a_time()
     await stage.publisher.send_alone(record(topic))
     alone = asyncio.create_task(stage.publisher.send_alone(record(topic, LARGE)))
@@ -253,7 +253,7 @@ async def test_a_record_that_is_sent_alone_shares_its_batch_with_none_that_is_se
     await asyncio.gather(*deliveries, return_exceptions=True)
 
 
-async def test_a_record_that_is_too_large_by_itself_is_refused_either_way(publish, stage):
+async def test_a_record_too_large_by_itself_is_rejected_either_way(publish, stage):
     topic = await stage.topic_for_small_ones()
 
     with pytest.raises(TooLargeError, match=topic) as refusal:
@@ -263,7 +263,9 @@ async def test_a_record_that_is_too_large_by_itself_is_refused_either_way(publis
     assert await stage.read(topic) == []
 
 
-async def test_a_time_that_the_topic_does_not_take_is_refused_as_such_and_no_time_is_taken(publish, stage):
+async def test_a_timestamp_rejected_by_the_topic_is_a_timestamp_error_and_no_timestamp_is_accepted(
+    publish, stage
+):
     topic = await stage.topic_for_recent_ones()
 
     with pytest.raises(TimestampError, match=topic):
@@ -274,9 +276,7 @@ async def test_a_time_that_the_topic_does_not_take_is_refused_as_such_and_no_tim
 
 
 @pytest.mark.integration
-async def test_a_clock_that_the_broker_does_not_share_keeps_no_record_from_being_sent(
-    broker, tmp_path, monkeypatch
-):
+async def test_clock_skew_with_the_broker_does_not_prevent_sending(broker, tmp_path, monkeypatch):
     monkeypatch.setattr("worker.kafka.publisher.time", SimpleNamespace(time_ns=lambda: 4 * 10**18))
     async with Kafka(broker.bootstrap_servers, tmp_path) as stage:
         topic = await stage.topic()
@@ -286,7 +286,7 @@ async def test_a_clock_that_the_broker_does_not_share_keeps_no_record_from_being
         assert [one.timestamp_ms for one in await stage.read(topic)] == [NO_TIMESTAMP]
 
 
-async def test_a_record_that_is_not_confirmed_raises_an_error_that_names_the_place_only(publish, stage):
+async def test_an_unconfirmed_record_is_an_error_that_names_only_topic_and_partition(publish, stage):
     topic = await stage.topic_that_fails()
 
     with pytest.raises(DeliveryError, match=topic) as failure:
@@ -297,8 +297,8 @@ async def test_a_record_that_is_not_confirmed_raises_an_error_that_names_the_pla
 
 
 @pytest.mark.integration
-async def test_a_record_beyond_the_client_s_own_limit_is_too_large_too(broker, tmp_path):
-    """The client refuses it before it reaches the broker."""
+async def test_a_record_beyond_the_client_s_own_limit_is_also_too_large(broker, tmp_path):
+    """The client rejects it before sending."""
     async with Kafka(broker.bootstrap_servers, tmp_path, max_request_bytes=1000) as stage:
         delivery = await stage.publisher.send(record(await stage.topic(), LARGE))
 
@@ -309,7 +309,7 @@ async def test_a_record_beyond_the_client_s_own_limit_is_too_large_too(broker, t
 @pytest.mark.integration
 @pytest.mark.parametrize("send", ["send", "send_alone"])
 async def test_nothing_is_sent_while_the_lease_is_not_held(broker, tmp_path, send):
-    """Others may own the partitions, and have published the same records with scores of their own."""
+    """Other workers may own the partitions and have published the same records with different scores."""
     lease = Lease(60)
     async with Kafka(broker.bootstrap_servers, tmp_path, lease=lease) as stage:
         topic = await stage.topic()

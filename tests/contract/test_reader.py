@@ -1,4 +1,4 @@
-"""What every reader does, in memory and on a real broker alike."""
+"""The contract of every reader, in memory and on a real broker."""
 
 import time
 from dataclasses import replace
@@ -16,7 +16,7 @@ NOW = time.time_ns() // 10**6  # a record that is older than its topic's retenti
 
 
 class Memory:
-    """The memory reader."""
+    """The in-memory reader."""
 
     def __init__(self):
         self.reader = MemoryReader()
@@ -29,7 +29,7 @@ class Memory:
 
 
 class Kafka:
-    """The real reader, and a topic at a real broker."""
+    """The real reader, with a topic on a real broker."""
 
     def __init__(self, stream, reader):
         self.reader = reader
@@ -49,7 +49,7 @@ async def stage(make_stream_if_real):
 
 @pytest.fixture
 async def written(stage):
-    """Five records, of which the second of partition 0 is late."""
+    """Five records; the second in partition 0 is late."""
     places = [(0, 0), (0, -60), (0, 20), (1, 10), (1, 30)]
     await stage.write(
         Message(b"%d" % number, partition=partition, timestamp_ms=NOW + seconds * 1000)
@@ -68,20 +68,20 @@ async def test_an_empty_partition_has_no_bounds_and_no_records(stage):
     assert [one async for one in read_topic(stage.reader, stage.topic, NOW, lambda *_: None)] == []
 
 
-async def test_the_first_since_a_time_is_the_one_before_which_all_are_older(written):
+async def test_first_since_returns_the_first_record_of_that_time_or_later(written):
     async def first(seconds):
         return await written.reader.first_since(written.topic.name, 0, NOW + seconds * 1000)
 
     assert [await first(-3600), await first(0), await first(10), await first(60)] == [0, 0, 2, None]
 
 
-async def test_a_range_is_read_and_nothing_else(written):
+async def test_only_the_requested_range_is_read(written):
     records = [one async for one in written.reader.read(written.topic.name, 0, range(1, 2))]
     assert [(one.offset, one.value) for one in records] == [(1, b"1")]
 
 
 @pytest.mark.parametrize(("since", "values"), [(None, "01234"), (15, "24"), (3600, "")])
-async def test_a_topic_is_read_from_a_time_on_with_progress_up_to_its_end(written, since, values):
+async def test_a_topic_is_read_since_a_time_and_reports_progress_to_its_end(written, since, values):
     since_ms = None if since is None else NOW + since * 1000
     told = []
     records = read_topic(written.reader, written.topic, since_ms, lambda *progress: told.append(progress))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = "apt-get install --no-install-recommends prometheus chromium"
+PACKAGES = "apt-get install --no-install-recommends prometheus chromium curl"
 REMEDY = f"To install: {PACKAGES}, as root\n"
 
 
@@ -60,7 +60,7 @@ def installed(machine):
 
 
 def test_a_machine_that_has_the_programs_is_left_alone(machine):
-    for name in ("prometheus", "promtool", "chromium"):
+    for name in ("prometheus", "promtool", "chromium", "curl"):
         machine(name)
     done = tools(machine, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""Texts to vectors: the embedders, and the batcher that lanes share."""
+"""Text embedding: the embedders, and the batcher that lanes share."""
 
 from worker.embedding.base import Embedder, Embeddings
 from worker.embedding.batcher import Batcher, Embedded

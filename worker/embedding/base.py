@@ -1,4 +1,4 @@
-"""What an embedder is."""
+"""The embedder interface."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Embeddings:
 
     Attributes:
         vectors: shape (texts, dimensions), float32, rows of length 1.
-        truncated: how many of the texts were longer than the model reads.
-        repeated: how many were not computed, as the model had read the same before.
+        truncated: the number of texts longer than the model's window.
+        repeated: the number of vectors reused from texts with the same window.
     """
 
     vectors: NDArray[np.float32]
@@ -38,7 +38,7 @@ class Embedder(Protocol):
 
     @property
     def identity(self) -> str:
-        """A hash of all that vectors must share to be comparable: weights, window, truncation, dimensions."""
+        """A hash of everything that makes vectors comparable: weights, window, truncation, dimensions."""
         ...
 
     @property
@@ -48,22 +48,22 @@ class Embedder(Protocol):
 
     @property
     def device(self) -> str:
-        """Where it computes: ``cpu`` or ``cuda``."""
+        """The device: ``cpu`` or ``cuda``."""
         ...
 
     @property
     def runtime(self) -> str:
-        """What computes: a library and its version."""
+        """The library that computes, and its version."""
         ...
 
     @property
     def parallel(self) -> int:
-        """From how many threads it is best called at once."""
+        """The best number of concurrently calling threads."""
         ...
 
     @property
     def description(self) -> str:
-        """The model, for people."""
+        """The model's human-readable name."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Embeddings:

@@ -1,4 +1,4 @@
-"""One embedder for all lanes: what waits goes into the next batches, off the event loop."""
+"""Batch the texts of all lanes for one embedder, off the event loop."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from worker.embedding.measurements import measured_once
 from worker.errors import EmbeddingError
 
 MAX_ADMITTED = 64
-"""However fast the embedder: more than this at a time gains nothing."""
+"""Upper bound of the admission limit; beyond it larger batches gain nothing."""
 
 _SAMPLE = "the agent calls a tool, reads what it says and decides what to do next " * 40
 _REPEATS = 10
-"""Of which the fastest counts: on a busy machine three could all be slow, and batches be of one for good."""
+"""Measurements, of which the fastest counts: on a busy machine a few could all be slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """A text's vector, and when what happened to it (``time.monotonic`` seconds).
+    """A text's vector and its timings (``time.monotonic`` seconds).
 
     Attributes:
         vector: shape (dimensions,), float32, length 1.
-        admitted: its turn in the bounded queue came; the budget counts from here.
-        started: the embedder took it.
-        finished: the embedder returned.
+        admitted: when the text was admitted; the budget counts from here.
+        started: when its batch started.
+        finished: when its batch finished.
     """
 
     vector: NDArray[np.float32]
@@ -54,18 +54,18 @@ class _Waiting:
 
 
 class Batcher:
-    """Embeds texts of many lanes in batches, first come first served.
+    """Embeds texts of many lanes in batches, first come, first served.
 
-    At most ``limit`` texts are admitted at a time, and as many again may be asked for, so that the next batch
-    is at hand; the rest waits in the lanes, and behind them in Kafka. The embedder's threads admit and take
-    by themselves, each its share of what waits, so that none of them waits for the event loop, and a lone
-    text is never held back to fill a batch. When the embedder fails, every text of that batch gets the error.
+    At most ``limit`` texts are admitted at a time, and as many again may be queued, so that the next batch is
+    ready; the rest waits in the lanes, and behind them in Kafka. The embedder's threads admit and take texts
+    themselves, each its share of the queue, so that none waits for the event loop, and a lone text is never
+    held back to fill a batch. If the embedder fails, every text of the batch gets the error.
 
     Args:
-        embedder: is called from as many threads as it says.
-        limit: how many texts may be admitted.
-        on_batch: called with every batch's size, and how many of its texts were truncated and repeated.
-        on_error: told of every batch that failed.
+        embedder: called from ``embedder.parallel`` threads.
+        limit: the maximum number of admitted texts.
+        on_batch: called with every batch's size, and the number of truncated and repeated texts in it.
+        on_error: called for every failed batch.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Batcher:
         self._on_error = on_error
         self._room = asyncio.Semaphore(2 * limit)
         self._largest_batch = math.ceil(limit / embedder.parallel)
-        self._asked: deque[_Waiting] = deque()
+        self._queued: deque[_Waiting] = deque()
         self._admitted: deque[_Waiting] = deque()
         self._embedding = 0
         self._results: set[asyncio.Future[Embedded]] = set()
@@ -91,10 +91,10 @@ class Batcher:
         self._closed = False
 
     async def submit(self, text: str) -> asyncio.Future[Embedded]:
-        """Ask for a text, when there is room for it; a future that is done, or cancelled, makes room.
+        """Queue a text once there is room for it; a future that is done or cancelled makes room.
 
         Returns:
-            what will be its vector, or raise :class:`EmbeddingError`.
+            a future of its vector, which may raise :class:`EmbeddingError`.
         """
         loop = asyncio.get_running_loop()
         if not self._threads:
@@ -103,11 +103,11 @@ class Batcher:
         result: asyncio.Future[Embedded] = loop.create_future()
         self._results.add(result)
         result.add_done_callback(self._leave)
-        if self._closed:  # nobody would take it
+        if self._closed:  # no thread would take it
             result.cancel()
             return result
         with self._changed:
-            self._asked.append(_Waiting(text, result))
+            self._queued.append(_Waiting(text, result))
             self._admit()
             self._changed.notify()
         return result
@@ -117,7 +117,7 @@ class Batcher:
         self._room.release()
 
     async def close(self) -> None:
-        """Stop; whoever still waits is cancelled. Batches that run are not waited for."""
+        """Stop, and cancel all pending texts, without waiting for running batches."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -125,7 +125,7 @@ class Batcher:
             result.cancel()
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Daemons: an embedder that hangs must not keep the process.
+        # Daemon threads, since a hung embedder must not keep the process alive.
         self._threads = [
             threading.Thread(target=self._work, args=(loop,), name=f"embedder {number}", daemon=True)
             for number in range(self.embedder.parallel)
@@ -140,15 +140,15 @@ class Batcher:
                 outcome: Embeddings | EmbeddingError = self._embed([waiting.text for waiting in batch])
             except EmbeddingError as error:
                 outcome = error
-            except BaseException as error:  # noqa: BLE001 - whatever it is, every waiter must hear of it
+            except BaseException as error:  # noqa: BLE001 - every waiter must get the error, whatever it is
                 outcome = EmbeddingError(f"{self.embedder.description} failed: {error!r}")
-            with suppress(RuntimeError):  # the event loop is closed, and nobody waits any more
+            with suppress(RuntimeError):  # the event loop is closed, and no one waits any more
                 loop.call_soon_threadsafe(self._resolve, batch, outcome, started, time.monotonic())
             with self._changed:
                 self._embedding -= len(batch)
 
     def _take(self) -> list[_Waiting]:
-        """Wait for texts; returns the calling thread's share of them, and nothing at the end."""
+        """Wait for texts; return the calling thread's share of them, or nothing after closing."""
         with self._changed:
             while not self._closed:
                 self._admit()
@@ -164,8 +164,8 @@ class Batcher:
 
     def _admit(self) -> None:
         self._admitted = deque(one for one in self._admitted if not one.result.done())
-        while self._asked and len(self._admitted) + self._embedding < self.limit:
-            waiting = self._asked.popleft()
+        while self._queued and len(self._admitted) + self._embedding < self.limit:
+            waiting = self._queued.popleft()
             if not waiting.result.done():
                 waiting.admitted = time.monotonic()
                 self._admitted.append(waiting)
@@ -175,7 +175,7 @@ class Batcher:
         expected = (len(texts), self.embedder.dimensions)
         if embeddings.vectors.shape != expected or not np.isfinite(embeddings.vectors).all():
             raise EmbeddingError(
-                f"{self.embedder.description} returned no finite vectors of shape {expected}"
+                f"{self.embedder.description} did not return finite vectors of shape {expected}"
             )
         return embeddings
 
@@ -200,25 +200,25 @@ class Batcher:
 
 @dataclass(frozen=True)
 class Admission:
-    """How fast an embedder is.
+    """An embedder's measured speed.
 
     Attributes:
-        rate: texts a second, all threads together.
+        rate: texts per second, over all threads.
     """
 
     rate: float
 
 
 def admission_limit(embedder: Embedder, budget: float, folder: Path | None = None) -> int:
-    """Return how many texts the embedder can take so that the last stays within the budget.
+    """Return the number of texts to admit so that the last stays within the budget.
 
-    A quarter of the budget times the rate, rounded up, the same for each thread: the rest is for a batch that
-    is under way, and for all else that happens on the same cores.
+    That is a quarter of the budget times the rate, rounded up to the same number for each thread: the rest is
+    for a batch already running, and for other work on the same cores.
 
     Args:
-        embedder: its rate is measured, once a machine.
+        embedder: its rate is measured once per machine.
         budget: seconds.
-        folder: what was measured is kept there for the next start; None keeps nothing.
+        folder: stores the measurement for the next start; None stores nothing.
     """
     conditions = {
         "identity": embedder.identity,
@@ -229,17 +229,17 @@ def admission_limit(embedder: Embedder, budget: float, folder: Path | None = Non
         "budget": budget,
     }
     admission = measured_once(folder, Admission, conditions, lambda: _measure(embedder, budget))
-    of_each = math.ceil(budget / 4 * admission.rate / embedder.parallel)
-    return max(1, min(MAX_ADMITTED, of_each * embedder.parallel))
+    per_thread = math.ceil(budget / 4 * admission.rate / embedder.parallel)
+    return max(1, min(MAX_ADMITTED, per_thread * embedder.parallel))
 
 
 def _measure(embedder: Embedder, budget: float) -> Admission:
-    """Measure an embedder's rate, in batches that take about a quarter of the budget.
+    """Measure an embedder's rate in batches that take about a quarter of the budget.
 
-    A machine that was busy meanwhile gives no less, unless it was very busy.
+    A moderately busy machine gives the same result.
     """
     rate, size = 0.0, 1
-    texts = (f"{number} {_SAMPLE}" for number in itertools.count())  # the same again would not be embedded
+    texts = (f"{number} {_SAMPLE}" for number in itertools.count())  # repeated texts would not be computed
     with ThreadPoolExecutor(embedder.parallel) as threads:
 
         def seconds(size: int) -> float:

@@ -1,4 +1,4 @@
-"""An embedder without a model: deterministic, fast, and blind to meaning."""
+"""An embedder without a model: deterministic and fast, but blind to meaning."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from worker.embedding.base import Embeddings
 class HashingEmbedder:
     """Feature hashing of a text's words (Weinberger et al. 2009, arXiv:0902.2206).
 
-    Texts that share words are similar; the same text has the same vector on every machine. For tests, and
-    for trying the worker without torch.
+    Texts that share words are similar; a text has the same vector on every machine. For tests, and for trying
+    the worker without torch.
 
     Args:
         dimensions: the length of the vectors.
-        max_tokens: words of a text that count.
+        max_tokens: the number of words of a text that count.
     """
 
     precision = "float32"
@@ -34,11 +34,11 @@ class HashingEmbedder:
         self.description = "hashing"
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Embed the texts; one without a word has a vector of its own."""
+        """Embed the texts; all texts without words have the same vector."""
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         truncated = 0
         for row, text in zip(vectors, texts, strict=True):
-            words = text.split(maxsplit=self.max_tokens)  # what follows may be a megabyte
+            words = text.split(maxsplit=self.max_tokens)  # does not split the rest, which may be a megabyte
             truncated += len(words) > self.max_tokens
             for word, count in Counter(map(str.lower, words[: self.max_tokens] or [""])).items():
                 digest = int.from_bytes(

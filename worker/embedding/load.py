@@ -1,4 +1,4 @@
-"""Make the embedder that the settings ask for."""
+"""Create the configured embedder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from worker.errors import EmbeddingError
 from worker.extras import extra
 from worker.settings import CacheSettings, EmbeddingSettings
 
-if TYPE_CHECKING:  # `none` and `hashing` need not wait for the rest
+if TYPE_CHECKING:  # these imports are slow, and unneeded for `none` and `hashing`
     from worker.embedding.source import ModelSource
     from worker.embedding.transformer import Precision, Runtime, TransformerEmbedder, Window
 
@@ -23,15 +23,16 @@ logger = logging.getLogger(__name__)
 
 
 def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: int = 1) -> Embedder | None:
-    """Return the embedder; None where the backend is ``none``.
+    """Return the embedder; None for the backend ``none``.
 
     Args:
-        settings: which one.
-        cache: its dimensions must be the embedder's.
-        parallel: threads that will call it at once.
+        settings: select the embedder.
+        cache: its dimensions must match the embedder's.
+        parallel: the number of concurrently calling threads.
 
     Raises:
-        EmbeddingError: the model cannot be loaded, or its dimensions are not the cache's; names the setting.
+        EmbeddingError: the model cannot be loaded, or its dimensions differ from the cache's; names the
+            setting.
         MissingExtraError: the packages that run a model are not installed.
     """
     match settings.backend:
@@ -48,7 +49,7 @@ def _load_transformer(settings: EmbeddingSettings, cache: CacheSettings, paralle
         from worker.embedding.source import find_model  # noqa: PLC0415
         from worker.embedding.transformer import TransformerEmbedder, Window  # noqa: PLC0415
 
-    if parallel > 1:  # the tokenizer's own threads would get in the way of ours
+    if parallel > 1:  # the tokenizer's threads would compete with ours
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     source = find_model(settings.model, settings.revision)
     window = Window(settings.max_tokens, settings.truncation)
@@ -77,7 +78,7 @@ def _load_transformer(settings: EmbeddingSettings, cache: CacheSettings, paralle
 
 
 def cache_folder(settings: EmbeddingSettings) -> Path | None:
-    """Return where a converted model and measurements are kept; None without a model, or without a place."""
+    """Return the folder for converted models and measurements; None without a model or a home folder."""
     if settings.backend != "sentence-transformers":
         return None
     if settings.cache_folder is not None:
@@ -92,7 +93,7 @@ def cache_folder(settings: EmbeddingSettings) -> Path | None:
 def _load_runtime(
     device: str, source: ModelSource, window: Window, folder: Path | None, parallel: int
 ) -> Runtime:
-    """Return OpenVINO on the CPU, and PyTorch on a GPU or where OpenVINO cannot run the model."""
+    """Return OpenVINO on a CPU; PyTorch on a GPU, or if OpenVINO cannot run the model."""
     if device == "cuda" or (device == "auto" and _has_nvidia_driver()):
         import torch  # noqa: PLC0415 - takes seconds and 600 MB, which a CPU need not
 
@@ -118,7 +119,7 @@ def _load_runtime(
 
 
 def _has_nvidia_driver() -> bool:
-    """Whether PyTorch could find a CUDA device at all: its own look takes seconds."""
+    """Return whether PyTorch could find a CUDA device at all; its own check takes seconds."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:

@@ -1,4 +1,4 @@
-"""What is measured once on a machine, and kept for later starts."""
+"""Measurements made once per machine, and stored for later starts."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ def measured_once(
     conditions: Mapping[str, Any],
     measure: Callable[[], Result],
 ) -> Result:
-    """Return what an earlier start measured under the same conditions; else measure, and keep it.
+    """Return an earlier start's measurement under the same conditions; otherwise measure, and store it.
 
-    A file that cannot be read, or holds something else, is measured again; one that cannot be written costs
-    the next start the same seconds.
+    If the stored file is unreadable or invalid, measure again; if it cannot be written, the next start
+    measures again.
 
     Args:
-        folder: results are kept there; None keeps none.
+        folder: stores the results; None stores none.
         kind: the result's type, a dataclass.
-        conditions: what the result depends on, as JSON, besides this machine and the worker's version.
-        measure: takes seconds.
+        conditions: what the result depends on, JSON-serializable, besides the machine and the worker's
+            version.
+        measure: performs the measurement, which takes seconds.
     """
     if folder is None:
         return measure()
@@ -49,7 +50,7 @@ def measured_once(
         result = measure()
         _write(file, adapter.dump_json(result))
     else:
-        logger.info("measured at an earlier start, and kept in %s", file)
+        logger.info("using the measurement of an earlier start: %s", file)
     return result
 
 
@@ -60,7 +61,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _processor() -> list[str]:
-    """Return the processor's name and instruction sets, as far as the system tells."""
+    """Return the processor's name and instruction sets, as far as the system reports them."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -71,7 +72,7 @@ def _processor() -> list[str]:
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Write the whole file or nothing."""
+    """Write the file atomically."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=file.parent, prefix="new-", delete=False) as new:

@@ -1,6 +1,6 @@
-"""A model in OpenVINO, the fastest on CPUs: converted once, and kept for later starts.
+"""Run a model in OpenVINO, the fastest runtime on CPUs: converted once, and stored for later starts.
 
-What is kept needs no PyTorch to run, so a start takes a second and a quarter of the memory.
+A stored model runs without PyTorch, so that a start takes one second and a quarter of the memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from worker.embedding.source import ModelSource
 from worker.embedding.transformer import Forward, Precision, Transformer, Window
 
-# It would report to OpenVINO's makers that OpenVINO is imported and what is converted; OpenVINO does without.
+# OpenVINO would report imports and conversions to its makers; without this module it does not.
 sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
 import openvino  # noqa: E402
 
@@ -33,15 +33,15 @@ _HINTS: dict[Precision, str] = {"float32": "f32", "bfloat16": "bf16"}
 _MODEL, _WEIGHTS, _ABOUT = "model.xml", "model.bin", "about.json"
 _CONVERTERS = ("openvino", "sentence-transformers", "torch", "transformers")
 _TOLERANCE = 1e-5
-"""By how much a converted model's vectors may differ from PyTorch's, in float32."""
+"""Largest accepted difference of a converted model's vectors from PyTorch's, in float32."""
 
 
 class OpenVinoForward:
     """A compiled forward pass.
 
     Args:
-        compiled: takes token ids, and returns vectors.
-        precision: what it computes in.
+        compiled: maps token ids to vectors.
+        precision: the precision of its arithmetic.
     """
 
     def __init__(self, compiled: openvino.CompiledModel, precision: Precision) -> None:
@@ -63,9 +63,9 @@ class OpenVinoRuntime:
     """Runs a converted model on the CPU.
 
     Args:
-        network: takes token ids, and returns vectors.
+        network: maps token ids to vectors.
         transformer: the model.
-        parallel: threads that will call the forward pass at once; they share the cores.
+        parallel: the number of concurrently calling threads; they share the cores.
     """
 
     name = f"OpenVINO {openvino.__version__.partition('-')[0]}"
@@ -77,7 +77,7 @@ class OpenVinoRuntime:
         self.parallel = parallel
 
     def forward(self, precision: Precision) -> OpenVinoForward:
-        """Return the forward pass in a precision, or in float32 where the CPU lacks it."""
+        """Return the forward pass in a precision, or in float32 if the CPU lacks it."""
         compiled = openvino.Core().compile_model(
             self.network,
             "CPU",
@@ -85,8 +85,8 @@ class OpenVinoRuntime:
                 "INFERENCE_PRECISION_HINT": _HINTS[precision],
                 "NUM_STREAMS": self.parallel,
                 "INFERENCE_NUM_THREADS": max(self.parallel, joblib.cpu_count()),
-                "ENABLE_CPU_PINNING": False,  # several workers would pin themselves to the same cores
-                # Of shapes, each some 300 kB a layer; by default so many that texts of all lengths take 1 GB.
+                "ENABLE_CPU_PINNING": False,  # several workers would all pin themselves to the same cores
+                # In shapes of about 300 kB per layer; the default would let texts of all lengths use 1 GB.
                 "CPU_RUNTIME_CACHE_CAPACITY": 64,
             },
         )
@@ -97,33 +97,33 @@ class OpenVinoRuntime:
 def load_openvino(
     source: ModelSource, window: Window, folder: Path | None, parallel: int = 1
 ) -> OpenVinoRuntime:
-    """Return the model that was converted at an earlier start, or convert it.
+    """Return the model converted at an earlier start, or convert it.
 
     Args:
         source: the model.
-        window: how much of a text it will read.
-        folder: converted models are kept there; None keeps none.
-        parallel: threads that will call the forward pass at once.
+        window: the part of a text that it will read.
+        folder: stores converted models; None stores none.
+        parallel: the number of concurrently calling threads.
 
     Raises:
         EmbeddingError: the model cannot be loaded.
-        Exception: the model cannot be converted; of whatever kind OpenVINO and PyTorch raise.
+        Exception: OpenVINO or PyTorch could not convert the model.
     """
-    kept = None
+    stored = None
     if folder is not None and source.fingerprint is not None:
-        kept = folder / _key(source.fingerprint, window)
-        if kept.is_dir():
+        stored = folder / _key(source.fingerprint, window)
+        if stored.is_dir():
             try:
-                return OpenVinoRuntime(*_read(kept), parallel)
-            except Exception as error:  # noqa: BLE001 - half written, damaged, or of another make
-                logger.warning("converting the model again: %s cannot be used: %r", kept, error)
+                return OpenVinoRuntime(*_read(stored), parallel)
+            except Exception as error:  # noqa: BLE001 - incomplete, damaged, or from another version
+                logger.warning("converting the model again, since %s is unusable: %r", stored, error)
     network, transformer = _convert(source, window)
-    if kept is not None:
+    if stored is not None:
         try:
-            _write(network, transformer, kept)
-            network, transformer = _read(kept)  # so that this start's vectors are those of later ones
+            _write(network, transformer, stored)
+            network, transformer = _read(stored)  # so that this start computes the same vectors as later ones
         except (OSError, RuntimeError, ValueError) as error:
-            logger.warning("each start converts the model again: it cannot be kept in %s: %s", kept, error)
+            logger.warning("cannot store the model in %s, so each start converts it: %s", stored, error)
     return OpenVinoRuntime(network, transformer, parallel)
 
 
@@ -134,7 +134,7 @@ def _key(fingerprint: str, window: Window) -> str:
 
 
 def _convert(source: ModelSource, window: Window) -> tuple[openvino.Model, Transformer]:
-    # Importing torch takes seconds and 600 MB, which a kept model need not.
+    # Importing torch takes seconds and 600 MB, and a stored model does not need it.
     import torch  # noqa: PLC0415
 
     from worker.embedding.pytorch import PyTorchRuntime  # noqa: PLC0415
@@ -152,17 +152,17 @@ def _convert(source: ModelSource, window: Window) -> tuple[openvino.Model, Trans
 
 
 def _require_agreement(converted: Forward, original: Forward, longest: tuple[int, int]) -> None:
-    """Raise ValueError where the vectors of one, of several, or of the longest texts differ."""
+    """Raise ValueError if the vectors of one, several, or the longest texts differ."""
     generator = np.random.default_rng(0)
     for texts, tokens in ((1, 3), (3, max(3, longest[1] // 2)), longest):
         ids = generator.integers(0, 1000, size=(texts, tokens))
         difference = float(np.abs(converted(ids) - original(ids)).max())
-        if not difference <= _TOLERANCE:  # NaN neither
+        if not difference <= _TOLERANCE:  # also true for NaN
             raise ValueError(f"the converted model's vectors differ from the original's by {difference:.1e}")
 
 
 def _write(network: openvino.Model, transformer: Transformer, folder: Path) -> None:
-    """Keep a model: all of it, or nothing."""
+    """Store a model atomically."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent, prefix="new-") as temporary:
         new = Path(temporary) / folder.name
@@ -176,7 +176,7 @@ def _write(network: openvino.Model, transformer: Transformer, folder: Path) -> N
 def _read(folder: Path) -> tuple[openvino.Model, Transformer]:
     about = json.loads((folder / _ABOUT).read_text())
     if about["sha256"] != _digests(folder):
-        raise ValueError("its files are not those that were written")
+        raise ValueError("its files have changed since they were written")
     return openvino.Core().read_model(folder / _MODEL), Transformer(**about["transformer"])
 
 

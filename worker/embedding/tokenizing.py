@@ -1,6 +1,6 @@
-"""Reading no more of a text than the model's window needs.
+"""Tokenize only as much of a text as the model's window needs.
 
-A tokenizer reads a whole text before it is cut to the window: of a median trace ten times too much.
+A tokenizer reads the whole text before truncating: for a median trace, ten times too much.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from tokenizers import Encoding, Tokenizer
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-# Immediately before one of these, BERT's basic tokenizer ends a word whatever follows, so what comes before
-# has the same tokens with and without the rest: white space that it knows, CJK ideographs, and punctuation.
-# Not `]`, which closes a special token, and not what Python takes for white space but BERT deletes, which
+# Before each of these characters BERT's basic tokenizer ends a word whatever follows, so the text before it
+# has the same tokens with or without the rest: BERT's white space, CJK ideographs, and punctuation. Not `]`,
+# which closes a special token, nor the characters that Python treats as white space but BERT deletes, which
 # joins words.
 _BOUNDARY = re.compile(
     r"[ \t\n\r"
     r"\u4E00-\u9FFF\u3400-\u4DBF\U00020000-\U0002A6DF\U0002A700-\U0002B73F\U0002B740-\U0002B81F\U0002B820-\U0002CEAF"
     r"\uF900-\uFAFF\U0002F800-\U0002FA1F"
     r"!-/:-@\[\\^-`{-~"
-    r"、。！？，：；「」]"  # noqa: RUF001 - these very characters are meant
+    r"、。！？，：；「」]"  # noqa: RUF001 - exactly these characters
 )
 _CHARACTERS_PER_TOKEN = 5
-"""How much of a text is tried first: the real traces have 2.5 to 4.8."""
+"""Length of the first prefix to try; real traces have 2.5 to 4.8 characters per token."""
 
 
 class PrefixTokenizer:
-    """Gives the ids that a whole text would begin with.
+    """Tokenizes a prefix of a text, with the same result as for the whole text.
 
     Args:
-        tokenizer: neither pads nor truncates. One that is not BERT's gets whole texts.
-        max_tokens: the window, special tokens included.
+        tokenizer: must neither pad nor truncate; if it is not BERT's, it gets whole texts.
+        max_tokens: the window, including special tokens.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_tokens: int) -> None:
@@ -43,10 +43,10 @@ class PrefixTokenizer:
         )
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return each text's ids, special tokens included.
+        """Return each text's ids, including special tokens.
 
-        They are all of the text's ids when these fit the window; else more than fit, of which the first
-        ``max_tokens - 1`` and the last (the closing special token) are the whole text's.
+        If they fit the window, they are all of the text's ids. If not, there are more than fit, and the first
+        ``max_tokens - 1`` and the last (the closing special token) equal the whole text's.
         """
         characters = _CHARACTERS_PER_TOKEN * self._max_tokens
         encodings = self._encode([self._prefix(text, characters) for text in texts])
@@ -67,7 +67,7 @@ class PrefixTokenizer:
 
 
 def _well_formed(text: str) -> str:
-    """Return the text with unpaired surrogates replaced, which the tokenizer would refuse."""
+    """Return the text with unpaired surrogates replaced, which the tokenizer rejects."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""The default embedder: a sentence-transformers model, all-MiniLM-L6-v2 unless another is set."""
+"""The default embedder: a sentence-transformers model, by default all-MiniLM-L6-v2."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Truncation = Literal["standard", "sdk"]
 
 @dataclass(frozen=True)
 class Window:
-    """How much of a text the model reads.
+    """The part of a text that the model reads.
 
     Attributes:
-        max_tokens: special tokens included.
-        truncation: ``standard`` keeps the closing ``[SEP]`` of a text that is cut, as the model was trained
-            and as ``SentenceTransformer.encode`` does; ``sdk`` drops it, as the SDK's tokenizer does.
+        max_tokens: the number of tokens, including special tokens.
+        truncation: ``standard`` keeps the closing ``[SEP]`` of a truncated text, as in the model's training
+            and ``SentenceTransformer.encode``; ``sdk`` drops it, like the SDK's tokenizer.
     """
 
     max_tokens: int = 256
     truncation: Truncation = "standard"
 
     def cut(self, ids: list[int]) -> list[int]:
-        """Return those of a text's ids that the model reads."""
+        """Truncate a text's ids to the window."""
         if len(ids) <= self.max_tokens:
             return ids
         if self.truncation == "sdk":
@@ -44,12 +44,12 @@ class Window:
 
 @dataclass(frozen=True)
 class Transformer:
-    """What an embedder needs of a model besides its forward pass.
+    """A model's properties, without its forward pass.
 
     Attributes:
         dimensions: the length of the vectors.
         identity: :attr:`worker.embedding.base.Embedder.identity`.
-        tokenizer: neither pads nor truncates; the JSON of a :class:`tokenizers.Tokenizer`.
+        tokenizer: the JSON of a :class:`tokenizers.Tokenizer` that neither pads nor truncates.
     """
 
     dimensions: int
@@ -66,15 +66,15 @@ class Forward(Protocol):
         ...
 
     def __call__(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Turn token ids, shape (texts, tokens), into unit vectors, shape (texts, dimensions).
+        """Map token ids, shape (texts, tokens), to unit vectors, shape (texts, dimensions).
 
-        Called from several threads at once.
+        Must be thread-safe.
         """
         ...
 
 
 class Runtime(Protocol):
-    """What computes a model's forward pass."""
+    """A library that computes a model's forward pass on a device."""
 
     @property
     def name(self) -> str:
@@ -88,16 +88,16 @@ class Runtime(Protocol):
 
     @property
     def device(self) -> str:
-        """Where it computes: ``cpu`` or ``cuda``."""
+        """The device: ``cpu`` or ``cuda``."""
         ...
 
     @property
     def parallel(self) -> int:
-        """From how many threads a forward pass is best called at once."""
+        """The best number of concurrently calling threads."""
         ...
 
     def forward(self, precision: Precision) -> Forward:
-        """Return the forward pass in a precision, or in float32 where the device lacks it."""
+        """Return the forward pass in a precision, or in float32 if the device lacks it."""
         ...
 
 
@@ -106,9 +106,9 @@ class TransformerEmbedder:
 
     Args:
         runtime: computes the vectors.
-        window: how much of a text is read.
-        precision: of the transformer's arithmetic.
-        description: the model, for people.
+        window: the part of a text that is read.
+        precision: the precision of the transformer's arithmetic.
+        description: the model's human-readable name.
     """
 
     def __init__(self, runtime: Runtime, window: Window, precision: Precision, description: str) -> None:
@@ -131,7 +131,7 @@ class TransformerEmbedder:
         return self._forward.precision
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
-        """Embed the texts, those of equal length in one batch; an unpaired surrogate is read as U+FFFD."""
+        """Embed the texts, batched by equal length; read unpaired surrogates as U+FFFD."""
         try:
             ids = self._tokenizer.ids(texts)
             vectors, repeated = self._vectors([tuple(self._window.cut(row)) for row in ids])
@@ -141,20 +141,20 @@ class TransformerEmbedder:
         return Embeddings(vectors, truncated, repeated)
 
     def _vectors(self, windows: Sequence[tuple[int, ...]]) -> tuple[NDArray[np.float32], int]:
-        """Return the windows' vectors, shape (windows, dimensions), and how many were not computed."""
+        """Return the windows' vectors, shape (windows, dimensions), and the number of reused ones."""
         vectors = np.empty((len(windows), self.dimensions), dtype=np.float32)
-        places: dict[tuple[int, ...], list[int]] = defaultdict(list)
-        for place, ids in enumerate(windows):
-            places[ids].append(place)
-        equally_long: dict[int, list[tuple[int, ...]]] = defaultdict(list)
-        for ids, rows in places.items():
+        rows_of: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        for row, ids in enumerate(windows):
+            rows_of[ids].append(row)
+        by_length: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+        for ids, rows in rows_of.items():
             recent = self._recent.find(ids)
             if recent is None:
-                equally_long[len(ids)].append(ids)
+                by_length[len(ids)].append(ids)
             else:
                 vectors[rows] = recent
-        for batch in equally_long.values():
+        for batch in by_length.values():
             for ids, vector in zip(batch, self._forward(np.array(batch, dtype=np.int64)), strict=True):
-                vectors[places[ids]] = vector
+                vectors[rows_of[ids]] = vector
                 self._recent.add(ids, vector)
-        return vectors, len(windows) - sum(map(len, equally_long.values()))
+        return vectors, len(windows) - sum(map(len, by_length.values()))

@@ -1,6 +1,6 @@
-"""The KnowledgePulse score, pure: no Kafka, no torch, no clock but the one that is handed in.
+"""The KnowledgePulse score as pure functions: no Kafka, no torch, no clock but the caller's.
 
-Score traces in a process of your own, with or without an embedder::
+Score traces in any process, with or without an embedder::
 
     from schemas import ReasoningTrace
     from worker.scoring import Scorer

@@ -1,4 +1,4 @@
-"""The novelty cache: the vectors of the traces seen most recently, searched by brute force."""
+"""The novelty cache: the vectors of the most recent traces, searched by brute force."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# More than the rounding errors of a float32 product of unit vectors of up to some thousand dimensions.
+# Exceeds the rounding error of a float32 dot product of unit vectors of up to a few thousand dimensions.
 _ROUNDING = 1e-5
 
 Vector: TypeAlias = NDArray[np.float32]
@@ -17,11 +17,11 @@ Vector: TypeAlias = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The entry of the cache that is most similar to a vector.
+    """The cache entry most similar to a vector.
 
     Attributes:
         similarity: cosine similarity, -1 to 1.
-        id: what the entry was added with; None when it was added without.
+        id: the entry's id, if any.
     """
 
     similarity: float
@@ -31,18 +31,18 @@ class Nearest:
 class VectorCache:
     """A first-in-first-out ring of unit vectors in one contiguous matrix.
 
-    A look-up is one matrix-vector product over the entries, O(entries x dimensions). Its result depends on
-    the vectors and their order only, to the last bit, not on where in the ring they stand: a cache that is
-    rebuilt answers as the one that was lost.
+    A look-up is one matrix-vector product over the entries, O(entries x dimensions). Its result depends only
+    on the vectors and their order, to the last bit, not on their positions in the ring: a rebuilt cache gives
+    the same results as the lost one.
 
-    The cache never forgets by age: ``ttl`` filters at look-up, so what a trace is compared with depends on
-    its own time and not on when somebody else looked. That keeps scores the same when records are
-    delivered again.
+    The cache never deletes by age: ``ttl`` filters at look-up, so that the entries that a trace is compared
+    with depend on its own time, not on other look-ups. That keeps scores the same when records are
+    redelivered.
 
     Args:
-        max_elements: how many vectors are kept; the oldest leaves first.
+        max_elements: the maximum number of vectors; the oldest is evicted first.
         dimensions: the length of every vector.
-        ttl: seconds; a look-up at time t sees the entries from t - ttl on. None: all.
+        ttl: seconds; a look-up at time t sees the entries since t - ttl. None: all.
 
     Raises:
         ValueError: a size or the ttl is not positive.
@@ -65,19 +65,19 @@ class VectorCache:
 
     @property
     def size(self) -> int:
-        """How many vectors are in the cache."""
+        """The number of vectors in the cache."""
         return min(self._added, self.max_elements)
 
     def __len__(self) -> int:
         return self.size
 
     def add(self, vector: ArrayLike, *, id: str | None = None, at: float | None = None) -> None:  # noqa: A002
-        """Add a vector, normalised to length 1; the oldest leaves when the cache is full.
+        """Add a vector, normalised to length 1; evict the oldest if the cache is full.
 
         Args:
             vector: shape (dimensions,); a zero vector stays zero and is similar to nothing.
-            id: what :meth:`nearest` names the entry by.
-            at: its time in seconds since the epoch; now when left out.
+            id: identifies the entry in the result of :meth:`nearest`.
+            at: its time in seconds since the epoch; by default now.
 
         Raises:
             ValueError: the vector has another shape, or is not finite.
@@ -89,11 +89,11 @@ class VectorCache:
         self._added += 1
 
     def nearest(self, vector: ArrayLike, *, at: float | None = None) -> Nearest | None:
-        """Return the most similar entry, the older of equals; None when there is none to compare with.
+        """Return the most similar entry, the oldest among equals; None if there is none to compare with.
 
         Args:
             vector: shape (dimensions,).
-            at: the time of the look-up, which the ttl counts back from; now when left out.
+            at: the time of the look-up, from which the ttl counts back; by default now.
 
         Raises:
             ValueError: the vector has another shape, or is not finite.
@@ -107,20 +107,20 @@ class VectorCache:
             similarities[self._times[: self.size] < since] = -np.inf
         if np.isneginf(similarities.max()):
             return None
-        # The product's last digits depend on where in the matrix a row stands, so those that are about the
-        # largest are summed again, each by itself.
+        # The product's last digits depend on a row's position in the matrix, so the rows near the maximum are
+        # computed again, each by itself.
         slots = np.flatnonzero(similarities >= similarities.max() - _ROUNDING)
         exact = (self._matrix[slots].astype(np.float64) * unit.astype(np.float64)).sum(axis=1)
         slot = self._oldest_of(slots[exact == exact.max()])
         return Nearest(float(exact.max()), self._ids[slot])
 
     def max_cosine_similarity(self, vector: ArrayLike, *, at: float | None = None) -> float | None:
-        """Return the similarity of :meth:`nearest`, or None when there is nothing to compare with."""
+        """Return the similarity of :meth:`nearest`, or None if there is nothing to compare with."""
         nearest = self.nearest(vector, at=at)
         return None if nearest is None else nearest.similarity
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self._added = 0
 
     def _oldest_of(self, slots: NDArray[np.intp]) -> int:

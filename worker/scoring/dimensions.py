@@ -5,19 +5,19 @@ from __future__ import annotations
 from schemas import ReasoningTrace
 
 NOVELTY_UNKNOWN = 0.5
-"""Novelty where there is nothing to compare with: an empty cache, or no embedder."""
+"""Novelty with nothing to compare with: an empty cache, or no embedder."""
 
 
 def tool_names(trace: ReasoningTrace) -> set[str]:
-    """Return the distinct names of the tools that the trace's steps carry."""
+    """Return the distinct names of the tools in the trace's steps."""
     return {step.tool.name for step in trace.steps if step.tool is not None}
 
 
 def complexity(trace: ReasoningTrace) -> float:
-    """Return how varied and long the reasoning is.
+    """Return the variety and length of the reasoning.
 
-    Half for the share of the four step types that occur, 0.3 when the agent recovered from an error, 0.2
-    for every 20 steps; that last term has no cap of its own, only the sum has.
+    0.5 times the share of the four step types that occur, 0.3 if the agent recovered from an error, and 0.2
+    for every 20 steps; that last term has no cap of its own, only the sum does.
     """
     types = {step.type for step in trace.steps}
     recovered = 0.3 if "error_recovery" in types else 0.0
@@ -25,10 +25,10 @@ def complexity(trace: ReasoningTrace) -> float:
 
 
 def novelty(similarity: float | None) -> float:
-    """Return how far the trace is from the nearest one seen before.
+    """Return the distance of the trace from the nearest earlier one.
 
     Args:
-        similarity: the largest cosine similarity with the cache, or None where there is none.
+        similarity: the largest cosine similarity with the cache, or None without one.
 
     Returns:
         ``1 - similarity`` clamped to 0..1 (the SDK documents that range but does not clamp), or 0.5.
@@ -39,10 +39,10 @@ def novelty(similarity: float | None) -> float:
 
 
 def tool_diversity(trace: ReasoningTrace) -> float:
-    """Return how many distinct tools were used for each step; one for every three steps is full marks."""
+    """Return the number of distinct tools per step, scaled so that one for every three steps gives 1."""
     return min(1.0, len(tool_names(trace)) / max(1, len(trace.steps)) * 3)
 
 
 def outcome_confidence(trace: ReasoningTrace) -> float:
-    """Return the confidence in the outcome, cut to three tenths where the task did not succeed."""
+    """Return the confidence in the outcome, times 0.3 if the task failed."""
     return trace.outcome.confidence * (1.0 if trace.metadata.success else 0.3)

@@ -1,4 +1,4 @@
-"""The three overrides, in the order in which the reference applies them."""
+"""The three overrides, in the reference's order."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def apply_overrides(score: float, overrides: Collection[str]) -> float:
     """Return the score after overrides.
 
     - ``single_thought``: the score becomes 0.1.
-    - ``recovered``: 0.1 more, at most 1.
-    - ``single_tool``: 0.1 less, at least 0.
+    - ``recovered``: plus 0.1, at most 1.
+    - ``single_tool``: minus 0.1, at least 0.
     """
     if SINGLE_THOUGHT in overrides:
         score = 0.1

@@ -1,4 +1,4 @@
-"""The score of a trace, with its parts and the decision that follows from it."""
+"""A trace's score, with its parts and the resulting decision."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Dimensions:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A trace's quality, and how it came about.
+    """A trace's quality score and its parts.
 
     Attributes:
         quality_score: 0 to 1.
         complexity, novelty, tool_diversity, outcome_confidence: the dimensions, 0 to 1 each.
-        overrides: the names of those that applied, in order.
-        domain: the weight profile that was used.
-        threshold: what the score was held against.
-        nearest: the id of the most similar earlier trace; None when there was none.
+        overrides: the names of the applied overrides, in order.
+        domain: the applied weight profile.
+        threshold: the threshold for ``contribute``.
+        nearest: the id of the most similar earlier trace, if any.
     """
 
     quality_score: float
@@ -50,7 +50,7 @@ class Score:
 
     @property
     def decision(self) -> Decision:
-        """``contribute`` when the score reaches the threshold, else ``rejected``."""
+        """``contribute`` if the score reaches the threshold, else ``rejected``."""
         return "contribute" if self.quality_score >= self.threshold else "rejected"
 
     @property
@@ -71,7 +71,7 @@ def quality_score(dimensions: Dimensions, overrides: Collection[str], weights: W
         + dimensions.tool_diversity * weights.tool_diversity
         + dimensions.outcome_confidence * weights.outcome_confidence
     )
-    # Weights that sum to 1 can still add up to a last digit above it.
+    # Weights that sum to 1 can give a sum slightly above it, by rounding.
     return min(1.0, apply_overrides(weighted, overrides))
 
 
@@ -79,8 +79,8 @@ def score_trace(trace: ReasoningTrace, nearest: Nearest | None, policy: Policy) 
     """Score one trace.
 
     Args:
-        trace: what is scored.
-        nearest: the most similar earlier trace; None when there is none, or no embedder.
+        trace: the trace.
+        nearest: the most similar earlier trace; None if there is none, or no embedder.
         policy: weights and thresholds.
     """
     profile = policy.profile(trace.metadata.task_domain)
@@ -102,14 +102,14 @@ def score_trace(trace: ReasoningTrace, nearest: Nearest | None, policy: Policy) 
 
 
 def rescore(score: Score, task_domain: str, policy: Policy) -> Score:
-    """Score a trace again from its dimensions, under another policy; nothing is embedded.
+    """Rescore a trace from its dimensions under another policy, without embedding it.
 
-    The dimensions and overrides do not depend on the policy, so under the policy that the trace was scored
-    with the result is equal to ``score``, to the last bit.
+    The dimensions and overrides do not depend on the policy, so under the original policy the result equals
+    ``score``, to the last bit.
 
     Args:
-        score: what the trace was scored with.
-        task_domain: the trace's own; a score only knows the profile that it selected.
+        score: the trace's score.
+        task_domain: the trace's own domain; a score only holds the selected profile.
         policy: weights and thresholds.
     """
     profile = policy.profile(task_domain)

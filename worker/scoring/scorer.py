@@ -1,4 +1,4 @@
-"""Score traces one after another, each against those before it; usable in any process."""
+"""Score traces one after another, each against the earlier ones; usable in any process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worker.scoring.score import Score, score_trace
 from worker.scoring.text import bounded_id, embedding_text
 
 Embed = Callable[[str], ArrayLike]
-"""A text's vector, of the cache's dimensions."""
+"""Returns a text's vector, with the cache's dimensions."""
 
 
 def score_and_remember(
@@ -22,11 +22,11 @@ def score_and_remember(
     """Score a trace against a cache, then add its vector, whatever the decision.
 
     Args:
-        trace: what to score.
+        trace: the trace.
         vector: shape (cache.dimensions,); None without an embedder: novelty is 0.5, and nothing is added.
         cache: the earlier traces' vectors.
         policy: weights and thresholds.
-        at: the trace's time in seconds since the epoch, for the cache's ttl; now when None.
+        at: the trace's time in seconds since the epoch, for the cache's ttl; None for now.
 
     Raises:
         ValueError: the vector does not fit the cache.
@@ -39,12 +39,12 @@ def score_and_remember(
 
 
 class Scorer:
-    """Scores traces one after another, each against those before it, as the SDK's ``evaluateValue``.
+    """Scores traces one after another, each against the earlier ones, like the SDK's ``evaluateValue``.
 
     Args:
-        embed: turns a text into a vector; None scores novelty 0.5 and remembers nothing.
-        policy: weights and thresholds; the reference's when left out.
-        cache: the vectors to compare with; an empty one of the default size when left out.
+        embed: returns a text's vector; None scores novelty 0.5 and remembers nothing.
+        policy: weights and thresholds; by default the reference's.
+        cache: the vectors to compare with; by default an empty cache of the default size.
     """
 
     def __init__(

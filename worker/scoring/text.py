@@ -1,4 +1,4 @@
-"""What of a trace is embedded."""
+"""The text of a trace that is embedded."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from schemas import ReasoningTrace
 
 
 def embedding_text(trace: ReasoningTrace) -> str:
-    """Return the objective and the contents of the steps, separated by single spaces.
+    """Return the objective and the steps' contents, joined with single spaces.
 
-    A step without content adds an empty part, as in the SDK, so two spaces can follow each other.
+    A step without content adds an empty part, as in the SDK, so there can be two spaces in a row.
     """
     return trace.task.objective + " " + " ".join(step.content or "" for step in trace.steps)
 
 
 MAX_ID_LENGTH = 200
-"""Characters of a trace's id that are kept beside its score; the schema sets no bound of its own."""
+"""Maximum characters of a trace id stored with its score; the schema sets no bound."""
 
 
 def bounded_id(trace_id: str) -> str:
-    """Return a trace's id; of one beyond :data:`MAX_ID_LENGTH` its beginning and a hash of the whole."""
+    """Return a trace's id; beyond :data:`MAX_ID_LENGTH`, its beginning and a hash of the whole."""
     if len(trace_id) <= MAX_ID_LENGTH:
         return trace_id
     digest = blake2b(trace_id.encode("utf-8", "replace"), digest_size=8).hexdigest()

@@ -1,4 +1,4 @@
-"""The batcher: what waits goes together, nobody waits for company, and nobody is left waiting."""
+"""The batcher: waiting texts are batched, none waits for others, and none waits forever."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ LIMIT = 30  # seconds until a test gives up on what should have happened
 
 
 class GatedEmbedder:
-    """Embeds a number as a vector of it, one batch each time the gate opens; keeps what it was given."""
+    """Embeds a number as its vector, one batch each time the gate opens; records the batches."""
 
     dimensions = 3
     identity = "gated"
@@ -47,7 +47,7 @@ class GatedEmbedder:
         return Embeddings(self.make(texts), truncated=1, repeated=2)
 
     async def busy(self) -> None:
-        """Wait until it has been given one more batch."""
+        """Wait until it has received one more batch."""
         assert await asyncio.to_thread(self.entered.acquire, timeout=LIMIT)
 
 
@@ -75,7 +75,7 @@ async def make_batcher(embedder) -> AsyncIterator[Callable[..., Batcher]]:
 
 
 async def submit(batcher: Batcher, *texts: str) -> list[asyncio.Task[Embedded]]:
-    """Ask for the texts, in order, and return when each has been admitted or waits to be."""
+    """Submit the texts in order, and return when each has been admitted or queued."""
     tasks = [asyncio.create_task(embed(batcher, text)) for text in texts]
     await asyncio.sleep(0)
     return tasks
@@ -90,16 +90,16 @@ async def numbers(tasks: Sequence[asyncio.Future[Embedded]]) -> list[float]:
         return [float(embedded.vector[0]) for embedded in await asyncio.gather(*tasks)]
 
 
-async def test_a_lone_text_is_embedded_without_company(make_batcher, embedder):
+async def test_a_lone_text_is_embedded_at_once(make_batcher, embedder):
     assert await numbers(await submit(make_batcher(limit=64), "1")) == [1]
     assert embedder.batches == [["1"]]
 
 
 @pytest.mark.parametrize("burst", [1, 2, 3, 7, 12])
-async def test_parallel_threads_share_what_waits_and_each_takes_at_most_its_part(
+async def test_parallel_threads_share_the_queue_and_each_takes_at_most_its_share(
     make_batcher, embedder, burst
 ):
-    """So both are at work at once, and no batch takes much longer than a quarter of the budget."""
+    """So both work at once, and no batch takes much longer than a quarter of the budget."""
     embedder.parallel = 2
     batcher = make_batcher(limit=6)
     embedder.gate.clear()
@@ -116,7 +116,7 @@ async def test_parallel_threads_share_what_waits_and_each_takes_at_most_its_part
     assert max(map(len, embedder.batches)) <= 3  # 6 admitted, 2 threads
 
 
-async def test_what_waits_while_a_batch_runs_goes_into_the_next_in_order(make_batcher, embedder):
+async def test_texts_queued_while_a_batch_runs_form_the_next_one_in_order(make_batcher, embedder):
     batcher = make_batcher(limit=64)
     embedder.gate.clear()
     tasks = await submit(batcher, "1")
@@ -131,7 +131,7 @@ async def test_what_waits_while_a_batch_runs_goes_into_the_next_in_order(make_ba
 
 @pytest.mark.parametrize("limit", [1, 3])
 async def test_no_more_than_the_limit_is_admitted_at_a_time(make_batcher, embedder, limit):
-    """The rest is not admitted until others are done, so that the budget does not count its wait."""
+    """The rest is admitted only when others are done, so that the budget does not count its wait."""
     texts = [str(number) for number in range(10)]
     tasks = await submit(make_batcher(limit=limit), *texts)
 
@@ -143,8 +143,8 @@ async def test_no_more_than_the_limit_is_admitted_at_a_time(make_batcher, embedd
     assert max(map(len, embedder.batches)) <= limit
 
 
-async def test_the_next_batch_begins_while_the_event_loop_is_busy(make_batcher, embedder):
-    """Else the embedder's cores would wait for it after every batch."""
+async def test_the_next_batch_starts_while_the_event_loop_is_busy(make_batcher, embedder):
+    """Otherwise the embedder's cores would idle after every batch."""
     embedder.gate.clear()
     tasks = await submit(make_batcher(limit=1), "1", "2")
     await embedder.busy()
@@ -156,8 +156,8 @@ async def test_the_next_batch_begins_while_the_event_loop_is_busy(make_batcher, 
     assert await numbers(tasks) == [1, 2]
 
 
-async def test_no_more_may_be_asked_for_than_the_next_batches_need(make_batcher, embedder):
-    """Lanes would decode, and keep, far more than the embedder takes."""
+async def test_submit_blocks_beyond_what_the_next_batches_need(make_batcher, embedder):
+    """Otherwise lanes would decode and hold far more than the embedder can process."""
     batcher = make_batcher(limit=2)
     embedder.gate.clear()
     tasks = await submit(batcher, "1", "2", "3", "4")
@@ -170,14 +170,14 @@ async def test_no_more_may_be_asked_for_than_the_next_batches_need(make_batcher,
     assert await numbers([*tasks, await one_more]) == [1, 2, 3, 4, 5]
 
 
-async def test_the_times_of_a_text_are_told_in_order(make_batcher):
+async def test_a_text_s_timings_are_in_order(make_batcher):
     [task] = await submit(make_batcher(), "1")
     embedded = await task
 
     assert embedded.admitted <= embedded.started <= embedded.finished
 
 
-async def test_the_embedder_runs_on_as_many_threads_as_it_says_and_never_on_the_event_loops(
+async def test_the_embedder_runs_on_its_number_of_threads_and_never_on_the_event_loop_s(
     make_batcher, embedder
 ):
     batcher = make_batcher()
@@ -228,17 +228,17 @@ async def test_an_error_reaches_every_text_of_its_batch_and_none_of_the_next(
     ],
     ids=["too few", "too many", "too long", "flat", "nan", "inf"],
 )
-async def test_vectors_that_cannot_be_compared_are_an_error(make_batcher, embedder, vectors):
-    """Handed on, they would stop the lane, or be remembered and spoil every score after them."""
+async def test_malformed_vectors_are_an_error(make_batcher, embedder, vectors):
+    """They would stop the lane, or be remembered and corrupt every later score."""
     embedder.make = lambda _: vectors
 
     results = await asyncio.gather(*await submit(make_batcher(), "1", "2"), return_exceptions=True)
 
-    assert [str(result) for result in results] == ["gated returned no finite vectors of shape (2, 3)"] * 2
+    assert [str(result) for result in results] == ["gated did not return finite vectors of shape (2, 3)"] * 2
     assert all(isinstance(result, EmbeddingError) for result in results)
 
 
-async def test_a_text_that_nobody_waits_for_any_more_is_not_embedded_and_makes_room(make_batcher, embedder):
+async def test_a_cancelled_text_is_not_embedded_and_makes_room(make_batcher, embedder):
     batcher = make_batcher(limit=2)
     embedder.gate.clear()
     tasks = await submit(batcher, "1")
@@ -254,9 +254,7 @@ async def test_a_text_that_nobody_waits_for_any_more_is_not_embedded_and_makes_r
     assert embedder.batches == [["1"], ["3"]]
 
 
-async def test_a_text_that_is_given_up_while_it_is_embedded_takes_nothing_from_the_others(
-    make_batcher, embedder
-):
+async def test_a_text_cancelled_while_being_embedded_does_not_affect_the_others(make_batcher, embedder):
     batcher = make_batcher()
     embedder.gate.clear()
     given_up, other = await submit(batcher, "1", "2")
@@ -270,7 +268,7 @@ async def test_a_text_that_is_given_up_while_it_is_embedded_takes_nothing_from_t
     assert await numbers(await submit(batcher, "3")) == [3]
 
 
-async def test_every_batch_is_counted_with_what_was_truncated_and_repeated(make_batcher, embedder):
+async def test_every_batch_is_reported_with_its_truncated_and_repeated_texts(make_batcher, embedder):
     counted: list[tuple[int, ...]] = []
     batcher = make_batcher(on_batch=lambda *counts: counted.append(counts))
 
@@ -280,8 +278,8 @@ async def test_every_batch_is_counted_with_what_was_truncated_and_repeated(make_
 
 
 @pytest.mark.parametrize("limit", [64, 1])
-async def test_closing_leaves_nobody_waiting(make_batcher, embedder, limit):
-    """Neither the texts of a batch that runs, nor those admitted after it, nor those that wait for a turn."""
+async def test_closing_leaves_no_waiter(make_batcher, embedder, limit):
+    """Neither for texts in a running batch, nor admitted ones, nor queued ones."""
     batcher = make_batcher(limit=limit)
     embedder.gate.clear()
     tasks = await submit(batcher, "1")
@@ -297,7 +295,7 @@ async def test_closing_leaves_nobody_waiting(make_batcher, embedder, limit):
     assert all(task.cancelled() for task in tasks)
 
 
-async def test_closing_before_anything_was_embedded_is_fine(make_batcher):
+async def test_closing_an_unused_batcher_is_fine(make_batcher):
     batcher = make_batcher()
     await batcher.close()
     await batcher.close()
@@ -316,13 +314,13 @@ async def test_closing_before_anything_was_embedded_is_fine(make_batcher):
         (1 / 64, 1 / 64, 1 / 2, 8),
     ],
 )
-def test_so_many_are_admitted_as_the_embedder_does_in_a_quarter_of_the_budget(
+def test_the_admission_limit_is_what_the_embedder_can_do_in_a_quarter_of_the_budget(
     monkeypatch, call, text, budget, expected
 ):
-    """From one, since a text must get through, to a bound beyond which batches gain nothing; rounded up.
+    """At least one, so that texts get through; at most the size beyond which batches gain nothing.
 
-    The rate is that of batches which take a quarter of the budget: what a call costs by itself counts less
-    in larger ones.
+    The rate is that of batches that take a quarter of the budget, since larger ones amortize a call's fixed
+    cost. The result is rounded up.
     """
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
@@ -337,7 +335,7 @@ def test_so_many_are_admitted_as_the_embedder_does_in_a_quarter_of_the_budget(
     assert admission_limit(Timed(), budget) == expected
 
 
-def test_no_fewer_are_admitted_than_threads_embed_at_once(monkeypatch):
+def test_the_admission_limit_is_at_least_the_number_of_threads(monkeypatch):
     monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=count(step=100).__next__))
     embedder = GatedEmbedder()
     embedder.make = lambda texts: np.zeros((len(texts), 3), np.float32)
@@ -362,7 +360,7 @@ def test_the_rate_is_measured_once(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("rate", ["-5.0", "0.0", "1e300"])
-def test_a_rate_that_cannot_be_never_stops_or_floods_the_batcher(tmp_path, rate):
+def test_an_implausible_stored_rate_neither_stops_nor_floods_the_batcher(tmp_path, rate):
     embedder = GatedEmbedder()
     embedder.make = lambda texts: np.zeros((len(texts), 3), np.float32)
     admission_limit(embedder, 0.1, tmp_path)

@@ -1,4 +1,4 @@
-"""The hashing embedder: the same vector on every machine, by the words alone."""
+"""The hashing embedder: vectors depend on the words alone, on every machine."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ def test_every_text_has_a_unit_vector_in_every_dimension(text, dimensions):
     assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-6)
 
 
-def test_words_count_and_their_order_case_and_spacing_do_not():
+def test_words_matter_but_not_their_order_case_or_spacing():
     embedder = HashingEmbedder()
 
     one, same, more = embedder.embed(["Fix  the\nbuild", "the build fix", "fix fix the build"]).vectors
@@ -52,7 +52,7 @@ def test_words_count_and_their_order_case_and_spacing_do_not():
     assert not np.array_equal(one, more)
 
 
-def test_words_beyond_the_window_do_not_count():
+def test_words_beyond_the_window_are_ignored():
     embedder = HashingEmbedder(max_tokens=3)
 
     embeddings = embedder.embed(["a b c", "a b c d", "a b c e f", "a b"])
@@ -63,5 +63,5 @@ def test_words_beyond_the_window_do_not_count():
     assert not np.array_equal(embeddings.vectors[0], embeddings.vectors[3])
 
 
-def test_other_dimensions_are_another_identity():
+def test_the_identity_depends_on_the_dimensions():
     assert HashingEmbedder(384).identity != HashingEmbedder(385).identity

@@ -1,4 +1,4 @@
-"""The embedder that the settings ask for, what runs it, and errors that name the setting to change."""
+"""Loading the configured embedder and its runtime; errors name the setting to change."""
 
 import logging
 import subprocess
@@ -19,11 +19,11 @@ def load(dimensions=16, **embedding):
     return load_embedder(EmbeddingSettings(**embedding), CacheSettings(dimensions=dimensions))
 
 
-def test_none_is_no_embedder():
+def test_the_backend_none_has_no_embedder():
     assert load(backend="none") is None
 
 
-def test_hashing_takes_the_caches_dimensions_and_the_window():
+def test_hashing_uses_the_cache_s_dimensions_and_the_window():
     embedder = load(backend="hashing", max_tokens=3)
 
     assert isinstance(embedder, HashingEmbedder)
@@ -37,7 +37,7 @@ def test_neither_needs_torch_or_openvino():
 
 
 def test_no_file_of_the_demo_is_read():
-    """A package of the worker for production may leave it out."""
+    """A production package of the worker may omit it."""
     code = (
         "import sys; sys.modules['worker.demo'] = None\n"
         "from worker.embedding import load_embedder\n"
@@ -48,19 +48,19 @@ def test_no_file_of_the_demo_is_read():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_folder_that_is_not_there_needs_a_revision_and_both_settings_are_named():
+def test_a_missing_folder_is_an_error_that_names_model_and_revision():
     with pytest.raises(EmbeddingError, match=r"embedding\.model: 'nosuch/model' .* embedding\.revision"):
         load(model="nosuch/model")
 
 
 @pytest.mark.model
-def test_a_folder_without_a_model_is_named_with_its_setting(tmp_path):
+def test_a_folder_without_a_model_is_an_error_that_names_the_setting(tmp_path):
     with pytest.raises(EmbeddingError, match=f"embedding.model: '{tmp_path}' cannot be loaded"):
         load(model=str(tmp_path))
 
 
 @pytest.mark.model
-def test_a_model_that_the_hub_does_not_give_is_named_with_its_setting(monkeypatch):
+def test_a_model_missing_from_the_hub_is_an_error_that_names_the_setting(monkeypatch):
     def refuse(*_, **__):
         raise OSError("no such model")
 
@@ -71,13 +71,13 @@ def test_a_model_that_the_hub_does_not_give_is_named_with_its_setting(monkeypatc
 
 
 @pytest.mark.model
-def test_dimensions_that_are_not_the_models_are_refused_with_both_numbers():
+def test_mismatched_dimensions_are_an_error_with_both_numbers():
     with pytest.raises(EmbeddingError, match=r"cache\.dimensions: got 16; all-MiniLM-L6-v2 .* of 384"):
         load()
 
 
 @pytest.mark.model
-def test_a_window_that_the_model_does_not_have_is_refused():
+def test_a_window_beyond_the_model_s_is_an_error():
     from worker.embedding.pytorch import PyTorchRuntime
     from worker.embedding.transformer import Window
 
@@ -86,7 +86,7 @@ def test_a_window_that_the_model_does_not_have_is_refused():
 
 
 @pytest.mark.model
-def test_on_a_cpu_openvino_runs_it_and_the_log_says_so(caplog):
+def test_openvino_is_used_on_a_cpu_and_logged(caplog):
     with caplog.at_level(logging.INFO):
         embedder = load(384, device="cpu", precision="float32")
 
@@ -95,7 +95,7 @@ def test_on_a_cpu_openvino_runs_it_and_the_log_says_so(caplog):
 
 
 @pytest.mark.model
-def test_without_openvino_pytorch_runs_it_and_the_log_says_why(monkeypatch, caplog):
+def test_pytorch_is_used_without_openvino_and_the_reason_is_logged(monkeypatch, caplog):
     monkeypatch.delitem(sys.modules, "worker.embedding.openvino", raising=False)
     monkeypatch.setitem(sys.modules, "openvino", None)
 
@@ -107,7 +107,7 @@ def test_without_openvino_pytorch_runs_it_and_the_log_says_why(monkeypatch, capl
 
 
 @pytest.mark.model
-def test_a_model_whose_vectors_change_in_the_conversion_runs_in_pytorch(monkeypatch, caplog, tmp_path):
+def test_pytorch_is_used_if_the_conversion_changes_the_vectors(monkeypatch, caplog, tmp_path):
     from worker.embedding import openvino
 
     monkeypatch.setattr(openvino, "_TOLERANCE", -1.0)
@@ -121,14 +121,14 @@ def test_a_model_whose_vectors_change_in_the_conversion_runs_in_pytorch(monkeypa
 
 
 @pytest.mark.model
-def test_a_device_that_is_not_there_is_refused_by_its_setting(monkeypatch):
+def test_a_missing_device_is_an_error_that_names_the_setting(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
     with pytest.raises(EmbeddingError, match=r"embedding\.device: got cuda; .* set auto or cpu"):
         load(384, device="cuda")
 
 
-def test_what_is_kept_is_kept_where_the_setting_says_or_in_the_users_caches(monkeypatch, tmp_path):
+def test_the_cache_folder_is_the_configured_one_or_in_the_user_s_caches(monkeypatch, tmp_path):
     settings = EmbeddingSettings()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
@@ -139,11 +139,11 @@ def test_what_is_kept_is_kept_where_the_setting_says_or_in_the_users_caches(monk
     assert cache_folder(EmbeddingSettings(cache_folder=Path("/there"))) == Path("/there")
 
 
-def test_nothing_is_kept_of_embedders_without_a_model(tmp_path):
+def test_there_is_no_cache_folder_without_a_model(tmp_path):
     assert cache_folder(EmbeddingSettings(backend="hashing", cache_folder=tmp_path)) is None
 
 
-def test_a_user_without_a_home_keeps_nothing(monkeypatch):
+def test_there_is_no_cache_folder_without_a_home(monkeypatch):
     def no_home():
         raise RuntimeError("Could not determine home directory.")
 

@@ -1,4 +1,4 @@
-"""What was measured once is kept for the same conditions, and a bad file only costs the time again."""
+"""Measurements are stored by their conditions, and a bad file only costs another measurement."""
 
 import logging
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Speed:
 
 @pytest.fixture
 def measure(tmp_path):
-    """Measure 1, 2, 3 and so on, under conditions."""
+    """A measurement that returns 1, 2, 3 and so on, under the given conditions."""
     measured = []
 
     def measure(folder=tmp_path / "cache", **conditions):
@@ -54,7 +54,7 @@ def test_other_cores_measure_again(measure, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"rate": "fast"}', b'{"rate": null}', b"\xff"])
-def test_a_file_that_holds_no_result_is_measured_again_and_mended(measure, tmp_path, content):
+def test_an_invalid_file_is_replaced_by_a_new_measurement(measure, tmp_path, content):
     measure()
     (file,) = (tmp_path / "cache").iterdir()
     file.write_bytes(content)
@@ -63,7 +63,7 @@ def test_a_file_that_holds_no_result_is_measured_again_and_mended(measure, tmp_p
     assert measure() == 2
 
 
-def test_a_folder_that_cannot_be_written_measures_each_time(measure, tmp_path, caplog):
+def test_a_read_only_folder_causes_a_measurement_each_time(measure, tmp_path, caplog):
     (tmp_path / "cache").write_text("a file where the folder should be")
 
     with caplog.at_level(logging.WARNING):
@@ -71,5 +71,5 @@ def test_a_folder_that_cannot_be_written_measures_each_time(measure, tmp_path, c
     assert "the next start measures again" in caplog.text
 
 
-def test_without_a_folder_nothing_is_kept(measure):
+def test_nothing_is_stored_without_a_folder(measure):
     assert [measure(folder=None), measure(folder=None)] == [1, 2]

@@ -1,4 +1,4 @@
-"""A converted model is kept whole or not at all, and whatever happens to what is kept, a start goes on."""
+"""A converted model is stored atomically, and a damaged one never prevents a start."""
 
 import logging
 import subprocess
@@ -25,7 +25,7 @@ def openvino():
 
 @pytest.fixture
 def conversions(openvino, monkeypatch):
-    """Replace the conversion of a whole model with that of a network that doubles ids, and count them."""
+    """Replace the conversion with that of a tiny network that doubles ids, and count the conversions."""
     from openvino import Model, opset8
 
     conversions = []
@@ -50,7 +50,7 @@ def load(openvino, tmp_path):
     return load
 
 
-def test_a_model_is_converted_once_for_each_window_and_content(load, conversions, tmp_path):
+def test_a_model_is_converted_once_per_window_and_content(load, conversions, tmp_path):
     model = tmp_path / "model"
     model.mkdir()
     (model / "weights").write_text("1")
@@ -68,7 +68,7 @@ def test_a_model_is_converted_once_for_each_window_and_content(load, conversions
     assert len(conversions) == 5
 
 
-def test_a_hub_model_is_kept_only_where_the_revision_cannot_move(openvino, conversions, tmp_path):
+def test_a_hub_model_is_stored_only_if_its_revision_cannot_move(openvino, conversions, tmp_path):
     for revision in ("main", "main", "a" * 40, "a" * 40):
         openvino.load_openvino(find_model("some/model", revision), Window(), tmp_path)
 
@@ -87,7 +87,7 @@ def change(file: Path) -> None:
 
 @pytest.mark.parametrize("harm", [truncate, change, Path.unlink, lambda file: file.write_bytes(b"")])
 @pytest.mark.parametrize("name", ["model.xml", "model.bin", "about.json"])
-def test_a_kept_model_that_is_damaged_is_converted_again(load, conversions, tmp_path, caplog, name, harm):
+def test_a_damaged_stored_model_is_converted_again(load, conversions, tmp_path, caplog, name, harm):
     load()
     (kept,) = (tmp_path / "cache").rglob(name)
     harm(kept)
@@ -101,7 +101,7 @@ def test_a_kept_model_that_is_damaged_is_converted_again(load, conversions, tmp_
     assert len(conversions) == 2
 
 
-def test_a_folder_that_cannot_be_written_costs_a_conversion_each_start(load, conversions, tmp_path, caplog):
+def test_a_read_only_folder_costs_a_conversion_each_start(load, conversions, tmp_path, caplog):
     (tmp_path / "cache").write_text("a file where the folder should be")
 
     with caplog.at_level(logging.WARNING):
@@ -109,17 +109,17 @@ def test_a_folder_that_cannot_be_written_costs_a_conversion_each_start(load, con
         load()
 
     assert len(conversions) == 2
-    assert "each start converts the model again: it cannot be kept in" in caplog.text
+    assert "cannot store the model in" in caplog.text
 
 
-def test_without_a_folder_nothing_is_kept(load, conversions):
+def test_nothing_is_stored_without_a_folder(load, conversions):
     load(folder=None)
     load(folder=None)
 
     assert len(conversions) == 2
 
 
-def test_workers_that_start_together_do_not_disturb_each_other(load, conversions, tmp_path):
+def test_workers_can_start_at_the_same_time(load, conversions, tmp_path):
     failures = []
 
     def start():
@@ -141,7 +141,7 @@ def test_workers_that_start_together_do_not_disturb_each_other(load, conversions
     assert len(conversions) == before
 
 
-def test_vectors_stay_as_they_were_when_the_next_batch_is_computed(openvino, conversions):
+def test_vectors_do_not_change_when_the_next_batch_is_computed(openvino, conversions):
     forward = openvino.OpenVinoRuntime(*openvino._convert(None, Window()), parallel=2).forward("float32")
 
     first = forward(IDS)
@@ -150,8 +150,8 @@ def test_vectors_stay_as_they_were_when_the_next_batch_is_computed(openvino, con
     assert np.array_equal(first, 2 * IDS)
 
 
-def test_a_precision_that_the_cpu_lacks_is_not_claimed(openvino, conversions, monkeypatch):
-    """OpenVINO then computes in float32, and only its own property tells."""
+def test_a_precision_that_the_cpu_lacks_is_not_reported(openvino, conversions, monkeypatch):
+    """OpenVINO then computes in float32, as only its own property shows."""
 
     class Lacking(openvino.openvino.Core):
         def compile_model(self, network, device, config):
@@ -164,7 +164,7 @@ def test_a_precision_that_the_cpu_lacks_is_not_claimed(openvino, conversions, mo
 
 
 def test_openvino_reports_nothing_to_its_makers():
-    """Its telemetry would, at each import and each conversion, unless the user knew to switch it off."""
+    """Its telemetry would, at each import and conversion, unless the user opts out."""
     code = (
         "import sys, worker.embedding.openvino, openvino.tools.ovc.telemetry_utils as utils\n"
         "sys.exit(utils.tm.__name__ != 'openvino.tools.ovc.telemetry_stub')"
@@ -174,8 +174,8 @@ def test_openvino_reports_nothing_to_its_makers():
 
 
 @pytest.mark.model
-def test_a_kept_model_needs_no_pytorch(tmp_path):
-    """Which takes seconds and 600 MB; the vectors are those of the first start."""
+def test_a_stored_model_needs_no_pytorch(tmp_path):
+    """PyTorch takes seconds and 600 MB to import; the vectors equal those of the first start."""
     code = (
         "import sys, pathlib\n"
         "from worker.embedding import load_embedder\n"

@@ -1,4 +1,4 @@
-"""bfloat16 is taken where it is measured to be faster, and as good; else float32."""
+"""bfloat16 is chosen if measured to be faster and accurate enough; else float32."""
 
 import logging
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from worker.embedding.precision import choose_precision, sample_texts
 
 
 class Timed:
-    """Hashing that takes its time by a clock of the test's, and whose vectors are a little off."""
+    """Hashing with simulated timing and slightly inaccurate vectors."""
 
     dimensions = 384
     device = "cpu"
@@ -59,16 +59,16 @@ def choose(monkeypatch):
         (0.5, 0.2, "float32"),
     ],
 )
-def test_bfloat16_is_taken_where_it_is_faster_and_novelty_stays(choose, seconds, error, chosen):
+def test_bfloat16_is_chosen_if_it_is_faster_and_novelty_stays(choose, seconds, error, chosen):
     assert choose(seconds, error) == chosen
 
 
-def test_the_log_tells_both_figures(choose, caplog):
+def test_both_figures_are_logged(choose, caplog):
     with caplog.at_level(logging.INFO):
         choose(0.4, 0.0)
 
     assert "bfloat16 is 2.50 times as fast as float32 here" in caplog.text
-    assert "changes novelty by 0.0000 at most" in caplog.text
+    assert "changes novelty by at most 0.0000" in caplog.text
 
 
 def test_it_is_measured_once(choose, tmp_path):
@@ -78,7 +78,7 @@ def test_it_is_measured_once(choose, tmp_path):
 
 
 def test_it_is_measured_on_real_texts_that_fill_the_window():
-    """Short or made-up ones would say little about the traces to come."""
+    """Short or artificial ones would say little about real traces."""
     texts = sample_texts()
 
     assert len(set(texts)) == len(texts) >= 10

@@ -1,4 +1,4 @@
-"""What the model read before is not computed again; what it did not is, and memory is bounded."""
+"""A window is computed only once, and the cache's memory is bounded."""
 
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ def vector(number):
     return np.full(3, number, dtype=np.float32)
 
 
-def test_a_vector_is_found_by_what_was_read_and_by_nothing_else():
+def test_a_vector_is_found_only_by_its_exact_token_ids():
     recent = RecentVectors()
     recent.add([1, 2], vector(1))
 
@@ -27,7 +27,7 @@ def test_a_vector_is_found_by_what_was_read_and_by_nothing_else():
     assert recent.find([]) is None
 
 
-def test_what_was_kept_does_not_change_with_the_batch_that_it_came_from():
+def test_a_cached_vector_does_not_change_with_its_original_batch():
     recent = RecentVectors()
     batch = np.ones((2, 3), dtype=np.float32)
     recent.add([1], batch[0])
@@ -37,7 +37,7 @@ def test_what_was_kept_does_not_change_with_the_batch_that_it_came_from():
     assert np.array_equal(recent.find([1]), vector(1))
 
 
-def test_the_least_recently_used_leave_first():
+def test_the_least_recently_used_are_evicted_first():
     recent = RecentVectors(limit=2)
     recent.add([1], vector(1))
     recent.add([2], vector(2))
@@ -51,7 +51,7 @@ WORDS = {word: number for number, word in enumerate(["a", "b", "c", "d"])}
 
 
 class CountingForward:
-    """A forward pass whose vectors tell the ids; counts what it computes."""
+    """A forward pass with vectors that identify the ids; counts computed windows."""
 
     precision = "float32"
 
@@ -86,7 +86,7 @@ def make_embedder(forward):
     return TransformerEmbedder(runtime, Window(max_tokens=3, truncation="sdk"), "float32", "")
 
 
-def test_a_window_is_computed_once_within_a_batch_and_over_batches(embedder, forward):
+def test_a_window_is_computed_once_within_and_across_batches(embedder, forward):
     first = embedder.embed(["a b", "c", "a b", "a b c d"])
     again = embedder.embed(["a b c a", "a b"])
 
@@ -111,7 +111,7 @@ def test_repeats_change_no_vector(texts, size):
     assert got == [make_embedder(CountingForward()).embed([text]).vectors[0].tolist() for text in texts]
 
 
-def test_threads_share_it():
+def test_the_cache_is_shared_between_threads():
     recent = RecentVectors(limit=8)
 
     def use(number):

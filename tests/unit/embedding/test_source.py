@@ -1,4 +1,4 @@
-"""The model that the settings name, and that it is what it should be."""
+"""Locating the configured model, and verifying the packaged weights."""
 
 import re
 
@@ -17,14 +17,14 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_without_a_setting_it_is_the_packaged_one():
+def test_the_default_is_the_packaged_model():
     found = find_model(None, None)
 
     assert found.description == PACKAGED
     assert find_model(None, None) == found
 
 
-def test_packaged_weights_that_were_changed_are_refused_by_what_they_are(folder, monkeypatch):
+def test_changed_packaged_weights_are_an_error(folder, monkeypatch):
     monkeypatch.setattr(module, "get_model_path", lambda: folder)
 
     with pytest.raises(
@@ -33,7 +33,7 @@ def test_packaged_weights_that_were_changed_are_refused_by_what_they_are(folder,
         find_model(None, None)
 
 
-def test_packaged_weights_that_are_gone_are_named(tmp_path, monkeypatch):
+def test_missing_packaged_weights_are_an_error_that_names_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "get_model_path", lambda: tmp_path)
 
     with pytest.raises(EmbeddingError, match=r"model\.safetensors cannot be read: No such"):
@@ -41,20 +41,20 @@ def test_packaged_weights_that_are_gone_are_named(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "1_Pooling/config.json", "new.json"])
-def test_a_folder_with_another_content_is_another_model(folder, name):
+def test_the_fingerprint_depends_on_a_folder_s_content(folder, name):
     before = find_model(str(folder), None)
     (folder / name).write_bytes(b"other")
 
     assert find_model(str(folder), None).fingerprint != before.fingerprint
 
 
-def test_a_name_that_is_no_folder_needs_a_revision_and_both_settings_are_named():
+def test_a_hub_name_without_a_revision_is_an_error_that_names_both_settings():
     with pytest.raises(EmbeddingError, match=r"embedding\.model: 'nosuch/model' .* embedding\.revision"):
         find_model("nosuch/model", None)
 
 
 @pytest.mark.parametrize(("revision", "fixed"), [("b" * 40, True), ("main", False), ("v1.0", False)])
-def test_only_a_commit_of_the_hub_is_the_same_for_ever(revision, fixed):
+def test_only_a_commit_hash_of_the_hub_has_a_fingerprint(revision, fixed):
     found = find_model("some/model", revision)
 
     assert (found.fingerprint is not None) == fixed

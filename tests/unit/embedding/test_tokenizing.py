@@ -1,4 +1,4 @@
-"""A text's first tokens without reading the whole text, against the tokenizer on the whole text."""
+"""Tokenizing a prefix gives the same first tokens as tokenizing the whole text."""
 
 # ruff: noqa: RUF001 - characters that look like others are the point
 from __future__ import annotations
@@ -90,7 +90,7 @@ def tokenizer() -> Tokenizer:
 
 
 def same_window(tokenizer, text, window=WINDOW):
-    """Hold both ways to cut against the whole text's tokens."""
+    """Compare both truncations with the whole text's tokens."""
     whole = tokenizer.encode(_well_formed(text)).ids
     [ids] = PrefixTokenizer(tokenizer, window).ids([text])
     assert (len(ids) > window) == (len(whole) > window)
@@ -102,18 +102,18 @@ def same_window(tokenizer, text, window=WINDOW):
 
 @settings(max_examples=1500, deadline=None)
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=30), max_size=120).map("".join))
-def test_no_cut_changes_a_token_of_the_window(tokenizer, text):
+def test_no_prefix_changes_a_token_of_the_window(tokenizer, text):
     same_window(tokenizer, text)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(PIECES), st.integers(0, 400), st.sampled_from(PIECES), st.integers(0, 40))
-def test_no_cut_next_to_a_run_of_anything_changes_a_token(tokenizer, run, length, next_one, count):
+def test_no_prefix_that_ends_next_to_a_run_changes_a_token(tokenizer, run, length, next_one, count):
     same_window(tokenizer, run * length + next_one * count + " and so on, until the window is full")
 
 
 @pytest.mark.parametrize("piece", ["the agent reads the log. ", "ビルド", "構", "x", "\x85", "\ud800 "])
-def test_five_megabytes_of_anything(tokenizer, piece):
+def test_five_megabytes_of_a_repeated_piece(tokenizer, piece):
     same_window(tokenizer, piece * (5_000_000 // len(piece.encode(errors="surrogatepass"))), window=256)
 
 
@@ -132,8 +132,8 @@ def test_no_more_is_read_than_needed(tokenizer):
     assert sum(read) < 10_000
 
 
-def test_a_tokenizer_that_is_not_bert_s_reads_whole_texts(tokenizer):
-    """Where it ends a word is not known."""
+def test_a_tokenizer_other_than_bert_s_gets_whole_texts(tokenizer):
+    """Its word boundaries are unknown."""
     read = []
 
     class Other:

@@ -1,4 +1,4 @@
-"""Traces made of what the formula looks at."""
+"""Traces built from the members that the formula uses."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ def _step(text: str) -> Mapping[str, Any]:
 
 @pytest.fixture(scope="session")
 def make_trace() -> Callable[..., ReasoningTrace]:
-    """Makes a trace of steps that are written as ``thought`` or ``tool_call grep``."""
+    """A factory of traces from steps written as ``thought`` or ``tool_call grep``."""
 
     def make(
         *steps: str, confidence: float = 0.5, success: bool = True, task_domain: str = "general"

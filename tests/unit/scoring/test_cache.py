@@ -1,4 +1,4 @@
-"""The novelty cache answers as a list of the last entries would, exactly and wherever they stand."""
+"""The novelty cache gives exactly the results of a list of the last entries."""
 
 from collections import deque
 
@@ -21,7 +21,7 @@ AXES = st.builds(
 
 
 class LikeAListOfTheLast(RuleBasedStateMachine):
-    """Runs the cache beside the sentence that defines it."""
+    """Runs the cache against its definition."""
 
     @initialize(max_elements=st.integers(1, 5), ttl=st.none() | st.integers(1, 10))
     def start(self, max_elements, ttl):
@@ -84,7 +84,7 @@ def test_the_length_of_a_vector_does_not_matter(vector, exponent):
 
 
 def random_vectors(count: int) -> np.ndarray:
-    """Each resembles one of those shortly before it, as traces do."""
+    """Vectors that each resemble a recent one, as traces do."""
     random = np.random.default_rng(0)
     vectors = random.standard_normal((count, 384))
     for row in range(1, count):
@@ -92,8 +92,8 @@ def random_vectors(count: int) -> np.ndarray:
     return vectors
 
 
-def test_of_equal_entries_the_oldest_is_named_wherever_they_stand():
-    """A matrix product may round a row otherwise than its equal, by where it stands alone."""
+def test_of_equal_entries_the_oldest_is_returned_whatever_their_positions():
+    """A matrix product may round equal rows differently, depending on their position."""
     wrong = []
     for vector in random_vectors(10):
         cache = VectorCache(40, 384)
@@ -106,8 +106,8 @@ def test_of_equal_entries_the_oldest_is_named_wherever_they_stand():
 
 
 @pytest.mark.parametrize("max_elements", [50, 64])
-def test_a_cache_that_is_rebuilt_answers_as_the_one_that_ran_on(max_elements):
-    """After a crash the ring begins at another place; a score must not depend on that, to the last bit."""
+def test_a_rebuilt_cache_gives_the_same_results_as_one_that_kept_running(max_elements):
+    """After a crash the ring starts at another position, which must not affect a score by a single bit."""
     vectors = random_vectors(3 * max_elements)
     ran_on = VectorCache(max_elements, 384)
     for number, vector in enumerate(vectors):
@@ -120,8 +120,8 @@ def test_a_cache_that_is_rebuilt_answers_as_the_one_that_ran_on(max_elements):
         ran_on.add(vector, id=str(number))
 
 
-def test_an_entry_is_seen_until_the_ttl_is_over_and_again_by_an_earlier_look_up():
-    """The ttl hides and never deletes: records that come again must find what they found."""
+def test_an_entry_is_visible_within_the_ttl_and_again_to_an_earlier_look_up():
+    """The ttl hides entries and never deletes them: redelivered records must get the same result."""
     cache = VectorCache(10, 2, ttl=60)
     cache.add([1, 0], id="old", at=1000)
 
@@ -131,7 +131,7 @@ def test_an_entry_is_seen_until_the_ttl_is_over_and_again_by_an_earlier_look_up(
     assert cache.nearest([1, 0], at=1000).id == "old"
 
 
-def test_an_entry_that_the_ttl_hides_does_not_hide_others_that_are_less_similar():
+def test_an_expired_entry_does_not_hide_less_similar_ones():
     cache = VectorCache(10, 2, ttl=60)
     cache.add([1, 0], id="similar", at=1000)
     cache.add([-1, 0], id="recent", at=1050)
@@ -139,7 +139,7 @@ def test_an_entry_that_the_ttl_hides_does_not_hide_others_that_are_less_similar(
     assert cache.nearest([1, 0], at=1100) == Nearest(-1, "recent")
 
 
-def test_without_a_time_it_is_now(monkeypatch):
+def test_the_default_time_is_now(monkeypatch):
     now = 1000.0
     monkeypatch.setattr("worker.scoring.cache.time.time", lambda: now)
     cache = VectorCache(10, 2, ttl=60)
@@ -171,7 +171,7 @@ def test_a_zero_vector_resembles_nothing_and_stays_zero():
         ([0, -np.inf], "not finite"),
     ],
 )
-def test_a_vector_that_does_not_fit_is_refused_and_changes_nothing(vector, message):
+def test_an_invalid_vector_is_rejected_and_changes_nothing(vector, message):
     cache = VectorCache(1, 2)
     cache.add([1, 0], id="kept")
 
@@ -184,12 +184,12 @@ def test_a_vector_that_does_not_fit_is_refused_and_changes_nothing(vector, messa
     assert cache.size == 1
 
 
-def test_a_vector_that_does_not_fit_is_refused_by_an_empty_cache_too():
+def test_an_empty_cache_rejects_an_invalid_vector_too():
     with pytest.raises(ValueError, match="shape"):
         VectorCache(1, 2).nearest([1, 0, 0])
 
 
-def test_what_the_caller_does_to_a_vector_afterwards_does_not_matter():
+def test_the_cache_copies_the_caller_s_vector():
     vector = np.array([1, 0], dtype=np.float32)
     cache = VectorCache(1, 2)
     cache.add(vector)
@@ -199,7 +199,7 @@ def test_what_the_caller_does_to_a_vector_afterwards_does_not_matter():
     assert cache.max_cosine_similarity([1, 0]) == 1
 
 
-def test_the_vectors_lie_in_one_block_that_never_grows():
+def test_the_vectors_are_stored_in_one_block_that_never_grows():
     cache = VectorCache(8, 2)
     matrix = cache._matrix
 
@@ -220,8 +220,8 @@ def test_sizes_and_the_ttl_must_be_positive(arguments):
         VectorCache(**arguments)
 
 
-def test_of_entries_that_are_about_equally_similar_the_more_similar_is_named():
-    """Those within rounding are compared again, exactly; the older goes first only of equals."""
+def test_of_nearly_equal_entries_the_more_similar_is_returned():
+    """Entries within the rounding error are compared again, exactly; age decides only between equals."""
     cache = VectorCache(max_elements=4, dimensions=3)
     cache.add([1, 2e-3, 0], id="older")  # 2e-6 from the most similar
     cache.add([1, 0, 0], id="nearest")

@@ -1,4 +1,4 @@
-"""Each dimension is the reference's formula, from 0 to 1, and moves the way its definition says."""
+"""Each dimension follows the reference's formula, from 0 to 1, and is monotonic as defined."""
 
 import pytest
 from hypothesis import given

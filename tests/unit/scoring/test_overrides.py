@@ -1,4 +1,4 @@
-"""The overrides, each alone and in the order of the reference."""
+"""The overrides, each alone and in the reference's order."""
 
 import pytest
 from hypothesis import given
@@ -10,18 +10,18 @@ RECOVERIES = ["error_recovery"] * 3
 
 
 def overridden(score, trace):
-    """The score after the overrides of a trace, and their names."""
+    """Return the score after a trace's overrides, and their names."""
     names = overrides_of(trace)
     return apply_overrides(score, names), names
 
 
 @given(st.floats(0, 1))
-def test_a_single_thought_is_worth_a_tenth_whatever_it_scored(make_trace, score):
+def test_a_single_thought_scores_0_1_whatever_its_dimensions(make_trace, score):
     assert overridden(score, make_trace("thought")) == (0.1, ("single_thought",))
 
 
 @pytest.mark.parametrize("steps", [["tool_call"], ["observation"], ["error_recovery"], ["thought"] * 2])
-def test_other_than_a_single_thought_keeps_its_score(make_trace, steps):
+def test_anything_but_a_single_thought_keeps_its_score(make_trace, steps):
     assert overridden(0.6, make_trace(*steps)) == (0.6, ())
 
 
@@ -63,12 +63,12 @@ def test_a_single_tool_does_not_take_a_score_below_0(make_trace):
     assert overridden(0.05, make_trace("tool_call grep")) == (0.0, ("single_tool",))
 
 
-def test_a_single_thought_with_a_tool_loses_the_tenth_that_it_was_given(make_trace):
+def test_a_single_thought_with_a_tool_scores_0(make_trace):
     assert overridden(0.9, make_trace("thought grep")) == (0.0, ("single_thought", "single_tool"))
 
 
-def test_recovery_is_capped_before_the_single_tool_is_taken_off(make_trace):
-    """The other way round, 0.95 would stay 0.95."""
+def test_recovery_is_capped_before_the_single_tool_penalty(make_trace):
+    """In the other order, 0.95 would stay 0.95."""
     score, names = overridden(0.95, make_trace(*RECOVERIES, "tool_call grep"))
 
     assert score == pytest.approx(0.9)

@@ -1,4 +1,4 @@
-"""Scoring and the schemas are for everybody's process: no library of a broker or a model comes along."""
+"""Scoring and the schemas can be used in any process: they import no Kafka or model library."""
 
 import subprocess
 import sys

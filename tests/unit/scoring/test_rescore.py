@@ -1,4 +1,4 @@
-"""Rescoring from the dimensions gives what scoring the trace would have given."""
+"""Rescoring from the dimensions equals scoring the trace."""
 
 import pytest
 from hypothesis import given
@@ -38,10 +38,10 @@ POLICIES = st.builds(
     scored_under=POLICIES,
     policy=POLICIES,
 )
-def test_a_rescored_trace_is_a_trace_scored_under_that_policy(
+def test_a_rescored_trace_equals_one_scored_under_that_policy(
     make_trace, steps, confidence, success, domain, nearest, scored_under, policy
 ):
-    """Exactly, the same policy among them: a shadow and a report over history must agree with the worker."""
+    """Exactly, and also under the same policy: evaluation over history must agree with the worker."""
     trace = make_trace(*steps, confidence=confidence, success=success, task_domain=domain)
     score = score_trace(trace, nearest, scored_under)
 
@@ -57,8 +57,8 @@ def test_the_real_traces_rescored_under_their_own_policy_are_unchanged(real_trac
         assert rescore(score, trace.metadata.task_domain, scorer.policy) == score
 
 
-def test_a_domain_that_the_new_policy_names_takes_its_own_profile(make_trace):
-    """The score's own domain is `default`; only the trace tells that it is `legal`."""
+def test_a_domain_named_in_the_new_policy_gets_its_own_profile(make_trace):
+    """The score's own domain is `default`; only the trace says `legal`."""
     trace = make_trace("tool_call a", "tool_call b", task_domain="legal")
     score = score_trace(trace, None, Policy())
     legal = DomainPolicy(threshold=0.1, weights=REFERENCE_WEIGHTS["medical"])

@@ -1,4 +1,4 @@
-"""The weighted sum, the profile it is weighted with, and the decision."""
+"""The weighted sum, the weight profile, and the decision."""
 
 import math
 import operator
@@ -26,7 +26,7 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize(("domain", "weights"), WEIGHTS.items(), ids=WEIGHTS)
-def test_the_score_is_the_sum_of_the_dimensions_weighted_for_the_domain(make_trace, domain, weights):
+def test_the_score_is_the_sum_of_the_dimensions_with_the_domain_s_weights(make_trace, domain, weights):
     trace = make_trace(
         "thought a", "tool_call b", *["thought"] * 8, confidence=0.9, success=False, task_domain=domain
     )
@@ -42,14 +42,14 @@ def test_the_score_is_the_sum_of_the_dimensions_weighted_for_the_domain(make_tra
 
 
 @pytest.mark.parametrize("task_domain", ["logistics", "Finance", "finance ", "FINANCE", "fin"])
-def test_a_domain_that_no_profile_has_exactly_takes_default(make_trace, task_domain):
+def test_a_domain_without_an_exactly_matching_profile_gets_default(make_trace, task_domain):
     score = score_trace(make_trace("tool_call", task_domain=task_domain), None, Policy())
 
     assert score.domain == "default"
 
 
 @pytest.mark.parametrize(("above", "decision"), [(False, "contribute"), (True, "rejected")])
-def test_a_score_that_just_reaches_the_threshold_is_contributed(make_trace, above, decision):
+def test_a_score_equal_to_the_threshold_is_contributed(make_trace, above, decision):
     trace = make_trace("tool_call", "observation")
     reached = score_trace(trace, None, Policy()).quality_score
     threshold = math.nextafter(reached, 1) if above else reached
@@ -59,7 +59,7 @@ def test_a_score_that_just_reaches_the_threshold_is_contributed(make_trace, abov
     assert (score.quality_score, score.threshold, score.decision) == (reached, threshold, decision)
 
 
-def test_overrides_count_before_the_decision(make_trace):
+def test_overrides_are_applied_before_the_decision(make_trace):
     trace = make_trace("thought", confidence=1)
 
     score = score_trace(trace, None, Policy(threshold=0.2))
@@ -69,7 +69,7 @@ def test_overrides_count_before_the_decision(make_trace):
 
 @given(st.lists(st.integers(0, 10**6), min_size=4, max_size=4).filter(any))
 def test_a_score_is_never_above_1(make_trace, parts):
-    """Weights are accepted when they sum to 1 within rounding; full marks must not come out above it."""
+    """Weights are accepted if they sum to 1 within rounding; even so a perfect score must not exceed 1."""
     names = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
     weights = {name: part / sum(parts) for name, part in zip(names, parts, strict=True)}
     weights["complexity"] = min(1.0, weights["complexity"] + 9e-10)
@@ -83,7 +83,7 @@ def test_a_score_is_never_above_1(make_trace, parts):
     assert 0 <= score.quality_score <= 1
 
 
-def test_the_parts_are_told_in_the_order_of_the_header(make_trace):
+def test_the_dict_has_the_order_of_the_header(make_trace):
     score = score_trace(make_trace("thought"), None, Policy())
 
     assert list(score.as_dict()) == [

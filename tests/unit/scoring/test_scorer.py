@@ -1,4 +1,4 @@
-"""A scorer remembers from call to call what the formula compares with, and nothing else."""
+"""A scorer remembers only the vectors that the formula compares with."""
 
 import numpy as np
 import pytest
@@ -36,8 +36,8 @@ def test_without_an_embedder_novelty_is_unknown_and_nothing_is_remembered(make_t
     assert scorer.cache.size == 0
 
 
-def test_each_trace_is_compared_with_those_before_it(scorer, make_trace):
-    """Also with those that were rejected, as all are here."""
+def test_each_trace_is_compared_with_the_earlier_ones(scorer, make_trace):
+    """Including rejected ones, as all are here."""
     first, second, third = (make_trace("thought") for _ in range(3))
 
     assert scorer.evaluate_embedded(first, EAST).novelty == 0.5
@@ -46,7 +46,7 @@ def test_each_trace_is_compared_with_those_before_it(scorer, make_trace):
     assert (repeated.novelty, repeated.nearest, repeated.decision) == (0, first.id, "rejected")
 
 
-def test_a_trace_that_fell_out_of_the_cache_is_novel_again(scorer, make_trace):
+def test_a_trace_evicted_from_the_cache_is_novel_again(scorer, make_trace):
     for vector in (EAST, NORTH, NORTH):
         scorer.evaluate_embedded(make_trace("thought"), vector)
 
@@ -61,7 +61,7 @@ def test_the_ttl_counts_back_from_the_traces_own_time(make_trace, at, novelty):
     assert scorer.evaluate_embedded(make_trace("thought"), EAST, at=at).novelty == novelty
 
 
-def test_the_embedder_is_given_the_text_of_the_trace(make_trace):
+def test_the_embedder_gets_the_text_of_the_trace(make_trace):
     texts = []
 
     def embed(text):
@@ -75,8 +75,8 @@ def test_the_embedder_is_given_the_text_of_the_trace(make_trace):
     assert score.novelty == 0.5
 
 
-def test_an_empty_cache_that_is_handed_in_is_the_one_that_is_used(make_trace):
-    """A cache without entries is false in a condition."""
+def test_an_empty_cache_passed_in_is_used(make_trace):
+    """A cache without entries is falsy."""
     cache = VectorCache(2, 2)
 
     Scorer(cache=cache).evaluate_embedded(make_trace("thought"), EAST)
@@ -87,7 +87,7 @@ def test_an_empty_cache_that_is_handed_in_is_the_one_that_is_used(make_trace):
 @pytest.mark.parametrize(
     "vector", [np.ones(3), np.ones((1, 2)), [np.nan, 1], [np.inf, 1]], ids=["long", "matrix", "nan", "inf"]
 )
-def test_a_vector_that_does_not_fit_leaves_the_cache_as_it_was(scorer, make_trace, vector):
+def test_an_invalid_vector_leaves_the_cache_unchanged(scorer, make_trace, vector):
     earlier = make_trace("thought")
     scorer.evaluate_embedded(earlier, EAST)
 
@@ -98,8 +98,8 @@ def test_a_vector_that_does_not_fit_leaves_the_cache_as_it_was(scorer, make_trac
     assert scorer.cache.nearest(EAST).id == earlier.id
 
 
-def test_an_error_while_scoring_leaves_the_cache_as_it_was(scorer, make_trace, monkeypatch):
-    """The record becomes a dead letter; a vector without an outcome would change the scores after it."""
+def test_an_error_while_scoring_leaves_the_cache_unchanged(scorer, make_trace, monkeypatch):
+    """The record becomes a dead letter; a vector without an outcome would change later scores."""
 
     def fail(*_):
         raise ZeroDivisionError

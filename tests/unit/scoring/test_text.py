@@ -1,4 +1,4 @@
-"""The text that is embedded is the reference's, to the space."""
+"""The embedded text equals the reference's, to the space."""
 
 import pytest
 
