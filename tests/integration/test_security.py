@@ -207,7 +207,7 @@ async def test_a_refusal_names_the_setting_to_mend(secured, protocol, changes, t
 async def test_the_certificate_of_another_host_is_told(secured):
     elsewhere = f"localhost:{secured.ports['SASL_SSL']}"
     with pytest.raises(
-        SecurityError, match=r"kafka\.bootstrap_servers: the certificate of localhost:.* another host's"
+        SecurityError, match=r"kafka\.bootstrap_servers: the certificate of localhost:.* for another host"
     ):
         await require_rights(secured.settings(bootstrap_servers=elsewhere), [])
 
@@ -288,7 +288,7 @@ DECLARED = {
     "audit": rights.audit_rights,
     "dead-letters": rights.dead_letter_rights,
     "replay": rights.replay_rights,
-    "policy": rights.scored_rights,
+    "policy": lambda settings: [*rights.scored_rights(settings), *rights.kept_policy_rights(settings)],
 }
 
 
@@ -354,7 +354,7 @@ async def test_a_replay_without_its_transactional_id_is_told(settings, secured):
         await mine.grant(*needed)
         await told(settings, [right for right in needed if right.operation != "Create"], [])
         with pytest.raises(SecurityError, match=f"Write on transactional-id {settings.kafka.group}-replays"):
-            async for _ in replay(settings, Selection(), 3, dry_run=False, told=lambda *_: None):
+            async for _ in replay(settings, Selection(), 3, dry_run=False, progress=lambda *_: None):
                 pass
 
 
@@ -410,6 +410,7 @@ async def test_every_command_does_its_work_with_the_least_rights(
         await mine.revoke(*granted_by_script("run", settings))
 
         await does("traces", "list", rights_of=["policy"])
+        await does("policy", "history", rights_of=["policy"])
         await mine.revoke(*granted_by_script("policy", settings))
         await does("audit")
         await mine.revoke(*granted_by_script("audit", settings))
