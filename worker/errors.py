@@ -1,21 +1,21 @@
-"""Everything that this project raises on purpose.
+"""The project's exceptions.
 
 ::
 
-    WorkerError                 a person can act on the message
-    ├── SettingsError           the configuration: every problem at once, each with its setting's name
+    WorkerError                 base of all errors; the message says what to do
+    ├── SettingsError           the configuration is invalid; lists every problem with its setting's name
     ├── InputError              a file or topic given to a command does not hold what the command needs
     ├── EmbeddingError          the model cannot be loaded, does not fit the cache, or failed on a text
     ├── TopicError              a topic is missing, or does not fit the others
-    ├── StartError              a worker cannot start as it is configured; trying again does not help
+    ├── StartError              a worker cannot start with this configuration; a retry does not help
     ├── MissingExtraError       a package that an extra of the installation brings is missing; names the extra
     ├── StalledError            records wait, and nothing is finished
     ├── SecurityError           a certificate, a login or a right is refused; names the setting or the right
-    ├── NoBrokerError           no Kafka broker answers, or could be found or started (demo and tests)
+    ├── NoBrokerError           no Kafka broker answers, or none could be found or started (demo and tests)
     ├── DeliveryError           the broker did not confirm a record; nothing is committed past it
-    │   ├── TooLargeError       it refused the record, or the record's batch, as too large
-    │   └── TimestampError      it refused the record's timestamp
-    ├── LedgerError             the changelog holds what cannot be, or less than it must
+    │   ├── TooLargeError       it rejected the record, or the record's batch, as too large
+    │   └── TimestampError      it rejected the record's timestamp
+    ├── LedgerError             the changelog is incomplete or has invalid entries
     └── RejectedRecord          this one record cannot be scored; carries the dead letter's bounded ``reason``
 """
 
@@ -34,38 +34,38 @@ Reason = Literal[
     "scoring_failed",
     "poison",
 ]
-"""Why a record went to the dead-letter topic: a closed set, so that it can be a metric's label."""
+"""Why a record became a dead letter: a closed set, so that it can be a metric label."""
 
 REASONS: tuple[Reason, ...] = get_args(Reason)
 
 
 class WorkerError(Exception):
-    """Base of every error that is raised on purpose; its text is written for the person who reads it."""
+    """Base of the project's errors; the message is written for users."""
 
     exit_status: ClassVar[int] = 1
-    """Of the command that it ends."""
+    """Exit status of a command that ends with this error."""
 
 
 class SettingsError(WorkerError):
-    """One or more settings are wrong; the text has a line for each."""
+    """One or more settings are invalid; the message has a line for each."""
 
     exit_status = os.EX_CONFIG
 
 
 class InputError(WorkerError):
-    """A file or topic that a command was given does not hold what the command needs."""
+    """A file or topic given to a command does not have the required content."""
 
 
 class EmbeddingError(WorkerError):
-    """An embedder could not be made, does not fit, or failed."""
+    """An embedder could not be loaded, does not match the cache, or failed."""
 
 
 class TopicError(WorkerError):
-    """A topic is missing, or differs from what the worker needs."""
+    """A topic is missing or unsuitable."""
 
 
 class StartError(WorkerError):
-    """A setting, a topic or the model keeps a worker from starting; a person must change something first."""
+    """A setting, a topic or the model prevents the start, until someone changes it."""
 
     exit_status = os.EX_CONFIG
 
@@ -83,7 +83,7 @@ class SecurityError(WorkerError):
 
 
 class StalledError(WorkerError):
-    """The worker has stopped moving, and a fresh process should take its place."""
+    """The worker makes no progress, and a new process should replace it."""
 
 
 class NoBrokerError(WorkerError):
@@ -91,26 +91,26 @@ class NoBrokerError(WorkerError):
 
 
 class DeliveryError(WorkerError):
-    """The broker refused or did not confirm a record."""
+    """The broker rejected or did not confirm a record."""
 
 
 class TooLargeError(DeliveryError):
-    """The record is larger than its topic takes, alone or with the others of its batch."""
+    """The record exceeds its topic's size limit, alone or together with the rest of its batch."""
 
 
 class TimestampError(DeliveryError):
-    """The topic does not take the record's timestamp (``message.timestamp.*.max.ms``)."""
+    """The topic rejects the record's timestamp (``message.timestamp.*.max.ms``)."""
 
 
 class LedgerError(WorkerError):
-    """The ledger's changelog is not what it must be."""
+    """The changelog is incomplete or has invalid entries."""
 
 
 class RejectedRecord(WorkerError):  # noqa: N818 - a record is rejected; the error is the record's
     """A raw record that cannot be scored.
 
     Attributes:
-        reason: why, from the closed set :data:`REASONS`.
+        reason: one of :data:`REASONS`.
     """
 
     def __init__(self, reason: Reason, message: str) -> None:

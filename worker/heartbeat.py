@@ -1,6 +1,6 @@
-"""A process's sign of life to its parent: a line a second from its event loop, through a pipe.
+"""The heartbeat of the worker process: its event loop writes a line per second to a pipe to the parent.
 
-The line says why the process is not ready, so that the parent can answer for it.
+The line has the reasons why the process is not ready, so that the parent can answer the probes for it.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ async def beat(descriptor: int, reasons: Callable[[], Sequence[str]]) -> None:
     """Write to the pipe until the parent is gone.
 
     Args:
-        descriptor: the pipe's end for writing.
-        reasons: returns why the process is not ready, in some hundred bytes; nothing when it is.
+        descriptor: the pipe's write end.
+        reasons: returns why the process is not ready, in a few hundred bytes; empty if it is ready.
 
     Raises:
-        WorkerError: nobody reads it any more.
+        WorkerError: the parent is gone.
     """
     os.set_blocking(descriptor, False)
     while True:
         try:
             os.write(descriptor, json.dumps(reasons()).encode() + b"\n")
         except BlockingIOError:
-            pass  # the parent is suspended, and what it has not read yet tells it enough
+            pass  # the parent is suspended, and has unread beats waiting
         except BrokenPipeError:
             raise WorkerError("the parent process is gone") from None
         await asyncio.sleep(INTERVAL)
 
 
-def heard(descriptor: int) -> list[str] | None:
-    """Return the reasons of the last beat; None when there was none since the last call.
+def read_beat(descriptor: int) -> list[str] | None:
+    """Return the reasons in the last beat; None without a beat since the last call.
 
     Args:
-        descriptor: the pipe's end for reading, which does not block.
+        descriptor: the pipe's non-blocking read end.
     """
     try:
         lines = os.read(descriptor, _PIPE_BYTES).splitlines()

@@ -1,4 +1,4 @@
-"""Logging to standard error: lines for people on a terminal, JSON lines elsewhere."""
+"""Logging to standard error: human-readable lines on a terminal, JSON lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from worker.errors import WorkerError
 
-if TYPE_CHECKING:  # `kp-worker --help` need not wait for pydantic
+if TYPE_CHECKING:  # keeps `kp-worker --help` from importing pydantic
     from worker.settings import LogSettings
 
 logger = logging.getLogger(__name__)
 
-SELDOM = 60.0
-"""Seconds until a client may say the same again."""
+REPEAT_INTERVAL = 60.0
+"""Seconds until a library may repeat a message."""
 
-# These warn of ordinary rebalances, which the worker logs itself.
+# They warn about ordinary rebalances, which the worker logs itself.
 _WARNS_OF_REBALANCES = ("aiokafka.consumer.group_coordinator", "faust.tables.recovery")
 
-# Attempts of the Kafka client that need no line. To find the group's coordinator: a new cluster takes a few
-# until it has one, and where they go on to fail, other messages say why. To reach the first broker: who asked
-# for it says so.
+# Failed attempts of the Kafka client that need no line. Finding the group's coordinator: a new cluster needs
+# a few attempts, and other messages report a lasting failure. Reaching the first broker: the caller reports
+# it.
 _ATTEMPTS = ("Group Coordinator Request failed: %s", 'Unable connect to "%s:%s": %s')
 
 _ExcInfo: TypeAlias = (
@@ -37,17 +37,17 @@ _ExcInfo: TypeAlias = (
 
 
 def configure(settings: LogSettings) -> None:
-    """Send what the worker logs to standard error, and of other libraries what an operator needs.
+    """Log to standard error: the worker's messages, and those of libraries that an operator needs.
 
-    They tell each step of theirs, so they begin at WARNING; at INFO where we begin at DEBUG, since at DEBUG
+    Libraries log every step, so their level is at least WARNING; it is INFO if ours is DEBUG, since at DEBUG
     the Kafka client logs whole records.
     """
     human = sys.stderr.isatty() if settings.format == "auto" else settings.format == "human"
     handler = logging.StreamHandler()
     handler.setFormatter(HumanFormatter() if human else JsonFormatter())
     handler.addFilter(WithoutContent())
-    handler.addFilter(Seldom("aiokafka"))
-    handler.addFilter(Seldom("opentelemetry"))
+    handler.addFilter(RepeatFilter("aiokafka"))
+    handler.addFilter(RepeatFilter("opentelemetry"))
     handler.addFilter(_is_no_bad_request)
     ours = logging.getLevelNamesMapping()[settings.level]
     theirs = logging.INFO if ours == logging.DEBUG else max(ours, logging.WARNING)
@@ -55,17 +55,17 @@ def configure(settings: LogSettings) -> None:
     logging.getLogger("worker").setLevel(ours)
     for name in _WARNS_OF_REBALANCES:
         logging.getLogger(name).setLevel(theirs if ours == logging.DEBUG else logging.ERROR)
-    # It warns of producers' headers, and quotes them.
+    # Its warnings quote producers' headers.
     logging.getLogger("opentelemetry").setLevel(logging.ERROR)
     logging.captureWarnings(capture=True)
-    # A message that cannot be formatted would be shown raw, with its arguments.
+    # Otherwise a message that cannot be formatted is printed raw, with its arguments.
     logging.raiseExceptions = False
     threading.excepthook = _thread_ended
     sys.unraisablehook = _unraisable
 
 
 def leave_out_attempts() -> None:
-    """Have Kafka's client log none of its attempts: a command's own error tells why they fail."""
+    """Silence the Kafka client's failed attempts: a command's own error reports the reason."""
     logging.getLogger("aiokafka").addFilter(_is_no_attempt)
 
 
@@ -75,7 +75,7 @@ def errors_logged() -> Iterator[None]:
     try:
         yield
     except WorkerError as error:
-        logger.error("%s", error)  # noqa: TRY400 - it is written for a person; where it was raised is not
+        logger.error("%s", error)  # noqa: TRY400 - the message suffices without a traceback
         sys.exit(error.exit_status)
     except Exception:
         logger.critical("ended by an unexpected error", exc_info=True)
@@ -88,24 +88,24 @@ def _thread_ended(failure: threading.ExceptHookArgs) -> None:
 
 
 def _unraisable(failure: sys.UnraisableHookArgs) -> None:
-    logger.error("an unexpected error where nobody can be told", exc_info=failure.exc_value)
+    logger.error("unexpected error in a finaliser or callback", exc_info=failure.exc_value)
 
 
 class _Formatter(logging.Formatter):
     def formatException(self, ei: _ExcInfo) -> str:  # noqa: N802 - the base class's name
-        """Return what :func:`told` does; empty where there is no exception."""
-        return "" if ei[1] is None else told(ei[1])
+        """Return :func:`format_error`'s text; empty without an exception."""
+        return "" if ei[1] is None else format_error(ei[1])
 
 
 class HumanFormatter(_Formatter):
-    """A line for people: local time, level, message; a traceback on lines of its own."""
+    """Formats a human-readable line: local time, level, message; a traceback follows on its own lines."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s")
 
 
 class JsonFormatter(_Formatter):
-    """A JSON object a line, in ASCII: ts, level, logger, message; error and traceback where there is one."""
+    """Formats an ASCII line of JSON: ts, level, logger, message; error and traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record's line."""
@@ -118,46 +118,46 @@ class JsonFormatter(_Formatter):
         }
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            line |= {"error": type(error).__qualname__, "traceback": told(error)}
+            line |= {"error": type(error).__qualname__, "traceback": format_error(error)}
         return json.dumps({key: _well_formed(text) for key, text in line.items()})
 
 
 class WithoutContent(logging.Filter):
-    """Removes what may quote a record from messages: the texts of unexpected errors."""
+    """Removes the texts of unexpected errors from messages, since they may quote a record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Put an error's type for the error among the arguments; let every message through."""
+        """Replace errors among the arguments by their types; let every message through."""
         if isinstance(record.args, Mapping):
             record.args = {name: _without_content(value) for name, value in record.args.items()}
         elif record.args:
             record.args = tuple(map(_without_content, record.args))
         elif record.name == "asyncio":
-            # What follows shows futures with their errors, and callbacks with their arguments.
+            # The rest shows futures with their errors, and callbacks with their arguments.
             record.msg = str(record.msg).split("\n", 1)[0].split("(", 1)[0]
         return True
 
 
-class Seldom(logging.Filter):
-    """Lets each kind of a library's messages through once a minute: a client tells of every attempt.
+class RepeatFilter(logging.Filter):
+    """Lets each of a library's messages through once a minute: a client logs every attempt.
 
     Args:
-        name: of the library's logger; what others log passes.
+        name: the library's logger; the messages of other loggers pass.
     """
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._told: dict[str, float] = {}
+        self._logged: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether it has not been let through within :data:`SELDOM`."""
+        """Return whether the message was not logged within :data:`REPEAT_INTERVAL`."""
         if not super().filter(record):
             return True
         if record.msg in _ATTEMPTS:
             return False
-        since = record.created - self._told.get(record.msg, -SELDOM)
-        if 0 <= since < SELDOM:
+        since = record.created - self._logged.get(record.msg, -REPEAT_INTERVAL)
+        if 0 <= since < REPEAT_INTERVAL:
             return False
-        self._told[record.msg] = record.created
+        self._logged[record.msg] = record.created
         return True
 
 
@@ -166,40 +166,40 @@ def _is_no_attempt(record: logging.LogRecord) -> bool:
 
 
 def _is_no_bad_request(record: logging.LogRecord) -> bool:
-    """Return False for a request that is no HTTP: its client is told, and anybody can send millions."""
+    """Return False for a malformed HTTP request: its client gets the error, and anyone can send millions."""
     if record.name != "aiohttp.server" or record.exc_info is None:
         return True
-    from aiohttp.http_exceptions import HttpProcessingError  # noqa: PLC0415 - `--help` need not wait for it
+    from aiohttp.http_exceptions import HttpProcessingError  # noqa: PLC0415 - too slow for `--help`
 
     return not isinstance(record.exc_info[1], HttpProcessingError)
 
 
-def told(error: BaseException) -> str:
-    """Return an error's traceback, with those of the errors before it, but without what they say.
+def format_error(error: BaseException) -> str:
+    """Return an error's traceback, with those of its causes, but without the texts of unexpected errors.
 
-    An unexpected error's text may quote the record that it came upon: it is left out.
+    These may quote the record that caused them.
     """
     chain: list[BaseException] = []
     one: BaseException | None = error
     while one is not None and one not in chain:
         chain.append(one)
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
-    return "\nand then\n".join(map(_told_alone, reversed(chain)))
+    return "\nand then\n".join(map(_format_alone, reversed(chain)))
 
 
-def _told_alone(error: BaseException) -> str:
+def _format_alone(error: BaseException) -> str:
     text = f": {error}" if _is_safe(error) else ""
     frames = "".join(traceback.format_tb(error.__traceback__))
     inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     head = f"Traceback (most recent call last):\n{frames}{type(error).__qualname__}{text}"
-    return "\n".join([head, *map(told, inner)])
+    return "\n".join([head, *map(format_error, inner)])
 
 
 def _is_safe(error: BaseException) -> bool:
-    """Return whether an error's text quotes no record.
+    """Return whether an error's text never quotes a record.
 
-    Ours are written to be read, the operating system's name files and addresses, and the Kafka client's name
-    brokers and topics: its record parser's errors stay in :mod:`worker.kafka.record_batches`.
+    Ours never do, the operating system's name files and addresses, and the Kafka client's name brokers and
+    topics: its record parser's errors stay in :mod:`worker.kafka.record_batches`.
     """
     return isinstance(error, WorkerError | OSError) or type(error).__module__ == "aiokafka.errors"
 
@@ -211,5 +211,5 @@ def _without_content(value: Any) -> Any:
 
 
 def _well_formed(text: str) -> str:
-    """Return the text with lone surrogates escaped, which strict readers of JSON refuse."""
+    """Return the text with lone surrogates escaped, which strict JSON parsers reject."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""The memory limit of a container, as the kernel's control groups have it."""
+"""The memory limit of a container, from the kernel's control groups."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 _NO_LIMIT = 2**60
-"""Version 1 writes a number near 2**63 where version 2 writes ``max``."""
+"""Version 1 has a number near 2**63 for no limit, version 2 ``max``."""
 
 
 def memory_limit(root: Path = Path("/")) -> int | None:
-    """Return the least limit in bytes of this process's control group and those above it; None without one.
+    """Return the lowest limit in bytes of this process's control group and its ancestors, if any.
 
     Args:
         root: the root of the file system.
     """
     limits = []
     for file in _limit_files(root):
-        with suppress(OSError, ValueError):  # there is none, or it says `max`
+        with suppress(OSError, ValueError):  # missing, or `max`
             limits.append(int(file.read_text()))
     return min((limit for limit in limits if limit < _NO_LIMIT), default=None)
 
@@ -34,6 +34,6 @@ def _limit_files(root: Path) -> Iterator[Path]:
                 folder, name = mount / "memory", "memory.limit_in_bytes"
             else:
                 continue
-            # A container may see only its own group, as the root.
+            # A container may see only its own group, mounted as the root.
             for path in (PurePosixPath(group), *PurePosixPath(group).parents):
                 yield folder / path.relative_to("/") / name

@@ -1,4 +1,4 @@
-"""The policy: weights and thresholds by domain. It is what may change while the worker runs."""
+"""The policy: weights and thresholds by domain. It can change while the worker runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UnitFloat = Annotated[float, Field(ge=0, le=1)]
 
 
 class Weights(BaseModel):
-    """How much each dimension counts in the score; together 1."""
+    """The dimensions' weights in the score, which sum to 1."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -32,12 +32,12 @@ class Weights(BaseModel):
     def _sum_to_one(self) -> Weights:
         total = math.fsum((self.complexity, self.novelty, self.tool_diversity, self.outcome_confidence))
         if not math.isclose(total, 1, abs_tol=1e-9):
-            raise ValueError(f"the four weights must sum to 1, these sum to {total:g}")
+            raise ValueError(f"the four weights must sum to 1, but sum to {total:g}")
         return self
 
 
 class DomainPolicy(BaseModel):
-    """What one domain does otherwise than the default."""
+    """One domain's deviations from the default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -66,7 +66,7 @@ REFERENCE_WEIGHTS = {
 
 @dataclass(frozen=True)
 class Profile:
-    """What a trace of one domain is scored and routed with."""
+    """The effective weights and threshold of a domain."""
 
     domain: str
     weights: Weights
@@ -74,10 +74,10 @@ class Profile:
 
 
 class PolicyInForce:
-    """What scores are made with now; whoever scores asks it for each trace.
+    """The current policy, which scoring reads for each trace.
 
     Attributes:
-        policy: may be replaced at any time; what was decided before stays decided.
+        policy: can be replaced at any time; earlier decisions stand.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -87,8 +87,8 @@ class PolicyInForce:
 class Policy(BaseModel):
     """Weights and thresholds by domain.
 
-    A domain that is named takes what it leaves out from the reference's profile of its name, else from
-    ``default``. A domain that is not named takes ``default``, silently, as the SDK does.
+    A named domain inherits what it omits from the reference's profile of that name, else from ``default``.
+    Any other domain silently uses ``default``, as in the SDK.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -102,12 +102,12 @@ class Policy(BaseModel):
     @model_validator(mode="after")
     def _bounded(self) -> Policy:
         if len(self.profiles) > MAX_DOMAINS:
-            raise ValueError(f"at most {MAX_DOMAINS} domains are possible, these are {len(self.profiles)}")
+            raise ValueError(f"at most {MAX_DOMAINS} domains are allowed, got {len(self.profiles)}")
         return self
 
     @cached_property
     def profiles(self) -> dict[str, Profile]:
-        """Every profile by its domain's name; ``default`` is always among them."""
+        """All profiles by domain, including ``default``."""
         default_weights = self._weights(DEFAULT_DOMAIN) or REFERENCE_WEIGHTS[DEFAULT_DOMAIN]
         return {
             name: Profile(name, self._weights(name) or default_weights, self._threshold(name))
@@ -118,7 +118,7 @@ class Policy(BaseModel):
         }
 
     def profile(self, task_domain: str) -> Profile:
-        """Return the profile of exactly this name, else ``default``."""
+        """Return the profile with exactly this name, else ``default``."""
         return self.profiles.get(task_domain) or self.profiles[DEFAULT_DOMAIN]
 
     @cached_property

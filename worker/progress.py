@@ -18,7 +18,7 @@ from rich.progress import (
 
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
-ProgressCallback = Callable[[str, int, int], None]
+TopicProgressCallback = Callable[[str, int, int], None]
 """Called with a topic, the number of offsets read, and their total."""
 
 
@@ -31,7 +31,7 @@ def progress_bars(done: ProgressColumn) -> Iterator[Progress]:
 
 
 @contextmanager
-def topic_progress() -> Iterator[ProgressCallback]:
+def topic_progress() -> Iterator[TopicProgressCallback]:
     """Yield a callback that shows the reading progress of topics if standard error is a terminal."""
     with progress_bars(MofNCompleteColumn()) as progress:
         tasks: dict[str, TaskID] = {}

@@ -1,4 +1,4 @@
-"""Taking over a changed policy while the worker runs."""
+"""Reload the policy while the worker runs."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from worker.settings import Settings, parse_file, read_file, settings_from
 logger = logging.getLogger(__name__)
 
 INTERVAL = 5.0
-"""Seconds between two looks at the file."""
+"""Seconds between two reads of the file."""
 
 
 class PolicyReload:
-    """Follows the ``[policy]`` of a settings file; everything else there is taken at the next start.
+    """Reloads the ``[policy]`` of a settings file on change; its other settings require a restart.
 
-    A file may be read while it is written: half of it may say ``threshold = 0`` where the whole says 0.6. So
-    a change counts once two reads in a row are equal, and a file that lost its policy changes nothing.
+    A read may see a half-written file: ``threshold = 0`` instead of 0.6. So a change takes effect only once
+    two reads in a row are equal, and a file that has lost its policy changes nothing.
 
     Args:
         config: the file.
-        settings: what was read from it at the start.
-        in_force: gets the new policy.
-        metrics: told of every attempt.
+        settings: the settings in effect since the start.
+        in_force: holds the current policy.
+        metrics: counts every attempt.
     """
 
     def __init__(self, config: Path, settings: Settings, in_force: PolicyInForce, metrics: Metrics) -> None:
@@ -43,13 +43,13 @@ class PolicyReload:
         self._has_policy = settings.policy != settings_from({}).policy
 
     async def watch(self) -> None:
-        """Look again and again; a file that is not what it should be leaves the policy as it is."""
+        """Check the file forever; an invalid file leaves the policy unchanged."""
         while True:
             await asyncio.sleep(INTERVAL)
             self.check()
 
     def check(self) -> None:
-        """Take over the policy, if the file has changed and was the same at the last look."""
+        """Apply the policy if the file has changed and was the same at the last two reads."""
         self._notice_stale_mount()
         content, before = self._content(), self._read
         self._read = content
@@ -61,23 +61,23 @@ class PolicyReload:
             self._require_policy(values)
             settings = settings_from(values)
         except SettingsError as error:
-            logger.error("the policy stays %s: %s", self._in_force.policy.digest, error)  # noqa: TRY400 - for people
+            logger.error("keeping policy %s: %s", self._in_force.policy.digest, error)  # noqa: TRY400 - the text suffices
             self._metrics.policy_reloaded("failed")
             return
         for section in Settings.model_fields:
             if section != "policy" and getattr(settings, section) != getattr(self._settings, section):
-                logger.warning("[%s] has changed in %s; it is taken at the next start", section, self._config)
-        self._take_over(settings)
+                logger.warning("[%s] has changed in %s; restart to apply it", section, self._config)
+        self._apply(settings)
 
     def _notice_stale_mount(self) -> None:
-        """Warn once when the file was replaced behind a mount of it alone, which shows the old one for good.
+        """Warn once if the file was replaced behind a single-file mount, which keeps showing the old one.
 
-        The old one has no name any more, and yet is there under the mount's.
+        The old file then has no links left, but is still visible through the mount.
         """
         was_stale, self._is_stale = self._is_stale, self._has_no_name()
         if self._is_stale and not was_stale:
             logger.warning(
-                "%s was replaced, but is mounted by itself, which shows the old file: mount its folder",
+                "%s was replaced, but a mount of the single file keeps showing the old one: mount its folder",
                 self._config,
             )
             self._metrics.policy_reloaded("failed")
@@ -89,20 +89,20 @@ class PolicyReload:
             return False
 
     def _require_policy(self, values: Mapping[str, Any]) -> None:
-        """Raise where a file that had a policy has none; the defaults are not what was meant."""
+        """Raise if a file that had a policy has lost it; the defaults are probably not intended."""
         has_policy = values.get("policy", {}) not in ({}, {"domains": {}})
         if self._has_policy and not has_policy:
-            raise SettingsError(f"{self._config}: [policy] is empty or gone; for the defaults, start anew")
+            raise SettingsError(f"{self._config}: [policy] is empty or missing; for the defaults, restart")
         self._has_policy = has_policy
 
-    def _take_over(self, settings: Settings) -> None:
+    def _apply(self, settings: Settings) -> None:
         old, new = self._in_force.policy.digest, settings.policy.digest
         if new == old:
             return
         self._in_force.policy = settings.policy
         self._metrics.policy_reloaded("ok")
         self._metrics.set_policy(settings.policy)
-        logger.info("policy %s takes the place of %s", new, old)
+        logger.info("policy %s replaces %s", new, old)
 
     def _content(self) -> bytes | None:
         try:

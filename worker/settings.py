@@ -1,6 +1,6 @@
-"""Everything that is set at start: one TOML file, and environment variables over it.
+"""The settings: one TOML file, overridden by environment variables.
 
-A setting is named ``section.key``; in the file it stands under ``[section]``, in the environment it is
+A setting is named ``section.key``: in the file, ``key`` under ``[section]``; in the environment,
 ``KP_<SECTION>__<KEY>``.
 """
 
@@ -36,7 +36,7 @@ _SERVER = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s\[\]/@:,]+):(?P<port>[0-9]{1,5}
 
 
 def _servers(value: str) -> str:
-    """Refuse what is not a list of ``host:port``."""
+    """Require a list of ``host:port``."""
     for server in value.split(","):
         match = _SERVER.fullmatch(server.strip())
         if match is None or not 1 <= int(match["port"]) <= 65_535:
@@ -45,10 +45,10 @@ def _servers(value: str) -> str:
 
 
 class KafkaSettings(_Section):
-    """How to reach the brokers, and as which group."""
+    """The connection to the brokers, and the consumer group."""
 
     bootstrap_servers: Annotated[str, AfterValidator(_servers)] = Field(
-        "localhost:9092", description="`host:port`, several with commas"
+        "localhost:9092", description="`host:port`, several separated by commas"
     )
     group: str = Field(
         "knowledgepulse-worker",
@@ -56,33 +56,32 @@ class KafkaSettings(_Section):
         description="consumer group; also the prefix of the changelog's name",
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        "PLAINTEXT", description="how the connection is secured"
+        "PLAINTEXT", description="security of the connection"
     )
     ssl_cafile: Path | None = Field(
         None,
-        description="certificate authorities (PEM), librdkafka's `ssl.ca.location`; the system's when not "
-        "set",
+        description="certificate authorities (PEM), librdkafka's `ssl.ca.location`; by default the system's",
     )
     ssl_certfile: Path | None = Field(
         None,
         description="client certificate and its chain (PEM) for mutual TLS, `ssl.certificate.location`; read "
-        "again when it is renewed",
+        "again after renewal",
     )
     ssl_keyfile: Path | None = Field(
         None,
-        description="private key of the client certificate (PEM), `ssl.key.location`; in the same file when "
-        "not set",
+        description="private key of the client certificate (PEM), `ssl.key.location`; by default in the "
+        "same file",
     )
     ssl_key_password: SecretStr | None = Field(
         None, description="password of an encrypted private key, `ssl.key.password`; never printed"
     )
-    ssl_key_password_file: Path | None = Field(None, description="file with that password")
+    ssl_key_password_file: Path | None = Field(None, description="file with the password")
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = Field(
         "SCRAM-SHA-512", description="used with a SASL protocol"
     )
     sasl_username: str | None = Field(None, description="for PLAIN and SCRAM")
     sasl_password: SecretStr | None = Field(None, description="for PLAIN and SCRAM; never printed")
-    sasl_password_file: Path | None = Field(None, description="file with that password")
+    sasl_password_file: Path | None = Field(None, description="file with the password")
     sasl_oauthbearer_token_endpoint_url: str | None = Field(
         None,
         pattern="^https?://",
@@ -92,7 +91,7 @@ class KafkaSettings(_Section):
     sasl_oauthbearer_client_secret: SecretStr | None = Field(
         None, description="OAUTHBEARER: client secret; never printed"
     )
-    sasl_oauthbearer_client_secret_file: Path | None = Field(None, description="file with that secret")
+    sasl_oauthbearer_client_secret_file: Path | None = Field(None, description="file with the secret")
     sasl_oauthbearer_scope: str | None = Field(None, description="OAUTHBEARER: scope of the token")
     sasl_oauthbearer_token_provider: str | None = Field(
         None,
@@ -101,13 +100,13 @@ class KafkaSettings(_Section):
         "client credentials",
     )
     session_timeout: float = Field(
-        10.0, ge=1, le=80, description="seconds without a heartbeat until the group takes the partitions away"
+        10.0, ge=1, le=80, description="seconds without a heartbeat until the group reassigns the partitions"
     )
     request_timeout: float = Field(
         30.0,
         ge=1,
         le=3600,
-        description="seconds until a record that the broker does not confirm ends the process",
+        description="seconds for the broker to confirm a record; then the process ends",
     )
 
     @model_validator(mode="after")
@@ -145,11 +144,11 @@ class KafkaSettings(_Section):
 
     @classmethod
     def secrets(cls) -> tuple[str, ...]:
-        """Return the names of the settings that are secrets; each may come from ``<name>_file`` instead."""
+        """Return the names of the secret settings; each may come from ``<name>_file`` instead."""
         return tuple(name for name, field in cls.model_fields.items() if field.annotation == SecretStr | None)
 
     def secret(self, name: str) -> str | None:
-        """Return a secret, from the file that holds it if that is what is set; None when neither is set.
+        """Return a secret, from its file if that is set; None if neither is set.
 
         Raises:
             SettingsError: the file cannot be read, or is empty.
@@ -165,7 +164,7 @@ class KafkaSettings(_Section):
 
 
 def _read_secret(setting: str, file: Path) -> str:
-    """Return a file's text without the line end that editors add."""
+    """Return a file's text without the trailing newline that editors add."""
     try:
         text = file.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
     except OSError as error:
@@ -180,127 +179,133 @@ def _read_secret(setting: str, file: Path) -> str:
 class TopicSettings(_Section):
     """The topics' names."""
 
-    raw: str = Field("raw-traces", min_length=1, max_length=249, description="what agents publish to")
+    raw: str = Field("raw-traces", min_length=1, max_length=249, description="topic that agents publish to")
     contribute: str = Field("contribute", min_length=1, max_length=249, description="traces worth keeping")
     rejected: str = Field("rejected", min_length=1, max_length=249, description="traces below the threshold")
     dead_letter: str = Field(
-        "dead-letter", min_length=1, max_length=249, description="what could not be scored"
+        "dead-letter", min_length=1, max_length=249, description="records that could not be scored"
     )
 
     @model_validator(mode="after")
     def _distinct(self) -> TopicSettings:
         names = [self.raw, self.contribute, self.rejected, self.dead_letter]
         if len(set(names)) < len(names):
-            raise ValueError(f"the four topics must have different names, these are {', '.join(names)}")
+            raise ValueError(f"the four topics must have different names, got {', '.join(names)}")
         return self
 
 
 class EmbeddingSettings(_Section):
-    """How a trace's text becomes a vector."""
+    """The embedding of traces."""
 
     backend: Literal["sentence-transformers", "hashing", "none"] = Field(
         "sentence-transformers",
-        description="`hashing` knows words but no meaning (for tests); `none`: novelty is always 0.5",
+        description="`hashing` compares words, not meaning (for tests); with `none` novelty is always 0.5",
     )
     model: str | None = Field(
-        None, description="a folder, or a hub name; the packaged all-MiniLM-L6-v2 when not set"
+        None, description="a folder, or a hub name; by default the packaged all-MiniLM-L6-v2"
     )
-    revision: str | None = Field(None, description="the hub's revision; a hub name must pin one")
+    revision: str | None = Field(None, description="the hub's revision, required with a hub name")
     max_tokens: int = Field(
-        256, ge=3, le=512, description="of each text, special tokens included; the rest is cut"
+        256, ge=3, le=512, description="tokens read of each text, special tokens included"
     )
     truncation: Literal["standard", "sdk"] = Field(
         "standard",
-        description="`standard` keeps the closing [SEP] of a cut text, `sdk` drops it as the SDK does",
+        description="`standard` keeps the closing [SEP] of a truncated text, `sdk` drops it as the SDK does",
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
-        description="`auto` measures both once: bfloat16 where it is 1.3 times as fast, and as good",
+        description="`auto` measures both once: bfloat16 if it is 1.3 times as fast, and as accurate",
     )
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="`auto`: CUDA where there is one")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="`auto`: CUDA if available")
     cache_folder: Path | None = Field(
         None,
-        description="where the converted model and what was measured at the first start are kept; "
-        "`~/.cache/knowledgepulse-worker` when not set",
+        description="folder for the converted model and the measurements of the first start; "
+        "by default `~/.cache/knowledgepulse-worker`",
     )
 
 
 class CacheSettings(_Section):
-    """What novelty compares with, for each partition."""
+    """Each partition's novelty cache."""
 
-    max_elements: int = Field(1000, ge=1, le=1_000_000, description="how many scored traces are remembered")
+    max_elements: int = Field(
+        1000, ge=1, le=1_000_000, description="scored traces that a new one is compared with"
+    )
     dimensions: int = Field(384, ge=1, le=16_384, description="the model's")
     ttl: float | None = Field(
-        None, gt=0, description="seconds before a trace's own time that it is compared with; all when not set"
+        None,
+        gt=0,
+        description="greatest age difference in seconds between compared traces; unlimited by default",
     )
 
 
 class LimitSettings(_Section):
-    """Bounds that keep the worker within time and memory."""
+    """The worker's bounds on time and memory."""
 
     budget: float = Field(
-        0.1, gt=0, description="seconds that a trace may take from its admission to embedding to its score"
+        0.1, gt=0, description="seconds from a trace's admission to the embedding queue to its score"
     )
     trace_bytes: int = Field(
-        1_048_576, ge=1024, description="a larger record goes to `dead-letter` as `too_large`"
+        1_048_576, ge=1024, description="largest record; larger ones go to `dead-letter` as `too_large`"
     )
     batch_bytes: int = Field(
         67_108_864,
         ge=1_048_576,
-        description="a compressed batch that is larger when inflated goes to `dead-letter` as `too_large`, "
-        "a record at a time and without content",
+        description="largest compressed batch when inflated; larger ones go to `dead-letter` as `too_large`, "
+        "record by record and without content",
     )
     in_flight_records: int = Field(
-        64, ge=1, le=4096, description="between fetch and confirmation, for each partition"
+        64, ge=1, le=4096, description="records between fetch and confirmation, per partition"
     )
     in_flight_bytes: int = Field(
-        16_777_216, ge=1024, description="likewise; a single record may exceed it when it is alone"
+        16_777_216, ge=1024, description="likewise in bytes; a single record may exceed it"
     )
     uncommitted_records: int = Field(
-        512, ge=1, le=65_536, description="a partition pauses when it is so many offsets ahead of its commit"
+        512,
+        ge=1,
+        le=65_536,
+        description="offsets that a partition may be ahead of its commit; then it pauses",
     )
     heartbeat: float = Field(
-        30.0, ge=2, description="seconds that the event loop may be blocked; then the process is killed"
+        30.0, ge=2, description="seconds that the event loop may block; then the process is killed"
     )
     stall: float = Field(
         60.0,
         ge=5,
-        description="seconds that records may wait with none finished; then the process starts afresh",
+        description="seconds that records may wait without any being finished; then the process is restarted",
     )
     drain: float = Field(
-        20.0, gt=0, description="seconds to finish what was sent, when partitions leave or the worker stops"
+        20.0, gt=0, description="seconds to finish what was scored when partitions leave or the worker stops"
     )
     poison_attempts: int = Field(
         3,
         ge=1,
-        description="a record at which so many processes die in a row goes to `dead-letter` as `poison`",
+        description="consecutive processes that a record may kill; then it goes to `dead-letter` as `poison`",
     )
     skip_poison: bool = Field(
-        False, description="whether a record that is deadly even as a dead letter is skipped; else it blocks"
+        False,
+        description="whether to skip a record that is fatal even as a dead letter; otherwise it blocks",
     )
 
 
 class WebSettings(_Section):
-    """Where metrics and the status page are served, and to whom what is shown."""
+    """The web port of metrics and status page, and what they show."""
 
-    host: str = Field(
-        "127.0.0.1", min_length=1, description="address to listen on; loopback unless you say otherwise"
-    )
+    host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(6066, ge=1, le=65_535, description="port to listen on")
     show_content: bool | None = Field(
         None,
-        description="whether the status page shows what producers wrote; when not set, only on loopback",
+        description="whether the status page shows what producers wrote; by default only on loopback",
     )
 
 
 class LogSettings(_Section):
-    """What is logged, and how."""
+    """Log level and format."""
 
     level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
-        "INFO", description="the least that is logged"
+        "INFO", description="lowest level that is logged"
     )
     format: Literal["auto", "human", "json"] = Field(
-        "auto", description="`human` lines or `json` lines; `auto`: human on a terminal, else JSON"
+        "auto", description="`human` or `json` lines; `auto`: human on a terminal, otherwise JSON"
     )
 
 
@@ -332,7 +337,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Environment over the file, which :func:`load_settings` hands in."""
+        """Give the environment precedence over the file, which :func:`load_settings` passes in."""
         return env_settings, init_settings
 
 
@@ -340,16 +345,16 @@ def load_settings(config: Path | None = None) -> Settings:
     """Read the file, if any, and the environment.
 
     Raises:
-        SettingsError: everything that is wrong, a line each: the setting, what it got, what it takes.
+        SettingsError: all problems, one per line: the setting, its value, and what is accepted.
     """
     return settings_from({} if config is None else parse_file(config, read_file(config)))
 
 
 def read_file(config: Path) -> bytes:
-    """Return what the file holds.
+    """Return the file's content.
 
     Raises:
-        SettingsError: it cannot be read.
+        SettingsError: the file cannot be read.
     """
     try:
         return config.read_bytes()
@@ -358,14 +363,14 @@ def read_file(config: Path) -> bytes:
 
 
 def parse_file(config: Path, content: bytes) -> dict[str, Any]:
-    """Return the values that stand in a file.
+    """Parse a settings file.
 
     Args:
         config: its path, for the error.
-        content: what it holds.
+        content: its content.
 
     Raises:
-        SettingsError: that is not TOML.
+        SettingsError: the content is not TOML.
     """
     try:
         return tomllib.loads(content.decode())
@@ -374,7 +379,7 @@ def parse_file(config: Path, content: bytes) -> dict[str, Any]:
 
 
 def settings_from(values: Mapping[str, Any]) -> Settings:
-    """Return the settings of a file's values with the environment over them.
+    """Return the settings from a file's values, overridden by the environment.
 
     Raises:
         SettingsError: see :func:`load_settings`.
@@ -392,10 +397,10 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
 
 
 def load_policy(file: Path) -> Policy:
-    """Read the ``[policy]`` of a settings file; the environment and the file's other sections do not matter.
+    """Read the ``[policy]`` of a settings file; ignore the environment and the file's other sections.
 
     Raises:
-        SettingsError: everything that is wrong, a line each: the setting, what it got, what it takes.
+        SettingsError: all problems, one per line: the setting, its value, and what is accepted.
     """
     content = parse_file(file, read_file(file))
     unknown = [f"{key}: no such setting; {_accepted([key])}" for key in content if key not in sections()]
@@ -411,10 +416,10 @@ def load_policy(file: Path) -> Policy:
 
 
 def override(settings: Settings, section: str, values: Mapping[str, Any]) -> Settings:
-    """Return the settings with some of a section replaced: the command line's word over file and environment.
+    """Return the settings with some of a section's values replaced, as by command-line options.
 
     Raises:
-        SettingsError: a value is not what the setting takes.
+        SettingsError: a value is invalid.
     """
     model = getattr(settings, section)
     try:
@@ -440,8 +445,7 @@ def sections() -> dict[str, type[BaseModel]]:
 def render(settings: Settings) -> str:
     """Return the effective settings as TOML.
 
-    Comments name what is not set, the secrets that are left out, and each domain's threshold and weights in
-    force.
+    Comments list unset settings, omitted secrets, and each domain's effective threshold and weights.
     """
     secrets = {f"kafka.{name}" for name in KafkaSettings.secrets()}
     blocks = []
@@ -451,7 +455,7 @@ def render(settings: Settings) -> str:
             if value is None:
                 comments.append(f"# {section}.{key} is not set")
             elif f"{section}.{key}" in secrets:
-                comments.append(f"# {section}.{key} is set; it is a secret, and left out here")
+                comments.append(f"# {section}.{key} is set, but omitted here as a secret")
                 values[key] = None
         if section == "policy":
             comments += _policy_in_force(settings.policy)
@@ -462,8 +466,8 @@ def render(settings: Settings) -> str:
 
 
 def _policy_in_force(policy: Policy) -> Iterator[str]:
-    """Yield a comment for each domain, in the words that would set it."""
-    yield "# in force, a named domain's own values and those of the reference together:"
+    """Yield a comment for each domain, in the syntax that would set it."""
+    yield "# in force, with a named domain's own values merged over the reference's:"
     for name, profile in policy.profiles.items():
         weights = ", ".join(f"{key} = {value!r}" for key, value in profile.weights.model_dump().items())
         domain = f"{{ threshold = {profile.threshold!r}, weights = {{ {weights} }} }}"
@@ -501,7 +505,7 @@ def _foreign_variables() -> Iterator[str]:
 
 
 def _unreadable_variables() -> Iterator[str]:
-    """Name the KP_ variables that stand for a whole section, or for all domains, and are not JSON."""
+    """Describe the KP_ variables for a whole section, or for all domains, that are not JSON."""
     for name, value in sorted(os.environ.items()):
         path = name.upper().removeprefix(ENV_PREFIX).lower().split(NESTED)
         if name.upper().startswith(ENV_PREFIX) and (_model_at(path) or path == ["policy", "domains"]):
@@ -532,7 +536,7 @@ def _variable(location: list[str]) -> str:
 
 
 def _shown(location: list[str], value: Any) -> str:
-    """A value for an error message: no secret, and nothing that might hold one."""
+    """Return a value for an error message, without anything that may be a secret."""
     if any("password" in part or "secret" in part for part in location) and not location[-1].endswith(
         "_file"
     ):
@@ -555,12 +559,12 @@ def _names_at(parents: list[str]) -> list[str]:
 
 
 def _model_at(path: list[str]) -> type[BaseModel] | None:
-    """Return the model of what stands below a path, through ``dict[str, Model]`` and ``Model | None``."""
+    """Return the model at a path, through ``dict[str, Model]`` and ``Model | None``."""
     annotation: Any = Settings
     for part in path:
         model = _model_in(annotation)
         field = model.model_fields.get(part) if model else None
-        # Below a dict the path has a name of the user's, and its values are what the annotation holds.
+        # In a dict, the path has a name chosen by the user, and the annotation has the values' type.
         annotation = field.annotation if field else next(iter(get_args(annotation)[1:]), None)
     return _model_in(annotation)
 

@@ -1,4 +1,4 @@
-"""The signals that ask for an orderly end."""
+"""The signals that request an orderly stop."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import signal
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
-    """Return SIGTERM, and SIGHUP, which comes when a terminal closes.
+    """Return SIGTERM, and SIGHUP, which is sent when a terminal closes.
 
-    SIGHUP is left alone where it is ignored, as by ``nohup``.
+    SIGHUP is left out if it is ignored, as under ``nohup``.
     """
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return (signal.SIGTERM,)

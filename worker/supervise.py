@@ -1,9 +1,9 @@
-"""The parent of a worker's process, which rides out what ends it.
+"""The supervisor: the parent of the worker process, which restarts it after every failure.
 
-Faust ends its process at any error of Kafka's, and a lane that cannot go on ends it too: nothing is lost by
-that, and a fresh process goes on where the ledger says. So an outage is waited for out here: before each
-start the broker is asked whether it is there, and a process whose event loop gives no sign of life is
-killed. The web port is served out here too, so that it answers whatever becomes of the process.
+Faust ends its process at any Kafka error, and so does a lane at a fatal error: nothing is lost, and a new
+process resumes from the ledger. So outages are ridden out here: the supervisor waits for the broker before
+each start, and kills a process without heartbeats from its event loop. It also serves the web port, which so
+answers whatever happens to the process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from worker.descriptors import raise_descriptor_limit
 from worker.errors import NoBrokerError, SecurityError, SettingsError, StartError
-from worker.heartbeat import INTERVAL, heard
+from worker.heartbeat import INTERVAL, read_beat
 from worker.journal import Journal, Treatment, shared_memory
 from worker.kafka.topics import TopicAdmin
 from worker.memory_limit import memory_limit
@@ -31,31 +31,31 @@ from worker.web import serving, socket_name
 logger = logging.getLogger(__name__)
 
 START_LIMIT = 600.0
-"""Seconds until the first sign of life: a model may have to be fetched."""
+"""Seconds until the first heartbeat: a model may have to be downloaded."""
 PROBE_LIMIT = 15.0
 """Seconds for the broker to answer."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 """Seconds between two attempts; each pause is twice as long as the one before."""
 SETTLED = 10.0
-"""Seconds after which a process that ends is started again without much of a pause."""
+"""Seconds of running after which the pause before a restart is reset."""
 FIRST_STARTS = 5
 """Failed starts before the worker was ever ready, after which the orchestrator has to see it."""
 STOP_MARGIN = 30.0
 """Seconds beyond ``limits.drain`` until a process that is to end is killed."""
-_ENDED_AS_TOLD = (
+_ORDERLY_STATUSES = (
     0,
     *(status for number in (signal.SIGTERM, signal.SIGHUP) for status in (-number, 128 + number)),
 )
-"""Statuses of a process that was told to end; all but the first, when it had only begun to start."""
+"""Exit statuses of a process after a stop signal; a process still starting up ends by the signal itself."""
 
 
 class Supervisor:
-    """Keeps a worker's process running until it is told to stop.
+    """Keeps a worker process running until a stop signal.
 
     Args:
         settings: the effective settings.
-        command: starts the process; ``--journal`` and ``--heartbeat`` are added, each with a file descriptor,
-            and ``--socket`` with the name of the Unix socket for its pages.
+        command: starts the process; ``--journal`` and ``--heartbeat`` are appended, each with a file
+            descriptor, and ``--socket`` with the name of the Unix socket for its pages.
     """
 
     def __init__(self, settings: Settings, command: Sequence[str]) -> None:
@@ -78,7 +78,7 @@ class Supervisor:
             be killed as it stopped; else 0.
 
         Raises:
-            StartError: the web port cannot be had.
+            StartError: the web port is unavailable.
         """
         raise_descriptor_limit()
         for number in (*stop_signals(), signal.SIGINT):
@@ -92,14 +92,14 @@ class Supervisor:
         while await self._unless_stopped(self._wait_for_broker()):
             started = self._loop.time()
             status = await self._run_process()
-            was_working = self._suspect()
+            was_working = self._update_suspects()
             if self._stop.is_set():
-                return 0 if status in _ENDED_AS_TOLD else 1
+                return 0 if status in _ORDERLY_STATUSES else 1
             if self._first and status == StartError.exit_status:
                 return status
             self._first = False
             ending = self._ending(status)
-            # A record that is deadly is for the journal, which only the next start takes over.
+            # A deadly record is left to the journal, which takes effect at the next start.
             self._failed_starts += not (self._was_ready or was_working)
             if self._failed_starts == FIRST_STARTS:
                 logger.critical(
@@ -115,7 +115,7 @@ class Supervisor:
         return 0
 
     async def _wait_for_broker(self) -> None:
-        # A worker that was ready stays so: while the broker is away, no other could do more.
+        # A worker that was ready stays so: while the broker is down, no other worker could do more.
         self._port.without_child("the worker waits for the broker", ready=self._was_ready)
         for pause in _pauses():
             try:
@@ -125,7 +125,7 @@ class Supervisor:
                 ):
                     return
             except (NoBrokerError, SecurityError, SettingsError) as error:
-                # What was in order once may be again: a password is changed on one side first.
+                # Settings that worked once may work again: a password changes on one side first.
                 if self._first and not isinstance(error, NoBrokerError):
                     raise
                 logger.warning("%s; trying again in %g s", error, pause)
@@ -140,7 +140,7 @@ class Supervisor:
             await asyncio.sleep(pause)
 
     async def _run_process(self) -> int:
-        """Start the process and watch it; returns its exit status, negative for a signal."""
+        """Start the process and watch it; return its exit status, negative for a signal."""
         self._port.without_child("the worker is starting")
         with _pipe() as (reader, writer):
             process = await asyncio.create_subprocess_exec(
@@ -154,7 +154,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[self._memory, writer],
             )
-            os.close(writer)  # so that it is the process's alone, and its end is seen
+            os.close(writer)  # only the process holds it now, so that its end closes the pipe
             ended = asyncio.create_task(process.wait())
             silent = asyncio.create_task(self._silence(reader))
             stopping = asyncio.create_task(self._stop.wait())
@@ -162,7 +162,7 @@ class Supervisor:
             self._was_silent = silent.done()
             silent.cancel()
             self._port.without_child(f"the worker is {'stopping' if stopping.done() else 'restarting'}")
-            # It may end by itself just before it is signalled.
+            # The process may end by itself just before the signal.
             with suppress(ProcessLookupError):
                 if stopping.done() and not ended.done():
                     process.terminate()
@@ -172,11 +172,11 @@ class Supervisor:
             stopping.cancel()
             return await ended
 
-    def _suspect(self) -> bool:
-        """Prepare the next process for the records that the last one died at.
+    def _update_suspects(self) -> bool:
+        """Mark the records that the last process died at as suspects for the next one.
 
         Returns:
-            whether there are any.
+            whether there were any.
         """
         journal, limits = Journal(self._memory), self._settings.limits
         in_progress = journal.in_progress()
@@ -199,11 +199,13 @@ class Supervisor:
                     limits.poison_attempts,
                 )
             else:
-                logger.error("%s: %d workers died of it; it will be buried", where, limits.poison_attempts)
+                logger.error(
+                    "%s: %d workers died of it; it will be dead-lettered", where, limits.poison_attempts
+                )
         return bool(in_progress)
 
     def _ending(self, status: int) -> str:
-        """Return how the process ended; nobody but the kernel, for memory, is likely to kill it unasked."""
+        """Describe how the process ended; a SIGKILL not from here is most likely the kernel's, for memory."""
         if status != -signal.SIGKILL or self._was_silent:
             return f"ended with status {status}"
         limit = memory_limit()
@@ -211,25 +213,25 @@ class Supervisor:
         return f"was killed, perhaps for memory{of_how_much}"
 
     async def _silence(self, reader: int) -> None:
-        """Return once the process has given no sign of life for too long.
+        """Return once the process has sent no heartbeat for too long.
 
-        Turns are counted, not the clock: while we are suspended ourselves, it is not the process that is
+        Time is measured in iterations, not by the clock: while this process is suspended, the child is not
         silent.
         """
         silent, limit = 0.0, START_LIMIT
         while silent < limit:
             await asyncio.sleep(INTERVAL)
-            reasons = heard(reader)
+            reasons = read_beat(reader)
             if reasons is None:
                 silent += INTERVAL
                 continue
             silent, limit = 0.0, self._settings.limits.heartbeat
             self._was_ready = self._was_ready or not reasons
             self._port.with_child(reasons)
-        logger.error("the worker gave no sign of life for %g s (limits.heartbeat): killing it", limit)
+        logger.error("no heartbeat from the worker for %g s (limits.heartbeat): killing it", limit)
 
     async def _unless_stopped(self, step: Coroutine[Any, Any, None]) -> bool:
-        """Do a step; returns False when we were told to stop before its end."""
+        """Run a step; return False if a stop signal interrupted it."""
         doing = asyncio.create_task(step)
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -252,7 +254,7 @@ def _pauses() -> Iterator[float]:
 
 @contextmanager
 def _pipe() -> Iterator[tuple[int, int]]:
-    """A pipe's two ends, of which the first does not block; the second is closed by who has passed it on."""
+    """Yield a pipe's non-blocking read end and its write end, which the caller closes."""
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     try:

@@ -1,7 +1,7 @@
 """The worker's HTTP port, which the parent serves for the worker's whole life.
 
-It answers the probes itself, from what the child's heartbeat says, and passes the pages on to the child
-through a Unix socket.
+It answers the probes itself, from the child's heartbeat, and proxies the pages to the child through a Unix
+socket.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ STATUS, STATUS_DATA, METRICS = "/", "/api/status", "/metrics"
 """The child's pages."""
 
 MAX_CONNECTIONS = 256
-"""Open connections; more are closed. Each takes a descriptor, and so does starting the child."""
+"""Maximum open connections; further ones are closed, since starting the child needs descriptors too."""
 
 IDLE_LIMIT = 10.0
 """Seconds for a connection to send a request."""
 
 ANSWER_LIMIT = 10.0
-"""Seconds for the child to answer one."""
+"""Seconds for the child to answer a request."""
 
 SHUTDOWN_LIMIT = 0.1
-"""Seconds for open requests at the end; aiohttp takes 0 for no limit."""
+"""Seconds for open requests at shutdown; aiohttp treats 0 as no limit."""
 
 _REQUEST_HEADERS = ("Accept", "Host")
-"""What the pages depend on."""
+"""Request headers that the pages depend on."""
 
-_OF_A_CONNECTION = ("Connection", "Content-Length", "Date", "Server", "Transfer-Encoding")
-"""Headers of an answer that are not the page's own, as aiohttp writes them."""
+_CONNECTION_HEADERS = ("Connection", "Content-Length", "Date", "Server", "Transfer-Encoding")
+"""Response headers that aiohttp writes itself."""
 
 
 class Port:
-    """What the port answers.
+    """The handlers of the port.
 
     Args:
-        child: a session that is connected to the child's socket.
+        child: a session connected to the child's socket.
     """
 
     def __init__(self, child: aiohttp.ClientSession) -> None:
@@ -56,20 +56,20 @@ class Port:
         self.without_child("the worker is starting")
 
     def without_child(self, why: str, *, ready: bool = False) -> None:
-        """Answer for a child that is gone, not there yet, or about to go.
+        """Answer for a child that is starting, stopping or gone.
 
         Args:
-            why: the reason, shown to whoever asks.
-            ready: whether the worker counts as ready all the same.
+            why: the reason, shown in responses.
+            ready: whether the worker counts as ready nevertheless.
         """
         self._why = why
         self._reasons: Sequence[str] = [] if ready else [why]
 
     def with_child(self, reasons: Sequence[str]) -> None:
-        """Answer for a child that works.
+        """Answer for a running child.
 
         Args:
-            reasons: why it is not ready; empty when it is.
+            reasons: why it is not ready; empty if it is.
         """
         self._why = "the worker does not answer"
         self._reasons = reasons
@@ -83,8 +83,8 @@ class Port:
         return _probe(*probes.ready(self._reasons))
 
     async def page(self, request: web.Request) -> web.Response:
-        """Return the child's answer, or 503 and the reason why there is none."""
-        # Bytes that are not ASCII match nothing that the child knows, and could not be sent on.
+        """Return the child's response, or 503 and the reason why there is none."""
+        # Non-ASCII bytes match nothing that the child knows, and could not be forwarded.
         headers = {
             name: request.headers.get(name, "").encode("ascii", "replace").decode()
             for name in _REQUEST_HEADERS
@@ -92,7 +92,7 @@ class Port:
         try:
             async with self._child.get(f"http://worker{request.path}", headers=headers) as answer:
                 headers = {
-                    name: value for name, value in answer.headers.items() if name not in _OF_A_CONNECTION
+                    name: value for name, value in answer.headers.items() if name not in _CONNECTION_HEADERS
                 }
                 return web.Response(status=answer.status, body=await answer.read(), headers=headers)
         except (aiohttp.ClientError, TimeoutError):
@@ -109,10 +109,10 @@ async def serving(settings: WebSettings, socket: str) -> AsyncIterator[Port]:
 
     Args:
         settings: the address.
-        socket: the child's, from :func:`socket_name`.
+        socket: the child's socket, from :func:`socket_name`.
 
     Raises:
-        StartError: nobody can listen there.
+        StartError: the address is invalid or in use.
     """
     child = aiohttp.ClientSession(
         connector=aiohttp.UnixConnector(socket_address(socket)), timeout=aiohttp.ClientTimeout(ANSWER_LIMIT)
@@ -141,7 +141,7 @@ async def serving(settings: WebSettings, socket: str) -> AsyncIterator[Port]:
 
 
 def _limit_connections(runner: web.AppRunner) -> None:
-    """Close what connects beyond :data:`MAX_CONNECTIONS`; aiohttp has no setting for it."""
+    """Close connections beyond :data:`MAX_CONNECTIONS`; aiohttp has no setting for this."""
     server = cast("web.Server", runner.server)
     accept = server.connection_made
 
@@ -155,18 +155,20 @@ def _limit_connections(runner: web.AppRunner) -> None:
 
 @contextmanager
 def socket_name() -> Iterator[str]:
-    """Yield a name for a Unix socket that nobody else has.
+    """Yield a unique name for a Unix socket.
 
-    On Linux it is an abstract one, written with a leading ``@``: it needs no file system, and a process that
-    is killed leaves nothing behind. Elsewhere it is a path in a private folder.
+    On Linux it is an abstract socket, written with a leading ``@``: it needs no file system, and a killed
+    process leaves nothing behind. Elsewhere it is a path in a private folder.
     """
     if sys.platform == "linux":
         yield f"@kp-worker-{token_hex(16)}"
     else:
-        with TemporaryDirectory(prefix="kp-", dir="/tmp") as folder:  # TMPDIR may be too long for one
+        with TemporaryDirectory(
+            prefix="kp-", dir="/tmp"
+        ) as folder:  # TMPDIR may be too long for a socket's path
             yield f"{folder}/web"
 
 
 def socket_address(name: str) -> str:
-    """Return what the operating system calls a socket: a name with ``@`` is an abstract one."""
+    """Return the operating system's address of a socket; a name with ``@`` is an abstract one."""
     return f"\0{name[1:]}" if name.startswith("@") else name

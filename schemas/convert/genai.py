@@ -253,7 +253,7 @@ def _events(span: Span, losses: Losses) -> ModelCall:
 
 
 def _flat_message(values: dict[str, Any], default: Role, path: str, losses: Losses) -> Message:
-    """Convert an OpenAI chat message, some of whose members may be JSON text."""
+    """Convert an OpenAI chat message, of which some members may be JSON text."""
     content = parse_json(values.get("content"))
     if not (isinstance(content, list) and all(isinstance(one, dict) and "type" in one for one in content)):
         content = as_text(values.get("content"))

@@ -18,7 +18,16 @@ from schemas.convert.errors import ConversionError
 from schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
 from schemas.convert.losses import Losses
 from schemas.convert.messages import messages_of
-from schemas.convert.reading import SourceModel, as_text, count_unread, each, parse_json, parse_time, read
+from schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_unread,
+    each,
+    parse_json,
+    parse_time,
+    read,
+    unwrap,
+)
 from schemas.convert.tree import Node, labels_of, latency_ms, nanoseconds, runs_of
 
 NAME = "langfuse"
@@ -64,8 +73,7 @@ class _Trace(SourceModel):
 
 def recognises(document: Any) -> bool:
     """Check for a trace with observations, an observation, or a list of these."""
-    if isinstance(document, dict) and isinstance(document.get("data"), list):
-        document = document["data"]
+    document = unwrap(document, "data")
     if isinstance(document, list):
         return bool(document) and all(_is_trace(one) or is_observation(one) for one in document)
     return _is_trace(document) or is_observation(document)
@@ -84,8 +92,7 @@ def runs(document: Any) -> Iterator[Run | ConversionError]:
     Raises:
         ConversionError: an item is neither a trace nor an observation.
     """
-    if isinstance(document, dict) and isinstance(document.get("data"), list):
-        document = document["data"]
+    document = unwrap(document, "data")
     values = document if isinstance(document, list) else [document]
     for one in each([value for value in values if not is_observation(value)], _nodes_of_trace):
         if isinstance(one, ConversionError):

@@ -13,7 +13,7 @@ from schemas.convert.errors import ConversionError
 from schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
 from schemas.convert.losses import Losses
 from schemas.convert.messages import messages_of
-from schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
+from schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read, unwrap
 from schemas.convert.tree import Node, labels_of, latency_ms, nanoseconds, runs_of
 
 NAME = "langsmith"
@@ -38,10 +38,9 @@ class _Run(SourceModel):
 
 def recognises(document: Any) -> bool:
     """Check for a run or a list of runs."""
+    document = unwrap(document, "runs")
     if isinstance(document, list):
         return bool(document) and all(recognises(one) for one in document)
-    if isinstance(document, dict) and isinstance(document.get("runs"), list):
-        return recognises(document["runs"])
     return isinstance(document, dict) and "run_type" in document and "id" in document
 
 

@@ -15,7 +15,7 @@ from schemas.convert.errors import ConversionError
 from schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
 from schemas.convert.losses import Losses
 from schemas.convert.messages import messages_of
-from schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
+from schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read, unwrap
 from schemas.convert.tree import Node, latency_ms, nanoseconds, runs_of
 
 NAME = "openai_agents"
@@ -48,10 +48,9 @@ class _Span(SourceModel):
 
 def recognises(document: Any) -> bool:
     """Check for an exported trace or span, or a list of these."""
+    document = unwrap(document, "data")
     if isinstance(document, list):
         return bool(document) and all(recognises(one) for one in document)
-    if isinstance(document, dict) and isinstance(document.get("data"), list):
-        return recognises(document["data"])
     return isinstance(document, dict) and document.get("object") in {"trace", "trace.span"}
 
 
@@ -61,8 +60,7 @@ def runs(document: Any) -> Iterator[Run | ConversionError]:
     Raises:
         ConversionError: an item is neither a trace nor a span.
     """
-    if isinstance(document, dict) and isinstance(document.get("data"), list):
-        document = document["data"]
+    document = unwrap(document, "data")
     values = document if isinstance(document, list) else [document]
     read_spans = [read(_Span, one, f"[{number}]") for number, one in enumerate(values)]
     traces = {one.id: one for one in read_spans if one.object == "trace"}

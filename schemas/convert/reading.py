@@ -53,6 +53,12 @@ def read(model: type[T], value: Any, path: str = "") -> T:
         raise ConversionError(_describe(error, path)) from error
 
 
+def unwrap(document: Any, name: str) -> Any:
+    """Return the list in an object's member, or the document itself if it has no such list."""
+    items = document.get(name) if isinstance(document, dict) else None
+    return items if isinstance(items, list) else document
+
+
 def each(document: Any, convert: Callable[[Any, str], R]) -> Iterator[R | ConversionError]:
     """Convert each item of a list, or a document that is not a list; yield an error in its item's place.
 

@@ -23,7 +23,7 @@ from schemas.convert.hub import (
     role_of,
 )
 from schemas.convert.losses import Losses
-from schemas.convert.reading import SourceModel, count_unread, each, parse_time, read
+from schemas.convert.reading import SourceModel, count_unread, each, parse_time, read, unwrap
 
 NAME = "tau_bench"
 
@@ -70,8 +70,7 @@ class _Simulation(SourceModel):
 
 def recognises(document: Any) -> bool:
     """Check for a results file or a single result."""
-    if isinstance(document, dict) and isinstance(document.get("simulations"), list):
-        document = document["simulations"]
+    document = unwrap(document, "simulations")
     if isinstance(document, list):
         return bool(document) and all(_is_result(one) or _is_simulation(one) for one in document)
     return _is_result(document) or _is_simulation(document)
@@ -79,9 +78,7 @@ def recognises(document: Any) -> bool:
 
 def runs(document: Any) -> Iterator[Run | ConversionError]:
     """Yield the run of each result, or an error in its place."""
-    if isinstance(document, dict) and isinstance(document.get("simulations"), list):
-        document = document["simulations"]
-    yield from each(document, _run)
+    yield from each(unwrap(document, "simulations"), _run)
 
 
 def _run(value: Any, path: str) -> Run:

@@ -175,7 +175,7 @@ class _Steps:
         if tool is None and response.name:
             tool = {"name": response.name}
         if tool is None:
-            self._losses.add("tool of a response whose call is missing", response.id or "-")
+            self._losses.add("tool of a response without a call", response.id or "-")
         else:
             step["tool"] = tool
         self.steps.append(step)

@@ -1,7 +1,7 @@
-"""What is measured, and how two ways are compared: in turns, so that other work falls on both alike.
+"""Measurements, and comparison of sides in turns, so that other load affects all of them equally.
 
-A figure is either some rounds of a comparison, told as median and range, or the raw samples of a duration,
-told as p50 and p99. A p99 is told from :data:`ENOUGH` samples on, and never taken from buckets.
+A figure is either the rounds of a comparison, reported as median and range, or the raw samples of a duration,
+reported as p50 and p99. A p99 requires :data:`ENOUGH` samples, and is never estimated from buckets.
 """
 
 from __future__ import annotations

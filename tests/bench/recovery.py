@@ -59,11 +59,11 @@ async def run(context: Context, budget: Budget) -> Section:
 
 
 def _log_times(log: str) -> dict[str, float]:
-    """Return the times of the first log messages with these beginnings, in seconds since the epoch."""
+    """Return the times of the first messages on ownership and on recovery, in seconds since the epoch."""
     times: dict[str, float] = {}
     for line in log.splitlines():
-        told = json.loads(line)
-        words = told["message"].split(" ", 1)[0]
+        entry = json.loads(line)
+        words = entry["message"].split(" ", 1)[0]
         if words in ("owns", "recovered"):
-            times.setdefault(words, datetime.fromisoformat(told["ts"]).timestamp())
+            times.setdefault(words, datetime.fromisoformat(entry["ts"]).timestamp())
     return times

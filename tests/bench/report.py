@@ -60,19 +60,19 @@ def show(console: Console, header: Mapping[str, str], sections: Sequence[Section
             console.print(f"{section.name}: {note}", markup=False)
     console.print(
         f"n: rounds, of ratios and rates; samples, of durations, whose median is p50. "
-        f"A p99 is told from {ENOUGH} samples on.",
+        f"A p99 requires {ENOUGH} samples.",
         style="dim",
     )
 
 
 def row(figure: Figure) -> list[str]:
     """Return the table cells of a figure."""
-    told = figure.summary()
+    summary = figure.summary()
     return [
         f"  {figure.what}",
-        *(number(told[name]) for name in ("median", "least", "most")),
-        number(told.get("p99")),
-        str(told["count"]),
+        *(number(summary[name]) for name in ("median", "least", "most")),
+        number(summary.get("p99")),
+        str(summary["count"]),
         figure.unit,
         figure.reach,
     ]

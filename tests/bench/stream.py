@@ -1,7 +1,7 @@
 """Section `stream`: the worker without an embedder, compared with plain loops on other clients.
 
-A backlog is published once a round, and each side drains it in turn, as one process and a group of its own,
-while the others are suspended. How fast is read off the outputs' append times, which the broker sets.
+A backlog is published once per round. Each side, a process with its own group, drains it in turn, while the
+others are suspended. Rates are computed from the outputs' log append times, which are set by the broker.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ async def run(context: Context, budget: Budget) -> Section:
         ratio(f"{OURS} / {side}", rates[OURS], rates[side], reach.get(side, "")) for side in loops
     ]
     section.notes.append(
-        f"{count} records a round over {PARTITIONS} partitions; all validate alike, publish by key and "
+        f"{count} records a round over {PARTITIONS} partitions; all validate equally, publish by key and "
         "commit once a second; ours also keeps its ledger in a changelog, routes and adds headers and metrics"
     )
     section.notes += [

@@ -88,7 +88,7 @@ class _Runs:
                 await fleet.published(len(schedule))
                 fleet.suspend()
                 _note(fleet, durations[count])
-            if all(len(told["end_to_end"]) >= ENOUGH for told in durations.values()):
+            if all(len(kinds["end_to_end"]) >= ENOUGH for kinds in durations.values()):
                 break
         self._report(f"{LOAD:.0%} load", durations)
         self.section.figures.append(_milliseconds("the publisher's own delay", late, ""))
@@ -107,8 +107,8 @@ class _Runs:
         return {count: {kind: [] for kind in kinds} for count in self.fleets}
 
     def _report(self, load: str, durations: dict[int, dict[str, list[float]]]) -> None:
-        for count, told in durations.items():
-            for kind, samples in told.items():
+        for count, kinds in durations.items():
+            for kind, samples in kinds.items():
                 what = END_TO_END if kind == "end_to_end" else kind
                 figure = _milliseconds(
                     f"{load}, {_partitions(count)}: {what}", samples, self._reach(load, kind)
@@ -204,8 +204,8 @@ async def _saturation(fleet: Fleet, publisher: Publisher, seconds: float) -> Sid
 
 
 def _note(fleet: Fleet, durations: dict[str, list[float]]) -> None:
-    for kind, told in durations.items():
-        told.extend(fleet.samples(kind)["seconds"])
+    for kind, values in durations.items():
+        values.extend(fleet.samples(kind)["seconds"])
 
 
 def _partitions(count: int) -> str:

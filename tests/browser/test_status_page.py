@@ -17,7 +17,7 @@ HOSTILE = (
     f"{BIDI_OVERRIDE}\x00\n<b>bold</b>\ud800" + "x" * 5000
 )
 
-# Every text of the page against what is painted behind it, as WCAG 2.1 counts.
+# Contrast ratios of all texts with their backgrounds, by WCAG 2.1.
 CONTRASTS = """() => {
   const channels = colour => colour.match(/[\\d.]+/g).map(Number);
   const linear = c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;

@@ -21,11 +21,13 @@ from chaos.overload import OVERLOADS
 from chaos.play import judge, play, real_traces
 from chaos.results import Outcome
 from chaos.rows import ROWS
+from chaos.weight import ATTEMPTS, ATTEMPTS_SHORT, WEIGHT, search
 
 FAULTS = {
     **{name: row.fault for name, row in ROWS.items()},
     **{name: overload for name, (overload, _) in OVERLOADS.items()},
     "fuzz": FUZZ,
+    "weight": WEIGHT,
 }
 
 
@@ -67,6 +69,8 @@ def main(names: tuple[str, ...], short: bool, logs: Path | None) -> None:
 def _run(name: str, short: bool, folder: Path, say: Callable[[str], None]) -> Outcome:
     if name == "fuzz":
         return fuzz(real_traces(), INPUTS_SHORT if short else INPUTS)
+    if name == "weight":
+        return search(ATTEMPTS_SHORT if short else ATTEMPTS, say)
     if name in OVERLOADS:
         _, measure = OVERLOADS[name]
         with running_brokers(1) as brokers:

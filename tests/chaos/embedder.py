@@ -54,6 +54,10 @@ class Orders:
         """Block all embedding for a while."""
         self.give(msgspec.structs.replace(self._usual, blocked_until=time.time() + seconds))
 
+    def at_once(self) -> None:
+        """Let no text take longer than it must."""
+        self.give(Order())
+
     def as_usual(self) -> None:
         self.give(self._usual)
 
@@ -85,7 +89,7 @@ class NoisyEmbedder:
         while (order := self._order()).blocked_until > time.time():
             time.sleep(0.005)
         if order.mode == "fail":
-            raise EmbeddingError("told to fail")
+            raise EmbeddingError("ordered to fail")
         if order.mode == "hang":
             threading.Event().wait()
         time.sleep(order.seconds * texts)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import signal
 from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
@@ -13,9 +15,13 @@ import psutil
 
 from chaos.brokers import fill_disk, free_disk
 from chaos.process import ORDERS, WITHOUT
+from support.memory import peak_rss
 from support.streams import Stream, Worker
 from worker.observe import page
 from worker.settings import Settings
+
+START_LIMIT = 60
+"""Seconds for a worker that cannot start to say so."""
 
 
 class Fleet:
@@ -33,6 +39,7 @@ class Fleet:
         self, stream: Stream, settings: Settings, stack: AsyncExitStack, orders: Path, without: str = ""
     ) -> None:
         self.workers: list[Worker] = []
+        self._started: list[Worker] = []
         self._stream = stream
         self._settings = settings
         self._stack = stack
@@ -42,6 +49,7 @@ class Fleet:
         for _ in range(count):
             worker = self._stream.worker(self._settings, "chaos.process", self._environment)
             self.workers.append(await self._stack.enter_async_context(worker))
+            self._started.append(self.workers[-1])
 
     async def stop(self, worker: Worker) -> None:
         """Stop a worker gracefully, in the same way as an orchestrator."""
@@ -81,6 +89,30 @@ class Fleet:
     def children(self, worker: Worker) -> list[int]:
         """Return the process ids of a worker's children."""
         return [process.pid for process in _tree(worker)[1:]]
+
+    def limit_descriptors(self, worker: Worker, count: int) -> None:
+        """Let none of the worker's processes open more files and connections than that."""
+        for process in _tree(worker):
+            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (count, count))
+
+    async def refused(self, why: str) -> None:
+        """Start a worker that must end because of its configuration, and say why."""
+        async with self._stream.worker(self._settings, "chaos.process", self._environment) as worker:
+            async with asyncio.timeout(START_LIMIT):
+                status = await worker.process.wait()
+            assert (status, why in worker.log()) == (os.EX_CONFIG, True), worker.log()[-10_000:]
+
+    def restarts(self) -> int:
+        """How often a worker's child had ended and was started again."""
+        return sum(worker.log().count("starting it again in") for worker in self._started)
+
+    def peak_memory(self) -> int:
+        """The most memory that any of the running processes has had, in bytes."""
+        return max(peak_rss(process.pid) for worker in self.workers for process in _tree(worker))
+
+    async def counted(self, name: str, **labels: str) -> int:
+        """The sum of a counter over the running workers."""
+        return int(sum(await self._values(name, self.workers, **labels)))
 
     async def owned(self, workers: Iterable[Worker] | None = None) -> list[int]:
         """Return the number of partitions that each worker owns; by default, of all workers."""

@@ -71,7 +71,7 @@ def fuzz(lines: Sequence[bytes], inputs: int) -> Outcome:
     _feed_documents(decoder, inputs // _DOCUMENT_SHARE)
     rng = random.Random(1)
     while decoder.fed < inputs:
-        decoder.feed(_damaged(rng.choice(lines), rng))
+        decoder.feed(damaged(rng.choice(lines), rng))
     decided = sum(decoder.outcomes.values())
     return Outcome(
         rounds=1,
@@ -118,7 +118,7 @@ class _Decoder:
             self.failures.append(f"{value[:200]!r}: {error!r}")
 
 
-def _damaged(line: bytes, rng: random.Random) -> bytes:
+def damaged(line: bytes, rng: random.Random) -> bytes:
     """Return a real trace with one to three kinds of damage."""
     value = bytearray(line)
     for _ in range(rng.randint(1, 3)):

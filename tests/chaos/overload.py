@@ -257,7 +257,7 @@ async def large(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> 
         missing=0,
         differing=0,
         audited=0,
-        wrong=[] if ratio <= MAX_RATIO else [f"p99 beside large ones is {ratio:.2f} times what it is alone"],
+        wrong=[] if ratio <= MAX_RATIO else [f"p99 beside large ones is {ratio:.2f} times that without them"],
         notes={
             "p50, p99 of small ones alone": f"{_percentiles(without)} ms",
             "beside large ones": f"{_percentiles(beside)} ms",

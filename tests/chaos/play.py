@@ -52,12 +52,15 @@ async def play(
         transactional=row.transactional,
         proxied=row.proxied,
         without=row.without,
+        topics=row.topics,
     ) as trial:
         await row.run(trial, doses)
         await trial.wrapped()
         await trial.settled(_PATIENCE_WITHOUT if row.without else _PATIENCE)
         for member in list(trial.fleet.workers):
             await trial.fleet.stop(member)
+        if row.restarts is not None:
+            trial.notes["restarts"] = trial.fleet.restarts()
         report = await audit(trial.stream.settings)
         return _outcome(trial, report, len(doses), time.monotonic() - started)
 
@@ -67,6 +70,7 @@ def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outco
     wrong = [
         f"{one.partition}/{one.offset} ({one.key!r}): missing" for one in sorted(witness.missing, key=str)
     ]
+    wrong += [f"{one.partition}/{one.offset} ({one.key!r}): altered" for one in witness.altered]
     for part in report.partitions:
         wrong += [f"{part.partition}/{one.offset}: {one.what}" for one in part.differing]
     return Outcome(
@@ -76,7 +80,7 @@ def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outco
         repeats=witness.repeats,
         missing=max(len(witness.missing), report.missing),
         unexpected=len(witness.unexpected),
-        differing=max(witness.differing, report.differing),
+        differing=max(witness.differing, len(witness.altered), report.differing),
         audited=sum(part.novelty_exact for part in report.partitions),
         wrong=wrong[:_MAX_DEFECTS],
         resumes=trial.resumes,
@@ -95,5 +99,7 @@ def judge(row: Row, outcome: Outcome) -> None:
     assert not outcome.unexpected, outcome
     assert not outcome.differing, outcome
     assert row.may_repeat is None or outcome.repeats <= row.may_repeat, outcome
+    if row.restarts is not None:
+        assert outcome.notes["restarts"] <= row.restarts * outcome.rounds, outcome
     assert all(outcome.hits), outcome
     assert outcome.audited, outcome

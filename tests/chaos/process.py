@@ -1,4 +1,4 @@
-"""`kp-worker` for the rows: with the noisy embedder, faults on demand, and mechanisms switched off.
+"""`kp-worker` for the rows: noisy embedder, deadly texts, faults on demand, mechanisms switched off.
 
 python -m chaos.process run --config worker.toml
 """
@@ -18,6 +18,7 @@ from aiokafka.protocol.group import HeartbeatRequest
 
 import worker.heartbeat
 import worker.stream.run
+from chaos.deadly import DeadlyEmbedder
 from chaos.embedder import NoisyEmbedder
 from support.child import start_child_in
 from worker.cli import main
@@ -63,7 +64,7 @@ MECHANISMS = {"ledger": _without_ledger, "watermark": _without_watermark}
 
 def _load_noisy(settings: EmbeddingSettings, cache: CacheSettings, parallel: int) -> Embedder | None:
     embedder = _load_embedder(settings, cache, parallel)
-    return None if embedder is None else NoisyEmbedder(embedder, Path(os.environ[ORDERS]))
+    return None if embedder is None else DeadlyEmbedder(NoisyEmbedder(embedder, Path(os.environ[ORDERS])))
 
 
 def _block_loop(number: int, frame: FrameType | None) -> None:
@@ -85,7 +86,7 @@ def _mute(number: int, frame: FrameType | None) -> None:
 
 
 def _fail_client(number: int, frame: FrameType | None) -> None:
-    global _defective  # noqa: PLW0603 - likewise
+    global _defective  # noqa: PLW0603 - as above
     _defective = True
 
 

@@ -28,7 +28,8 @@ class Outcome(msgspec.Struct, kw_only=True):
         repeats: number of outputs beyond the first of each record.
         missing: number of records without an output.
         unexpected: number of outputs of records that never existed or were aborted.
-        differing: number of records whose outputs differ from each other or from the audit.
+        differing: number of records whose outputs differ from each other, from the raw record beyond the
+            score, or from the audit.
         audited: number of records whose novelty the audit recomputed from the ledger's vectors alone.
         wrong: some of the defects.
         resumes: seconds from the end of each fault until each partition had an output again.

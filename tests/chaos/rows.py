@@ -6,26 +6,33 @@ A row runs in doses. Depending on the row, a dose is ignored, a number of second
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
 import aiohttp
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
+from chaos import batch_fuzz, hostile
 from chaos.embedder import Order
 from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT, FAIL_CLIENT, MUTE, UNMUTE
 from chaos.trial import LIMIT, PARTITIONS, RING, WINDOW, Trial
 from chaos.witness import Identity
+from support import batches
 from support.streams import Worker
+from worker.kafka.topics import changelog_topic_name
 from worker.observe.probes import LIVE, READY
 
+_DESCRIPTORS = 1024
+"""What a process may have open by most systems' default."""
 _ONCE_MORE = 2 * (RING + WINDOW)
 """Number of records after which a partition's ring has wrapped twice."""
 
@@ -49,6 +56,9 @@ class Row:
         proxied: connect the workers to the broker through a proxy.
         without: the mechanism to switch off; the row must then fail.
         may_repeat: maximum number of repeats; None for any number.
+        topics: topic settings that differ from those of `kp-worker topics`, by role.
+        restarts: maximum number of process restarts in each round; None for any number.
+        is_tested: whether `make test` runs the short form.
     """
 
     fault: str
@@ -62,6 +72,9 @@ class Row:
     proxied: bool = False
     without: str = ""
     may_repeat: int | None = None
+    topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    restarts: int | None = None
+    is_tested: bool = True
 
 
 async def kill(trial: Trial, doses: Sequence[Any]) -> None:
@@ -232,7 +245,7 @@ async def mute(trial: Trial, doses: Sequence[Any]) -> None:
             await trial.until(
                 lambda heir=successor: _owns_all(trial, heir), "the successor has not got the partitions"
             )
-            trial.orders.as_usual()  # and both go on with what they have
+            trial.orders.as_usual()  # both continue with their records
         trial.fleet.signal_child(victim, UNMUTE)
         await trial.shared()
 
@@ -327,12 +340,121 @@ async def recreate(trial: Trial, doses: Sequence[str]) -> None:
             await trial.paused()
             deleted = set(trial.witness.current)
             committed = await trial.stream.committed() if dose == "stopped" else None
-            await trial.stream.remake_topic(trial.stream.settings.topics.raw, PARTITIONS)
+            await trial.stream.recreate_topic(trial.stream.settings.topics.raw, PARTITIONS)
             await trial.witness.reread_raw()
             if dose == "stopped":
                 await trial.fleet.start()
             trial.load.go_on()
         await _give_up(trial, deleted, committed)
+
+
+async def unread(trial: Trial, doses: Sequence[Any]) -> None:
+    """Delete what was published while no worker ran; the next one must count just that."""
+    await trial.fleet.start()
+    await trial.shared()
+    raw = trial.stream.settings.topics.raw
+    for _ in doses:
+        async with trial.fault():
+            await trial.fleet.kill(trial.fleet.workers[0])
+            await trial.a_while()
+            await trial.paused()
+            deleted, committed = set(trial.witness.current), await trial.stream.committed()
+            ends = {p: 1 + max(r.offset for r in deleted if r.partition == p) for p in range(PARTITIONS)}
+            for partition, end in ends.items():
+                await trial.stream.delete_records(raw, partition, end)
+            await trial.fleet.start()
+            trial.load.go_on()
+        await _give_up(trial, deleted, committed)
+        skipped = sum(end - committed[partition] for partition, end in ends.items())
+
+        async def all_counted(skipped: int = skipped) -> bool:
+            return await trial.fleet.counted("kp_skipped_offsets_total") == skipped
+
+        await trial.until(all_counted, f"kp_skipped_offsets_total is not {skipped}")
+
+
+async def write_hostile(trial: Trial, doses: Sequence[hostile.Kind]) -> None:
+    """Write hostile records into each partition, and kill one of two workers while it has them."""
+    await _write(trial, doses, 2, range(PARTITIONS))
+
+
+async def write_deadly(trial: Trial, doses: Sequence[hostile.Kind]) -> None:
+    """Write deadly records into one partition, and kill the only worker, which is dying of them already."""
+    await _write(trial, doses, 1, range(1))
+
+
+async def _write(
+    trial: Trial, doses: Sequence[hostile.Kind], workers: int, partitions: Sequence[int]
+) -> None:
+    await trial.fleet.start(workers)
+    await trial.shared()
+    numbers = itertools.count(hostile.FIRST_NUMBER)
+    memory = 0
+    async with AIOKafkaProducer(
+        bootstrap_servers=trial.brokers.direct, max_request_size=2 * hostile.MiB
+    ) as producer:
+        for kind in doses:
+            await trial.a_while()
+            victim = random.choice(trial.fleet.workers)
+            async with trial.fault(victim):
+                for partition in partitions:
+                    for data, records in kind(lambda: trial.make(next(numbers))):
+                        await batches.send(
+                            producer,
+                            trial.stream.settings.topics.raw,
+                            data,
+                            records=records,
+                            partition=partition,
+                        )
+                        trial.load.sent += records
+                await trial.a_while(0.0, 0.5)
+                await trial.fleet.kill(victim)
+                await trial.fleet.start()
+            memory = max(memory, trial.fleet.peak_memory())
+    trial.notes["most memory, MiB"] = memory // hostile.MiB
+
+
+async def connect(trial: Trial, doses: Sequence[int]) -> None:
+    """Open so many connections to each worker's web port and send nothing; then reset those to the broker."""
+    assert trial.proxy is not None
+    await trial.fleet.start(2)
+    for worker in trial.fleet.workers:
+        trial.fleet.limit_descriptors(worker, _DESCRIPTORS)
+    await trial.shared()
+    for count in doses:
+        await trial.a_while()
+        async with trial.fault():
+            connections = [_half_open(worker) for worker in trial.fleet.workers for _ in range(count)]
+            await trial.proxy.reset()
+        for connection in connections:
+            connection.close()
+
+
+def _half_open(worker: Worker) -> socket.socket:
+    """Connect to a worker's web port, without a wait for its answer."""
+    connection = socket.socket()
+    connection.setblocking(False)
+    connection.connect_ex((worker.settings.web.host, worker.settings.web.port))
+    return connection
+
+
+async def misconfigure(trial: Trial, doses: Sequence[tuple[str, str, str]]) -> None:
+    """Set a topic so that what must be kept would be lost: the next start must say so, and end."""
+    await trial.fleet.start()
+    await trial.shared()
+    settings = trial.stream.settings
+    names = {
+        "changelog": changelog_topic_name(settings.kafka.group),
+        "dead-letter": settings.topics.dead_letter,
+    }
+    for topic, setting, value in doses:
+        async with trial.fault():
+            await trial.fleet.kill(trial.fleet.workers[0])
+            before = await trial.stream.topic_config(names[topic])
+            await trial.stream.configure_topic(names[topic], before | {setting: value})
+            await trial.fleet.refused(f"{names[topic]} has {setting}={value}")
+            await trial.stream.configure_topic(names[topic], before)
+            await trial.fleet.start()
 
 
 async def _give_up(trial: Trial, deleted: set[Identity], committed: Mapping[int, int] | None) -> None:
@@ -367,6 +489,39 @@ async def _admin(trial: Trial) -> AsyncIterator[AIOKafkaAdminClient]:
         yield admin
     finally:
         await admin.close()
+
+
+_NO_LIMIT = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
+_ATTEMPTS = 3
+_HOSTILE = {
+    "codecs": "batches in each codec of Kafka's",
+    "ids": "trace ids of 450 and 900 kB, some nearest to each other",
+    "keys": "keys and headers of 1 and 3 MB",
+    "names": "header names that are not UTF-8",
+    "timestamps": "times before 1970, in the year 9999 and at the end of the range",
+    "old": "traces of a year ago",
+    "values": "1 MB of schema errors, of unknown members, of steps, of nesting, of repeated members",
+    "bombs": "decompression bombs, and batches of just less than limits.batch_bytes",
+    "mixed": "codecs, keys, names and times at once",
+}
+_MISCONFIGURED = [
+    ("changelog", "cleanup.policy", "delete"),
+    ("changelog", "max.message.bytes", "100"),
+    ("dead-letter", "max.message.bytes", "100"),
+]
+
+
+def _hostile(name: str, fault: str) -> Row:
+    kind = getattr(hostile, name)
+    return Row(
+        f"{fault}, and kill -9 of a worker",
+        write_hostile,
+        [kind] * 3,
+        [kind],
+        topics={"raw": _NO_LIMIT},
+        restarts=0,
+        is_tested=kind is hostile.mixed,
+    )
 
 
 ROWS: dict[str, Row] = {
@@ -446,6 +601,40 @@ ROWS: dict[str, Row] = {
         recreate,
         ["running", "stopped"] * 3,
         ["running", "stopped"],
+    ),
+    "unread": Row(
+        "records deleted before any worker has read them", unread, range(4), range(1), is_tested=False
+    ),
+    **{name: _hostile(name, fault) for name, fault in _HOSTILE.items()},
+    "poison": replace(
+        _hostile("poison", "records that kill every process that embeds them"),
+        run=write_deadly,
+        restarts=2 * _ATTEMPTS,  # the count begins anew where the parent is killed, too
+    ),
+    "connections": Row(
+        "1 200 half-open connections at a worker with 1 024 descriptors, and its brokers' connections reset",
+        connect,
+        [1200] * 3,
+        [1200],
+        proxied=True,
+        restarts=0,
+        is_tested=False,
+    ),
+    "misconfigured": Row(
+        "topics configured so that the ledger or a dead letter would be lost",
+        misconfigure,
+        _MISCONFIGURED * 2,
+        _MISCONFIGURED,
+        restarts=0,
+        is_tested=False,
+    ),
+    "batches": Row(
+        "batches at random: codecs, keys, header names, times, transactions, formats",
+        batch_fuzz.publish,
+        [100_000],
+        [1_000],
+        topics={"raw": _NO_LIMIT},
+        restarts=0,
     ),
     "without-ledger": Row(
         "kill -9, the ledger not asked: must differ",

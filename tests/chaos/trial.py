@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from chaos.brokers import SESSION_TIMEOUT, Brokers
@@ -44,6 +45,7 @@ class Trial:
     """The environment of a row.
 
     Attributes:
+        make: creates the raw records of the load.
         hits: number of records in flight at each fault.
         resumes: seconds from the end of each fault until each partition had an output again.
         notes: further figures of the run.
@@ -53,6 +55,7 @@ class Trial:
     stream: Stream
     fleet: Fleet
     load: Load
+    make: Make
     witness: Witness
     orders: Orders
     brokers: Brokers
@@ -159,6 +162,7 @@ async def running_trial(
     transactional: bool = False,
     proxied: bool = False,
     without: str = "",
+    topics: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> AsyncIterator[Trial]:
     """Yield a trial with its own topics, under load but without workers.
 
@@ -171,6 +175,7 @@ async def running_trial(
         transactional: publish in transactions, half of them aborted.
         proxied: connect the workers to the broker through a proxy.
         without: the mechanism to switch off in the workers.
+        topics: topic settings that differ from those of `kp-worker topics`, by role.
     """
     settings = _settings(brokers.direct, sections)
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
@@ -178,6 +183,8 @@ async def running_trial(
     async with AsyncExitStack() as stack:
         orders = Orders(folder / "orders.json", Order(seconds=EMBEDDING))
         stream = Stream(settings, folder)
+        for role, config in topics.items():
+            await stream.configure_topic(getattr(settings.topics, role), dict(config))
         proxy = None
         effective = settings
         if proxied:
@@ -188,8 +195,8 @@ async def running_trial(
         load = (TransactionalLoad if transactional else Load)(
             brokers.direct, settings.topics.raw, PARTITIONS, RATE, make
         )
-        witness = Witness(brokers.direct, settings.topics, PARTITIONS)
-        trial = Trial(stream, fleet, load, witness, orders, brokers, proxy, say)
+        witness = Witness(brokers.direct, settings.topics, PARTITIONS, settings.limits.batch_bytes)
+        trial = Trial(stream, fleet, load, make, witness, orders, brokers, proxy, say)
         async with _tasks([load.run(), witness.run()]) as trial.tasks:
             yield trial
 

@@ -1,4 +1,8 @@
-"""An independent reader of the raw topic and the output topics."""
+"""An independent reader of the raw topic and the output topics.
+
+It decodes batches as the worker does, since the plain client fails at a hostile one; the number of records it
+has read is checked against the producers' confirmations.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,18 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import ConsumerRecord
 
+from chaos.content import claimed, produced, with_own_time
 from support.streams import source_of
+from worker.kafka.record_batches import install
+from worker.lane.outputs import CUT_BYTES
 from worker.settings import TopicSettings
 
 
 class Identity(NamedTuple):
-    """Identity of a raw record: a recreated topic has records with the same offsets, but with other keys."""
+    """Identity of a raw record: a recreated topic has records with the same offsets, but with other keys.
+
+    Of a long key it is the first bytes, which a dead letter keeps even if its topic refuses the whole key.
+    """
 
     key: bytes | None
     partition: int
@@ -30,16 +40,22 @@ class Witness:
         raw: all raw records.
         current: raw records of the current topic, since it was last recreated.
         outputs: digests of each raw record's outputs: topic, partition, timestamp, key, value and headers.
+        altered: raw records with an output that differs from them in more than the score.
         dead_letters: raw records with a dead letter.
         given_up: number of raw records without an expected output.
         last_seen: time of the last record (``time.monotonic``).
     """
 
-    def __init__(self, bootstrap_servers: str, topics: TopicSettings, partitions: int) -> None:
+    def __init__(
+        self, bootstrap_servers: str, topics: TopicSettings, partitions: int, batch_bytes: int
+    ) -> None:
+        install(batch_bytes)
         self.raw: set[Identity] = set()
         self.current: set[Identity] = set()
         self.outputs: dict[Identity, list[bytes]] = defaultdict(list)
         self.dead_letters: set[Identity] = set()
+        self._produced: dict[Identity, set[bytes]] = {}
+        self._claimed: dict[Identity, set[bytes]] = defaultdict(set)
         self.given_up = 0
         self._topics = topics
         self._raw = [TopicPartition(topics.raw, number) for number in range(partitions)]
@@ -99,6 +115,11 @@ class Witness:
         return self.outputs.keys() - self.raw
 
     @property
+    def altered(self) -> set[Identity]:
+        """Raw records whose output has another timestamp, key, header, or value (apart from the score)."""
+        return {one for one, told in self._produced.items() if self._claimed[one] - told}
+
+    @property
     def repeats(self) -> int:
         """Number of outputs beyond the first of each raw record."""
         return sum(len(digests) - 1 for digests in self.outputs.values())
@@ -137,13 +158,15 @@ class Witness:
     def _see(self, record: ConsumerRecord) -> None:
         self.last_seen = time.monotonic()
         if record.topic == self._topics.raw:
-            identity = Identity(record.key, record.partition, record.offset)
+            identity = _identity(record.key, record.partition, record.offset)
             self.raw.add(identity)
             self.current.add(identity)
+            self._produced[identity] = produced(record)
             return
-        partition, offset = source_of(record)
-        identity = Identity(record.key, partition, offset)
+        identity = _identity(record.key, *source_of(record))
+        partition, offset = identity.partition, identity.offset
         self.outputs[identity].append(_digest(record))
+        self._claimed[identity].add(claimed(record))
         self._published[partition] = max(self._published[partition], offset)
         if record.topic == self._topics.dead_letter:
             self.dead_letters.add(identity)
@@ -151,6 +174,11 @@ class Witness:
             self._arrivals.setdefault(record.partition, time.monotonic())
 
 
+def _identity(key: bytes | None, partition: int, offset: int) -> Identity:
+    return Identity(key and key[:CUT_BYTES], partition, offset)
+
+
 def _digest(record: ConsumerRecord) -> bytes:
+    record = with_own_time(record)
     parts = (record.topic, record.partition, record.timestamp, record.key, record.value, record.headers)
     return blake2b(repr(parts).encode(), digest_size=8).digest()

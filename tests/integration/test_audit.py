@@ -84,17 +84,17 @@ async def test_accepts_a_stream_after_a_kill_and_detects_a_tampered_output(
     assert f"differs: {stream.settings.topics.raw}/{partition}/{offset}: " in table
     assert "repeats differ in headers" in table
     status, text, _ = await kp_worker_audit(stream.settings, "--json")
-    told = json.loads(text)
+    data = json.loads(text)
     assert status == 1
-    assert (told["ok"], told["missing"], told["differing"]) == (False, 0, 1)
-    assert [one["offset"] for one in told["partitions"][partition]["differing"]] == [offset]
+    assert (data["ok"], data["missing"], data["differing"]) == (False, 0, 1)
+    assert [one["offset"] for one in data["partitions"][partition]["differing"]] == [offset]
 
 
 async def test_transactions_partition_counts_and_trimmed_topics_are_not_losses(make_stream, real_traces):
     """Aborted records are not missing, even at the end; records deleted by retention are unknown."""
     stream = await make_stream(2, **SMALL)
     topics = stream.settings.topics
-    await stream.remake_topic(topics.rejected, 3)
+    await stream.recreate_topic(topics.rejected, 3)
     producer = AIOKafkaProducer(
         bootstrap_servers=stream.settings.kafka.bootstrap_servers, transactional_id=topics.raw
     )

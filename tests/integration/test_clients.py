@@ -17,6 +17,7 @@ from aiokafka.partitioner import murmur2
 from confluent_kafka import Producer
 
 from support import batches
+from support.memory import peak_rss
 from support.streams import headers_of, source_of
 from worker.demo.brokers import _find_java, _kafka_jars
 
@@ -196,9 +197,3 @@ async def test_a_bomb_is_a_dead_letter_and_memory_stays_bounded(make_stream, rea
     reasons = {source_of(record)[1]: headers_of(record).get("kp-reason") for record in outputs}
     assert reasons == {0: None, 1: "too_large", 2: "too_large", 3: "too_large", 4: "too_large", 5: None}
     assert peak - before < 100 * MiB
-
-
-def peak_rss(pid):
-    """The most memory that a process has ever had, in bytes (Linux)."""
-    status = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))

@@ -27,7 +27,7 @@ async def test_topics_creates_missing_topics_and_reports_differences(make_stream
     stream = await make_stream(3)
     topics = stream.settings.topics
     await stream.delete_topic(topics.rejected)
-    await stream.remake_topic(topics.contribute, 2, {"max.message.bytes": "1000"})
+    await stream.recreate_topic(topics.contribute, 2, {"max.message.bytes": "1000"})
 
     status, output, errors = await kp_worker("topics", "--config", config(stream.settings))
 
@@ -47,7 +47,7 @@ async def test_topics_creates_missing_topics_and_reports_differences(make_stream
 async def test_the_key_decides_in_outputs_with_another_partition_count(make_stream, real_traces):
     stream = await make_stream(4)
     topics = stream.settings.topics
-    await stream.remake_topic(topics.rejected, 2)
+    await stream.recreate_topic(topics.rejected, 2)
     raw = await stream.publish(
         Message(line, b"same key", partition=n % 4) for n, line in enumerate(real_traces[:8])
     )
@@ -115,7 +115,7 @@ async def test_a_producer_uses_the_partitions_of_kafkas_own_clients(make_stream,
 
 async def test_a_trace_rejected_by_the_broker_raises_in_the_producer(make_stream, real_traces):
     stream = await make_stream(1)
-    await stream.remake_topic(stream.settings.topics.raw, 1, {"max.message.bytes": "1000"})
+    await stream.recreate_topic(stream.settings.topics.raw, 1, {"max.message.bytes": "1000"})
 
     with pytest.raises(DeliveryError, match="TooLarge"):
         async with TracePublisher(stream.settings) as publisher:
@@ -142,7 +142,7 @@ async def test_run_waits_for_the_broker_and_names_the_setting(make_stream):
 
 @pytest.mark.model
 @pytest.mark.parametrize(
-    ("sections", "told"),
+    ("sections", "message"),
     [
         ({"embedding": {"backend": "sentence-transformers", "model": "/no/model"}}, "embedding.model"),
         (
@@ -151,12 +151,12 @@ async def test_run_waits_for_the_broker_and_names_the_setting(make_stream):
         ),
     ],
 )
-async def test_an_unusable_model_prevents_the_start(make_stream, config, sections, told):
+async def test_an_unusable_model_prevents_the_start(make_stream, config, sections, message):
     """Never a silent novelty of 0.5."""
     stream = await make_stream(1, **sections)
     status, _, errors = await kp_worker("run", "--config", config(stream.settings))
     assert status == os.EX_CONFIG
-    assert told in errors
+    assert message in errors
     assert "Traceback" not in errors
 
 
@@ -203,7 +203,7 @@ async def test_the_demo_exits_and_leaves_nothing_behind(broker, tmp_path):
     )
     assert status == 0, errors
     assert "154 traces" in output
-    assert "what share would pass" in output
+    assert "share that would pass" in output
     assert "at 0.75" in output
     assert "p99" in output
     assert list(tmp.iterdir()) == []

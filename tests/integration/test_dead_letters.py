@@ -233,7 +233,7 @@ async def test_the_key_decides_if_the_partition_no_longer_exists(make_stream, de
     stream = await make_stream(2)
     raw = stream.settings.topics.raw
     await bury(stream, 4)
-    await stream.remake_topic(raw, 1)
+    await stream.recreate_topic(raw, 1)
     result = await dead_letters(stream, "replay")
     assert [line.split(" replayed to ")[1] for line in lines(result)] == [
         f"{raw}/0/{offset}, attempt 1" for offset in range(4)

@@ -152,7 +152,7 @@ async def test_a_recreated_topic_is_a_new_run(make_stream, real_traces, running)
         await stream.outputs(worker, raw)
         if not running:
             assert await worker.stop() == 0
-        await stream.remake_topic(names.raw, 1)
+        await stream.recreate_topic(names.raw, 1)
         await publish(stream, real_traces[30:50])
         if running:  # the process may go on, or have missed the topic and be started afresh
             found, log = await published_anew(stream, worker, 20)
@@ -181,7 +181,7 @@ async def test_a_worker_that_lags_reads_a_recreated_topic_from_its_beginning(
         await stream.publish(Message(trace, b"old") for trace in 2 * real_traces)
         await worker.has_in_flight(4)
 
-        await stream.remake_topic(topics.raw, 1)
+        await stream.recreate_topic(topics.raw, 1)
         await stream.publish(
             Message(trace, b"new %d" % number) for number, trace in enumerate(5 * real_traces)
         )

@@ -23,7 +23,7 @@ async def nothing_is_missing(stream, count):
 @pytest.mark.integration
 async def test_memory_does_not_grow_with_what_was_read(make_stream):
     stream = await make_stream(PARTITIONS, cache={"max_elements": 50}, limits={"uncommitted_records": 128})
-    await stream.remake_topic(stream.settings.topics.raw, PARTITIONS, FETCH)
+    await stream.recreate_topic(stream.settings.topics.raw, PARTITIONS, FETCH)
     make, count = traces_of(MEDIUM), 4_000
     await publish(stream, ((number % PARTITIONS, make(number)) for number in range(count)))
     async with stream.worker() as worker:
@@ -40,7 +40,7 @@ async def test_memory_does_not_grow_with_what_was_read(make_stream):
 async def test_what_is_in_flight_is_bounded_however_long_the_embedder_blocks(make_stream, tmp_path):
     large, small = 24, 200
     stream = await make_stream(PARTITIONS, limits={"in_flight_records": 8, "in_flight_bytes": 3 * LARGE})
-    await stream.remake_topic(stream.settings.topics.raw, PARTITIONS, FETCH)
+    await stream.recreate_topic(stream.settings.topics.raw, PARTITIONS, FETCH)
     orders = Orders(tmp_path / "orders.json", Order())
     async with stream.worker(module="chaos.process", environment={ORDERS: str(orders.path)}) as worker:
         await worker.owns(PARTITIONS)

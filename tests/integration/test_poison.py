@@ -1,4 +1,4 @@
-"""A record that kills every process that embeds it is buried; all others are scored."""
+"""A record that kills every process that embeds it is dead-lettered; all others are scored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.streams import Message, headers_of, source_of
 pytestmark = pytest.mark.integration
 
 
-async def test_a_deadly_record_is_buried_and_its_neighbours_are_scored(make_stream, real_traces):
+async def test_a_deadly_record_is_dead_lettered_and_its_neighbours_are_scored(make_stream, real_traces):
     stream = await make_stream(2)
     lines = list(real_traces[:20])
     deadly = json.loads(lines[7])

@@ -25,7 +25,7 @@ def kp_worker(config):
     """Run a command and return its result."""
 
     async def run(stream, *arguments):
-        # In a thread, as it runs a loop of its own; a process for each would take most of the tests' time.
+        # In a thread, as it runs its own event loop; a process each would take most of the tests' time.
         group, *arguments = [*map(str, arguments), "--config", config(stream.settings)]
         return await asyncio.to_thread(CliRunner().invoke, command(group), arguments)
 
@@ -131,7 +131,7 @@ async def test_tune_rescore_evaluate_queue_and_show_on_topics(stream, kp_worker,
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("policy", "tune"), "{contribute} and {rejected} contain no scored traces"),
         (
@@ -143,11 +143,11 @@ async def test_tune_rescore_evaluate_queue_and_show_on_topics(stream, kp_worker,
         (("policy", "evaluate", "--labels-topic", "{raw}"), "{raw} contains no labels"),
     ],
 )
-async def test_an_empty_topic_is_a_one_line_error(make_stream, kp_worker, arguments, told):
+async def test_an_empty_topic_is_a_one_line_error(make_stream, kp_worker, arguments, message):
     stream = await make_stream(1)
     names = stream.settings.topics.model_dump()
 
     result = await kp_worker(stream, *(argument.format(**names) for argument in arguments))
 
     assert isinstance(result.exception, WorkerError)
-    assert (str(result.exception), result.stdout) == (told.format(**names), "")
+    assert (str(result.exception), result.stdout) == (message.format(**names), "")

@@ -34,7 +34,7 @@ async def test_a_topic_keeps_its_id_until_it_is_recreated(make_stream, ids):
     first = await topic.current([0, 2])
     assert len(first) == 16
     assert await topic.current([1]) == first
-    await stream.remake_topic(stream.settings.topics.raw, 3)
+    await stream.recreate_topic(stream.settings.topics.raw, 3)
 
     assert await topic.current([0, 1, 2]) not in (b"", first)
 

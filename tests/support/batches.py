@@ -1,4 +1,4 @@
-"""Record batches byte by byte (format v2), as no producer's library would write them."""
+"""Record batches built byte by byte (format v2), including ones that no client library would write."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ENCODERS: dict[int, Callable[[bytes], bytes]] = {
     3: lz4_encode,
     4: lambda data: bytes(cramjam.zstd.compress(data)),
 }
-"""By Kafka's number of the codec."""
+"""Compressors by Kafka's codec number."""
 
 Record = tuple[int, bytes | None, bytes | None, Sequence[tuple[bytes, bytes | None]]]
-"""Offset delta, key, value, and headers with names in bytes."""
+"""Offset delta, key, value, and headers with names as bytes."""
 
 
 def by_hand(
@@ -34,7 +34,7 @@ def by_hand(
     timestamp: int = 5000,
     attributes: int = 0,
 ) -> bytes:
-    """A batch of these records, or with these compressed bytes in their place."""
+    """Return a batch of these records, or with these compressed bytes instead."""
     if compressed is None:
         payload = b"".join(map(_record, records))
         compressed = ENCODERS[codec](payload) if codec else payload
@@ -48,7 +48,7 @@ def by_hand(
 
 
 def sealed(data: bytes) -> bytes:
-    """The batch with its length and checksum made right."""
+    """Return the batch with length and checksum corrected."""
     data = bytearray(data)
     struct.pack_into(">i", data, 8, len(data) - 12)
     struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
@@ -56,7 +56,7 @@ def sealed(data: bytes) -> bytes:
 
 
 def blanks(size: int) -> bytes:
-    """The zstd-compressed records of a batch of one, whose value has so many blanks; never all in memory."""
+    """Return one zstd-compressed record with this number of blanks as its value, never expanded in memory."""
     before = b"\0" + _varint(0) + _varint(0) + _sized(b"k") + _varint(size)
     compressor = cramjam.zstd.Compressor()
     compressor.compress(_varint(len(before) + size + 1) + before)
@@ -67,14 +67,16 @@ def blanks(size: int) -> bytes:
     return bytes(compressor.finish())
 
 
-async def send(producer: AIOKafkaProducer, topic: str, data: bytes, *, records: int) -> int:
-    """Produce a batch as it is; returns its first offset."""
+async def send(
+    producer: AIOKafkaProducer, topic: str, data: bytes, *, records: int, partition: int = 0
+) -> int:
+    """Produce a batch unchanged; return its first offset."""
     batch = producer.create_batch()
     for _ in range(records):  # so that the client expects as many offsets
         batch.append(key=b"", value=b"", timestamp=None)
     batch.close()
     batch._buffer = data
-    delivery = await producer.send_batch(batch, topic, partition=0)
+    delivery = await producer.send_batch(batch, topic, partition=partition)
     return (await delivery).offset
 
 

@@ -1,4 +1,4 @@
-"""A worker whose child runs in a module of the tests' own, which changes something about it."""
+"""Run a worker's child from a test module that modifies it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from worker.settings import Settings
 
 
 def start_child_in(module: str) -> None:
-    """Have this process' parents of workers start a module's child instead of the real one's."""
+    """Make supervisors in this process start a module's child instead of the real one."""
 
     class Supervisor(worker.supervise.Supervisor):
         def __init__(self, settings: Settings, command: Sequence[str]) -> None:

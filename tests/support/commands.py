@@ -1,4 +1,4 @@
-"""Commands as a person runs them, and their definitions."""
+"""Commands as users run them, and their definitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def command(*words: str) -> click.Command:
 
 
 async def kp_worker(*arguments: str, **environment: str) -> tuple[int | None, str, str]:
-    """Run a command to its end; returns status, standard output and standard error."""
+    """Run a command to its end; return status, standard output and standard error."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "worker.cli", *arguments),
         env=os.environ | environment,

@@ -1,4 +1,4 @@
-"""What the offline scorer makes of values that the stream scores too."""
+"""Score values offline, to compare with the stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker on a read-only file system without a temporary folder: it can make no folder and no file there."""
+"""A worker on a read-only file system without a temporary folder: it cannot create folders or files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records as workers publish them, made in memory."""
+"""Records as workers publish them, built in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPICS = TopicSettings()
 def published(
     offset: int, line: bytes, score: Score, policy: Policy, headers: tuple[tuple[str, bytes | None], ...] = ()
 ) -> ConsumerRecord:
-    """The record that a worker publishes for a trace that it scored."""
+    """Return a worker's output record for a scored trace."""
     raw = RawRecord(TOPICS.raw, 0, offset, 1_000 * offset, b"key", line, headers)
     entry = Entry(
         offset,
@@ -33,13 +33,13 @@ def published(
 
 
 def dead_letter(offset: int) -> ConsumerRecord:
-    """The record that a worker publishes for what it cannot score."""
+    """Return a worker's output record for an invalid trace."""
     raw = RawRecord(TOPICS.raw, 0, offset, 1_000 * offset, b"key", b"no trace", ())
     return consumed(offset, raw, failed_entry(raw, Failure("not_json", "RejectedRecord", "no JSON")))
 
 
 def consumed(offset: int, raw: RawRecord, entry: Entry) -> ConsumerRecord:
-    """What a consumer gets of it."""
+    """Return an output record as a consumer receives it."""
     output = Outputs(TOPICS, dict.fromkeys(TOPICS.model_dump().values(), 1)).build(raw, entry)
     return ConsumerRecord(
         topic=output.topic,

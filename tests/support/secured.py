@@ -1,4 +1,4 @@
-"""Apache Kafka as operators secure it: TLS, logins and rights; started here, on Java."""
+"""Apache Kafka secured with TLS, logins and ACLs; started here on Java."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _MECHANISMS = {
 
 @dataclass(frozen=True)
 class SecuredBroker:
-    """A broker with a listener for each protocol; rights are asked on all of them, super users excepted."""
+    """A broker with a listener for each protocol; ACLs apply to all of them, except for super users."""
 
     ports: Mapping[str, int]
     authority: trustme.CA
     folder: Path
 
     def settings(self, protocol: str = "SASL_SSL", **changes: Any) -> KafkaSettings:
-        """The settings of a client that the broker knows."""
+        """Return the settings of a client known to the broker."""
         values: dict[str, Any] = {
             "bootstrap_servers": f"{LOOPBACK}:{self.ports[protocol]}",
             "security_protocol": protocol,
@@ -67,7 +67,7 @@ class SecuredBroker:
 
     @asynccontextmanager
     async def rights(self) -> AsyncIterator[Rights]:
-        """The rights of the worker's user, none at first; they are taken away again."""
+        """Manage the worker user's rights: none at first, and revoked at the end."""
         admin = AIOKafkaAdminClient(bootstrap_servers=f"{LOOPBACK}:{self.ports['PLAINTEXT']}")
         await admin.start()
         try:
@@ -78,7 +78,7 @@ class SecuredBroker:
 
 
 class Rights:
-    """Grants rights to the worker's user, and takes them away."""
+    """Grants rights to the worker's user, and revokes them."""
 
     def __init__(self, admin: AIOKafkaAdminClient) -> None:
         self._admin = admin
@@ -102,7 +102,7 @@ def _acl(right: Right) -> tuple[int, str, int, str, str, int, int]:
 
 
 def granted_by_script(command: str, settings: Settings) -> list[Right]:
-    """What deploy/kafka-acls.sh grants for a command."""
+    """Return the rights that deploy/kafka-acls.sh grants for a command."""
     topics = settings.topics
     names = {
         "GROUP": settings.kafka.group,
@@ -214,7 +214,7 @@ def _write_certificates(folder: Path) -> trustme.CA:
 def write_client_certificate(
     authority: trustme.CA, file: Path, not_after: datetime.datetime | None = None
 ) -> None:
-    """Write a client's key and certificate, by which the broker knows it as the worker's user."""
+    """Write a client's key and certificate, which identify it to the broker as the worker's user."""
     _write(authority.issue_cert(CERTIFICATE_NAME, common_name=USER, not_after=not_after), file)
 
 

@@ -1,4 +1,4 @@
-"""Streams of a test's own: topics on a real broker, and real workers in processes of their own."""
+"""Isolated streams for tests: topics on a real broker, and real worker processes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ TESTS = Path(__file__).parents[1]
 READY_LIMIT = 120
 ARRIVAL_LIMIT = 120
 IN_FLIGHT_LIMIT = 60
+_DYNAMIC_TOPIC_CONFIG = 1
 
 
 @dataclass(frozen=True)
 class Message:
-    """What a test publishes."""
+    """A message to publish."""
 
     value: bytes | None
     key: bytes | None = None
@@ -43,7 +44,7 @@ class Message:
 
 
 class Worker:
-    """A `kp-worker run` in a process of its own."""
+    """A `kp-worker run` process."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, settings: Settings, config: Path, log: Path
@@ -62,7 +63,7 @@ class Worker:
             return response.status, await response.text()
 
     async def metrics(self) -> str:
-        """The metrics page; empty while it is not served."""
+        """Return the metrics page; empty while it is not served."""
         assert self.process.returncode is None, f"the worker ended:\n{self.log()}"
         try:
             status, text = await self.get("/metrics")
@@ -71,32 +72,32 @@ class Worker:
         return text if status == 200 else ""
 
     async def owns(self, partitions: int) -> None:
-        """Wait until it owns so many partitions."""
+        """Wait until it owns this number of partitions."""
         async with asyncio.timeout(READY_LIMIT):
             while page.value(await self.metrics(), "kp_partitions", state="owned") != partitions:
                 await asyncio.sleep(0.05)
 
     async def published(self, count: int) -> None:
-        """Wait until it has published at least so many records."""
+        """Wait until it has published at least this number of records."""
         async with asyncio.timeout(ARRIVAL_LIMIT):
             while page.value(await self.metrics(), "kp_traces_total") < count:
                 await asyncio.sleep(0.02)
 
     async def has_in_flight(self, count: int) -> None:
-        """Wait until at least so many records are between fetch and confirmation."""
+        """Wait until at least this number of records is in flight."""
         async with asyncio.timeout(IN_FLIGHT_LIMIT):
             while page.value(await self.metrics(), "kp_in_flight_records") < count:
                 await asyncio.sleep(0.05)
 
     async def logged(self, text: str) -> None:
-        """Wait until its log says so."""
+        """Wait until its log contains the text."""
         async with asyncio.timeout(READY_LIMIT):
             while text not in self.log():
                 assert self.process.returncode is None, f"the worker ended:\n{self.log()}"
                 await asyncio.sleep(0.05)
 
     async def stop(self) -> int:
-        """Ask it to end, as an orchestrator does; returns the exit status."""
+        """Stop it with SIGTERM, as an orchestrator does; return the exit status."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -106,7 +107,7 @@ class Worker:
             raise AssertionError(f"it did not stop:\n{self.log()}") from None
 
     async def kill(self) -> None:
-        """End it, parent and child, as a machine that loses its power does."""
+        """Kill parent and child at once, as a power failure would."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         await self.process.wait()
@@ -116,7 +117,7 @@ class Worker:
 
 
 def own_settings(bootstrap_servers: str, purpose: str, *layers: Mapping[str, Mapping[str, Any]]) -> Settings:
-    """Settings with a group and topics that nobody else has; later layers' sections go over earlier ones'."""
+    """Return settings with a unique group and topics; later layers override earlier ones."""
     name = f"{purpose}-{uuid4().hex[:8]}"
     values: dict[str, dict[str, Any]] = {
         "kafka": {"bootstrap_servers": bootstrap_servers, "group": name},
@@ -129,13 +130,13 @@ def own_settings(bootstrap_servers: str, purpose: str, *layers: Mapping[str, Map
 
 
 def tests_environment() -> dict[str, str]:
-    """The environment of a process that imports the tests' own modules."""
+    """Return the environment of a process that imports the tests' modules."""
     path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     return os.environ | {"PYTHONPATH": path}
 
 
 class Stream:
-    """Topics and a group of one test's own, and what flows through them."""
+    """One test's topics and group, and the records in them."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         self.settings = settings
@@ -143,7 +144,7 @@ class Stream:
         self._workers = 0
 
     def configured(self, **sections: Mapping[str, Any]) -> Settings:
-        """The settings with some of them changed."""
+        """Return the settings with some values changed."""
         values = self.settings.model_dump()
         for section, changes in sections.items():
             values[section] |= changes
@@ -159,8 +160,8 @@ class Stream:
             while name in await admin.existing():
                 pass
 
-    async def remake_topic(self, name: str, partitions: int, config: dict[str, str] | None = None) -> None:
-        """Make a topic anew, as someone else would have made it."""
+    async def recreate_topic(self, name: str, partitions: int, config: dict[str, str] | None = None) -> None:
+        """Recreate a topic, as another tool would."""
         await self.delete_topic(name)
         async with TopicAdmin(self.settings.kafka, self.settings.topics) as admin:
             await admin._create(name, partitions, 1, config or {})
@@ -174,6 +175,17 @@ class Stream:
         finally:
             await admin.close()
 
+    async def topic_config(self, name: str) -> dict[str, str]:
+        """A topic's own settings, without the defaults."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
+        await admin.start()
+        try:
+            (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
+        finally:
+            await admin.close()
+        ((_, _, _, _, entries),) = answer.resources
+        return {key: value for key, value, _, source, *_ in entries if source == _DYNAMIC_TOPIC_CONFIG}
+
     async def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Delete a partition's records before an offset, as retention does."""
         admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
@@ -185,7 +197,7 @@ class Stream:
             await admin.close()
 
     async def publish(self, messages: Iterable[Message]) -> list[ConsumerRecord]:
-        """Send the messages in order; returns what the raw topic holds afterwards."""
+        """Publish the messages in order; return the raw topic's records afterwards."""
         producer = AIOKafkaProducer(
             bootstrap_servers=self.settings.kafka.bootstrap_servers,
             max_request_size=2**24,
@@ -221,7 +233,7 @@ class Stream:
         module: str = "worker.cli",
         environment: Mapping[str, str] | None = None,
     ) -> AsyncIterator[Worker]:
-        """A worker; it is killed at the end when the test has not stopped it."""
+        """Run a worker, which is killed at the end if the test has not stopped it."""
         self._workers += 1
         effective = settings or self.settings
         effective = effective.model_copy(
@@ -250,7 +262,7 @@ class Stream:
             await worker.kill()
 
     async def read(self, *topics: str) -> list[ConsumerRecord]:
-        """Everything that the topics hold now, by topic, partition and offset."""
+        """Return all records in the topics, by topic, partition and offset."""
         consumer = AIOKafkaConsumer(
             bootstrap_servers=self.settings.kafka.bootstrap_servers, isolation_level="read_committed"
         )
@@ -272,7 +284,7 @@ class Stream:
         )
 
     async def committed(self) -> dict[int, int]:
-        """The group's position in each partition of raw of which it has committed something."""
+        """Return the group's committed offset in each raw partition that has one."""
         kafka = self.settings.kafka
         admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
         await admin.start()
@@ -285,7 +297,7 @@ class Stream:
         }
 
     async def outputs(self, worker: Worker, raw: Iterable[ConsumerRecord]) -> list[ConsumerRecord]:
-        """What the output topics hold, once there is something from each of the raw records."""
+        """Return the records in the output topics, once every raw record has an output."""
         wanted = {(record.partition, record.offset) for record in raw}
         topics = self.settings.topics
         deadline = asyncio.get_running_loop().time() + ARRIVAL_LIMIT
@@ -307,19 +319,20 @@ async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> set[int]:
 
 
 def headers_of(record: ConsumerRecord) -> dict[str, str]:
-    """A record's headers by name, as text; of several of a name, the last."""
+    """Return a record's headers by name, as text; the last of duplicates."""
     return {name: (value or b"").decode(errors="backslashreplace") for name, value in record.headers}
 
 
 def source_of(record: ConsumerRecord) -> tuple[int, int]:
-    """The partition and offset of the raw record that an output came from."""
+    """Return the partition and offset of an output's raw record."""
     headers = headers_of(record)
-    if "kp-source" in headers:
+    # A producer may use these names itself; the worker's own headers come last.
+    if "kp-policy" in [name for name, _ in record.headers[-2:]]:
         _, partition, offset = headers["kp-source"].rsplit("/", 2)
         return int(partition), int(offset)
     return int(headers["__streams.errors.partition"]), int(headers["__streams.errors.offset"])
 
 
 def score_of(record: ConsumerRecord) -> dict[str, Any]:
-    """An output's kp-score."""
+    """Return an output's kp-score."""
     return json.loads(headers_of(record)["kp-score"])

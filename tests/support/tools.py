@@ -1,4 +1,4 @@
-"""Programs that tests start and pip does not bring."""
+"""Programs that tests run and that pip does not install."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 def tool(name: str) -> str:
-    """A program's path; where there is none, the test fails and says how to get it."""
+    """Return a program's path; fail the test with instructions if it is not installed."""
     path = shutil.which(name)
     if path is None:
         pytest.fail(f"{name} is not installed; `make tools` installs it, or says how")

@@ -209,7 +209,7 @@ def test_config_prints_effective_settings_without_secrets(kp_worker, tmp_path):
     shown = tomllib.loads(result.stdout)
     assert shown["policy"]["threshold"] == 0.5
     assert "sasl_password" not in shown["kafka"]
-    assert "# kafka.sasl_password is set; it is a secret, and left out here" in result.stdout
+    assert "# kafka.sasl_password is set, but omitted here as a secret" in result.stdout
     assert "hunter2" not in result.output
 
 

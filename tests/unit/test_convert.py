@@ -150,10 +150,10 @@ def test_lists_losses_largest_first(convert):
     document = trajectory("1")
     document["notes"] = "y" * 5
 
-    told = convert(lines(document)).stderr.splitlines()
+    report = convert(lines(document)).stderr.splitlines()
 
-    start = told.index("not in the traces:")
-    assert told[start + 1 : start + 3] == [
+    start = report.index("not in the traces:")
+    assert report[start + 1 : start + 3] == [
         "  steps[].extra: 1 values, 10 characters",
         "  notes: 1 values, 5 characters",
     ]

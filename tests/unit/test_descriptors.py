@@ -1,4 +1,4 @@
-"""The limit on descriptors is raised in the process that calls, and never lowered."""
+"""The calling process's limit on descriptors is raised, and never lowered."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The tree of errors is as its docstring draws it."""
+"""The error hierarchy matches the tree in its module's docstring."""
 
 import inspect
 import re
@@ -10,7 +10,7 @@ from worker.errors import REASONS, RejectedRecord, WorkerError
 
 
 def drawn() -> dict[str, str]:
-    """Return each error of the drawing with the one above it."""
+    """Return each error in the tree with its base."""
     parents: dict[str, str] = {}
     path: list[str] = []
     for line in (errors.__doc__ or "").splitlines():
@@ -21,7 +21,7 @@ def drawn() -> dict[str, str]:
     return parents
 
 
-def test_the_drawing_shows_every_error_below_its_base():
+def test_the_tree_shows_every_error_below_its_base():
     defined = {
         name: error.__base__.__name__
         for name, error in inspect.getmembers(errors, inspect.isclass)
@@ -31,15 +31,15 @@ def test_the_drawing_shows_every_error_below_its_base():
     assert drawn() == defined
 
 
-def test_a_person_can_catch_them_all_at_once():
+def test_all_errors_share_one_base():
     assert all(issubclass(getattr(errors, name), WorkerError) for name in drawn())
 
 
-def test_a_rejected_record_carries_its_reason_and_says_what_was_wrong():
+def test_a_rejected_record_has_its_reason_and_a_message():
     error = RejectedRecord("empty", "the record has no value")
 
     assert (error.reason, str(error)) == ("empty", "the record has no value")
 
 
-def test_the_reasons_are_those_that_a_dead_letter_may_have():
+def test_the_reasons_equal_those_in_the_dead_letter_schema():
     assert get_args(DeadLetterHeaders.model_fields["reason"].annotation) == REASONS

@@ -1,4 +1,4 @@
-"""A sign of life, through a real pipe."""
+"""Heartbeats through a real pipe."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from worker import heartbeat
 from worker.errors import WorkerError
-from worker.heartbeat import beat, heard
+from worker.heartbeat import beat, read_beat
 
 
 @pytest.fixture
@@ -24,13 +24,13 @@ def pipe(monkeypatch):
         os.close(reader)
 
 
-async def test_an_event_loop_that_turns_is_heard_again_and_again(pipe):
+async def test_a_running_event_loop_sends_beats_continually(pipe):
     reader, writer = pipe
-    assert heard(reader) is None
+    assert read_beat(reader) is None
     beating = asyncio.create_task(beat(writer, list))
     for _ in range(3):
         async with asyncio.timeout(10):
-            while heard(reader) is None:
+            while read_beat(reader) is None:
                 await asyncio.sleep(0)
     beating.cancel()
 
@@ -48,8 +48,8 @@ async def test_a_parent_that_reads_nothing_does_not_block_the_event_loop(pipe):
     beating.cancel()
 
 
-async def test_a_parent_that_is_gone_ends_it(pipe):
-    """Else a worker without a parent would go on beside the one that takes its place."""
+async def test_the_heartbeat_raises_when_the_parent_is_gone(pipe):
+    """Otherwise an orphaned worker would keep running alongside its replacement."""
     reader, writer = pipe
     os.close(reader)
     with pytest.raises(WorkerError, match="parent"):
@@ -61,9 +61,9 @@ async def test_the_last_beat_says_why_the_process_is_not_ready(pipe):
     reasons = ["a", "b"]
     beating = asyncio.create_task(beat(writer, lambda: reasons))
     await asyncio.sleep(0)
-    assert heard(reader) == ["a", "b"]
+    assert read_beat(reader) == ["a", "b"]
     reasons = []
     async with asyncio.timeout(10):
-        while heard(reader) != []:
+        while read_beat(reader) != []:
             await asyncio.sleep(0)
     beating.cancel()

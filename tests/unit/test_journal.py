@@ -1,4 +1,4 @@
-"""Notes in shared memory, which outlive the process that makes them."""
+"""The journal in shared memory, which outlives the process that writes it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ journal.end(Location(5, 6))
 
 
 @pytest.mark.parametrize("end", [f"os.kill(os.getpid(), {int(signal.SIGKILL)})", "os.abort()", "os._exit(0)"])
-def test_the_notes_of_a_child_that_dies_are_there(memory, end):
+def test_a_dead_child_s_journal_survives(memory, end):
     subprocess.run(
         [sys.executable, "-c", CHILD + end, str(memory)], check=False, pass_fds=[memory], timeout=60
     )
@@ -59,13 +59,13 @@ def test_the_next_child_finds_the_suspects_and_clears_those_that_are_committed(m
     assert Journal(memory).suspects() == {B: suspects[B]}
 
 
-def test_the_next_child_begins_without_notes(memory):
+def test_the_next_child_starts_with_an_empty_journal(memory):
     Journal(memory).begin(A)
     Journal(memory).prepare({})
     assert Journal(memory).in_progress() == frozenset()
 
 
-def test_a_child_that_ends_by_itself_leaves_only_what_it_blames(memory):
+def test_a_child_that_exits_by_itself_keeps_only_the_blamed_records(memory):
     child = Journal(memory)
     child.begin(A)
     child.begin(B, Phase.SENDING)
@@ -76,7 +76,7 @@ def test_a_child_that_ends_by_itself_leaves_only_what_it_blames(memory):
     assert Journal(memory).in_progress() == {B}
 
 
-def test_a_partition_that_leaves_takes_its_notes_along(memory):
+def test_a_revoked_partition_s_records_are_removed(memory):
     child = Journal(memory)
     child.begin(A)
     child.begin(B)
@@ -84,7 +84,7 @@ def test_a_partition_that_leaves_takes_its_notes_along(memory):
     assert Journal(memory).in_progress() == {A}
 
 
-def test_more_than_the_memory_holds_goes_without_a_note(memory):
+def test_records_beyond_the_capacity_are_not_noted(memory):
     locations = [Location(0, offset) for offset in range(module.ROWS + 10)]
     child = Journal(memory)
     for location in locations:
@@ -96,7 +96,7 @@ def test_more_than_the_memory_holds_goes_without_a_note(memory):
     assert Journal(memory).in_progress() == {B}
 
 
-def test_of_too_many_suspects_the_gravest_are_kept(memory):
+def test_the_gravest_of_too_many_suspects_are_kept(memory):
     many = {Location(0, offset): Suspect(1) for offset in range(module.ROWS)}
     Journal(memory).prepare(many | {B: Suspect(0, Treatment.SKIPPED)})
     assert Journal(memory).treatment(B) is Treatment.SKIPPED

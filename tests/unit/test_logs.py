@@ -1,4 +1,4 @@
-"""What is logged, for whom, and what never is."""
+"""Log formats, levels and filters, and what must never be logged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,14 @@ from hypothesis import strategies as st
 
 from worker import logs
 from worker.errors import DeliveryError, StartError
-from worker.logs import HumanFormatter, JsonFormatter, Seldom, configure, errors_logged, leave_out_attempts
+from worker.logs import (
+    HumanFormatter,
+    JsonFormatter,
+    RepeatFilter,
+    configure,
+    errors_logged,
+    leave_out_attempts,
+)
 from worker.settings import LogSettings
 
 CONTENT = "what an agent wrote"
@@ -40,7 +47,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _logging_as_before():
-    """Undo what `configure` does to the whole process."""
+    """Undo the process-wide effects of `configure`."""
     root, errors = logging.getLogger(), logging.raiseExceptions
     hooks = threading.excepthook, sys.unraisablehook
     filters = logging.getLogger("aiokafka").filters[:]
@@ -63,7 +70,7 @@ def record(message="owns %d partitions", *arguments, name="worker.stream.app", e
 
 
 def raised(error, cause=None):
-    """The error as it is caught, with a traceback and with what came before it."""
+    """Return the error as caught, with a traceback and its cause."""
     try:
         try:
             if cause is not None:
@@ -80,8 +87,8 @@ def raised(error, cause=None):
 @given(message=st.text(st.characters()), name=st.text())
 @example(message="lone \ud800 \udfff, a pair \U00010000", name="worker")
 @example(message="\n \r \x0b \x1c \x85 \u2028 \x00 \x1b", name="worker")
-def test_a_json_line_is_one_line_of_strict_json_whatever_it_says(message, name):
-    """Lone surrogates, control characters and every kind of line break among it."""
+def test_a_json_line_is_one_line_of_strict_json_whatever_the_message(message, name):
+    """Including lone surrogates, control characters and every kind of line break."""
     line = JsonFormatter().format(record("%s", message, name=name))
 
     assert len(line.splitlines()) == 1
@@ -99,7 +106,7 @@ def _in_tokyo(monkeypatch):
 
 
 @pytest.mark.usefixtures("_in_tokyo")
-def test_a_json_line_tells_when_in_utc_how_bad_and_where():
+def test_a_json_line_has_utc_time_level_and_logger():
     at = datetime(2026, 1, 31, 12, 0, 0, 250_999, UTC).timestamp()
 
     assert json.loads(JsonFormatter().format(record("owns %d partitions", 4, at=at))) == {
@@ -119,8 +126,8 @@ def test_a_json_line_has_the_error_and_its_traceback_as_text():
     assert line["traceback"].endswith("DeliveryError: no answer")
 
 
-def test_an_error_without_an_exception_has_none():
-    """Faust logs so when it crashes outside of an `except`."""
+def test_an_error_record_without_an_exception_has_no_traceback():
+    """As Faust logs when it crashes outside an `except`."""
     empty = logging.LogRecord("faust", logging.ERROR, "", 1, "Crashed", (), (None, None, None))
 
     assert set(json.loads(JsonFormatter().format(empty))) == {"ts", "level", "logger", "message"}
@@ -139,7 +146,7 @@ def test_an_error_without_an_exception_has_none():
         raised(ExceptionGroup(CONTENT, [DeliveryError("no answer"), UnicodeError(CONTENT)])),
     ],
 )
-def test_an_unexpected_errors_text_may_be_content_and_is_left_out(formatter, error):
+def test_an_unexpected_error_s_text_is_left_out_since_it_may_be_content(formatter, error):
     line = formatter.format(record("failed", error=error))
 
     assert CONTENT not in line
@@ -155,8 +162,8 @@ def test_an_unexpected_errors_text_may_be_content_and_is_left_out(formatter, err
         ExceptionGroup(CONTENT, [DeliveryError("no answer"), KeyError(CONTENT)]),
     ],
 )
-def test_nor_is_it_in_a_librarys_message(form, error, capsys):
-    """Faust says `Crashed reason=%r` of every error that ends it."""
+def test_an_unexpected_error_s_text_is_left_out_of_a_library_s_message(form, error, capsys):
+    """Faust logs `Crashed reason=%r` for every error that ends it."""
     configure(LogSettings())
 
     logging.getLogger("faust.source").error(
@@ -168,7 +175,7 @@ def test_nor_is_it_in_a_librarys_message(form, error, capsys):
     assert type(error).__name__ in said
 
 
-def test_errors_that_name_places_are_told_in_a_librarys_message(capsys):
+def test_safe_errors_are_kept_in_a_library_s_message(capsys):
     configure(LogSettings())
 
     logging.getLogger("aiokafka").error("Failed fetch: %s", KafkaConnectionError("no broker at kafka:9092"))
@@ -179,7 +186,7 @@ def test_errors_that_name_places_are_told_in_a_librarys_message(capsys):
     assert "refused" in said
 
 
-async def test_nor_is_it_in_what_asyncio_says_of_errors_that_nobody_took(capsys):
+async def test_an_unexpected_error_s_text_is_left_out_of_asyncio_s_messages(capsys):
     def fail(content):
         raise ValueError(content)
 
@@ -200,9 +207,9 @@ async def test_nor_is_it_in_what_asyncio_says_of_errors_that_nobody_took(capsys)
     assert CONTENT not in said
 
 
-def test_the_errors_before_and_within_are_told():
-    before = logs.told(raised(DeliveryError("no answer"), cause=OSError(111, "refused")))
-    within = logs.told(raised(ExceptionGroup("two", [DeliveryError("no answer"), KeyError("x")])))
+def test_causes_and_grouped_errors_are_included():
+    before = logs.format_error(raised(DeliveryError("no answer"), cause=OSError(111, "refused")))
+    within = logs.format_error(raised(ExceptionGroup("two", [DeliveryError("no answer"), KeyError("x")])))
 
     assert re.findall(r"^(\w+Error.*)$", before, re.MULTILINE) == [
         "ConnectionRefusedError: [Errno 111] refused",
@@ -215,11 +222,11 @@ def test_the_errors_before_and_within_are_told():
     ]
 
 
-def test_an_error_that_is_its_own_cause_is_told_once():
+def test_an_error_that_is_its_own_cause_is_formatted_once():
     error = raised(DeliveryError("round"))
     error.__cause__ = error
 
-    assert logs.told(error).count("DeliveryError: round") == 1
+    assert logs.format_error(error).count("DeliveryError: round") == 1
 
 
 # --- where to, and from which level
@@ -234,7 +241,7 @@ def test_an_error_that_is_its_own_cause_is_told_once():
         (io.StringIO, "human", False),
     ],
 )
-def test_people_get_lines_and_machines_get_json(monkeypatch, stream, format_, is_json):
+def test_a_terminal_gets_human_readable_lines_and_anything_else_json(monkeypatch, stream, format_, is_json):
     monkeypatch.setattr(sys, "stderr", stream())
     configure(LogSettings(format=format_))
     logging.getLogger("worker.stream.run").info("stopping")
@@ -253,8 +260,8 @@ def test_people_get_lines_and_machines_get_json(monkeypatch, stream, format_, is
         ("ERROR", "ERROR", "ERROR", "ERROR"),
     ],
 )
-def test_other_libraries_are_quieter_than_we_are(level, ours, theirs, rebalances):
-    """At DEBUG the Kafka client logs whole records: it never gets there."""
+def test_libraries_have_a_higher_level_than_the_worker(level, ours, theirs, rebalances):
+    """They never get DEBUG, at which the Kafka client logs whole records."""
     configure(LogSettings(level=level))
     effective = {
         name: logging.getLevelName(logging.getLogger(name).getEffectiveLevel())
@@ -281,7 +288,7 @@ def test_a_message_that_cannot_be_formatted_is_not_shown_raw(capsys):
     assert [json.loads(line)["message"] for line in capsys.readouterr().err.splitlines()] == ["3 failed"]
 
 
-def test_warnings_are_lines_too(capsys):
+def test_warnings_are_logged(capsys):
     configure(LogSettings())
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -290,11 +297,11 @@ def test_warnings_are_lines_too(capsys):
     assert "DeprecationWarning: old" in json.loads(capsys.readouterr().err)["message"]
 
 
-# --- clients that tell of every attempt
+# --- clients that log every attempt
 
 
-def test_a_library_may_say_the_same_once_a_minute():
-    seldom = Seldom("aiokafka")
+def test_a_library_s_message_is_logged_at_most_once_a_minute():
+    seldom = RepeatFilter("aiokafka")
 
     def passes(at, node=1, name="aiokafka.client", message="Unable connect to node %s"):
         return seldom.filter(record(message, node, name=name, at=at))
@@ -316,13 +323,13 @@ def test_a_library_may_say_the_same_once_a_minute():
         (aiokafka.client, 'Unable connect to "%s:%s": %s'),
     ],
 )
-def test_attempts_that_we_tell_of_or_that_soon_succeed_have_no_line(module, message):
+def test_the_kafka_client_s_failed_attempts_are_not_logged(module, message):
     assert message in inspect.getsource(module), "the client says it in other words now"
-    assert not Seldom("aiokafka").filter(record(message, name="aiokafka"))
+    assert not RepeatFilter("aiokafka").filter(record(message, name="aiokafka"))
 
 
-def test_a_request_that_is_no_http_has_no_line(capsys):
-    """Anybody who reaches the port could fill the log."""
+def test_a_malformed_http_request_is_not_logged(capsys):
+    """Otherwise anyone who can reach the port could fill the log."""
     configure(LogSettings())
     server = logging.getLogger("aiohttp.server")
     server.error("Error handling request from %s", "10.0.0.1", exc_info=BadStatusLine("x"))
@@ -331,10 +338,10 @@ def test_a_request_that_is_no_http_has_no_line(capsys):
     assert json.loads(capsys.readouterr().err)["error"] == "ValueError"
 
 
-def test_a_command_s_client_logs_no_attempts(caplog):
+def test_a_command_s_kafka_client_logs_no_failed_attempts(caplog):
     leave_out_attempts()
     client = logging.getLogger("aiokafka")
-    client.error('Unable connect to "%s:%s": %s', "localhost", 1, "nobody is there")
+    client.error('Unable connect to "%s:%s": %s', "localhost", 1, "no broker answers")
     client.error("Topic %s is not authorized", "raw")
     assert [one.getMessage() for one in caplog.records] == ["Topic raw is not authorized"]
 
@@ -353,7 +360,7 @@ def test_an_error_of_ours_ends_the_process_with_one_line(capsys):
     assert "traceback" not in line
 
 
-def test_an_unexpected_error_ends_the_process_with_its_place(capsys):
+def test_an_unexpected_error_ends_the_process_with_a_traceback(capsys):
     configure(LogSettings())
     with pytest.raises(SystemExit) as end, errors_logged():
         raise ValueError(CONTENT)
@@ -366,7 +373,7 @@ def test_an_unexpected_error_ends_the_process_with_its_place(capsys):
     assert CONTENT not in output
 
 
-def test_an_error_that_ends_a_thread_is_a_line(capsys):
+def test_an_error_that_ends_a_thread_is_logged(capsys):
     """The Kafka client's consumer runs in one."""
     configure(LogSettings())
 
@@ -383,7 +390,7 @@ def test_an_error_that_ends_a_thread_is_a_line(capsys):
     assert CONTENT not in output
 
 
-def test_an_error_in_a_finaliser_is_a_line(capsys):
+def test_an_error_in_a_finaliser_is_logged(capsys):
     configure(LogSettings())
 
     class Broken:

@@ -1,4 +1,4 @@
-"""Which record is to blame, by what was in progress at each death."""
+"""Finding the deadly record by the records in progress at each death."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def after_deaths(*deaths, attempts=3, skip=False):
     return suspects
 
 
-def test_what_was_in_progress_at_two_deaths_is_taken_alone():
+def test_records_in_progress_at_two_deaths_are_isolated():
     assert after_deaths({A, B}) == {A: Suspect(1), B: Suspect(1)}
     alone = Suspect(2, Treatment.ISOLATED)
     assert after_deaths({A, B}, {A, B}) == {A: alone, B: alone}
 
 
-def test_only_what_was_alone_at_the_last_death_is_buried():
+def test_only_a_record_alone_at_the_last_death_is_dead_lettered():
     assert after_deaths({A}, {A}, {A}) == {A: DEAD_LETTER}
     assert after_deaths({A, B}, {A, B}, {A})[A] == DEAD_LETTER
     treatments = {suspect.treatment for suspect in after_deaths(*[{A, B}] * 9).values()}
@@ -32,25 +32,25 @@ def test_only_what_was_alone_at_the_last_death_is_buried():
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 5])
-def test_it_takes_as_many_deaths_as_set(attempts):
+def test_a_record_is_dead_lettered_after_the_configured_number_of_deaths(attempts):
     assert after_deaths(*[{A}] * (attempts - 1), attempts=attempts).get(A) != DEAD_LETTER
     assert after_deaths(*[{A}] * attempts, attempts=attempts) == {A: DEAD_LETTER}
 
 
-def test_a_death_elsewhere_clears_what_died_once():
+def test_a_death_elsewhere_clears_a_record_with_one_death():
     assert after_deaths({A}, {B}) == {B: Suspect(1)}
 
 
-def test_an_end_that_is_no_records_fault_says_nothing():
+def test_an_exit_without_records_in_progress_changes_nothing():
     assert after_deaths({A}, set(), {A}, set(), {A}) == {A: DEAD_LETTER}
 
 
 def test_a_suspect_that_was_not_reached_keeps_its_deaths():
-    """Two deadly records, of which now one comes first and now the other, are both found."""
+    """Two deadly records that are reached in varying order are both found."""
     assert after_deaths({A, B}, {A, B}, {A}, {B}) == {A: DEAD_LETTER, B: DEAD_LETTER}
 
 
-def test_what_is_deadly_even_as_a_dead_letter_is_skipped_only_where_that_is_allowed():
+def test_a_record_deadly_even_as_a_dead_letter_is_skipped_only_if_allowed():
     deaths = [{A}] * 6
     assert after_deaths(*deaths) == {A: Suspect(3, Treatment.DEAD_LETTER)}
     assert after_deaths(*deaths[:5], skip=True) == {A: Suspect(2, Treatment.DEAD_LETTER)}

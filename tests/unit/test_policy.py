@@ -1,4 +1,4 @@
-"""The policy: what a domain is scored and routed with, and when two policies are the same."""
+"""The policy: each domain's weights and threshold, and the equality of policies."""
 
 import pytest
 from hypothesis import assume, given
@@ -30,7 +30,7 @@ def weights_of(a_policy: Policy, domain: str) -> dict[str, float]:
         ("customer_service", (0.20, 0.30, 0.20, 0.30)),
     ],
 )
-def test_left_alone_it_is_the_references(domain, weights):
+def test_the_default_policy_is_the_reference_s(domain, weights):
     profile = Policy().profile(domain)
 
     assert profile.domain == domain
@@ -62,12 +62,12 @@ def test_weights_that_sum_to_1_but_for_rounding_are_accepted():
         {"treshold": 0.5},
     ],
 )
-def test_what_makes_no_policy_is_refused(domain):
+def test_an_invalid_policy_is_rejected(domain):
     with pytest.raises(ValidationError):
         policy(x=domain)
 
 
-def test_a_domain_takes_the_weights_that_it_leaves_out_from_the_reference_else_from_default():
+def test_a_domain_inherits_omitted_weights_from_the_reference_else_from_default():
     changed = policy(default={"weights": ALL_NOVELTY}, finance={"threshold": 0.5}, legal={"threshold": 0.6})
 
     assert weights_of(changed, "finance") == REFERENCE_WEIGHTS["finance"].model_dump()
@@ -77,7 +77,7 @@ def test_a_domain_takes_the_weights_that_it_leaves_out_from_the_reference_else_f
     assert changed.profile("legal").threshold == 0.6
 
 
-def test_a_domain_that_leaves_its_threshold_out_takes_the_policys():
+def test_a_domain_inherits_an_omitted_threshold_from_the_policy():
     changed = policy(0.3, legal={"weights": ALL_OUTCOME}, finance={"threshold": 0})
 
     assert changed.profile("legal").threshold == 0.3
@@ -86,7 +86,7 @@ def test_a_domain_that_leaves_its_threshold_out_takes_the_policys():
     assert changed.profile("finance").threshold == 0
 
 
-def test_a_domain_that_is_named_takes_the_threshold_that_it_leaves_out_from_default():
+def test_a_named_domain_inherits_an_omitted_threshold_from_default():
     changed = policy(0.3, default={"threshold": 0.4}, legal={"weights": ALL_OUTCOME})
 
     assert changed.profile("not named").threshold == 0.4
@@ -107,7 +107,7 @@ DOMAINS = {
 
 
 @given(st.permutations(list(DOMAINS)), st.permutations(NAMES))
-def test_the_digest_does_not_depend_on_the_order_in_which_a_policy_is_written(domains, names):
+def test_the_digest_does_not_depend_on_the_order_of_the_policy_s_members(domains, names):
     reordered = {}
     for name in domains:
         domain = dict(reversed(DOMAINS[name].items()))
@@ -118,7 +118,7 @@ def test_the_digest_does_not_depend_on_the_order_in_which_a_policy_is_written(do
     assert policy(**reordered).digest == policy(**DOMAINS).digest
 
 
-def test_the_digest_does_not_depend_on_what_changes_nothing():
+def test_the_digest_ignores_members_without_effect():
     written_out = {name: {"weights": weights.model_dump()} for name, weights in REFERENCE_WEIGHTS.items()}
 
     assert policy(**written_out).digest == Policy().digest
@@ -147,11 +147,11 @@ def test_the_digest_changes_with_the_common_threshold_and_with_a_new_domain():
     assert all(len(digest) == 12 and int(digest, 16) >= 0 for digest in digests)
 
 
-def test_at_most_50_domains_are_possible_the_references_included():
-    """Each is a label of the metrics."""
+def test_at_most_50_domains_are_allowed_including_the_reference_s():
+    """Each is a metric label."""
     assert MAX_DOMAINS == 50
     added = {f"domain-{number}": {} for number in range(50 - len(REFERENCE_WEIGHTS))}
 
     assert len(policy(finance={"threshold": 0.1}, **added).profiles) == 50
-    with pytest.raises(ValidationError, match="at most 50 domains are possible, these are 51"):
+    with pytest.raises(ValidationError, match="at most 50 domains are allowed, got 51"):
         policy(one_more={}, **added)

@@ -1,4 +1,4 @@
-"""A policy that changes while the worker runs."""
+"""Reloading the policy while the worker runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from worker.settings import load_settings
 
 
 class Running:
-    """What a worker has in hand after it has started with a file."""
+    """A worker's policy state after it has started with a file."""
 
     def __init__(self, config, text):
         self.config = config
@@ -29,7 +29,7 @@ class Running:
         self.reload = PolicyReload(config, settings, self.in_force, self.metrics)
 
     def changed_to(self, text):
-        """A change that is complete: two looks at the file see the same."""
+        """Write a complete change, and read the file twice."""
         self.config.write_text(text)
         self.reload.check()
         self.reload.check()
@@ -43,7 +43,7 @@ def start(tmp_path):
     return lambda text: Running(tmp_path / "worker.toml", text)
 
 
-def test_a_changed_threshold_is_taken_over_and_told(start, caplog):
+def test_a_changed_threshold_is_applied_and_logged(start, caplog):
     caplog.set_level("INFO")
     here = start("[policy]\nthreshold = 0.5")
     old = here.in_force.policy.digest
@@ -55,24 +55,24 @@ def test_a_changed_threshold_is_taken_over_and_told(start, caplog):
     assert here.value("kp_threshold", domain="code") == 0.6
     assert here.value("kp_policy_info", policy=old) is None
     assert here.value("kp_policy_info", policy=here.in_force.policy.digest) == 1
-    assert f"policy {here.in_force.policy.digest} takes the place of {old}" in caplog.text
+    assert f"policy {here.in_force.policy.digest} replaces {old}" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["[policy]\nthreshold = 7", "[policy", "[polices]"])
-def test_a_file_that_is_wrong_changes_nothing_and_says_why(start, text, caplog):
+def test_an_invalid_file_changes_nothing_and_is_logged(start, text, caplog):
     here = start("[policy]\nthreshold = 0.5")
 
     here.changed_to(text)
 
     assert here.in_force.policy.threshold == 0.5
     assert here.value("kp_policy_reloads_total", result="failed") == 1
-    assert "the policy stays" in caplog.text
+    assert "keeping policy" in caplog.text
 
     here.changed_to("[policy]\nthreshold = 0.6")
     assert here.in_force.policy.threshold == 0.6
 
 
-def test_a_file_that_is_gone_for_a_moment_changes_nothing(start):
+def test_a_briefly_missing_file_changes_nothing(start):
     """Editors and ConfigMaps replace files."""
     here = start("[policy]\nthreshold = 0.5")
     here.config.unlink()
@@ -84,14 +84,14 @@ def test_a_file_that_is_gone_for_a_moment_changes_nothing(start):
     assert here.in_force.policy.threshold == 0.6
 
 
-def test_what_has_not_changed_is_not_taken_over(start):
+def test_an_unchanged_policy_is_not_applied_again(start):
     here = start("[policy]\nthreshold = 0.5")
     for _ in range(3):
         here.reload.check()
     assert here.value("kp_policy_reloads_total", result="ok") == 0
 
 
-def test_other_settings_wait_for_the_next_start_and_that_is_told(start, caplog):
+def test_changes_of_other_settings_are_logged_as_needing_a_restart(start, caplog):
     here = start("[policy]\nthreshold = 0.5")
 
     here.changed_to("[policy]\nthreshold = 0.6\n[limits]\ndrain = 1")
@@ -114,8 +114,8 @@ WHOLE = "[policy]\nthreshold = 0.6\n[policy.domains.code]\nthreshold = 0.8\n"
 
 @settings(deadline=None)  # a machine may be busy
 @given(st.integers(0, len(WHOLE)))
-def test_a_file_that_is_half_written_changes_nothing(tmp_path_factory, written):
-    """Cut after the 0 of 0.6, it would let everything pass."""
+def test_a_half_written_file_changes_nothing(tmp_path_factory, written):
+    """Cut off after the 0 of 0.6, it would let everything pass."""
     here = Running(tmp_path_factory.mktemp("half") / "worker.toml", "[policy]\nthreshold = 0.5")
     here.config.write_text(WHOLE[:written])
     here.reload.check()
@@ -125,16 +125,16 @@ def test_a_file_that_is_half_written_changes_nothing(tmp_path_factory, written):
 
 
 @pytest.mark.parametrize("text", ["", "[policy]", "[limits]\ndrain = 20", "[polic", "[policy.domains]"])
-def test_a_file_that_lost_its_policy_changes_nothing_and_says_so(start, text, caplog):
+def test_a_file_that_lost_its_policy_changes_nothing_and_is_logged(start, text, caplog):
     here = start("[policy]\nthreshold = 0.5")
     for _ in range(3):
         here.changed_to(text)
     assert here.in_force.policy.threshold == 0.5
     assert here.value("kp_policy_reloads_total", result="failed") == 1
-    assert "the policy stays" in caplog.text
+    assert "keeping policy" in caplog.text
 
 
-def test_a_file_without_a_policy_may_go_without_one(start, caplog):
+def test_a_file_that_never_had_a_policy_needs_none(start, caplog):
     here = start("[limits]\ndrain = 20")
     here.changed_to("[limits]\ndrain = 21")
     assert here.value("kp_policy_reloads_total", result="failed") == 0
@@ -142,7 +142,7 @@ def test_a_file_without_a_policy_may_go_without_one(start, caplog):
     assert here.in_force.policy.threshold == 0.6
 
 
-def test_a_change_between_the_start_and_the_first_look_is_not_missed(tmp_path):
+def test_a_change_between_the_start_and_the_first_check_is_not_missed(tmp_path):
     """Loading a model takes seconds."""
     here = Running(tmp_path / "worker.toml", "[policy]\nthreshold = 0.5")
     settings = load_settings(here.config)
@@ -153,8 +153,8 @@ def test_a_change_between_the_start_and_the_first_look_is_not_missed(tmp_path):
     assert here.in_force.policy.threshold == 0.6
 
 
-def test_a_file_that_was_replaced_behind_its_mount_is_told_once(start, monkeypatch, caplog):
-    """`sed -i` and editors write a new file; a mount of the file alone goes on showing the old one."""
+def test_a_file_replaced_behind_its_mount_is_logged_once(start, monkeypatch, caplog):
+    """`sed -i` and editors write a new file, but a single-file mount keeps showing the old one."""
     here = start("[policy]\nthreshold = 0.5")
     here.reload.check()
     assert caplog.text == ""
@@ -165,5 +165,5 @@ def test_a_file_that_was_replaced_behind_its_mount_is_told_once(start, monkeypat
     here.reload.check()
     here.reload.check()
 
-    assert caplog.text.count("is mounted by itself, which shows the old file: mount its folder") == 1
+    assert caplog.text.count("a mount of the single file keeps showing the old one: mount its folder") == 1
     assert here.value("kp_policy_reloads_total", result="failed") == 1

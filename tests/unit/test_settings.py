@@ -1,4 +1,4 @@
-"""Settings: where they come from, what is said about wrong ones, and that no secret is told."""
+"""Settings: their sources, the errors about invalid ones, and that no secret is shown."""
 
 import os
 import re
@@ -33,7 +33,7 @@ def _no_settings_in_the_environment(monkeypatch):
 
 @pytest.fixture
 def load(tmp_path) -> Callable[[str], Settings]:
-    """Loads settings from the text of a file."""
+    """A function that loads settings from a file's text."""
 
     def load_text(text: str) -> Settings:
         config = tmp_path / "worker.toml"
@@ -45,7 +45,7 @@ def load(tmp_path) -> Callable[[str], Settings]:
 
 @pytest.fixture
 def problems_of(load) -> Callable[[str], list[str]]:
-    """Loads wrong settings from the text of a file; returns the lines of the error."""
+    """A function that loads invalid settings from a file's text, and returns the lines of the error."""
 
     def problems(text: str = "") -> list[str]:
         with pytest.raises(errors.SettingsError) as raised:
@@ -58,12 +58,12 @@ def problems_of(load) -> Callable[[str], list[str]]:
 # --- where they come from
 
 
-def test_without_a_file_and_variables_the_defaults_stand():
+def test_the_defaults_apply_without_a_file_and_variables():
     assert load_settings().model_dump() == Settings().model_dump()
     assert load_settings().policy.profile("default").threshold == 0.75
 
 
-def test_the_environment_goes_over_the_file_key_by_key(load, monkeypatch):
+def test_the_environment_overrides_the_file_key_by_key(load, monkeypatch):
     monkeypatch.setenv("KP_KAFKA__GROUP", "from-environment")
     monkeypatch.setenv("kp_cache__ttl", "60")
 
@@ -97,7 +97,7 @@ def test_a_whole_section_can_be_one_variable_of_json(monkeypatch):
 # --- what is said about wrong ones
 
 
-def test_every_problem_is_told_at_once_with_what_was_given_and_what_is_taken(problems_of, monkeypatch):
+def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(problems_of, monkeypatch):
     monkeypatch.setenv("KP_LOG__LEVEL", "loud")
 
     problems = problems_of(
@@ -116,7 +116,7 @@ def test_every_problem_is_told_at_once_with_what_was_given_and_what_is_taken(pro
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('[topics]\nraw = "x"\nrejected = "x"', "the four topics must have different names"),
         (
@@ -137,8 +137,8 @@ def test_every_problem_is_told_at_once_with_what_was_given_and_what_is_taken(pro
         ("kafka = 5", "kafka: got 5"),
     ],
 )
-def test_what_settings_must_be_together_is_told_too(problems_of, text, told):
-    assert any(told in line for line in problems_of(text))
+def test_inconsistent_settings_are_reported_too(problems_of, text, message):
+    assert any(message in line for line in problems_of(text))
 
 
 FLOATS = [name for name, default, _ in describe() if isinstance(default, float) or name == "cache.ttl"]
@@ -146,7 +146,7 @@ FLOATS = [name for name, default, _ in describe() if isinstance(default, float) 
 
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
 @pytest.mark.parametrize("name", FLOATS)
-def test_no_setting_takes_a_number_that_is_not_finite(problems_of, name, value):
+def test_no_setting_accepts_a_non_finite_number(problems_of, name, value):
     section, key = name.split(".")
     assert any(f"{name}: got {value}" in line for line in problems_of(f"[{section}]\n{key} = {value}"))
 
@@ -155,13 +155,13 @@ def test_no_setting_takes_a_number_that_is_not_finite(problems_of, name, value):
     "servers",
     ["", "kafka", "kafka:0", "kafka:99999", "kafka:x", "kafka://kafka:9092", "a:1,", "::1:9092", "a b:1"],
 )
-def test_servers_that_are_no_list_of_hosts_and_ports_are_told(problems_of, servers):
+def test_an_invalid_server_list_is_reported(problems_of, servers):
     (problem,) = problems_of(f'[kafka]\nbootstrap_servers = "{servers}"')
     assert problem.startswith(f"kafka.bootstrap_servers: got {servers!r}; should be host:port, several with")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[kafak]", "kafak: no such setting; did you mean kafka? the file takes kafka, topics, "),
         ("[kafka]\ngruop = 1", "kafka.gruop: no such setting; did you mean kafka.group? [kafka] takes "),
@@ -177,12 +177,12 @@ def test_servers_that_are_no_list_of_hosts_and_ports_are_told(problems_of, serve
         ("[log]\nzzz = 1", "log.zzz: no such setting; [log] takes level"),
     ],
 )
-def test_a_name_that_does_not_exist_is_told_with_the_one_that_was_meant(problems_of, text, told):
-    assert any(told in line for line in problems_of(text))
+def test_an_unknown_name_is_reported_with_the_closest_one(problems_of, text, message):
+    assert any(message in line for line in problems_of(text))
 
 
 @pytest.mark.parametrize("name", ["KP_NOSUCH__KEY", "kp_nosuch__key", "KP___"])
-def test_a_variable_of_no_section_is_told_beside_the_other_problems(problems_of, monkeypatch, name):
+def test_a_variable_of_an_unknown_section_is_reported_with_the_other_problems(problems_of, monkeypatch, name):
     monkeypatch.setenv(name, "x")
 
     problems = problems_of("[web]\nport = 0")
@@ -201,22 +201,20 @@ def test_a_variable_without_the_separator_is_ignored(problems_of, monkeypatch, n
     assert load_settings() == Settings()
 
 
-def test_a_variable_of_a_key_that_does_not_exist_is_told(problems_of, monkeypatch):
+def test_a_variable_of_an_unknown_key_is_reported(problems_of, monkeypatch):
     monkeypatch.setenv("KP_KAFKA__GRUOP", "x")
 
     assert problems_of()[0].startswith("kafka.gruop: no such setting; did you mean kafka.group?")
 
 
 @pytest.mark.parametrize("name", ["KP_KAFKA", "KP_POLICY__DOMAINS"])
-def test_a_variable_that_should_be_json_and_is_not_is_told_as_the_other_problems_are(
-    problems_of, monkeypatch, name
-):
+def test_a_variable_that_is_not_json_is_reported_with_the_other_problems(problems_of, monkeypatch, name):
     monkeypatch.setenv(name, "{")
 
     assert any(name in line for line in problems_of())
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path, problems_of):
+def test_an_unreadable_file_is_named(tmp_path, problems_of):
     with pytest.raises(errors.SettingsError, match=r"nosuch\.toml: cannot be read: No such file"):
         load_settings(tmp_path / "nosuch.toml")
     assert "worker.toml: is not TOML: " in problems_of("[kafka")[0]
@@ -245,7 +243,7 @@ def test_a_file_that_is_not_utf_8_is_named(tmp_path):
         f'[kafka]\nsasl_password = "{SECRET}',
     ],
 )
-def test_no_error_tells_a_secret(problems_of, text):
+def test_no_error_shows_a_secret(problems_of, text):
     assert not any(SECRET in line for line in problems_of(text))
 
 
@@ -257,19 +255,19 @@ def test_a_secret_can_come_from_a_file(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [(None, "cannot be read: No such file"), (b"\n", "is empty"), (b"\xff", "is not UTF-8")],
 )
-def test_a_file_that_holds_no_secret_is_told(tmp_path, content, told):
+def test_a_file_without_a_secret_is_reported(tmp_path, content, message):
     file = tmp_path / "secret"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(errors.SettingsError, match=f"kafka.sasl_password_file: {file}: {told}"):
+    with pytest.raises(errors.SettingsError, match=f"kafka.sasl_password_file: {file}: {message}"):
         KafkaSettings(sasl_password_file=file).secret("sasl_password")
 
 
 @pytest.mark.parametrize("name", KafkaSettings.secrets())
-def test_no_error_tells_a_secret_of_any_name(problems_of, name):
+def test_no_error_shows_a_secret_of_any_name(problems_of, name):
     assert SECRET not in problems_of(f'[kafka]\n{name} = ["{SECRET}"]')[0]
 
 
@@ -282,13 +280,13 @@ def test_no_error_tells_a_secret_of_any_name(problems_of, name):
         ("KP_KAFKA", f'{{"sasl_password": "{SECRET}"'),
     ],
 )
-def test_no_error_tells_a_secret_of_the_environment(problems_of, monkeypatch, name, value):
+def test_no_error_shows_a_secret_from_the_environment(problems_of, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
 
     assert not any(SECRET in line for line in problems_of())
 
 
-def test_the_effective_settings_can_be_shown_without_the_secret(monkeypatch):
+def test_the_effective_settings_are_rendered_without_the_secret(monkeypatch):
     monkeypatch.setenv("KP_KAFKA__SASL_PASSWORD", SECRET)
 
     settings = load_settings()
@@ -337,7 +335,7 @@ VALUES = st.fixed_dictionaries(
 
 
 @given(VALUES)
-def test_what_is_shown_loads_back_to_equal_settings(tmp_path_factory, values):
+def test_rendered_settings_load_back_to_equal_settings(tmp_path_factory, values):
     settings = Settings(**values)
     config = tmp_path_factory.getbasetemp() / "shown.toml"
 
@@ -346,7 +344,7 @@ def test_what_is_shown_loads_back_to_equal_settings(tmp_path_factory, values):
     assert load_settings(config) == settings
 
 
-def test_what_is_not_set_is_shown_as_a_comment():
+def test_unset_settings_are_rendered_as_comments():
     shown = render(Settings())
 
     assert "# cache.ttl is not set" in shown

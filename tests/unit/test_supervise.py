@@ -1,4 +1,4 @@
-"""The parent of a worker's process: what it starts again, what it kills, and when it gives up."""
+"""The supervisor: what it restarts, what it kills, and when it gives up."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def beat(seconds):
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
-    """A broker that answers, and turns of ten milliseconds."""
+    """A broker that answers, and intervals of ten milliseconds."""
     monkeypatch.setattr(supervise, "INTERVAL", 0.01)
     monkeypatch.setattr(supervise, "LONGEST_PAUSE", 0.01)
     monkeypatch.setattr(supervise, "FIRST_PAUSE", 0.01)
@@ -43,10 +43,10 @@ def fast(monkeypatch):
 
 
 class Answering:
-    """Stands in for the look at the broker; away for as many times as a test says."""
+    """A fake of the broker check; fails as many times as a test sets."""
 
     away = 0
-    error: WorkerError = NoBrokerError("kafka.bootstrap_servers: nobody is there")
+    error: WorkerError = NoBrokerError("kafka.bootstrap_servers: no broker answers")
 
     def __init__(self, kafka, topics):
         pass
@@ -61,7 +61,7 @@ class Answering:
 
 
 class Supervised:
-    """A supervisor over a process of a test's own."""
+    """A supervisor over a process written by the test."""
 
     def __init__(self, folder: Path, does: str, **limits: float) -> None:
         self._starts = folder / "starts"
@@ -91,7 +91,7 @@ class Supervised:
                 await asyncio.sleep(0.01)
 
     async def get(self, path: str) -> tuple[int, str]:
-        """What the worker's port answers, once somebody listens there."""
+        """Return the response of the worker's port, once it listens."""
         async with asyncio.timeout(60), aiohttp.ClientSession() as session:
             while True:
                 with suppress(aiohttp.ClientConnectionError):
@@ -100,7 +100,7 @@ class Supervised:
                 await asyncio.sleep(0.01)
 
     async def answers(self, path: str, status: int, body: str) -> None:
-        """Wait until the worker's port answers so."""
+        """Wait until the worker's port gives this response."""
         async with asyncio.timeout(60):
             while await self.get(path) != (status, body):
                 await asyncio.sleep(0.01)
@@ -110,7 +110,7 @@ class Supervised:
             return await self.supervisor.run()
 
     async def stopped_at_work(self, number: int = signal.SIGTERM) -> int:
-        """The exit status when it is told to stop once the process says that it works."""
+        """Stop the supervisor once the process works; return the exit status."""
         running = asyncio.create_task(self.run())
         await self.worked()
         os.kill(os.getpid(), number)
@@ -121,7 +121,7 @@ def stop():
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-async def test_a_process_that_ends_is_started_again(tmp_path, caplog):
+async def test_a_process_that_ends_is_restarted(tmp_path, caplog):
     here = Supervised(tmp_path, "sys.exit(3) if start < 3 else beat(60)")
     running = asyncio.create_task(here.run())
     await here.started(3)
@@ -130,7 +130,7 @@ async def test_a_process_that_ends_is_started_again(tmp_path, caplog):
     assert "the worker ended with status 3" in caplog.text
 
 
-async def test_a_process_that_cannot_start_as_configured_is_not_tried_again(tmp_path):
+async def test_a_configuration_that_prevents_the_start_is_not_retried(tmp_path):
     here = Supervised(tmp_path, f"sys.exit({StartError.exit_status})")
     assert await here.run() == StartError.exit_status
     assert len(here.starts) == 1
@@ -160,19 +160,21 @@ if start == 1:
     await running
 
 
-@pytest.mark.parametrize(("limit", "told"), [(2**31, " (limit 2048 MiB)"), (None, "")])
-async def test_a_process_that_was_killed_from_outside_is_told_so(tmp_path, monkeypatch, limit, told, caplog):
+@pytest.mark.parametrize(("limit", "limit_text"), [(2**31, " (limit 2048 MiB)"), (None, "")])
+async def test_a_kill_from_outside_is_logged_as_a_possible_memory_kill(
+    tmp_path, monkeypatch, limit, limit_text, caplog
+):
     monkeypatch.setattr(supervise, "memory_limit", lambda: limit)
     here = Supervised(tmp_path, "os.kill(os.getpid(), signal.SIGKILL) if start == 1 else beat(60)")
     running = asyncio.create_task(here.run())
     await here.started(2)
     stop()
     await running
-    assert f"the worker was killed, perhaps for memory{told}; starting it again" in caplog.text
+    assert f"the worker was killed, perhaps for memory{limit_text}; starting it again" in caplog.text
 
 
-async def test_what_could_start_once_is_tried_again_whatever_it_says(tmp_path):
-    """A topic that is deleted and made anew is missing for a moment."""
+async def test_a_worker_that_started_once_is_always_restarted(tmp_path):
+    """A topic that is deleted and recreated is briefly missing."""
     here = Supervised(tmp_path, f"sys.exit(1 if start == 1 else {StartError.exit_status})")
     running = asyncio.create_task(here.run())
     await here.started(3)
@@ -180,7 +182,7 @@ async def test_what_could_start_once_is_tried_again_whatever_it_says(tmp_path):
     await running
 
 
-async def test_a_process_may_end_by_itself_just_before_it_is_told_to(tmp_path, monkeypatch):
+async def test_a_process_may_end_by_itself_just_before_the_stop_signal(tmp_path, monkeypatch):
     def too_late(process):
         raise ProcessLookupError
 
@@ -189,19 +191,19 @@ async def test_a_process_may_end_by_itself_just_before_it_is_told_to(tmp_path, m
     assert await here.stopped_at_work() == 0
 
 
-async def test_a_process_that_falls_silent_is_killed_and_started_again(tmp_path, caplog):
-    """Its event loop hangs; it does not listen to SIGTERM then."""
+async def test_a_silent_process_is_killed_and_restarted(tmp_path, caplog):
+    """Its event loop hangs, so it would ignore SIGTERM."""
     does = "signal.signal(signal.SIGTERM, signal.SIG_IGN) if start == 1 else None; beat(0.1); time.sleep(60)"
     here = Supervised(tmp_path, does, heartbeat=0.3)
     running = asyncio.create_task(here.run())
     await here.started(2)
     stop()
     await running
-    assert "no sign of life for 0.3 s (limits.heartbeat)" in caplog.text
+    assert "no heartbeat from the worker for 0.3 s (limits.heartbeat)" in caplog.text
     assert "ended with status -9" in caplog.text
 
 
-async def test_a_process_may_take_its_time_until_its_first_sign_of_life(tmp_path):
+async def test_a_process_may_take_long_until_its_first_heartbeat(tmp_path):
     """It loads a model."""
     here = Supervised(
         tmp_path, "time.sleep(0.5); open(sys.argv[1] + '.works', 'w').close(); beat(60)", heartbeat=0.05
@@ -211,7 +213,7 @@ async def test_a_process_may_take_its_time_until_its_first_sign_of_life(tmp_path
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-async def test_a_stop_is_passed_on_and_waited_for(tmp_path, number):
+async def test_a_stop_signal_is_forwarded_and_the_end_awaited(tmp_path, number):
     does = """
 done = sys.argv[1] + ".done"
 def finish(*_):
@@ -228,8 +230,8 @@ beat(60)
 
 
 @pytest.mark.parametrize("handler", ["signal.SIG_DFL", "lambda number, _: sys.exit(128 + number)"])
-async def test_a_stop_while_the_process_starts_is_no_failure(tmp_path, handler):
-    """It has not come to finishing things when it is told to end, and the signal ends it."""
+async def test_a_stop_while_the_process_starts_is_not_a_failure(tmp_path, handler):
+    """It does not handle the signal yet, which therefore ends it."""
     does = f"""
 signal.signal(signal.SIGTERM, {handler})
 open(sys.argv[1] + ".works", "w").close()
@@ -239,7 +241,7 @@ time.sleep(60)
     assert await here.stopped_at_work() == 0
 
 
-async def test_a_process_that_fails_as_it_stops_is_told(tmp_path):
+async def test_a_failure_while_stopping_is_reported_by_the_exit_status(tmp_path):
     does = """
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
 open(sys.argv[1] + ".works", "w").close()
@@ -249,21 +251,21 @@ beat(60)
     assert await here.stopped_at_work() == 1
 
 
-async def test_nothing_is_started_while_the_broker_is_away(tmp_path, monkeypatch, caplog):
+async def test_no_process_is_started_while_the_broker_is_down(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(Answering, "away", 3)
     here = Supervised(tmp_path, "beat(60)")
     running = asyncio.create_task(here.run())
     await here.started(1)
     stop()
     await running
-    assert caplog.text.count("nobody is there; trying again") == 3
+    assert caplog.text.count("no broker answers; trying again") == 3
 
 
 REFUSALS = [SecurityError("kafka.sasl_password: refused"), SettingsError("kafka.ssl_cafile: gone")]
 
 
 @pytest.mark.parametrize("error", REFUSALS)
-async def test_what_the_broker_refuses_at_the_first_start_is_not_tried_again(tmp_path, monkeypatch, error):
+async def test_a_refusal_by_the_broker_at_the_first_start_is_not_retried(tmp_path, monkeypatch, error):
     monkeypatch.setattr(Answering, "away", 10**9)
     monkeypatch.setattr(Answering, "error", error)
     here = Supervised(tmp_path, "beat(60)")
@@ -273,8 +275,10 @@ async def test_what_the_broker_refuses_at_the_first_start_is_not_tried_again(tmp
 
 
 @pytest.mark.parametrize("error", REFUSALS)
-async def test_what_has_worked_once_is_tried_again_when_it_is_refused(tmp_path, monkeypatch, error, caplog):
-    """A password is changed on one side first."""
+async def test_a_refusal_by_the_broker_after_a_successful_start_is_retried(
+    tmp_path, monkeypatch, error, caplog
+):
+    """A password changes on one side first."""
     monkeypatch.setattr(Answering, "error", error)
     here = Supervised(tmp_path, "open(sys.argv[1] + '.works', 'w').close(); beat(60)")
     running = asyncio.create_task(here.run())
@@ -299,8 +303,8 @@ async def test_a_stop_ends_the_wait_for_a_broker(tmp_path, monkeypatch):
     assert here.starts == []
 
 
-async def test_while_the_broker_is_away_the_probes_are_answered_and_the_rest_says_why(tmp_path, monkeypatch):
-    """An orchestrator must not restart what waits; and what was never ready is not ready now."""
+async def test_probes_and_pages_are_answered_while_the_broker_is_down(tmp_path, monkeypatch):
+    """An orchestrator must not restart a waiting worker; one that was never ready is still not ready."""
     monkeypatch.setattr(Answering, "away", 10**9)
     here = Supervised(tmp_path, "beat(60)")
     running = asyncio.create_task(here.run())
@@ -317,7 +321,7 @@ async def test_while_the_broker_is_away_the_probes_are_answered_and_the_rest_say
 WORKS = 'os.write(heartbeat, b"[]\\n"); open(sys.argv[1] + ".works", "w").close(); time.sleep(60)'
 
 
-async def test_who_was_ready_stays_ready_while_the_broker_is_away(tmp_path, monkeypatch):
+async def test_a_ready_worker_stays_ready_while_the_broker_is_down(tmp_path, monkeypatch):
     here = Supervised(tmp_path, WORKS)
     running = asyncio.create_task(here.run())
     await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
@@ -329,8 +333,8 @@ async def test_who_was_ready_stays_ready_while_the_broker_is_away(tmp_path, monk
     await running
 
 
-async def test_a_worker_that_restarts_lives_and_is_not_ready(tmp_path, monkeypatch):
-    """The broker is there, so it is the worker that fails."""
+async def test_a_restarting_worker_is_live_but_not_ready(tmp_path, monkeypatch):
+    """The broker is up, so the worker itself fails."""
     monkeypatch.setattr(supervise, "FIRST_PAUSE", 60)
     here = Supervised(tmp_path, WORKS)
     running = asyncio.create_task(here.run())
@@ -343,8 +347,8 @@ async def test_a_worker_that_restarts_lives_and_is_not_ready(tmp_path, monkeypat
     await running
 
 
-async def test_a_child_that_starts_is_answered_for_until_it_says_why_it_is_not_ready(tmp_path):
-    """A model takes a minute to load, and nothing of the child answers meanwhile."""
+async def test_the_parent_answers_for_a_starting_child_until_its_first_beat(tmp_path):
+    """A model takes a minute to load, during which the child cannot answer."""
     does = "\nwhile not os.path.exists(sys.argv[1] + '.go'): time.sleep(0.01)\nbeat(60)"
     here = Supervised(tmp_path, does)
     running = asyncio.create_task(here.run())
@@ -358,8 +362,8 @@ async def test_a_child_that_starts_is_answered_for_until_it_says_why_it_is_not_r
     await running
 
 
-async def test_a_child_that_stops_is_answered_for(tmp_path):
-    """It finishes what it has sent, and its own pages may be gone by then."""
+async def test_the_parent_answers_for_a_stopping_child(tmp_path):
+    """It finishes its records, and its own pages may be gone by then."""
     does = """
 def finish(*_):
     while not os.path.exists(sys.argv[1] + ".go"): time.sleep(0.01)
@@ -378,8 +382,8 @@ beat(60)
     assert await running == 0
 
 
-async def test_the_pages_are_the_childs(tmp_path):
-    """On a socket without a file, so that a read-only file system is enough."""
+async def test_pages_are_proxied_to_the_child(tmp_path):
+    """Through a socket without a file, so that a read-only file system suffices."""
     does = """
 import socketserver
 class Page(socketserver.StreamRequestHandler):
@@ -398,7 +402,7 @@ Server(socket.replace("@", "\\0"), Page).serve_forever()
     await running
 
 
-async def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path):
+async def test_a_port_in_use_is_an_error_before_anything_starts(tmp_path):
     here = Supervised(tmp_path, "beat(60)")
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", here.port)
     async with server:
@@ -407,8 +411,8 @@ async def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path):
     assert here.starts == []
 
 
-async def test_the_record_that_process_after_process_dies_at_is_buried_by_the_next(tmp_path, caplog):
-    """The deaths tell which it is; a process that ends by itself without blaming a record does not count."""
+async def test_a_record_that_kills_process_after_process_is_dead_lettered_by_the_next(tmp_path, caplog):
+    """A process that exits by itself without blaming a record does not count."""
     path = [str(Path(supervise.__file__).parents[1]), *sys.path]  # an editable install is not on it
     does = f"""
 sys.path[:] = {path!r}
@@ -427,4 +431,4 @@ os.kill(os.getpid(), signal.SIGKILL)
     await here.stopped_at_work()
     assert len(here.starts) == 4
     assert caplog.text.count("the worker died while this was in progress: partition 2, offset 41") == 1
-    assert "partition 2, offset 41: 2 workers died of it; it will be buried" in caplog.text
+    assert "partition 2, offset 41: 2 workers died of it; it will be dead-lettered" in caplog.text

@@ -30,7 +30,7 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
 
     Attributes:
         topic: the output topic.
-        partition: its partition; None for an expected output whose key decides.
+        partition: its partition; None in an expected output if the key determines the partition.
         timestamp_ms: the raw record's timestamp, also if the output has another one.
         key, value, headers: digests.
         says: the ledger entry that it was published from, reconstructed from its headers.

@@ -16,7 +16,7 @@ from worker.kafka.rights import audit_rights, require_rights
 from worker.kafka.topics import Topic, TopicAdmin
 from worker.lane.outputs import Outputs
 from worker.lane.records import OutputRecord
-from worker.progress import ProgressCallback
+from worker.progress import TopicProgressCallback
 from worker.settings import Settings
 
 # Small enough to show progress while texts are embedded.
@@ -28,7 +28,7 @@ async def audit(
     *,
     embedder: Callable[[], Embedder | None] | None = None,
     tolerance: float | None = None,
-    progress: ProgressCallback = lambda _topic, _done, _total: None,
+    progress: TopicProgressCallback = lambda _topic, _done, _total: None,
 ) -> Report:
     """Audit a stream's outputs against its raw topic, up to the current ends of the topics.
 
@@ -73,7 +73,7 @@ async def audit(
 class _Log:
     """The topics, within their bounds at the time of opening."""
 
-    def __init__(self, reader: TopicReader, progress: ProgressCallback) -> None:
+    def __init__(self, reader: TopicReader, progress: TopicProgressCallback) -> None:
         self._reader = reader
         self._progress = progress
         self._bounds: dict[str, list[range]] = {}
@@ -83,7 +83,7 @@ class _Log:
             await self._reader.bounds(topic.name, number) for number in range(topic.partitions)
         ]
 
-    def begins(self, topic: str) -> list[int]:
+    def first_offsets(self, topic: str) -> list[int]:
         """Return the first offsets of a topic's partitions; above 0, a partition has been trimmed."""
         return [bounds.start for bounds in self._bounds[topic]]
 
@@ -146,7 +146,7 @@ class _Run:
         raw = self._settings.topics.raw
         audit = PartitionAudit(
             partition,
-            Bounds(self._log.begins(raw)[partition], committed, self._outputs_from(partition, index)),
+            Bounds(self._log.first_offsets(raw)[partition], committed, self._outputs_from(partition, index)),
             self._settings,
             index,
             self._builder,
@@ -164,8 +164,8 @@ class _Run:
         firsts = [
             index.first_source(name, number, partition)
             for name in self._outputs
-            for number, begin in enumerate(self._log.begins(name))
-            if begin > 0 and (number == partition or self._topics[name].partitions != count)
+            for number, first in enumerate(self._log.first_offsets(name))
+            if first > 0 and (number == partition or self._topics[name].partitions != count)
         ]
         return max(firsts, default=0)
 

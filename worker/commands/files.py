@@ -45,7 +45,7 @@ def lines_of(files: Iterable[BinaryIO], progress: Progress) -> Iterator[Document
 
 
 def print_rejected(document: Document, error: RejectedRecord) -> None:
-    """Print on standard error where a document is, and why it is no trace."""
+    """Print a document's location, and why it is not a trace, on standard error."""
     errors.print(printable(f"{document.place}: {error.reason}: {error}"), markup=False, emoji=False)
 
 

@@ -1,1 +1,1 @@
-"""What `kp-worker demo` needs around the worker itself."""
+"""`kp-worker demo` and its Kafka brokers."""

@@ -1,12 +1,12 @@
-"""Find a Kafka broker, or start one that goes away again: for `make demo` and the integration tests.
+"""Find a Kafka broker or start a temporary one, for `make demo` and the integration tests.
 
-Tried in this order, and the first that works is used:
+The first available of:
 
-1. the broker that `KAFKA_BOOTSTRAP_SERVERS` names, which is left as it is;
+1. the broker at `KAFKA_BOOTSTRAP_SERVERS`, which is left unchanged;
 2. Apache Kafka in Docker;
-3. Apache Kafka on Java, with the jars that Maven fetches once;
-4. noida-db, a small broker that pip installs. Only where the caller allows it: a consumer that was killed
-   stays in its group for ever and its partitions never move on, so it is nothing to test failover with.
+3. Apache Kafka on Java, with jars that Maven downloads once;
+4. noida-db, a small broker from PyPI, if the caller allows it. It is unsuitable for tests of failover: it
+   never removes killed consumers from their groups, so their partitions are not reassigned.
 
     with running_broker(allow_embedded=True, say=print) as broker:
         print(broker.bootstrap_servers)
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
 KAFKA_VERSION = "4.1.0"
-"""The Apache Kafka that is started, in Docker and on Java alike."""
+"""Version of Apache Kafka, in Docker and on Java."""
 
 START_LIMIT = 60.0
-"""Seconds that a broker started here may take until it answers."""
+"""Seconds until a broker started here must respond."""
 
-_CONFIGURED_LIMIT = 10.0  # a broker that is there answers at once, one that Compose has just started soon
+_CONFIGURED_LIMIT = 10.0  # enough for a broker that Compose has just started
 _DOWNLOAD_LIMIT = 900.0
 _DOCKER_PING_LIMIT = 2.0
 _OLDEST_JAVA = 17
 
 _IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 _POM = Path(__file__).with_name("kafka-pom.xml")
-_CLUSTER_ID = "a25vd2xlZGdlcHVsc2UtZA"  # any 16 bytes in base64 do; the data is new each time
+_CLUSTER_ID = "a25vd2xlZGdlcHVsc2UtZA"  # any 16 bytes in base64, as the data is always new
 
 _INSTALL_EXTRA = "pip install 'knowledgepulse-worker[demo]'"
 _INSTALL_JAVA = (
@@ -62,15 +62,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Broker:
-    """A broker that answers."""
+    """A running broker."""
 
     bootstrap_servers: str
     kind: Literal["configured", "docker", "java", "embedded"]
     description: str
 
 
-class Unavailable(Exception):  # noqa: N818 - an answer to "can this kind be had?", caught for each kind
-    """This kind of broker cannot be had here: the reason in one line, the way out, and any lines of a log."""
+class Unavailable(Exception):  # noqa: N818 - a result of trying a kind of broker, not an error
+    """A kind of broker is not available: the reason in one line, the remedy, and log lines if any."""
 
     def __init__(self, reason: str, remedy: str | None = None, details: Sequence[str] = ()) -> None:
         super().__init__(reason)
@@ -81,7 +81,7 @@ class Unavailable(Exception):  # noqa: N818 - an answer to "can this kind be had
 
 @dataclass(frozen=True)
 class Kind:
-    """One way to a broker: `start` says its steps and leaves on the stack what ends it, or is Unavailable."""
+    """A kind of broker; `start` adds its clean-up to the stack, or raises Unavailable."""
 
     name: str
     remedy: str
@@ -90,10 +90,12 @@ class Kind:
 
 @contextmanager
 def running_broker(*, allow_embedded: bool, say: Say) -> Iterator[Broker]:
-    """Yield a broker that answers, and stop it afterwards if it was started here.
+    """Yield a running broker, and stop it afterwards if it was started here.
 
-    On Linux the broker also dies with the *thread* that entered, so enter in one that outlives the context.
-    Raises NoBrokerError when there is no way to one.
+    On Linux, the broker also dies with the *thread* that entered, which must therefore outlive the context.
+
+    Raises:
+        NoBrokerError: no kind of broker is available.
     """
     kinds = [CONFIGURED, DOCKER, JAVA]
     if allow_embedded:
@@ -104,7 +106,11 @@ def running_broker(*, allow_embedded: bool, say: Say) -> Iterator[Broker]:
 
 @contextmanager
 def first_available(kinds: Sequence[Kind], say: Say) -> Iterator[Broker]:
-    """Yield the broker of the first kind that can be had; raises NoBrokerError with everyone's reason."""
+    """Yield a broker of the first available kind.
+
+    Raises:
+        NoBrokerError: none is available; the message has the reasons of all kinds.
+    """
     failures: list[tuple[Kind, Unavailable]] = []
     for kind in kinds:
         with ExitStack() as stack:
@@ -126,11 +132,11 @@ def _prefixed(name: str, say: Say) -> Say:
 
 
 def _explain(failures: Sequence[tuple[Kind, Unavailable]]) -> str:
-    lines = ["no Kafka broker could be had:"]
+    lines = ["no Kafka broker is available:"]
     for kind, why in failures:
         lines.append(f"  {kind.name}: {why.reason}")
         lines += [f"    | {line}" for line in why.details]
-    lines.append("any one of these helps:")
+    lines.append("any one of these would help:")
     lines += dict.fromkeys(f"  - {why.remedy or kind.remedy}" for kind, why in failures)
     return "\n".join(lines)
 
@@ -147,9 +153,9 @@ def _find_configured(stack: ExitStack, say: Say) -> Broker:
     servers = os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "").strip()
     if not servers:
         raise Unavailable("KAFKA_BOOTSTRAP_SERVERS is not set")
-    say(f"asking {servers}")
+    say(f"connecting to {servers}")
     _wait_for_answer(servers, _CONFIGURED_LIMIT)
-    return Broker(servers, "configured", f"the broker on {servers} (was there already)")
+    return Broker(servers, "configured", f"the broker at {servers} (already running)")
 
 
 # --- Docker
@@ -157,13 +163,13 @@ def _find_configured(stack: ExitStack, say: Say) -> Broker:
 
 def _start_docker(stack: ExitStack, say: Say) -> Broker:
     try:
-        from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - comes with an extra
+        from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - needs an extra
     except ImportError:
         raise Unavailable("testcontainers is not installed", _INSTALL_EXTRA) from None
     host = _docker_host()
     port, *_ = processes.free_ports(1)
     servers = f"{host}:{port}"
-    say(f"starting {_IMAGE} (the first time, its image is downloaded)")
+    say(f"starting {_IMAGE} (the image is downloaded the first time)")
     try:
         container = DockerContainer(_IMAGE)
         _publish(container, host, port)
@@ -184,24 +190,24 @@ def _start_docker(stack: ExitStack, say: Say) -> Broker:
 
 
 def _docker_host() -> str:
-    """The address at which published ports can be reached, once an engine has answered."""
+    """Return the address of published ports, after checking that an engine responds."""
     from testcontainers.core.docker_client import DockerClient, get_docker_host  # noqa: PLC0415 - as above
 
     engine = get_docker_host() or "unix:///var/run/docker.sock"
     try:
         _connect_if_unix(engine)
-        # The default of a minute suits the pull of an image, not the question whether an engine is there.
+        # The default timeout of a minute is meant for pulling images, not for checking the engine.
         client = DockerClient(timeout=_DOCKER_PING_LIMIT)
         with contextlib.closing(client.client):
             client.client.ping()
             host = client.host()
     except Exception as error:  # as above, no common base class
-        raise Unavailable(f"no engine answers at {engine}", details=[_first_line(error)]) from error
+        raise Unavailable(f"no engine responds at {engine}", details=[_first_line(error)]) from error
     return LOOPBACK if host == "localhost" else host
 
 
 def _connect_if_unix(engine: str) -> None:
-    """Fail with a plain OSError, where docker-py wraps it five times and leaves its socket open."""
+    """Fail with a plain OSError, which docker-py would wrap five times, leaving its socket open."""
     scheme, _, path = engine.partition("://")
     if scheme == "unix":
         with socket.socket(socket.AF_UNIX) as connection:
@@ -210,8 +216,8 @@ def _connect_if_unix(engine: str) -> None:
 
 
 def _publish(container: "DockerContainer", host: str, port: int) -> None:
-    """Publish the clients' listener under a port chosen before, since the broker has to advertise it."""
-    # To Docker a port alone means one on every interface: no place for a broker that asks for no password.
+    """Publish the clients' listener at a fixed port, since the broker must advertise it."""
+    # A port without an address would be published on all interfaces, and the broker has no authentication.
     container.ports["9092"] = (LOOPBACK, port) if host == LOOPBACK else port  # type: ignore[assignment]
     settings = _broker_settings(
         clients="0.0.0.0:9092",
@@ -256,7 +262,7 @@ def _start_java(stack: ExitStack, say: Say) -> Broker:
 
 
 def _find_java() -> tuple[str, int]:
-    """The Java to use (the one that Maven would use too) and its version."""
+    """Return the path of Java, the same one that Maven uses, and its version."""
     home = os.environ.get("JAVA_HOME")
     java = (shutil.which("java", path=str(Path(home, "bin"))) if home else None) or shutil.which("java")
     if java is None:
@@ -264,7 +270,7 @@ def _find_java() -> tuple[str, int]:
     answer = _run([java, "-version"], START_LIMIT, "java -version")
     found = re.search(r'version "(?:1\.)?(\d+)', answer)
     if found is None:
-        raise Unavailable(f"{java} does not tell its version", details=last_lines(answer))
+        raise Unavailable(f"{java} does not print its version", details=last_lines(answer))
     version = int(found[1])
     if version < _OLDEST_JAVA:
         raise Unavailable(f"{java} is Java {version}, Kafka needs {_OLDEST_JAVA} or later")
@@ -272,7 +278,7 @@ def _find_java() -> tuple[str, int]:
 
 
 def _kafka_jars(say: Say) -> Path:
-    """The folder with Kafka's jars, filled on first use."""
+    """Return the folder with Kafka's jars, downloading them on first use."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "knowledgepulse-worker")
     jars = cache / f"kafka-{KAFKA_VERSION}"
     if jars.is_dir():
@@ -291,7 +297,7 @@ def _kafka_jars(say: Say) -> Path:
 
 
 def _move_into_place(folder: Path, target: Path) -> None:
-    """Rename, so that `target` is whole whenever it exists; another process may have been faster."""
+    """Rename atomically, so that `target` is never incomplete; another process may have been faster."""
     try:
         folder.rename(target)
     except OSError:
@@ -300,9 +306,9 @@ def _move_into_place(folder: Path, target: Path) -> None:
 
 
 def _broker_settings(*, clients: str, advertised: str, broker: str, controller: str) -> dict[str, str]:
-    """One node that is broker and controller.
+    """Return the settings of a single node, broker and controller.
 
-    It talks to itself by an address of its own: Docker's published port is not there inside the container.
+    Its inter-broker listener has its own address, as Docker's published port does not exist in the container.
     """
     return {
         "process.roles": "broker,controller",
@@ -347,28 +353,28 @@ def _start_embedded(stack: ExitStack, say: Say) -> Broker:
     _start_process(stack, [*command, "--data-dir", str(folder / "data")], folder / "broker.log", servers)
     say(f"started on {servers}")
     version = importlib.metadata.version("noida-db")
-    return Broker(servers, "embedded", f"noida-db {version} (started here, for want of Apache Kafka)")
+    return Broker(servers, "embedded", f"noida-db {version} (started here, as Apache Kafka is not available)")
 
 
 def _noida_program() -> Path:
-    """The program inside the package; its `noida-db` script would stand between it and our signals."""
+    """Return the program in the package; the `noida-db` script would not forward our signals."""
     try:
         folder = importlib.resources.files("noida_db")
     except ModuleNotFoundError:
         raise Unavailable("noida-db is not installed") from None
     program = Path(str(folder), "noida-db.exe" if os.name == "nt" else "noida-db")
     if not program.is_file():
-        raise Unavailable(f"noida-db brings no program for this machine: {program}")
+        raise Unavailable(f"noida-db has no program for this machine: {program}")
     if not os.access(program, os.X_OK):
         program.chmod(0o755)
     return program
 
 
-# --- what they share
+# --- shared
 
 
 def _run(command: Sequence[str], limit: float, what: str) -> str:
-    """What a command that ends by itself has printed."""
+    """Run a command and return its output."""
     try:
         done = subprocess.run(  # noqa: S603 - our own commands
             processes.tied_to_us(command),
@@ -388,7 +394,7 @@ def _run(command: Sequence[str], limit: float, what: str) -> str:
 
 
 def _start_process(stack: ExitStack, command: Sequence[str], log: Path, servers: str) -> None:
-    """Start a broker whose end is left on the stack, and wait until it answers."""
+    """Start a broker, which is stopped with the stack, and wait until it responds."""
     process = processes.start(stack, command, log)
     _wait_for_answer(
         servers,
@@ -412,9 +418,9 @@ def _wait_for_answer(
     deadline = time.monotonic() + limit
     while problem := asyncio.run(problem_with(servers)):
         if not is_running():
-            raise Unavailable("the broker ended while it started", details=log())
+            raise Unavailable("the broker exited during its start", details=log())
         if time.monotonic() > deadline:
-            raise Unavailable(f"no answer within {limit:.0f} s: {problem}", details=log())
+            raise Unavailable(f"no response within {limit:.0f} s: {problem}", details=log())
         time.sleep(0.1)
 
 

@@ -1,4 +1,4 @@
-"""Processes that do not outlive us."""
+"""Processes that do not outlive this one."""
 
 import os
 import re
@@ -11,33 +11,33 @@ from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 STOP_LIMIT = 10.0
-"""Seconds that a process gets between being asked to end and being killed."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 _LOG_LINES = 15
 
-# Run by a fresh interpreter that then becomes the command. A process must not outlive one that was killed so
-# hard that it could not clean up, so Linux is asked to kill it then; elsewhere only orderly ways end it.
-# Popen's preexec_fn could ask too, but is not safe in a process with threads; the worker has some.
+# Run by a fresh interpreter, which then executes the command. Linux is asked to kill the command if its
+# parent dies without cleaning up; other systems have no equivalent. Popen's preexec_fn could do the same, but
+# is unsafe in a process with threads, such as the worker.
 _BECOME_TIED_TO_PARENT = """\
 import ctypes, os, signal, sys
 if sys.platform == "linux":
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(sys.argv[1]):  # it died before we could ask
+    if os.getppid() != int(sys.argv[1]):  # the parent died before the call
         sys.exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
 def tied_to_us(command: Sequence[str]) -> list[str]:
-    """Return a command that becomes the given one, and is killed when we end."""
+    """Wrap a command so that it is killed when this process dies."""
     return [sys.executable, "-I", "-S", "-c", _BECOME_TIED_TO_PARENT, str(os.getpid()), *command]
 
 
 def start(
     stack: ExitStack, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a process that writes to a log file; its end is left on the stack."""
+    """Start a process that writes to a log file, and stop it with the stack."""
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - our own commands
             tied_to_us(command),
@@ -45,7 +45,7 @@ def start(
             stdout=output,
             stderr=subprocess.STDOUT,
             env=env,
-            # A terminal's Ctrl-C goes to its whole process group; we end it ourselves, in order.
+            # A terminal sends Ctrl-C to the whole process group; this process stops its children in order.
             start_new_session=True,
         )
     stack.callback(stop, process)
@@ -53,20 +53,20 @@ def start(
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask a process to end, and kill it when it does not."""
+    """Terminate a process, and kill it if it does not exit in time."""
     try:
         process.terminate()
         process.wait(STOP_LIMIT)
     except subprocess.TimeoutExpired:
         pass
-    finally:  # also on a second Ctrl-C while waiting
+    finally:  # including a second Ctrl-C while waiting
         process.kill()
         process.wait()
 
 
 def free_ports(count: int) -> list[int]:
-    """Return so many different ports on loopback that nobody listens on."""
-    with ExitStack() as stack:  # held together, so that they differ
+    """Return distinct free ports on loopback."""
+    with ExitStack() as stack:  # all open at once, so that they differ
         servers = [stack.enter_context(socket.create_server((LOOPBACK, 0))) for _ in range(count)]
         return [server.getsockname()[1] for server in servers]
 

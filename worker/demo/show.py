@@ -1,4 +1,4 @@
-"""The demo: 154 real traces through a real broker and a real worker, and what came out."""
+"""The demo: 154 real traces through a real broker and a real worker, and the results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _BAR = 40
 
 @dataclass
 class Results:
-    """What the output topics hold, and how long it took."""
+    """The contents of the output topics, and the duration."""
 
     outcomes: Counter[str]
     scores: list[float] = field(default_factory=list)
@@ -54,11 +54,11 @@ def show(console: Console, *, stay: bool) -> None:
     """Run the demo.
 
     Args:
-        console: what it is shown on.
-        stay: keep the worker up afterwards, until Ctrl-C.
+        console: the console to print to.
+        stay: keep the worker running afterwards, until Ctrl-C.
 
     Raises:
-        WorkerError: there is no broker, or the worker ended.
+        WorkerError: no broker is available, or the worker exited.
     """
     console.rule("[bold]knowledgepulse-worker demo")
     with running_broker(
@@ -66,14 +66,14 @@ def show(console: Console, *, stay: bool) -> None:
     ) as broker:
         console.print(f"[bold]broker[/]  {broker.description}", highlight=False)
         asyncio.run(_demo(broker, console, stay=stay))
-    console.print("\nStopped. No process and no topic is left behind.")
+    console.print("\nStopped. No processes or topics are left behind.")
 
 
 async def _demo(broker: Broker, console: Console, *, stay: bool) -> None:
     traces = files("worker.demo").joinpath("real_traces.jsonl").read_bytes().splitlines()
     settings = _settings(broker)
     async with AsyncExitStack() as stack:
-        # A broker started here is alone; another one knows best how often it copies.
+        # A broker started here is a single node; for others, use their default replication factor.
         await stack.enter_async_context(_topics(settings, -1 if broker.kind == "configured" else 1))
         worker = stack.enter_context(ExitStack())
         child = _Worker(settings, worker)
@@ -87,24 +87,24 @@ async def _demo(broker: Broker, console: Console, *, stay: bool) -> None:
         _summarise(console, results, await child.metrics(), settings)
         _what_next(console, child.status_page, stay=stay)
         if stay:
-            console.print("\nThe worker stays up; [bold]Ctrl-C[/] ends it.")
+            console.print("\nThe worker keeps running; press [bold]Ctrl-C[/] to stop it.")
             await _until_interrupted()
 
 
 def _settings(broker: Broker) -> Settings:
-    """The user's settings, with topics, group and port of the demo's own."""
+    """Return the user's settings with the demo's own topics, group and port."""
     name = f"kp-demo-{uuid4().hex[:6]}"
     settings = load_settings()
     topics = {topic: f"{name}-{default}" for topic, default in settings.topics.model_dump().items()}
     settings = override(settings, "kafka", {"bootstrap_servers": broker.bootstrap_servers, "group": name})
     settings = override(settings, "topics", topics)
-    settings = override(settings, "log", {"format": "human"})  # shown to a person when the worker ends
+    settings = override(settings, "log", {"format": "human"})  # shown to the user if the worker exits
     return override(settings, "web", {"port": processes.free_ports(1)[0]})
 
 
 @asynccontextmanager
 async def _topics(settings: Settings, replication_factor: int) -> AsyncIterator[None]:
-    """The demo's topics, for as long as it lasts."""
+    """Create the demo's topics, and delete them afterwards."""
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         created = await admin.create_missing(PARTITIONS, replication_factor)
     try:
@@ -115,7 +115,7 @@ async def _topics(settings: Settings, replication_factor: int) -> AsyncIterator[
 
 
 class _Worker:
-    """`kp-worker run` in a process of its own, which ends with the stack."""
+    """A `kp-worker run` process, which is stopped with the stack."""
 
     def __init__(self, settings: Settings, stack: ExitStack) -> None:
         self.status_page = f"http://{settings.web.host}:{settings.web.port}/"
@@ -127,7 +127,7 @@ class _Worker:
         self._process: subprocess.Popen[bytes] = processes.start(stack, command, self._log)
 
     async def ready(self) -> None:
-        """Wait until every partition is owned."""
+        """Wait until all partitions are owned."""
         deadline = time.monotonic() + _START_LIMIT
         while page.value(await self.metrics(), "kp_partitions", state="owned") < PARTITIONS:
             if time.monotonic() > deadline:
@@ -137,7 +137,7 @@ class _Worker:
             await asyncio.sleep(0.2)
 
     async def metrics(self) -> str:
-        """Return the metrics page; empty while the worker does not serve it yet."""
+        """Return the metrics page; empty if it is not served yet."""
         self.check()
         try:
             return await asyncio.to_thread(_fetch, f"{self.status_page}metrics")
@@ -145,10 +145,10 @@ class _Worker:
             return ""
 
     def check(self) -> None:
-        """Raise when the worker has ended."""
+        """Raise an error if the worker has exited."""
         if self._process.poll() is not None:
             raise WorkerError(
-                f"the worker ended with status {self._process.returncode}:\n{self._last_lines()}"
+                f"the worker exited with status {self._process.returncode}:\n{self._last_lines()}"
             )
 
     def _last_lines(self) -> str:
@@ -161,7 +161,7 @@ def _fetch(url: str) -> str:
 
 
 async def _watch(traces: list[bytes], settings: Settings, worker: _Worker, console: Console) -> Results:
-    """Publish the traces, and follow the outputs until each has arrived."""
+    """Publish the traces, and follow the outputs until all have arrived."""
     topics = settings.topics
     outcomes = {
         topics.contribute: "contribute",
@@ -191,15 +191,13 @@ async def _watch(traces: list[bytes], settings: Settings, worker: _Worker, conso
                 scoring, completed=results.outcomes.total(), description=f"[bold]scoring[/]  {shown}"
             )
             if time.monotonic() - last > _STALL_LIMIT:
-                raise WorkerError(
-                    f"nothing arrived for {_STALL_LIMIT:.0f} s; {shown or 'nothing'} until then"
-                )
+                raise WorkerError(f"no outputs for {_STALL_LIMIT:.0f} s; {shown or 'none'} until then")
         results.seconds = time.monotonic() - started
     return results
 
 
 async def _new_records(reader: TopicReader, positions: dict[tuple[str, int], int]) -> AsyncIterator[Record]:
-    """Yield what was published since the last call, and move the positions on."""
+    """Yield the records published since the last call, and advance the positions."""
     for (topic, partition), position in positions.items():
         offsets = range(position, (await reader.bounds(topic, partition)).stop)
         async for record in reader.read(topic, partition, offsets):
@@ -214,7 +212,7 @@ def _score(headers: list[tuple[str, bytes]]) -> float:
 def _summarise(console: Console, results: Results, metrics: str, settings: Settings) -> None:
     count = len(results.scores)
     outcomes = ", ".join(f"{number} {outcome}" for outcome, number in results.outcomes.items())
-    console.rule("[bold]what came out")
+    console.rule("[bold]results")
     console.print(
         f"{results.outcomes.total()} traces in {results.seconds:.1f} s: {outcomes}", highlight=False
     )
@@ -247,7 +245,7 @@ def _histogram(scores: list[float], threshold: float) -> Table:
 
 
 def _passing(scores: list[float], count: int) -> Table:
-    table = Table(title="what share would pass", title_justify="left", box=None)
+    table = Table(title="share that would pass", title_justify="left", box=None)
     for threshold in THRESHOLDS:
         table.add_column(f"at {threshold:g}", justify="right")
     table.add_row(*(f"{sum(score >= threshold for score in scores) / count:.0%}" for threshold in THRESHOLDS))
@@ -255,18 +253,18 @@ def _passing(scores: list[float], count: int) -> Table:
 
 
 def _what_next(console: Console, status_page: str, *, stay: bool) -> None:
-    console.rule("[bold]what to try next")
+    console.rule("[bold]next steps")
     command = (
         "kp-worker" if shutil.which("kp-worker") else sys.argv[0]
     )  # in a virtual environment it has a path
     steps = Table.grid(padding=(0, 3))
     if stay:
-        steps.add_row(status_page, "open it: what would pass at another threshold, and why")
+        steps.add_row(status_page, "open the status page, and try other thresholds")
     else:
-        steps.add_row(f"{command} demo --stay", "keep the worker up, and its status page")
-    steps.add_row(f"{command} config > worker.toml", "every setting; tune policy.threshold first")
-    steps.add_row(f"{command} score traces.jsonl", "score your own traces, no broker needed")
-    steps.add_row("docker compose up", "Kafka, worker, Prometheus and Grafana")
+        steps.add_row(f"{command} demo --stay", "keep the worker and its status page running")
+    steps.add_row(f"{command} config > worker.toml", "write all settings; tune policy.threshold first")
+    steps.add_row(f"{command} score traces.jsonl", "score your own traces, without a broker")
+    steps.add_row("docker compose up", "start Kafka, a worker, Prometheus and Grafana")
     console.print(steps)
 
 
@@ -274,5 +272,5 @@ async def _until_interrupted() -> None:
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:
-        # Ctrl-C is how this is meant to end. The runner still raises KeyboardInterrupt once we are done.
+        # Ctrl-C is the normal way to stop. The runner still raises KeyboardInterrupt afterwards.
         return

@@ -137,7 +137,7 @@ def _read(value: bytes) -> tuple[bytes, Any]:
     try:
         return text, _known(text)
     except msgspec.ValidationError as error:
-        raise RejectedRecord("invalid_trace", _told(error)) from None
+        raise RejectedRecord("invalid_trace", _schema_style(error)) from None
 
 
 def _validated(known: Any) -> ReasoningTrace:
@@ -157,8 +157,8 @@ def _validated(known: Any) -> ReasoningTrace:
         raise RejectedRecord("invalid_trace", listed + more) from None
 
 
-def _told(error: msgspec.ValidationError) -> str:
-    """Return an error of the outline as the schema words its own: where, then what."""
+def _schema_style(error: msgspec.ValidationError) -> str:
+    """Format an error of the outline like the schema's own: location, then problem."""
     what, _, where = str(error).partition(" - at `$")
     path = where.rstrip("`").replace("[", ".").replace("]", "").lstrip(".")
     return f"{path or 'trace'}: {what}"
@@ -253,7 +253,7 @@ def _members(text: bytes | msgspec.Raw, members: type[Members]) -> Members:
     try:
         return msgspec.json.decode(text, type=members)
     except msgspec.ValidationError as error:
-        raise RejectedRecord("invalid_trace", _told(error)) from None
+        raise RejectedRecord("invalid_trace", _schema_style(error)) from None
     except msgspec.DecodeError as error:
         raise RejectedRecord("not_json", str(error)) from None
 

@@ -14,7 +14,7 @@ from worker.kafka.reader import Record, TopicReader, read_topic
 from worker.kafka.rights import label_rights, require_rights
 from worker.kafka.topics import TopicAdmin
 from worker.policies.files import lines_of
-from worker.progress import ProgressCallback
+from worker.progress import TopicProgressCallback
 from worker.settings import Settings
 
 
@@ -71,7 +71,7 @@ def labels_of_files(paths: Iterable[Path]) -> Labels:
     return {label.id: label for label in labels}
 
 
-async def labels_of_topic(settings: Settings, name: str, progress: ProgressCallback) -> Labels:
+async def labels_of_topic(settings: Settings, name: str, progress: TopicProgressCallback) -> Labels:
     """Read a topic's labels up to its current end; see :func:`labels_of_records`.
 
     Raises:

@@ -20,7 +20,7 @@ from worker.policies.flips import Rescored
 from worker.policies.records import HEADERS, ScoredRecord
 from worker.policies.topics import Period, ScoredTopics, open_scored_topics
 from worker.policy import Policy
-from worker.progress import ProgressCallback
+from worker.progress import TopicProgressCallback
 from worker.scoring import Score
 from worker.settings import Settings
 
@@ -42,7 +42,7 @@ async def republish(
     names: tuple[str, str],
     *,
     live: bool,
-    progress: ProgressCallback,
+    progress: TopicProgressCallback,
 ) -> Rescored:
     """Rescore a period's records and publish them with their new score, decision and policy.
 

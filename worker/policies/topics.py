@@ -13,7 +13,7 @@ from worker.kafka.reader import Reader, Record, TopicReader, read_topic
 from worker.kafka.rights import require_rights, scored_rights
 from worker.kafka.topics import Topic, TopicAdmin
 from worker.policies.records import ScoredRecord, read_record
-from worker.progress import ProgressCallback
+from worker.progress import TopicProgressCallback
 from worker.settings import Settings
 
 
@@ -49,7 +49,7 @@ class ScoredTopics:
         repeats: number of skipped records that repeat an earlier one, as after a crash.
     """
 
-    def __init__(self, reader: Reader, topics: Sequence[Topic], progress: ProgressCallback) -> None:
+    def __init__(self, reader: Reader, topics: Sequence[Topic], progress: TopicProgressCallback) -> None:
         self.foreign = 0
         self.repeats = 0
         self._reader = reader
@@ -87,7 +87,9 @@ class ScoredTopics:
 
 
 @asynccontextmanager
-async def open_scored_topics(settings: Settings, progress: ProgressCallback) -> AsyncIterator[ScoredTopics]:
+async def open_scored_topics(
+    settings: Settings, progress: TopicProgressCallback
+) -> AsyncIterator[ScoredTopics]:
     """Connect and open `contribute` and `rejected`.
 
     Raises:

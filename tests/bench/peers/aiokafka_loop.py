@@ -7,7 +7,7 @@ import time
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from bench.peers.loop import COMMIT_INTERVAL, SESSION, Task, scored, told
+from bench.peers.loop import COMMIT_INTERVAL, SESSION, Task, parse_task, scored
 
 
 async def main(task: Task) -> None:
@@ -39,4 +39,4 @@ async def main(task: Task) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(told()))
+    asyncio.run(main(parse_task()))

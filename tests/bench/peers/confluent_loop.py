@@ -6,7 +6,7 @@ import time
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
-from bench.peers.loop import COMMIT_INTERVAL, SESSION, Task, scored, told
+from bench.peers.loop import COMMIT_INTERVAL, SESSION, Task, parse_task, scored
 
 
 def require_delivery(error: KafkaError | None, message: Message) -> None:
@@ -42,4 +42,4 @@ def main(task: Task) -> None:
 
 
 if __name__ == "__main__":
-    main(told())
+    main(parse_task())

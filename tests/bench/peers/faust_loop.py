@@ -8,7 +8,7 @@ from __future__ import annotations
 import faust
 from faust.types import StreamT
 
-from bench.peers.loop import COMMIT_INTERVAL, SESSION, Task, scored, told
+from bench.peers.loop import COMMIT_INTERVAL, SESSION, Task, parse_task, scored
 
 
 def main(task: Task) -> None:
@@ -41,4 +41,4 @@ def main(task: Task) -> None:
 
 
 if __name__ == "__main__":
-    main(told())
+    main(parse_task())

@@ -33,7 +33,7 @@ class Task:
         return f"{self.target}-group"
 
 
-def told() -> Task:
+def parse_task() -> Task:
     """Parse the task from the command line."""
     return Task(*sys.argv[1:])
 

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 from quixstreams import Application
 
-from bench.peers.loop import COMMIT_INTERVAL, SESSION, Task, scored, told
+from bench.peers.loop import COMMIT_INTERVAL, SESSION, Task, parse_task, scored
 
 
 def main(task: Task, folder: str) -> None:
@@ -30,4 +30,4 @@ def main(task: Task, folder: str) -> None:
 
 if __name__ == "__main__":
     with TemporaryDirectory() as folder:
-        main(told(), folder)
+        main(parse_task(), folder)

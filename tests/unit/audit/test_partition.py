@@ -152,7 +152,7 @@ def test_reports_unknown_deleted_offsets_from_the_groups_position_on(stream):
     trimmed(made, 15)
 
     assert made.audit(first=15, committed=12).deleted == [(12, 14)]
-    assert made.audit(first=15, committed=0).deleted == [], "a new group begins where the topic does"
+    assert made.audit(first=15, committed=0).deleted == [], "a new group starts at the beginning of the topic"
 
 
 def test_does_not_report_offsets_whose_outputs_may_have_been_trimmed(stream):

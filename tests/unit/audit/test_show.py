@@ -52,17 +52,17 @@ def test_terminal_output_has_totals_notes_and_the_first_defects(shown):
     assert "missing: raw-traces/0/3 has no output" in text
     assert text.count("differs: raw-traces/1/") == DETAILS - 1
     assert "and 11 more" in text
-    assert "policy" not in text, "what did not happen is not told"
+    assert "policy" not in text, "the note is omitted if the count is zero"
 
 
 def test_json_output_is_complete():
-    told = json.loads(json.dumps(REPORT.as_dict()))
+    data = json.loads(json.dumps(REPORT.as_dict()))
 
-    assert (told["ok"], told["missing"], told["differing"], told["unknown"]) == (False, 1, 20, 3)
-    assert told["partitions"][1]["differing"][19] == {"offset": 19, "what": "novelty is 1, recomputed 0"}
-    assert told["partitions"][1]["novelty_unaudited"] == {"trimmed": 7}
-    assert told["partitions"][0]["missing"] == [3]
-    assert (told["deleted"], told["partitions"][1]["deleted"]) == (6, [[5, 5], [7, 11]])
+    assert (data["ok"], data["missing"], data["differing"], data["unknown"]) == (False, 1, 20, 3)
+    assert data["partitions"][1]["differing"][19] == {"offset": 19, "what": "novelty is 1, recomputed 0"}
+    assert data["partitions"][1]["novelty_unaudited"] == {"trimmed": 7}
+    assert data["partitions"][0]["missing"] == [3]
+    assert (data["deleted"], data["partitions"][1]["deleted"]) == (6, [[5, 5], [7, 11]])
 
 
 def test_only_missing_and_differing_outputs_are_failures():

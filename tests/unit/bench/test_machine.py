@@ -1,4 +1,4 @@
-"""The header says where the broker ran."""
+"""The header names the broker's location."""
 
 import pytest
 
@@ -18,5 +18,5 @@ from worker.demo.brokers import Broker
         (Broker("10.0.0.7:9092", "docker", "Apache Kafka in Docker"), "on this machine, not pinned"),
     ],
 )
-def test_the_place_of_the_broker_is_told(broker, place):
+def test_names_the_brokers_location(broker, place):
     assert place in machine.describe(broker)["broker"]

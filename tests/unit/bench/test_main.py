@@ -1,4 +1,4 @@
-"""`python -m bench` measures the sections that it is asked for, and writes down what it found."""
+"""`python -m bench` measures the given sections and stores the results."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from bench import novelty
 from bench.__main__ import main
 
 
-def test_a_section_in_its_short_form_is_written_as_json_also_without_matplotlib(tmp_path, monkeypatch):
+def test_writes_a_short_section_as_json_without_matplotlib(tmp_path, monkeypatch):
     monkeypatch.setattr(novelty, "ENTRIES", (50,))
     monkeypatch.setattr(novelty, "SECONDS", 0.01)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -18,10 +18,10 @@ def test_a_section_in_its_short_form_is_written_as_json_also_without_matplotlib(
 
     assert done.exit_code == 0
     assert "50 entries: look-up" in done.output
-    told = json.loads((tmp_path / "results.json").read_text())
-    [section] = told["sections"]
+    data = json.loads((tmp_path / "results.json").read_text())
+    [section] = data["sections"]
     assert section["name"] == "novelty"
     assert {figure["count"] for figure in section["figures"]} == {3}
     assert all(figure["median"] > 0 for figure in section["figures"])
-    assert told["header"]["form"] == "short"
-    assert told["header"]["cores"]
+    assert data["header"]["form"] == "short"
+    assert data["header"]["cores"]

@@ -1,4 +1,4 @@
-"""Ratios, medians and quantiles are of what was measured, and side by side."""
+"""Ratios, medians and quantiles of measurements; alternation of sides."""
 
 import itertools
 import statistics
@@ -16,7 +16,7 @@ from bench.measure import (
 )
 
 
-def test_no_p99_is_told_of_too_few_samples():
+def test_there_is_no_p99_with_too_few_samples():
     few = Figure("few", "ms", [1.0] * (ENOUGH - 1), "samples").summary()
     enough = Figure("enough", "ms", [*([1.0] * (ENOUGH - 100)), *([9.0] * 100)], "samples").summary()
 
@@ -24,13 +24,13 @@ def test_no_p99_is_told_of_too_few_samples():
     assert enough["p99"] == 9.0
 
 
-def test_a_comparison_tells_median_and_range_of_its_rounds():
-    told = ratio("ratio", [1.0, 4.0, 9.0], [1.0, 2.0, 3.0]).summary()
+def test_a_comparison_has_median_and_range_of_its_rounds():
+    data = ratio("ratio", [1.0, 4.0, 9.0], [1.0, 2.0, 3.0]).summary()
 
-    assert (told["median"], told["least"], told["most"], told["rounds"]) == (2.0, 1.0, 3.0, [1.0, 2.0, 3.0])
+    assert (data["median"], data["least"], data["most"], data["rounds"]) == (2.0, 1.0, 3.0, [1.0, 2.0, 3.0])
 
 
-async def test_the_sides_take_turns_in_changing_order():
+async def test_sides_alternate_in_changing_order():
     order = []
 
     def side(name):
@@ -46,12 +46,12 @@ async def test_the_sides_take_turns_in_changing_order():
     assert figures == {"a": [1.0, 4.0, 5.0], "b": [2.0, 3.0, 6.0]}
 
 
-def test_a_budget_that_is_spent_leaves_two_rounds():
+def test_runs_two_rounds_even_without_time():
     assert list(Budget(0).rounds(8)) == [0, 1]
     assert list(Budget(1e6).rounds(8)) == list(range(8))
 
 
-def test_arrivals_are_independent_and_of_the_rate():
+def test_arrivals_are_poisson_with_the_given_rate():
     times = poisson_schedule(rate=50, seconds=400, seed=1)
     gaps = [later - earlier for earlier, later in itertools.pairwise([0, *times])]
 
@@ -64,7 +64,7 @@ def test_arrivals_are_independent_and_of_the_rate():
     assert times != poisson_schedule(rate=50, seconds=400, seed=2)
 
 
-def test_a_rate_is_counted_from_the_first_to_the_last():
+def test_a_rate_is_measured_from_first_to_last_event():
     assert rate_between([30.0, 10.0, 20.0]) == pytest.approx(0.1)
     with pytest.raises(ValueError, match="no time"):
         rate_between([1.0])

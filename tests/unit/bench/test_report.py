@@ -1,4 +1,4 @@
-"""The table, the JSON and the plots tell what was found, and no more."""
+"""Table, JSON and plots contain the results, and no more."""
 
 import json
 
@@ -24,7 +24,7 @@ def section():
     )
 
 
-def test_the_table_has_a_line_for_each_figure_and_a_p99_only_of_many_samples():
+def test_the_table_has_a_row_per_figure_and_p99_only_with_enough_samples():
     console = Console(record=True, width=160)
     show(console, HEADER, [section()])
     lines = console.export_text().splitlines()
@@ -41,20 +41,20 @@ def test_the_table_has_a_line_for_each_figure_and_a_p99_only_of_many_samples():
     assert any("measured [quickly]" in line for line in lines)
 
 
-def test_the_json_holds_every_round_but_no_raw_samples(tmp_path):
+def test_the_json_contains_all_rounds_but_no_raw_samples(tmp_path):
     write(tmp_path / "new", HEADER, [section()])
-    told = json.loads((tmp_path / "new" / RESULTS).read_text())
+    data = json.loads((tmp_path / "new" / RESULTS).read_text())
 
-    ratio, few, many, none = told["sections"][0]["figures"]
+    ratio, few, many, none = data["sections"][0]["figures"]
     assert ratio["rounds"] == [0.5, 0.75, 1.0]
     assert few["p99"] is None
     assert many["p99"] == 5.0
     assert none["median"] is None
     assert "rounds" not in many
-    assert told["header"] == HEADER
+    assert data["header"] == HEADER
 
 
-def test_numbers_have_the_digits_that_count():
+def test_numbers_have_significant_digits_only():
     assert [number(one) for one in (None, 0.756, 12.34, 123.4, 12345.6)] == [
         "-",
         "0.76",

@@ -1,4 +1,4 @@
-"""Every duration that a worker's metrics are told is in the file that the quantiles come from."""
+"""All durations observed by a worker's metrics are recorded for the quantiles."""
 
 import os
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ def samples(tmp_path, monkeypatch):
     os.close(file)
 
 
-def test_what_is_told_to_the_metrics_is_written_down_and_still_counted(samples):
+def test_observed_durations_are_recorded_and_still_counted(samples):
     metrics = Metrics(Policy(), 0.1)
     score = SimpleNamespace(**dict.fromkeys(DIMENSIONS, 0.5))
     metrics.scored(score, "kp:trace:1", 0.25)
@@ -44,5 +44,5 @@ def test_what_is_told_to_the_metrics_is_written_down_and_still_counted(samples):
     assert counted == {"kp_scoring_seconds_sum": 0.25, "kp_end_to_end_seconds_sum": 2.0}
 
 
-def test_a_worker_that_has_not_written_yet_has_no_samples(tmp_path):
+def test_a_missing_sample_file_has_no_samples(tmp_path):
     assert len(read_samples(tmp_path / "none", 0, "scoring")) == 0

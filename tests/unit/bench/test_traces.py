@@ -7,7 +7,7 @@ from worker.lane.decode import decode_trace, with_quality_score
 from worker.scoring import embedding_text
 
 
-def test_every_real_trace_can_be_made_a_valid_one_of_the_size():
+def test_every_real_trace_can_be_resized_and_stays_valid():
     for trace in real_traces():
         shaped = of_size(trace, STREAM_BYTES)
         assert abs(len(shaped) - STREAM_BYTES) <= 16
@@ -15,8 +15,8 @@ def test_every_real_trace_can_be_made_a_valid_one_of_the_size():
         assert b'"quality_score":0.5' in with_quality_score(shaped, 0.5)
 
 
-def test_no_text_comes_twice():
-    """The worker would not embed it again, and so look faster than it is."""
+def test_texts_are_not_repeated():
+    """The worker would not embed a repeated text again, and would seem faster than it is."""
     traces = real_traces()[:3]
 
     endless = list(islice(endless_traces(traces), 9))

@@ -1,6 +1,6 @@
-"""Which broker is taken, what is said when none can be had, and that nothing stays behind.
+"""Selection of a broker, errors if none is available, and clean-up.
 
-No broker is started here: Java, Maven and Docker are replaced by stand-ins of a few lines.
+No broker is started: Java, Maven and Docker are replaced by fakes of a few lines.
 """
 
 import os
@@ -27,7 +27,7 @@ ANSWERING = Broker("127.0.0.1:1", "java", "a broker")
 
 
 class Recorder:
-    """Makes kinds that write down what happens to them."""
+    """Return a factory of kinds that record their events."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -52,7 +52,7 @@ def recorder() -> Recorder:
 # --- the order
 
 
-def test_the_first_kind_that_works_is_taken_and_no_other_is_started(recorder):
+def test_uses_the_first_available_kind_and_starts_no_other(recorder):
     said: list[str] = []
     kinds = [recorder.kind("A", Unavailable("no A here")), recorder.kind("B"), recorder.kind("C")]
 
@@ -65,14 +65,14 @@ def test_the_first_kind_that_works_is_taken_and_no_other_is_started(recorder):
 
 
 @pytest.mark.parametrize("end", [ValueError, KeyboardInterrupt])
-def test_the_broker_is_stopped_however_the_caller_leaves(recorder, end):
+def test_stops_the_broker_however_the_context_exits(recorder, end):
     with pytest.raises(end), first_available([recorder.kind("A")], print):
         raise end
 
     assert recorder.events == ["start A", "stop A"]
 
 
-def test_an_interrupt_while_a_broker_starts_is_no_reason_to_try_the_next(recorder):
+def test_an_interrupt_during_the_start_does_not_try_the_next_kind(recorder):
     with (
         pytest.raises(KeyboardInterrupt),
         first_available([recorder.kind("A", KeyboardInterrupt()), recorder.kind("B")], print),
@@ -82,7 +82,7 @@ def test_an_interrupt_while_a_broker_starts_is_no_reason_to_try_the_next(recorde
     assert recorder.events == ["start A", "stop A"]
 
 
-def test_when_nothing_can_be_had_every_reason_and_way_out_is_told():
+def test_the_error_lists_all_reasons_and_remedies():
     recorder = Recorder()
     kinds = [
         recorder.kind("A", Unavailable("no A here")),
@@ -96,14 +96,14 @@ def test_when_nothing_can_be_had_every_reason_and_way_out_is_told():
 
     assert isinstance(raised.value, WorkerError)
     assert str(raised.value).splitlines() == [
-        "no Kafka broker could be had:",
+        "no Kafka broker is available:",
         "  A: no A here",
         "  B: it ended",
         "    | line 1",
         "    | line 2",
         "  C: too old",
         "  D: [Errno 13] Permission denied: '/cache'",
-        "any one of these helps:",
+        "any one of these would help:",
         "  - install A",
         "  - install B",
         "  - install D",
@@ -117,7 +117,7 @@ def test_when_nothing_can_be_had_every_reason_and_way_out_is_told():
         (True, ["start CONFIGURED", "start DOCKER", "start JAVA", "start EMBEDDED"]),
     ],
 )
-def test_a_real_kafka_goes_first_and_the_embedded_broker_only_where_allowed(
+def test_prefers_real_kafka_and_uses_the_embedded_broker_only_if_allowed(
     recorder, monkeypatch, allow_embedded, tried
 ):
     for name in ("EMBEDDED", "JAVA", "DOCKER", "CONFIGURED"):
@@ -138,7 +138,7 @@ def start(kind: Kind, say: brokers.Say = print) -> Broker:
 
 
 @pytest.mark.parametrize("value", [None, "", " "])
-def test_without_the_variable_no_broker_is_configured(monkeypatch, value):
+def test_no_broker_is_configured_without_the_variable(monkeypatch, value):
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
     if value is not None:
         monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", value)
@@ -148,17 +148,17 @@ def test_without_the_variable_no_broker_is_configured(monkeypatch, value):
 
 
 @pytest.mark.parametrize("servers", ["127.0.0.1:1", "127.0.0.1:1,localhost:1", "127.0.0.1:kafka"])
-def test_a_configured_broker_that_does_not_answer_is_a_reason(monkeypatch, caplog, servers):
+def test_an_unresponsive_configured_broker_is_unavailable(monkeypatch, caplog, servers):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", servers)
     monkeypatch.setattr(brokers, "_CONFIGURED_LIMIT", 0.2)
 
-    with pytest.raises(Unavailable, match=r"no answer within 0 s: .+"):
+    with pytest.raises(Unavailable, match=r"no response within 0 s: .+"):
         start(brokers.CONFIGURED)
 
     assert not caplog.records, "the client's own log of the attempts is not for the reader"
 
 
-def test_a_configured_broker_is_used_as_it_is(monkeypatch):
+def test_uses_a_configured_broker_unchanged(monkeypatch):
     monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "kafka-1:9092,kafka-2:9092")
     monkeypatch.setattr(brokers, "problem_with", AsyncMock(return_value=""))
 
@@ -171,7 +171,7 @@ def test_a_configured_broker_is_used_as_it_is(monkeypatch):
 
 
 class FakeContainer:
-    """What brokers.py uses of testcontainers' DockerContainer, and of the container that it wraps."""
+    """A fake of the parts of testcontainers' DockerContainer that brokers.py uses."""
 
     made: ClassVar[list["FakeContainer"]] = []
     status = "running"
@@ -220,7 +220,7 @@ class FakeDockerClient:
 
 @pytest.fixture
 def docker_engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeContainer]:
-    """An engine that answers, with containers that do what the test's subclass says."""
+    """Fake a running engine, with containers of the test's subclass."""
     fake = type("Container", (FakeContainer,), {"made": []})
     modules = {
         "testcontainers.core.container": {"DockerContainer": fake},
@@ -236,7 +236,7 @@ def docker_engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeContainer]:
     return fake
 
 
-def test_without_testcontainers_the_way_to_it_is_told(monkeypatch):
+def test_missing_testcontainers_has_a_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "testcontainers.core.container", None)
 
     with pytest.raises(Unavailable, match="testcontainers is not installed") as raised:
@@ -245,19 +245,19 @@ def test_without_testcontainers_the_way_to_it_is_told(monkeypatch):
     assert raised.value.remedy == "pip install 'knowledgepulse-worker[demo]'"
 
 
-def test_without_an_engine_docker_is_given_up_at_once(monkeypatch, tmp_path):
+def test_docker_without_an_engine_is_unavailable_at_once(monkeypatch, tmp_path):
     pytest.importorskip("testcontainers.core.container")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     began = time.monotonic()
 
-    with pytest.raises(Unavailable, match=r"no engine answers at unix:///.*/none\.sock") as raised:
+    with pytest.raises(Unavailable, match=r"no engine responds at unix:///.*/none\.sock") as raised:
         start(brokers.DOCKER)
 
     assert raised.value.details == ["[Errno 2] No such file or directory"]
     assert time.monotonic() - began < 5
 
 
-def test_a_container_is_published_on_loopback_under_the_port_that_it_advertises(docker_engine, monkeypatch):
+def test_publishes_the_container_on_loopback_at_its_advertised_port(docker_engine, monkeypatch):
     monkeypatch.setattr(brokers, "problem_with", AsyncMock(return_value=""))
 
     broker = start(brokers.DOCKER)
@@ -272,18 +272,18 @@ def test_a_container_is_published_on_loopback_under_the_port_that_it_advertises(
     assert container.stopped
 
 
-def test_a_container_that_ends_while_it_starts_leaves_its_log_as_the_reason(docker_engine, monkeypatch):
+def test_a_container_that_exits_during_the_start_reports_its_log(docker_engine, monkeypatch):
     monkeypatch.setattr(brokers, "problem_with", AsyncMock(return_value="refused"))
     docker_engine.status = "exited"
 
-    with pytest.raises(Unavailable, match="the broker ended while it started") as raised:
+    with pytest.raises(Unavailable, match="the broker exited during its start") as raised:
         start(brokers.DOCKER)
 
     assert raised.value.details == ["out", "boom"]
     assert docker_engine.made[0].stopped
 
 
-def test_an_image_that_cannot_be_pulled_is_a_reason(docker_engine):
+def test_an_image_that_cannot_be_pulled_is_unavailable(docker_engine):
     docker_engine.error = RuntimeError("pull access denied\nand more")
 
     with pytest.raises(Unavailable, match=r"^apache/kafka:4\.1\.0 did not start$") as raised:
@@ -313,7 +313,7 @@ for argument; do case "$argument" in -DoutputDirectory=*) folder=${argument#*=};
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
-    """Puts shell scripts on an otherwise empty PATH; caches and temporary files stay in the test's folder."""
+    """Return a function that puts shell scripts on an otherwise empty PATH."""
     for name in ("bin", "cache", "tmp"):
         (tmp_path / name).mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -334,7 +334,7 @@ def fake_java(version: str = "17.0.10", storage_tool: str = ":", broker: str = "
 
 
 def state_of(pid: int) -> str:
-    """The state letter that Linux gives a process; nothing if there is none."""
+    """Return Linux's state letter of a process; empty if it does not exist."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -355,7 +355,7 @@ def pid_file(tmp_path: Path) -> Iterator[Path]:
         ({}, "java is not on the PATH"),
         ({"java": fake_java("1.8.0_402")}, "java is Java 8, Kafka needs 17 or later"),
         ({"java": fake_java("11.0.22")}, "java is Java 11, Kafka needs 17 or later"),
-        ({"java": "echo hello"}, "does not tell its version"),
+        ({"java": "echo hello"}, "does not print its version"),
         ({"java": "exit 2"}, r"java -version failed \(exit 2\)"),
         ({"java": fake_java()}, "mvn is not on the PATH"),
         ({"java": fake_java(), "mvn": "exit 1"}, r"Maven failed \(exit 1\)"),
@@ -365,7 +365,7 @@ def pid_file(tmp_path: Path) -> Iterator[Path]:
         ),
     ],
 )
-def test_what_java_lacks_is_the_reason(program, scripts, reason):
+def test_an_unusable_java_is_unavailable_with_the_reason(program, scripts, reason):
     for name, text in scripts.items():
         program(name, text)
 
@@ -373,7 +373,7 @@ def test_what_java_lacks_is_the_reason(program, scripts, reason):
         start(brokers.JAVA)
 
 
-def test_java_home_goes_before_the_path(program, tmp_path, monkeypatch):
+def test_java_home_takes_precedence_over_path(program, tmp_path, monkeypatch):
     program("java", fake_java("21.0.2"))
     home = tmp_path / "jdk"
     (home / "bin").mkdir(parents=True)
@@ -384,7 +384,7 @@ def test_java_home_goes_before_the_path(program, tmp_path, monkeypatch):
         start(brokers.JAVA)
 
 
-def test_kafka_is_downloaded_once(program, tmp_path):
+def test_downloads_kafka_once(program, tmp_path):
     program("java", fake_java(storage_tool="exit 3"))
     program("mvn", MAVEN)
     said: list[str] = []
@@ -401,7 +401,7 @@ def test_kafka_is_downloaded_once(program, tmp_path):
     ]
 
 
-def test_a_download_that_fails_leaves_nothing_to_be_mistaken_for_kafka(program, tmp_path):
+def test_a_failed_download_leaves_no_incomplete_jars(program, tmp_path):
     program("java", fake_java())
     program("mvn", f"{MAVEN}printf '\\033[0m[ERROR] no network\\n\\033[0m\\n'; exit 1\n")
 
@@ -413,7 +413,7 @@ def test_a_download_that_fails_leaves_nothing_to_be_mistaken_for_kafka(program, 
     assert list((tmp_path / "cache" / "knowledgepulse-worker").iterdir()) == []
 
 
-def test_of_two_downloads_at_once_the_first_to_finish_is_kept(program, tmp_path):
+def test_the_first_of_two_concurrent_downloads_is_kept(program, tmp_path):
     program("java", fake_java(storage_tool="exit 3"))
     jars = tmp_path / "cache" / "knowledgepulse-worker" / "kafka-4.1.0"
     program("mvn", f"{MAVEN}/bin/mkdir {jars} && echo other > {jars}/kafka.jar\n")
@@ -425,18 +425,18 @@ def test_of_two_downloads_at_once_the_first_to_finish_is_kept(program, tmp_path)
     assert (jars / "kafka.jar").read_text() == "other\n"
 
 
-def test_a_broker_that_dies_leaves_its_last_lines_as_the_reason(program):
+def test_a_broker_that_dies_reports_its_last_log_lines(program):
     lines = [f"line {number}" for number in range(40)]
     program("java", fake_java(broker="; ".join(f"echo {line}" for line in lines)))
     program("mvn", MAVEN)
 
-    with pytest.raises(Unavailable, match="the broker ended while it started") as raised:
+    with pytest.raises(Unavailable, match="the broker exited during its start") as raised:
         start(brokers.JAVA)
 
     assert raised.value.details == lines[-15:]
 
 
-def test_a_broker_that_never_answers_is_stopped_and_its_last_lines_told(
+def test_an_unresponsive_broker_is_stopped_and_reports_its_last_log_lines(
     program, monkeypatch, pid_file, tmp_path
 ):
     program("java", fake_java(broker=f"echo $$ > {pid_file}; echo stuck; exec /bin/sleep 600"))
@@ -445,7 +445,7 @@ def test_a_broker_that_never_answers_is_stopped_and_its_last_lines_told(
     monkeypatch.setattr(brokers, "problem_with", AsyncMock(return_value=refused))
     monkeypatch.setattr(brokers, "START_LIMIT", 3.0)
 
-    with pytest.raises(Unavailable, match="no answer within 3 s: refused") as raised:
+    with pytest.raises(Unavailable, match="no response within 3 s: refused") as raised:
         start(brokers.JAVA)
 
     assert raised.value.details == ["stuck"]
@@ -454,8 +454,8 @@ def test_a_broker_that_never_answers_is_stopped_and_its_last_lines_told(
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
-def test_on_leaving_neither_process_nor_data_stay(program, monkeypatch, pid_file, tmp_path, stubborn):
-    """Nor does a terminal's Ctrl-C reach the broker before: it is in a session of its own."""
+def test_leaves_neither_process_nor_data_behind(program, monkeypatch, pid_file, tmp_path, stubborn):
+    """Nor does a terminal's Ctrl-C reach the broker earlier, as it runs in its own session."""
     prepare = "trap '' TERM; " if stubborn else ""
     program("java", fake_java(broker=f"{prepare}echo $$ > {pid_file}; exec /bin/sleep 600"))
     program("mvn", MAVEN)
@@ -479,7 +479,7 @@ def test_on_leaving_neither_process_nor_data_stay(program, monkeypatch, pid_file
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
-def test_a_broker_does_not_outlive_a_process_that_is_killed(program, pid_file, tmp_path):
+def test_a_broker_does_not_outlive_a_killed_parent(program, pid_file, tmp_path):
     program("java", fake_java(broker=f"echo $$ > {pid_file}; exec /bin/sleep 600"))
     program("mvn", MAVEN)
     code = "from worker.demo import brokers\nwith brokers.first_available([brokers.JAVA], print): pass"
@@ -498,7 +498,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_the_pom_names_the_version_that_is_announced():
+def test_the_pom_has_the_announced_version():
     root = ElementTree.parse(Path(brokers.__file__).with_name("kafka-pom.xml")).getroot()
     versions = [element.text for element in root.iter() if re.fullmatch(r"\{.*\}kafka\.version", element.tag)]
 
@@ -508,7 +508,7 @@ def test_the_pom_names_the_version_that_is_announced():
 # --- embedded
 
 
-def test_without_noida_db_the_way_to_it_is_told(monkeypatch):
+def test_missing_noida_db_has_a_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "noida_db", None)
 
     with pytest.raises(Unavailable, match="noida-db is not installed"):
@@ -517,8 +517,8 @@ def test_without_noida_db_the_way_to_it_is_told(monkeypatch):
     assert brokers.EMBEDDED.remedy == "pip install 'knowledgepulse-worker[demo]'"
 
 
-def test_a_package_without_a_program_for_this_machine_is_a_reason(monkeypatch, tmp_path):
+def test_a_package_without_a_program_is_unavailable(monkeypatch, tmp_path):
     monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
 
-    with pytest.raises(Unavailable, match="noida-db brings no program for this machine"):
+    with pytest.raises(Unavailable, match="noida-db has no program for this machine"):
         start(brokers.EMBEDDED)

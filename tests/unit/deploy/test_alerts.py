@@ -70,13 +70,13 @@ def test_alerts_fire_and_stay_quiet_as_expected(stories):
 
 
 def test_every_alert_has_a_firing_and_a_quiet_case(alerts, stories):
-    told = defaultdict(set)
+    outcomes = defaultdict(set)
     for path in stories:
         for story in yaml.safe_load(path.read_bytes())["tests"]:
             for case in story["alert_rule_test"]:
-                told[case["alertname"]].add(bool(case.get("exp_alerts")))
+                outcomes[case["alertname"]].add(bool(case.get("exp_alerts")))
 
-    assert told == {name: {True, False} for name in alerts}
+    assert outcomes == {name: {True, False} for name in alerts}
 
 
 def test_every_alert_has_a_summary_and_a_severity(alerts):

@@ -306,9 +306,9 @@ def test_removes_only_the_series_of_a_lost_partition(metrics):
         "kp_open_transaction_records": metrics.held_back,
         "kp_recovery_remaining_records": metrics.recovering,
     }
-    for tell in gauges.values():
-        tell(1, 5)
-        tell(11, 6)
+    for set_gauge in gauges.values():
+        set_gauge(1, 5)
+        set_gauge(11, 6)
 
     metrics.partition_left(1)
     metrics.partition_left(7)
@@ -328,9 +328,9 @@ def test_removes_only_the_series_of_a_lost_partition(metrics):
     ],
 )
 def test_the_content_type_matches_the_format(metrics, accept, content_type):
-    told, page = metrics.render(accept, content=True)
+    actual, page = metrics.render(accept, content=True)
 
-    assert told == content_type
+    assert actual == content_type
     assert page.endswith(b"# EOF\n") == ("openmetrics" in content_type)
 
 

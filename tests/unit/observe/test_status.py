@@ -59,12 +59,12 @@ def finished(metrics, outcome="rejected", *, score=0.4, domain="code", text="kp:
     )
 
 
-def told(status, *, content=True):
+def data_of(status, *, content=True):
     return json.loads(status.to_json(content=content))
 
 
 def test_an_idle_worker_has_a_status(status):
-    data = told(status)
+    data = data_of(status)
 
     assert data["outcomes"]["total"] == {"contribute": 0, "rejected": 0, "dead_letter": 0}
     assert data["latency"]["scoring"] == {"count": 0, "p50": None, "p95": None, "p99": None, "over_budget": 0}
@@ -78,7 +78,7 @@ def test_without_content_the_status_reveals_nothing_from_producers(metrics, stat
 
     assert status.to_json(content=True).count(b"SECRET") == 7
     assert b"SECRET" not in status.to_json(content=False)
-    rejected, dead = (told(status, content=False)[key][0] for key in ("rejected", "dead_letters"))
+    rejected, dead = (data_of(status, content=False)[key][0] for key in ("rejected", "dead_letters"))
     assert (rejected["trace_id"], rejected["objective"], rejected["score"]["nearest"]) == (None, None, None)
     assert (dead["trace_id"], dead["objective"], dead["message"]) == (None, None, None)
 
@@ -87,7 +87,7 @@ def test_the_rest_of_the_status_is_shown_to_everybody(metrics, status):
     for outcome in ("rejected", "dead_letter"):
         finished(metrics, outcome)
 
-    shown, hidden = told(status, content=True), told(status, content=False)
+    shown, hidden = data_of(status, content=True), data_of(status, content=False)
     rejected, dead = hidden["rejected"][0], hidden["dead_letters"][0]
     assert (rejected["source"], rejected["score"]["score"], rejected["score"]["novelty"]) == (
         "raw/2/7",
@@ -116,7 +116,7 @@ def test_scores_are_grouped_by_domain_with_its_threshold():
     for domain, score in (("legal", 0.3), ("default", 0.6), ("legal", 0.1), ("gone", 0.9)):
         metrics.recent.scores.append((domain, score))
 
-    domains = told(Status(metrics, Settings()))["scores"]["domains"]
+    domains = data_of(Status(metrics, Settings()))["scores"]["domains"]
 
     assert domains["legal"] == {"threshold": 0.2, "values": [0.3, 0.1]}
     assert domains["default"] == {"threshold": 0.5, "values": [0.6]}
@@ -127,7 +127,7 @@ def test_counts_times_over_the_budget(metrics, status):
     for milliseconds in range(1, 201):
         metrics.recent.scored(milliseconds / 1000)
 
-    scoring = told(status)["latency"]["scoring"]
+    scoring = data_of(status)["latency"]["scoring"]
 
     assert scoring["over_budget"] == 100
     assert [round(scoring[q], 3) for q in ("p50", "p95", "p99")] == [0.101, 0.19, 0.198]
@@ -137,7 +137,11 @@ def test_lists_the_newest_record_first(metrics, status):
     for number in range(3):
         finished(metrics, text=f"kp:trace:{number}")
 
-    assert [one["trace_id"] for one in told(status)["rejected"]] == ["kp:trace:2", "kp:trace:1", "kp:trace:0"]
+    assert [one["trace_id"] for one in data_of(status)["rejected"]] == [
+        "kp:trace:2",
+        "kp:trace:1",
+        "kp:trace:0",
+    ]
 
 
 def test_partitions_reflect_the_current_metrics(metrics, status):
@@ -146,7 +150,7 @@ def test_partitions_reflect_the_current_metrics(metrics, status):
     metrics.recovering(2, 7)
     metrics.committed(10, 1_700_000_000.5)
 
-    assert told(status)["partitions"]["owned"] == [
+    assert data_of(status)["partitions"]["owned"] == [
         {"partition": 2, "lag": None, "vectors": None, "recovering": 7, "last_commit": None},
         {"partition": 10, "lag": 5, "vectors": 30, "recovering": None, "last_commit": 1_700_000_000.5},
     ]

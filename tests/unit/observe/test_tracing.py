@@ -120,8 +120,8 @@ def test_a_dead_letter_is_not_an_error_status(recorder):
     span = recorder.spans(value=None, output="dead-letter", verdict=verdict)["process"]
 
     assert span.status.status_code is StatusCode.UNSET
-    told = {name: value for name, value in span.attributes.items() if name.startswith("kp.")}
-    assert told == {"kp.outcome": "dead_letter", "kp.reason": "empty", "kp.redelivered": True}
+    attributes = {name: value for name, value in span.attributes.items() if name.startswith("kp.")}
+    assert attributes == {"kp.outcome": "dead_letter", "kp.reason": "empty", "kp.redelivered": True}
     assert span.attributes["messaging.kafka.message.tombstone"] is True
     assert span.attributes["messaging.message.body.size"] == 0
 

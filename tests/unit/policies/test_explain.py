@@ -14,7 +14,7 @@ from worker.scoring import quality_score
 UNIT = st.floats(0, 1)
 
 
-def told(record, policy=None):
+def explanation(record, policy=None):
     return "\n".join(explain(record, policy or Policy()))
 
 
@@ -22,7 +22,7 @@ def test_explains_every_part_of_the_score(make_record):
     """The weights of `code` are 0.2, 0.3, 0.3 and 0.2."""
     record = make_record((0.5, 0.4, 0.8, 0.9), "code", ("single_tool",), nearest="kp:trace:0")
 
-    text = told(replace(record, policy=Policy().digest, timestamp_ms=1000))
+    text = explanation(replace(record, policy=Policy().digest, timestamp_ms=1000))
 
     assert "from raw-traces/0/kp:trace:1 at 1970-01-01T00:00:01.000Z" in text
     assert "score 0.5400 is below the threshold 0.75 of code: rejected" in text
@@ -39,7 +39,7 @@ def test_explains_every_part_of_the_score(make_record):
 
 
 def test_lists_the_changes_that_would_suffice(make_record):
-    text = told(make_record((0.5, 0.4, 0.8, 0.9), "code"))
+    text = explanation(make_record((0.5, 0.4, 0.8, 0.9), "code"))
 
     assert (
         "it falls short by 0.1100; any one of these would suffice:\n  novelty of 0.7667 instead of 0.4000"
@@ -52,13 +52,15 @@ def test_success_or_one_override_less_can_suffice(make_record):
     failed = make_record((0.9, 0.9, 0.9, 0.24), "medical", success=False)
     single = make_record((0.8, 0.8, 0.8, 0.8), "code", ("single_tool",))
 
-    assert "  success, with the same confidence of 0.8" in told(failed)
-    assert "  no override single_tool" in told(single)
+    assert "  success, with the same confidence of 0.8" in explanation(failed)
+    assert "  no override single_tool" in explanation(single)
 
 
 def test_no_other_change_lets_a_single_thought_pass(make_record):
-    assert "no override single_thought" in told(make_record((1, 1, 1, 1), "code", ("single_thought",)))
-    assert "no single change would suffice" in told(make_record((0, 0, 0, 0), "code", ("single_thought",)))
+    assert "no override single_thought" in explanation(make_record((1, 1, 1, 1), "code", ("single_thought",)))
+    assert "no single change would suffice" in explanation(
+        make_record((0, 0, 0, 0), "code", ("single_thought",))
+    )
 
 
 @settings(deadline=None)  # a machine may be busy
@@ -81,27 +83,27 @@ def test_a_listed_value_is_the_smallest_that_passes(make_record, dimensions, ove
 
 
 def test_a_passing_trace_shows_its_margin(make_record):
-    assert told(make_record((0.8, 0.8, 0.8, 0.8), "code")).endswith("it passes by 0.0500")
+    assert explanation(make_record((0.8, 0.8, 0.8, 0.8), "code")).endswith("it passes by 0.0500")
 
 
 def test_the_first_trace_has_no_nearest_trace(make_record):
-    assert "no earlier trace to compare with, so novelty is 0.5" in told(make_record())
+    assert "no earlier trace to compare with, so novelty is 0.5" in explanation(make_record())
 
 
 def test_mentions_that_a_domain_has_no_profile(make_record):
-    assert "of default (no profile is named legal): rejected" in told(make_record(domain="legal"))
+    assert "of default (no profile is named legal): rejected" in explanation(make_record(domain="legal"))
 
 
 @pytest.mark.parametrize("digest", [None, "0123456789ab"])
 def test_omits_the_weights_of_an_unknown_policy(make_record, digest):
     record = make_record(policy=Policy(threshold=0.6))
 
-    text = told(replace(record, policy=digest))
+    text = explanation(replace(record, policy=digest))
 
     named = "another policy" if digest is None else f"policy {digest}"
     assert f"scored under {named}, not {Policy().digest}; pass that policy with --policy" in text
     assert "×" not in text
-    assert "×" in told(record, Policy(threshold=0.6))
+    assert "×" in explanation(record, Policy(threshold=0.6))
 
 
 def test_escapes_terminal_control_characters_from_producers(make_record):

@@ -29,7 +29,7 @@ def test_a_label_has_keep_or_a_reward(members, kept):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (b"", "truncated"),
         (b"yes", "malformed"),
@@ -43,11 +43,11 @@ def test_a_label_has_keep_or_a_reward(members, kept):
         (b"\xff", "not a label"),
     ],
 )
-def test_the_error_for_an_invalid_label_names_its_location(text, told):
+def test_the_error_for_an_invalid_label_names_its_location(text, message):
     with pytest.raises(InputError) as error:
         read_label("labels.jsonl:7", text)
     assert str(error.value).startswith("labels.jsonl:7: not a label: ")
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_traces_last_label_wins(tmp_path):

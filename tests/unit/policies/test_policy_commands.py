@@ -44,7 +44,7 @@ WEIGHTS = "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confid
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "has no [policy]"),
         ("[polcy]\nthreshold = 0.5\n", "polcy: no such setting; did you mean policy?"),
@@ -54,18 +54,18 @@ WEIGHTS = "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confid
             "[policy.domains.code]\nthresold = 0.5\n",
             "policy.domains.code.thresold: no such setting; did you mean policy.domains.code.threshold?",
         ),
-        (f"[policy.domains.code.weights]\n{WEIGHTS}", "the four weights must sum to 1, these sum to 1.1"),
+        (f"[policy.domains.code.weights]\n{WEIGHTS}", "the four weights must sum to 1, but sum to 1.1"),
         ("[policy]\nthreshold = 0.", "is not TOML"),
         ("policy = 3\n", "policy: got 3;"),
     ],
 )
-def test_an_invalid_policy_is_a_one_line_error(kp_worker, policy_file, text, told):
+def test_an_invalid_policy_is_a_one_line_error(kp_worker, policy_file, text, message):
     file = policy_file(text)
     result = kp_worker("policy", "check", file)
 
     assert (result.exit_code, result.stdout) == (os.EX_CONFIG, "")
     assert result.stderr.startswith(f"Error: {file}: ")
-    assert told in result.stderr
+    assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 

@@ -98,7 +98,7 @@ async def test_keeps_the_partition_if_the_partition_counts_match(topics, partiti
 
 
 @pytest.mark.parametrize(
-    ("names", "allowed", "told"),
+    ("names", "allowed", "message"),
     [
         (("contribute", "b"), set(), "contribute is one of the workers' topics; --live allows"),
         (("a", "raw-traces"), set(), "raw-traces is one of the workers' topics; --live allows"),
@@ -107,10 +107,10 @@ async def test_keeps_the_partition_if_the_partition_counts_match(topics, partiti
         (("a", "a"), set(), "a cannot be the target of both decisions"),
     ],
 )
-def test_rejects_the_workers_topics_as_targets(names, allowed, told):
+def test_rejects_the_workers_topics_as_targets(names, allowed, message):
     with pytest.raises(InputError) as error:
         check_targets(names, OWN, allowed)
-    assert str(error.value).startswith(told)
+    assert str(error.value).startswith(message)
 
 
 def test_live_allows_the_output_topics():

@@ -160,8 +160,10 @@ BAD_INPUT = {
 }
 
 
-@pytest.mark.parametrize(("arguments", "told"), BAD_INPUT.values(), ids=BAD_INPUT)
-def test_invalid_input_is_a_one_line_error_and_writes_nothing(kp_worker, scored, tmp_path, arguments, told):
+@pytest.mark.parametrize(("arguments", "message"), BAD_INPUT.values(), ids=BAD_INPUT)
+def test_invalid_input_is_a_one_line_error_and_writes_nothing(
+    kp_worker, scored, tmp_path, arguments, message
+):
     lines = LABELS.read_text().splitlines(keepends=True)
     contents = {
         "OTHERS": '{"id": "kp:trace:other", "keep": true}\n',
@@ -184,7 +186,7 @@ def test_invalid_input_is_a_one_line_error_and_writes_nothing(kp_worker, scored,
 
     assert result.exit_code in (1, 2, os.EX_CONFIG)
     assert result.stdout == ""
-    assert placed(told) in result.stderr
+    assert placed(message) in result.stderr
     assert "Traceback" not in result.stderr
     assert sorted(tmp_path.iterdir()) == before
 
