@@ -83,8 +83,8 @@ async def test_only_the_requested_range_is_read(written):
 @pytest.mark.parametrize(("since", "values"), [(None, "01234"), (15, "24"), (3600, "")])
 async def test_a_topic_is_read_since_a_time_and_reports_progress_to_its_end(written, since, values):
     since_ms = None if since is None else NOW + since * 1000
-    told = []
-    records = read_topic(written.reader, written.topic, since_ms, lambda *progress: told.append(progress))
+    reported = []
+    records = read_topic(written.reader, written.topic, since_ms, lambda *progress: reported.append(progress))
 
     assert [one.value.decode() async for one in records] == [*values]
-    assert told[-1] == (len(values), len(values))
+    assert reported[-1] == (len(values), len(values))

@@ -297,7 +297,7 @@ def test_warnings_are_logged(capsys):
     assert "DeprecationWarning: old" in json.loads(capsys.readouterr().err)["message"]
 
 
-# --- clients that tell of every attempt
+# --- clients that log every attempt
 
 
 def test_a_library_s_message_is_logged_at_most_once_a_minute():
@@ -341,7 +341,7 @@ def test_a_malformed_http_request_is_not_logged(capsys):
 def test_a_command_s_kafka_client_logs_no_failed_attempts(caplog):
     leave_out_attempts()
     client = logging.getLogger("aiokafka")
-    client.error('Unable connect to "%s:%s": %s', "localhost", 1, "nobody is there")
+    client.error('Unable connect to "%s:%s": %s', "localhost", 1, "no broker answers")
     client.error("Topic %s is not authorized", "raw")
     assert [one.getMessage() for one in caplog.records] == ["Topic raw is not authorized"]
 

@@ -21,7 +21,7 @@ UNLIMITED_V1 = str(2**63 - 4096)
         ("0::/", {}, None),
     ],
 )
-def test_the_limit_is_the_least_of_the_group_and_those_above_it(tmp_path, groups, files, limit):
+def test_the_limit_is_the_lowest_of_the_group_and_its_ancestors(tmp_path, groups, files, limit):
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text(f"{groups}\n")
     for name, text in files.items():

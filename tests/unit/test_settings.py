@@ -116,7 +116,7 @@ def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(p
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('[topics]\nraw = "x"\nrejected = "x"', "the four topics must have different names"),
         (
@@ -137,8 +137,8 @@ def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(p
         ("kafka = 5", "kafka: got 5"),
     ],
 )
-def test_inconsistent_settings_are_reported_too(problems_of, text, told):
-    assert any(told in line for line in problems_of(text))
+def test_inconsistent_settings_are_reported_too(problems_of, text, message):
+    assert any(message in line for line in problems_of(text))
 
 
 FLOATS = [name for name, default, _ in describe() if isinstance(default, float) or name == "cache.ttl"]
@@ -161,7 +161,7 @@ def test_an_invalid_server_list_is_reported(problems_of, servers):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[kafak]", "kafak: no such setting; did you mean kafka? the file takes kafka, topics, "),
         ("[kafka]\ngruop = 1", "kafka.gruop: no such setting; did you mean kafka.group? [kafka] takes "),
@@ -177,8 +177,8 @@ def test_an_invalid_server_list_is_reported(problems_of, servers):
         ("[log]\nzzz = 1", "log.zzz: no such setting; [log] takes level"),
     ],
 )
-def test_an_unknown_name_is_reported_with_the_closest_one(problems_of, text, told):
-    assert any(told in line for line in problems_of(text))
+def test_an_unknown_name_is_reported_with_the_closest_one(problems_of, text, message):
+    assert any(message in line for line in problems_of(text))
 
 
 @pytest.mark.parametrize("name", ["KP_NOSUCH__KEY", "kp_nosuch__key", "KP___"])
@@ -255,14 +255,14 @@ def test_a_secret_can_come_from_a_file(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [(None, "cannot be read: No such file"), (b"\n", "is empty"), (b"\xff", "is not UTF-8")],
 )
-def test_a_file_without_a_secret_is_reported(tmp_path, content, told):
+def test_a_file_without_a_secret_is_reported(tmp_path, content, message):
     file = tmp_path / "secret"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(errors.SettingsError, match=f"kafka.sasl_password_file: {file}: {told}"):
+    with pytest.raises(errors.SettingsError, match=f"kafka.sasl_password_file: {file}: {message}"):
         KafkaSettings(sasl_password_file=file).secret("sasl_password")
 
 

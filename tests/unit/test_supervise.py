@@ -46,7 +46,7 @@ class Answering:
     """A fake of the broker check; fails as many times as a test sets."""
 
     away = 0
-    error: WorkerError = NoBrokerError("kafka.bootstrap_servers: nobody is there")
+    error: WorkerError = NoBrokerError("kafka.bootstrap_servers: no broker answers")
 
     def __init__(self, kafka, topics):
         pass
@@ -160,9 +160,9 @@ if start == 1:
     await running
 
 
-@pytest.mark.parametrize(("limit", "told"), [(2**31, " (limit 2048 MiB)"), (None, "")])
+@pytest.mark.parametrize(("limit", "limit_text"), [(2**31, " (limit 2048 MiB)"), (None, "")])
 async def test_a_kill_from_outside_is_logged_as_a_possible_memory_kill(
-    tmp_path, monkeypatch, limit, told, caplog
+    tmp_path, monkeypatch, limit, limit_text, caplog
 ):
     monkeypatch.setattr(supervise, "memory_limit", lambda: limit)
     here = Supervised(tmp_path, "os.kill(os.getpid(), signal.SIGKILL) if start == 1 else beat(60)")
@@ -170,7 +170,7 @@ async def test_a_kill_from_outside_is_logged_as_a_possible_memory_kill(
     await here.started(2)
     stop()
     await running
-    assert f"the worker was killed, perhaps for memory{told}; starting it again" in caplog.text
+    assert f"the worker was killed, perhaps for memory{limit_text}; starting it again" in caplog.text
 
 
 async def test_a_worker_that_started_once_is_always_restarted(tmp_path):
@@ -258,7 +258,7 @@ async def test_no_process_is_started_while_the_broker_is_down(tmp_path, monkeypa
     await here.started(1)
     stop()
     await running
-    assert caplog.text.count("nobody is there; trying again") == 3
+    assert caplog.text.count("no broker answers; trying again") == 3
 
 
 REFUSALS = [SecurityError("kafka.sasl_password: refused"), SettingsError("kafka.ssl_cafile: gone")]

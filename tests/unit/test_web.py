@@ -1,4 +1,4 @@
-"""The worker's port, asked over connections; the child's pages are a test's own."""
+"""The worker's port over real connections; the child's pages are a fake."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from worker.web import serving, socket_address, socket_name
 
 
 class Child:
-    """Serves the pages; notes what it is asked with."""
+    """Serves the pages, and records the requests."""
 
     def __init__(self):
         self.asked = []
@@ -37,7 +37,7 @@ def hasty(monkeypatch):
 
 @pytest.fixture
 async def front():
-    """The port, in front of a child."""
+    """The port in front of a fake child."""
     with socket_name() as name:
         child, settings = Child(), WebSettings(port=free_ports(1)[0])
         app = web.Application()
@@ -59,7 +59,7 @@ async def get(port, path, method="GET", **headers):
 
 
 async def raw(port, sent):
-    """The answer to bytes, as bytes, once the connection is closed."""
+    """Return the raw response to raw bytes, once the connection is closed."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port.settings.port)
     writer.write(sent)
     try:
@@ -69,7 +69,7 @@ async def raw(port, sent):
         writer.close()
 
 
-async def test_a_page_comes_as_the_child_gave_it(front):
+async def test_a_page_is_forwarded_unchanged(front):
     status, headers, body = await get(front, "/metrics", Accept="text/x-page")
     assert (status, body) == (200, "page")
     assert headers["Content-Type"] == "text/x-page"
@@ -87,8 +87,8 @@ async def test_a_page_comes_as_the_child_gave_it(front):
         (b"", ""),
     ],
 )
-async def test_the_child_sees_by_what_name_the_page_was_asked_for(front, sent, passed_on):
-    """It shows what producers wrote only where that is a name of loopback."""
+async def test_the_host_header_is_forwarded_to_the_child(front, sent, passed_on):
+    """The child shows what producers wrote only for a loopback name."""
     answer = await raw(front, b"GET /metrics HTTP/1.0\r\n" + sent + b"\r\n")
     assert b"200 OK" in answer
     assert front.child.asked[0]["Host"] == passed_on
@@ -106,7 +106,7 @@ async def test_a_head_request_is_answered_without_a_body(front):
     assert (status, headers["Content-Length"], body) == (200, "4", "")
 
 
-async def test_a_child_that_is_gone_is_answered_for(front):
+async def test_the_port_answers_for_a_child_that_is_gone(front):
     await front.runner.cleanup()
     front.without_child("it is gone")
     assert (await get(front, "/"))[::2] == (503, "it is gone\n")
@@ -116,13 +116,13 @@ async def test_a_child_that_is_gone_is_answered_for(front):
     assert headers["Cache-Control"] == "no-store"
 
 
-async def test_a_child_that_hangs_is_not_waited_for(hasty, front):
+async def test_the_port_does_not_wait_for_a_hung_child(hasty, front):
     front.child.gate.clear()
     assert (await get(front, "/metrics"))[::2] == (503, "the worker does not answer\n")
     assert (await get(front, "/readyz"))[0] == 200
 
 
-async def test_an_open_request_does_not_hold_up_the_end():
+async def test_an_open_request_does_not_delay_the_shutdown():
     async def silent(reader, writer):
         asked.set()
         await reader.read()
@@ -142,8 +142,8 @@ async def test_an_open_request_does_not_hold_up_the_end():
 @pytest.mark.parametrize(
     "sent", [b"", b"GET /livez HT", b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "]
 )
-async def test_a_connection_that_sends_no_whole_request_is_closed(monkeypatch, sent):
-    """Each takes a descriptor, and without descriptors a worker can reach no broker."""
+async def test_a_connection_without_a_complete_request_is_closed(monkeypatch, sent):
+    """Each uses a descriptor, and without free descriptors a worker cannot reach a broker."""
     monkeypatch.setattr(worker_web, "IDLE_LIMIT", 0.2)
     settings = WebSettings(port=free_ports(1)[0])
     async with serving(settings, "@kp-nobody") as port:
@@ -156,8 +156,8 @@ async def test_two_workers_have_two_sockets():
         assert one != two
 
 
-async def test_connections_beyond_the_limit_are_closed_and_the_others_answered(front, monkeypatch):
-    """1 200 half-open ones would take every descriptor of a process that may have 1 024."""
+async def test_connections_beyond_the_limit_are_closed_and_the_rest_are_answered(front, monkeypatch):
+    """1 200 half-open ones would exhaust the descriptors of a process limited to 1 024."""
     monkeypatch.setattr(worker_web, "MAX_CONNECTIONS", 3)
     port = front.settings.port
     connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(6)]

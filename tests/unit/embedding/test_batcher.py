@@ -189,7 +189,7 @@ async def test_the_embedder_runs_on_its_number_of_threads_and_never_on_the_event
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (EmbeddingError("out of order"), "out of order"),
         (ZeroDivisionError("by nothing"), "gated failed: ZeroDivisionError('by nothing')"),
@@ -199,7 +199,7 @@ async def test_the_embedder_runs_on_its_number_of_threads_and_never_on_the_event
     ids=["its own", "any", "StopIteration", "SystemExit"],
 )
 async def test_an_error_reaches_every_text_of_its_batch_and_none_of_the_next(
-    make_batcher, embedder, error, told
+    make_batcher, embedder, error, message
 ):
     failures: list[str] = []
     batcher = make_batcher(on_error=lambda: failures.append("failed"))
@@ -210,7 +210,7 @@ async def test_an_error_reaches_every_text_of_its_batch_and_none_of_the_next(
     embedder.make = fail
     results = await asyncio.gather(*await submit(batcher, "1", "2"), return_exceptions=True)
 
-    assert [(type(result), str(result)) for result in results] == [(EmbeddingError, told)] * 2
+    assert [(type(result), str(result)) for result in results] == [(EmbeddingError, message)] * 2
     assert failures == ["failed"]
     embedder.make = embedder.numbers
     assert await numbers(await submit(batcher, "3")) == [3]

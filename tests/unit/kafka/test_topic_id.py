@@ -45,7 +45,7 @@ async def ids(monkeypatch):
     monkeypatch.setattr(module, "RETRY_PAUSE", 0)
 
     async def connected(**answers):
-        Client.answers = {int(node.removeprefix("broker")): list(told) for node, told in answers.items()}
+        Client.answers = {int(node.removeprefix("broker")): list(ids) for node, ids in answers.items()}
         topic = TopicIds(KafkaSettings(), "raw")
         await topic.start()
         return topic
