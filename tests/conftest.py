@@ -1,6 +1,7 @@
 """The real traces, the scores that the reference gives them, a real broker and topics of each test's own."""
 
 import json
+import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,12 @@ import worker.demo
 from support.streams import Stream, own_settings
 from worker.demo.brokers import Broker, running_broker
 from worker.settings import Settings, render
+
+
+@pytest.fixture(scope="session", autouse=True)
+def default_hangup() -> None:
+    """Handle SIGHUP by default, also in a shell that ignores it, as under nohup: workers inherit that."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
