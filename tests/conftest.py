@@ -6,12 +6,19 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 import worker.demo
 from support.streams import Stream, own_settings
 from worker.demo.brokers import Broker, running_broker
 from worker.settings import Settings, render
+
+# A machine may be busy: how long an example takes is no property.
+hypothesis.settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
@@ -147,7 +147,6 @@ def test_a_new_domain_s_scores_start_at_zero(start):
 WHOLE = "[policy]\nthreshold = 0.6\n[policy.domains.code]\nthreshold = 0.8\n"
 
 
-@settings(deadline=None)  # a machine may be busy
 @given(st.integers(0, len(WHOLE)))
 def test_a_half_written_file_changes_nothing(tmp_path_factory, written):
     """Cut off after the 0 of 0.6, it would let everything pass."""

@@ -69,7 +69,7 @@ def lived(stream, history):
 
 
 @given(HISTORY)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_accepts_every_history_of_a_worker(stream, history):
     made = lived(stream, history)
 
@@ -195,7 +195,7 @@ TAMPER = {
 
 @pytest.mark.parametrize("how", TAMPER)
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_detects_any_tampering_at_its_offset(stream, how, data):
     made = stream()
     made.publish(12)

@@ -100,13 +100,13 @@ def same_window(tokenizer, text, window=WINDOW):
         assert ids == whole
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=30), max_size=120).map("".join))
 def test_no_prefix_changes_a_token_of_the_window(tokenizer, text):
     same_window(tokenizer, text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(PIECES), st.integers(0, 400), st.sampled_from(PIECES), st.integers(0, 40))
 def test_no_prefix_that_ends_next_to_a_run_changes_a_token(tokenizer, run, length, next_one, count):
     same_window(tokenizer, run * length + next_one * count + " and so on, until the window is full")

@@ -91,7 +91,7 @@ async def test_a_silent_server_is_reported(monkeypatch):
 
 
 @given(st.binary(max_size=40) | st.just(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_answer_gives_an_error_with_the_address(answer):
     async def ask():
         async with server(answer) as there:

@@ -229,7 +229,7 @@ locations = st.builds(Location, st.integers(0, PARTITIONS - 1), st.integers(0, 9
     ),
     attempts=st.integers(1, 4),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_deadly_records_become_dead_letters_and_change_no_other_score(deadly, attempts):
     """Only a record that is deadly even as a dead letter is skipped, if that is allowed."""
     records = _records(11)
@@ -250,7 +250,7 @@ def test_deadly_records_become_dead_letters_and_change_no_other_score(deadly, at
 
 
 @given(kills=st.lists(st.integers(1, 60), max_size=2))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_kill_from_outside_causes_no_dead_letter(kills):
     records = _records(11)
     world = World(records, {})

@@ -362,7 +362,7 @@ def _record(offset, confidence, seconds):
 
 
 @given(situation=situations, records=raw_records(), lives=lives, last=last_lives)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_kills_and_restarts_change_no_score_and_lose_no_outcome(situation, records, lives, last):
     """Each record has one outcome, and the score of an uninterrupted run with the same vectors."""
     partition = Partition(situation, records)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, f1_score, precision_score, recall_score, roc_auc_score
@@ -125,7 +125,6 @@ def test_calibration_matches_scikit_learn(evaluation, reference_records, labels)
     assert calibration.error == pytest.approx(0.2)
 
 
-@settings(deadline=None)  # a machine may be busy
 @given(
     st.lists(st.tuples(st.booleans(), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.integers(0, 3)), min_size=2)
 )

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.policies.explain import explain
@@ -63,7 +63,6 @@ def test_no_other_change_lets_a_single_thought_pass(make_record):
     )
 
 
-@settings(deadline=None)  # a machine may be busy
 @given(
     dimensions=st.tuples(UNIT, UNIT, UNIT, UNIT),
     overrides=st.sampled_from([(), ("single_tool",), ("recovered",), ("single_thought",)]),

@@ -5,7 +5,7 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.errors import InputError
@@ -107,7 +107,6 @@ def test_the_report_is_json_without_the_scores(tuning):
     assert Policy.model_validate(report["proposed"]) == tuning.proposed
 
 
-@settings(deadline=None)  # a machine may be busy
 @given(
     st.sampled_from(list(REFERENCE_WEIGHTS)),
     st.sampled_from(["complexity", "novelty", "tool_diversity", "outcome_confidence"]),
@@ -131,7 +130,6 @@ def test_reducing_the_only_weight_raises_the_others_equally():
     assert reweighted(only, "complexity", -0.3).novelty == pytest.approx(0.1)
 
 
-@settings(deadline=None)  # a machine may be busy
 @given(st.dictionaries(st.sampled_from(["default", "code", "finance", "legal"]), st.floats(0, 1)))
 def test_new_thresholds_do_not_change_other_domains(thresholds):
     """Domains without a threshold inherit `default`'s, which must not move them."""

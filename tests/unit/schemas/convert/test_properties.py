@@ -4,7 +4,7 @@ import json
 from itertools import count
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemas import ReasoningTrace
@@ -127,7 +127,6 @@ def outcomes(document, source):
     return list(convert(document, source))
 
 
-@settings(deadline=None)  # a machine may be busy
 @given(arbitrary_json | likely_json, st.sampled_from([AUTO, *SOURCES]))
 @example(
     {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "", "spanId": "", "attributes": None}]}]}]},
@@ -279,7 +278,6 @@ def expected(spoken, *, flagged):
 
 
 @pytest.mark.parametrize("source", SPELLINGS)
-@settings(deadline=None)  # a machine may be busy
 @given(conversations)
 def test_every_turn_becomes_a_step_in_order(source, conversation):
     objective, spoken = conversation
@@ -295,7 +293,6 @@ def test_every_turn_becomes_a_step_in_order(source, conversation):
 
 
 @pytest.mark.parametrize("source", SPELLINGS)
-@settings(deadline=None)  # a machine may be busy
 @given(conversations)
 def test_converting_twice_gives_the_same_trace(source, conversation):
     document = SPELLINGS[source](*conversation)
