@@ -415,7 +415,7 @@ async def _write(
 
 
 async def connect(trial: Trial, doses: Sequence[int]) -> None:
-    """Open so many connections to each worker's web port and send nothing; then reset those to the broker."""
+    """Open silent connections to each worker's web port; then reset those to the broker."""
     assert trial.proxy is not None
     await trial.fleet.start(2)
     for worker in trial.fleet.workers:
@@ -609,7 +609,7 @@ ROWS: dict[str, Row] = {
     "poison": replace(
         _hostile("poison", "records that kill every process that embeds them"),
         run=write_deadly,
-        restarts=2 * _ATTEMPTS,  # the count begins anew where the parent is killed, too
+        restarts=2 * _ATTEMPTS,  # the count restarts if the parent is killed, too
     ),
     "connections": Row(
         "1 200 half-open connections at a worker with 1 024 descriptors, and its brokers' connections reset",

@@ -117,7 +117,7 @@ class Witness:
     @property
     def altered(self) -> set[Identity]:
         """Raw records whose output has another timestamp, key, header, or value (apart from the score)."""
-        return {one for one, told in self._produced.items() if self._claimed[one] - told}
+        return {one for one, produced in self._produced.items() if self._claimed[one] - produced}
 
     @property
     def repeats(self) -> int:
