@@ -116,7 +116,7 @@ def search(attempts: int, say: Callable[[str], None]) -> Outcome:
         missing=0,
         differing=0,
         audited=0,
-        wrong=[f"{weight}: {one}" for weight, one in ranked if weight.seconds > MOST_SECONDS][:5],
+        wrong=[f"{weight}: {one}" for weight, one in ranked if weight.share > 1][:5],
         notes={
             "longest": f"{max(weight.seconds for weight, _ in ranked):.2f} s",
             "largest by place": ", ".join(
