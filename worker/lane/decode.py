@@ -1,8 +1,8 @@
 """Bytes to a trace, and a score into the bytes, everything else untouched.
 
 Only the members that the schema names become Python objects: a trace may consist of others, each of which
-would take a hundred times its size. Items of arrays become models only in parts, to be validated; what is kept
-of a step has the model's attributes and a tenth of its size.
+would take a hundred times its size. Items of arrays become models only in parts, to be validated; what is
+kept of a step has the model's attributes and a tenth of its size.
 """
 
 from __future__ import annotations
