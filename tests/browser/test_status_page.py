@@ -214,7 +214,7 @@ async def test_the_shadow_policy_shows_what_would_flip(stage, visit):
     flips = page.locator("#flips-list > li")
     assert await flips.count() == 3
     await expect(flips.first).to_contain_text("contribute → rejected")
-    await expect(flips.first).to_contain_text("score 0.600 of 0.25; shadow 0.363 of 0.4")
+    await expect(flips.first).to_contain_text("score 0.600 of 0.25; shadow 0.362 of 0.4")
     await expect(flips.first).to_contain_text("<script>document.title='owned'</script>")
     assert here.complaints == []
 

@@ -163,6 +163,7 @@ async def test_the_shadow_of_a_running_worker_equals_rescore(make_stream, kp_wor
     stream = await make_stream(1, policy={"threshold": 0.4}, shadow={"threshold": 0.9})
     shadow = Policy.model_validate({"threshold": 0.35, "domains": {"code": {"threshold": 0.6}}})
     async with stream.worker() as worker:
+        await worker.owns(1)  # so that the file changes after the start
         worker.config.write_text(render(worker.settings.model_copy(update={"shadow": shadow})))
         await worker.logged(f"shadow policy {shadow.digest} replaces ")
         raw = await stream.publish(Message(line, partition=0) for line in real_traces)
