@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from worker.errors import TopicError
-from worker.kafka.reader import Reader
+from worker.kafka.reader import TopicReader
 from worker.kafka.topics import assembled_topic_name, assembly_group
 from worker.kafka.transactions import GroupOffset, TransactionalPublisher
 from worker.lane.records import OutputRecord
@@ -65,11 +64,12 @@ class AssemblyLog:
 
     Args:
         settings: the connection, the group and the topics.
-        partition: a partition of the spans topic.
         max_message_bytes: the largest record that the topics accept.
+        partition: a partition of the spans topic.
     """
 
-    def __init__(self, settings: Settings, partition: int, max_message_bytes: int) -> None:
+    def __init__(self, settings: Settings, max_message_bytes: int, partition: int) -> None:
+        self._settings = settings
         self._topic = assembled_topic_name(settings.kafka.group)
         self._group = assembly_group(settings.kafka.group)
         self._spans = settings.assemble.spans
@@ -87,25 +87,23 @@ class AssemblyLog:
     ) -> None:
         await self._publisher.__aexit__(kind, error, traceback)
 
-    async def read(self, reader: Reader) -> State:
+    async def read(self) -> State:
         """Return the state that the last transaction left.
 
         Raises:
-            TopicError: the topic has a record that is not ours.
+            TopicError: it cannot be read.
         """
-        position, published = 0, {}
-        offsets = await reader.bounds(self._topic, self._partition)
-        try:
+        position = 0
+        published: dict[str, int] = {}
+        async with TopicReader(self._settings.kafka, self._settings.limits.batch_bytes) as reader:
+            offsets = await reader.bounds(self._topic, self._partition)
             async for record in reader.read(self._topic, self._partition, offsets):
-                trace_id = record.key.decode()
                 if record.key == POSITION:
                     position = int(record.value)
                 elif record.value is None:
-                    published.pop(trace_id, None)
+                    published.pop(record.key.decode(), None)
                 else:
-                    published[trace_id] = int(record.value)
-        except (AttributeError, ValueError):
-            raise TopicError(f"{self._topic}/{self._partition} has a record of another program") from None
+                    published[record.key.decode()] = int(record.value)
         return State(position, published)
 
     async def publish(self, step: Step) -> None:
@@ -115,11 +113,11 @@ class AssemblyLog:
             DeliveryError: the transaction was not confirmed; nothing more may be published here.
         """
         offset = GroupOffset(self._group, self._spans, self._partition, step.watermark)
-        marks = {
-            **{trace_id.encode(): b"%d" % last for trace_id, last in step.published.items()},
-            **{trace_id.encode(): None for trace_id in step.forgotten},
-            POSITION: b"%d" % step.position,
+        marks: dict[bytes, bytes | None] = {
+            trace_id.encode(): b"%d" % last for trace_id, last in step.published.items()
         }
+        marks |= {trace_id.encode(): None for trace_id in step.forgotten}
+        marks[POSITION] = b"%d" % step.position
         async with self._publisher.transaction(offset) as send:
             deliveries = [
                 await send(one.topic, one.value, key=one.key, partition=one.partition, headers=one.headers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemas.convert import Conversion, ConversionError, NoRunError, Options, convert
 from schemas.convert.spans import OTLP, has_agent
@@ -136,7 +136,11 @@ class RunOutputs:
         failure = Failure(reason, type(error).__name__, (message or str(error))[:_MAX_MESSAGE])
         entry = Entry(record.offset, record.timestamp_ms, record.fingerprint, failure=failure)
         letter = self._letters.build(record, entry)
-        return Refused(reason, letter if self._fits(letter) else self._letters.build_cut(record, entry))
+        if not self._fits(letter):
+            letter = self._letters.build_cut(record, entry)
+        if letter.key is None and letter.value is None:  # which the client does not send
+            letter = replace(letter, value=b"")
+        return Refused(reason, letter)
 
     def _fits(self, record: OutputRecord) -> bool:
         return record_bytes(record.key, record.value, record.headers) <= self._limits[record.topic]

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, PlatformCollector, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client import generate_latest as render_text
 
 from worker.errors import REASONS
@@ -26,6 +33,7 @@ class AssemblyMetrics:
             registry = CollectorRegistry()
             ProcessCollector(registry=registry)
             PlatformCollector(registry=registry)
+        disable_created_metrics()  # these double the number of series, and nobody reads them
         self.registry = registry
         self._spans = Counter(
             "kp_assembly_spans",

@@ -42,7 +42,7 @@ class Partition:
 
     def __init__(self, values, limits=None, settings=SETTINGS):
         self.records = [
-            RawRecord(settings.assemble.spans, 3, offset, offset * 1000, b"key", value, ())
+            RawRecord(settings.assemble.spans, 3, offset, offset * 1000, None, value, ())
             for offset, value in enumerate(values)
         ]
         self.steps = []
@@ -159,7 +159,9 @@ async def test_what_is_no_export_is_a_dead_letter_with_its_place():
         ("undecodable", SETTINGS.assemble.spans, 3, 0),
         ("empty", SETTINGS.assemble.spans, 3, 1),
     ]
-    assert [letter.value for letter in letters] == [b"no export", None]
+    assert [letter.value for letter in letters] == [b"no export", b""], (
+        "the client sends no record of nothing"
+    )
 
 
 async def test_a_run_without_content_is_a_dead_letter_with_its_spans():
