@@ -6,6 +6,7 @@ Source: https://opentelemetry.io/docs/specs/otlp/, the Collector's ``otlp_json``
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from schemas.convert import ConversionError
 from worker.convert.protobuf import read_exports, split_export
 
 _OPEN, _CLOSE = b'{"resourceSpans":[', b"]}"
+_TRACE_ID, _SPAN_ID = re.compile("[0-9a-f]{32}"), re.compile("[0-9a-f]{16}")
 _NOTHING = msgspec.Raw(b"null")
 
 
@@ -64,7 +66,7 @@ def split(value: bytes) -> list[SpanExport]:
     """Return the spans of an export, in JSON or protobuf.
 
     Raises:
-        ConversionError: the value is neither, or a span has no ids.
+        ConversionError: the value is neither, or a span's ids are invalid.
         MissingExtraError: the protobuf packages are not installed.
     """
     if _is_json(value):
@@ -77,8 +79,8 @@ def split(value: bytes) -> list[SpanExport]:
             SpanExport(trace_id, span_id, not parent_id, one)
             for trace_id, span_id, parent_id, one in split_export(value)
         ]
-    if not all(span.trace_id and span.span_id for span in spans):
-        raise ConversionError("a span without a trace id or a span id")
+    if not all(_TRACE_ID.fullmatch(span.trace_id) and _SPAN_ID.fullmatch(span.span_id) for span in spans):
+        raise ConversionError("a span's trace id or span id is not 16 or 8 bytes in hexadecimal")
     return spans
 
 

@@ -50,12 +50,12 @@ class GroupReader:
         self._consumer = GroupConsumer(kafka, batch_bytes, Lease(math.inf), rebalance_timeout)
 
     async def __aenter__(self) -> Self:
-        self._consumer.subscribe([self._topic], listener=_Listener(self._on_revoked))
         try:
             await self._consumer.start()
         except KafkaError as error:
             await self._consumer.stop()
             raise await unreachable(self._kafka, error) from error
+        self._consumer.subscribe([self._topic], listener=_Listener(self._on_revoked))
         return self
 
     async def __aexit__(

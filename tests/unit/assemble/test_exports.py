@@ -66,7 +66,7 @@ def test_a_run_in_both_encodings_is_one_run(real_traces):
         b"{",
         b"{}",
         b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "ab"}]}]}]}',
-        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "", "spanId": "ab"}]}]}]}',
+        b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "position", "spanId": "ab"}]}]}]}',
         b'{"resourceSpans": 1}',
         b"\x00\x01garbage",
         export(spans_of(b'{"id": "a", "task": {"objective": "b"}, "steps": []}'))[:-3],
