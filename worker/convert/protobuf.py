@@ -42,9 +42,11 @@ def split_export(data: bytes) -> Iterator[tuple[str, str, str, bytes]]:
             for span in scope.spans:
                 alone = TracesData()
                 with_resource = alone.resource_spans.add(schema_url=resource.schema_url)
-                with_resource.resource.CopyFrom(resource.resource)
+                if resource.HasField("resource"):
+                    with_resource.resource.CopyFrom(resource.resource)
                 with_scope = with_resource.scope_spans.add(schema_url=scope.schema_url)
-                with_scope.scope.CopyFrom(scope.scope)
+                if scope.HasField("scope"):
+                    with_scope.scope.CopyFrom(scope.scope)
                 with_scope.spans.append(span)
                 ids = span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex()
                 yield *ids, alone.SerializeToString()
