@@ -323,16 +323,18 @@ class AssembleSettings(_Section):
         1800.0, gt=0, description="seconds without a span of a run until it is complete without its root span"
     )
     longest_wait: float = Field(
-        14_400.0, gt=0, description="seconds from the first span of a run until it is taken as it is"
+        14_400.0, gt=0, description="seconds from the first span of a run until it is published as is"
     )
     run_spans: int = Field(
-        10_000, ge=1, description="spans of a run; one with more is taken as it is, and the rest is late"
+        10_000,
+        ge=1,
+        description="spans of a run; a larger one is published as is, and its other spans are late",
     )
     run_bytes: int = Field(16_777_216, ge=1024, description="likewise in bytes")
     open_bytes: int = Field(
         134_217_728,
         ge=1024,
-        description="bytes of all open runs of a partition; beyond it the oldest is taken as it is",
+        description="bytes of all open runs of a partition; beyond it the oldest is published as is",
     )
     published_runs: int = Field(
         100_000,
