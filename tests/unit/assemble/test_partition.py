@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from contextlib import suppress
 
@@ -199,8 +200,8 @@ async def test_an_agent_below_a_root_that_never_arrives_is_published_after_idlen
             2,
             "chat",
             {
-                "gen_ai.input.messages": f"[{asked}]".replace("'", '"'),
-                "gen_ai.output.messages": f"[{said}]".replace("'", '"'),
+                "gen_ai.input.messages": json.dumps([asked]),
+                "gen_ai.output.messages": json.dumps([said]),
             },
             parent=1,
         ),
