@@ -50,6 +50,12 @@ ready() {
   docker exec "$(container "${1:-1}")" python -c \
     "from urllib.request import urlopen; urlopen('http://127.0.0.1:6066/readyz', timeout=4)"
 }
+in_force() {  # THRESHOLD: whether the worker decides by it
+  docker exec "$(container)" python -c "
+from urllib.request import urlopen
+page = urlopen('http://127.0.0.1:6066/metrics').read().decode()
+assert 'kp_threshold{domain=\"default\"} $1\n' in page"
+}
 kp() {  # a kp-worker command in a container of its own, with the deployment's settings
   docker run --rm -i --network knowledgepulse_default -v "$SRC/deploy/config:/etc/kp-worker:ro" \
     knowledgepulse-worker:local "$@" --config /etc/kp-worker/worker.toml
@@ -288,17 +294,13 @@ print("status page:", len(page), "bytes;", status["outcomes"]["total"], "; conte
 
 step_policy() {
   say "the policy changes while it runs: written in place, then replaced as editors and git do"
-  local file=$SRC/deploy/config/worker.toml seen threshold
+  local file=$SRC/deploy/config/worker.toml threshold
   cp "$file" "$WORK/worker.toml"
   for threshold in 0.5 0.6; do
     { cat "$WORK/worker.toml"; printf '\n[policy]\nthreshold = %s\n' $threshold; } >"$file.new"
     if [ $threshold = 0.5 ]; then cat "$file.new" >"$file"; rm "$file.new"; else mv "$file.new" "$file"; fi
-    sleep 8
-    seen=$(docker exec "$(container)" python -c "
-from urllib.request import urlopen
-print(*[line.split()[1] for line in urlopen('http://127.0.0.1:6066/metrics').read().decode().splitlines() if line.startswith('kp_threshold{domain=\"default\"')])")
-    echo "asked for $threshold, in force is $seen"
-    [ "$seen" = $threshold ] || die "the policy was not taken over"
+    until_true 30 in_force $threshold || die "the policy was not taken over: threshold = $threshold"
+    echo "threshold $threshold is in force"
   done
   cat "$WORK/worker.toml" >"$file"
   docker restart -t 60 "$(container)" >/dev/null
