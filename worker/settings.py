@@ -516,6 +516,8 @@ def _unreadable_variables() -> Iterator[str]:
 
 
 def _explain(error: ErrorDetails) -> str:
+    if not error["loc"]:  # settings of several sections do not fit together
+        return error["msg"].removeprefix("Value error, ")
     variable = _variable([str(part) for part in error["loc"]])
     named = "" if error["type"] == "extra_forbidden" else f" ({variable} in the environment)"
     return _problem(error) + named

@@ -10,11 +10,12 @@ import msgspec
 from msgspec import Meta
 
 from schemas import ReasoningTrace
+from schemas.trace import Visibility
 from worker.errors import RejectedRecord
 from worker.kafka.reader import Record
 from worker.lane.decode import decode_members
 from worker.policy import Policy
-from worker.scoring import Score, rescore
+from worker.scoring import Score, Withheld, rescore
 
 Unit: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Override: TypeAlias = Literal["single_thought", "recovered", "single_tool"]
@@ -31,6 +32,7 @@ class ScoredRecord:
         source: ``topic/partition/offset`` of the raw record, or ``file:line``.
         id: the trace's id.
         task_domain: the trace's domain, which selects the profile of a policy.
+        visibility: the trace's visibility, which a policy may withhold.
         success: whether the agent reports success.
         confidence: the agent's confidence, before the reduction for a failure.
         score: the recorded score.
@@ -41,6 +43,7 @@ class ScoredRecord:
     source: str
     id: str
     task_domain: str
+    visibility: Visibility
     success: bool
     confidence: float
     score: Score
@@ -50,12 +53,20 @@ class ScoredRecord:
     @classmethod
     def of(cls, source: str, trace: ReasoningTrace, score: Score) -> Self:
         """Create the record of a trace and its score."""
-        metadata, confidence = trace.metadata, trace.outcome.confidence
-        return cls(source, trace.id, metadata.task_domain, metadata.success, confidence, score)
+        metadata = trace.metadata
+        return cls(
+            source=source,
+            id=trace.id,
+            task_domain=metadata.task_domain,
+            visibility=metadata.visibility,
+            success=metadata.success,
+            confidence=trace.outcome.confidence,
+            score=score,
+        )
 
     def under(self, policy: Policy) -> Score:
         """Return the trace's score under a policy."""
-        return rescore(self.score, self.task_domain, policy)
+        return rescore(self.score, self.task_domain, self.visibility, policy)
 
 
 class _Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +80,7 @@ class _Parts(msgspec.Struct, frozen=True, kw_only=True):
     domain: str
     threshold: Unit
     nearest: str | None
+    withheld: Withheld | None = None
 
     def score(self, quality_score: float) -> Score:
         return Score(quality_score, *(getattr(self, name) for name in _Parts.__struct_fields__))
@@ -86,12 +98,14 @@ class _Line(_Parts, frozen=True, kw_only=True):
     id: str
     quality_score: Unit
     task_domain: str
+    visibility: Visibility
     success: bool
     confidence: Unit
 
 
 class _Metadata(msgspec.Struct, frozen=True):
     task_domain: str
+    visibility: Visibility
     success: bool
 
 
@@ -118,8 +132,15 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
         msgspec.MsgspecError: the line is invalid.
     """
     one = _decode_line(line)
-    score = one.score(one.quality_score)
-    return ScoredRecord(source, one.id, one.task_domain, one.success, one.confidence, score)
+    return ScoredRecord(
+        source=source,
+        id=one.id,
+        task_domain=one.task_domain,
+        visibility=one.visibility,
+        success=one.success,
+        confidence=one.confidence,
+        score=one.score(one.quality_score),
+    )
 
 
 def read_record(record: Record) -> ScoredRecord | None:
@@ -141,6 +162,7 @@ def read_record(record: Record) -> ScoredRecord | None:
         source=source_text,
         id=trace.id,
         task_domain=trace.metadata.task_domain,
+        visibility=trace.metadata.visibility,
         success=trace.metadata.success,
         confidence=trace.outcome.confidence,
         score=header.score(header.value),

@@ -15,7 +15,7 @@ The formula's reference is the KnowledgePulse SDK 0.1.1.
 from worker.scoring.cache import Nearest, VectorCache
 from worker.scoring.dimensions import complexity, novelty, outcome_confidence, tool_diversity
 from worker.scoring.overrides import apply_overrides, overrides_of
-from worker.scoring.score import Decision, Dimensions, Score, quality_score, rescore, score_trace
+from worker.scoring.score import Decision, Dimensions, Score, Withheld, quality_score, rescore, score_trace
 from worker.scoring.scorer import Embed, Scorer, score_and_remember
 from worker.scoring.text import bounded_id, embedding_text
 
@@ -27,6 +27,7 @@ __all__ = [
     "Score",
     "Scorer",
     "VectorCache",
+    "Withheld",
     "apply_overrides",
     "bounded_id",
     "complexity",
