@@ -117,7 +117,7 @@ class Policy(BaseModel):
     )
     contribute_visibility: Annotated[tuple[Visibility, ...] | None, BeforeValidator(_visibilities)] = Field(
         default=None,
-        description="list of the values of `metadata.visibility` that may be contributed, of `private`, `org` and "
+        description="list of the `metadata.visibility` that may be contributed, of `private`, `org` and "
         "`network`; traces with another are rejected; by default all may be",
     )
 

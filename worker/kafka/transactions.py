@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, ProducerFenced, TransactionalIdAuthorizationFailed
 from aiokafka.structs import RecordMetadata
 
@@ -93,6 +93,11 @@ class TransactionalPublisher:
                 yield self._send
         except KafkaError as error:
             raise self._translate(error) from error
+
+    async def commit_positions(self, group: str, positions: Mapping[tuple[str, int], int]) -> None:
+        """Commit a group's positions, by topic and partition, with the open transaction."""
+        offsets = {TopicPartition(*partition): offset for partition, offset in positions.items()}
+        await self._producer.send_offsets_to_transaction(offsets, group)
 
     async def _send(self, topic: str, value: bytes | None, **record: Any) -> asyncio.Future[RecordMetadata]:
         record["headers"] = list(record.get("headers", ()))
