@@ -65,7 +65,7 @@ class Metadata(_Model):
     )
     success: bool
     visibility: Visibility = Field(
-        description="passed through; a policy may require certain ones of a contributed trace"
+        description="passed through; affects the route only if the policy says so"
     )
     privacy_level: Literal["aggregated", "federated", "private"]
     quality_score: float | None = Field(default=None, ge=0, le=1, description="set by the worker")

@@ -21,8 +21,8 @@ def evaluations(config: Path | None) -> None:
     """Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.
 
     Reads `contribute` and `rejected`, from their beginning at first, and writes a `gen_ai.evaluation.result`
-    event for each trace to `topics.evaluations`, as OTLP JSON for the OpenTelemetry Collector's Kafka receiver.
-    Traces without `metadata.span_context`, which converted spans have, are skipped and counted.
+    event for each trace to `topics.evaluations`, as OTLP JSON for the OpenTelemetry Collector's Kafka
+    receiver. Traces without `metadata.span_context`, which converted spans have, are skipped and counted.
 
     Each score is sent once, also across crashes. Run one process: a second one stops the first.
     """

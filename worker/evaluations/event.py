@@ -29,8 +29,8 @@ MAX_TEXT = 1000
 _INFO = 9
 """OpenTelemetry's severity number."""
 
-_TraceId = Annotated[str, Meta(pattern="^(?!0+$)[0-9a-f]{32}$")]
-_SpanId = Annotated[str, Meta(pattern="^(?!0+$)[0-9a-f]{16}$")]
+_TraceId = Annotated[str, Meta(pattern=r"^(?!0+\Z)[0-9a-f]{32}\Z")]
+_SpanId = Annotated[str, Meta(pattern=r"^(?!0+\Z)[0-9a-f]{16}\Z")]
 
 
 class SpanContext(msgspec.Struct, frozen=True):
