@@ -54,7 +54,7 @@ kp() {  # a kp-worker command in a container of its own, with the deployment's s
   docker run --rm -i --network knowledgepulse_default -v "$SRC/deploy/config:/etc/kp-worker:ro" \
     knowledgepulse-worker:local "$@" --config /etc/kp-worker/worker.toml
 }
-traces() {  # COPIES TAG: the real traces so many times, each with an id and an objective of its own
+traces() {  # COPIES TAG: that many copies of the real traces, each with its own id and objective
   python3 - "$SRC/worker/demo/real_traces.jsonl" "$1" "$2" <<'E'
 import json, sys, uuid
 path, copies, tag = sys.argv[1], int(sys.argv[2]), sys.argv[3] + str(uuid.uuid4())

@@ -38,7 +38,7 @@ _BY_BROKER = {"message.timestamp.type": "LogAppendTime"}
 
 
 async def publish(trial: Trial, doses: Sequence[int]) -> None:
-    """Publish so many records of every kind; from the half on, the raw topic has the broker's time."""
+    """Publish records of every kind; halfway, the raw topic switches to the broker's time."""
     await trial.fleet.start(2)
     trial.orders.at_once()
     await trial.shared()
@@ -109,7 +109,7 @@ class _Clients:
                     await one.stop()
 
     async def publish(self, count: int) -> None:
-        """Publish so many records that are to come out."""
+        """Publish records until this many are expected as outputs."""
         load, witness = self._trial.load, self._trial.witness
         end = load.sent + count
 

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import aiohttp
 import psutil
+import tomli_w
 
 from chaos.brokers import fill_disk, free_disk
 from chaos.process import ORDERS, WITHOUT
 from support.memory import peak_rss
 from support.streams import Stream, Worker
 from worker.observe import page
-from worker.settings import Settings
+from worker.settings import Settings, render
 
 START_LIMIT = 60
 """Seconds for a worker that cannot start to say so."""
@@ -45,9 +46,20 @@ class Fleet:
         self._stack = stack
         self._environment = {ORDERS: str(orders), WITHOUT: without}
 
-    async def start(self, count: int = 1) -> None:
+    async def start(self, count: int = 1, release: Path | None = None) -> None:
+        """Start workers.
+
+        Args:
+            count: how many.
+            release: folder with the sources of another release; by default, workers are of this one.
+        """
+        environment, config_of = self._environment, render
+        if release is not None:
+            path = os.pathsep.join([str(release), str(release / "tests")])
+            environment = environment | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+            config_of = _without_defaults
         for _ in range(count):
-            worker = self._stream.worker(self._settings, "chaos.process", self._environment)
+            worker = self._stream.worker(self._settings, "chaos.process", environment, config_of)
             self.workers.append(await self._stack.enter_async_context(worker))
             self._started.append(self.workers[-1])
 
@@ -157,3 +169,8 @@ def _signal(processes: list[psutil.Process], number: signal.Signals) -> None:
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.send_signal(number)
+
+
+def _without_defaults(settings: Settings) -> str:
+    """Return only the settings that were made: another release may not know the others."""
+    return tomli_w.dumps(settings.model_dump(mode="json", exclude_defaults=True, exclude_none=True))

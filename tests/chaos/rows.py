@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import random
+import shutil
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -114,6 +118,32 @@ async def move(trial: Trial, doses: Sequence[Any]) -> None:
         async with trial.fault():
             for worker in random.sample(trial.fleet.workers, 3):
                 await trial.fleet.stop(worker)
+
+
+async def upgrade(trial: Trial, doses: Sequence[str]) -> None:
+    """Replace two workers of another release one at a time, and back again."""
+    release = await asyncio.to_thread(_sources_of, os.environ.get("RELEASE", "HEAD"), trial.stream.folder)
+    await trial.fleet.start(2, release)
+    await trial.shared()
+    trial.witness.watch_pauses()
+    for dose in doses:
+        for worker in tuple(trial.fleet.workers):
+            await trial.fleet.stop(worker)
+            await trial.fleet.start(release=release if dose == "back" else None)
+            await trial.shared()
+            await trial.a_while()
+    trial.notes["longest time without an output of a partition"] = (
+        f"{max(trial.witness.pauses.values()):.1f} s"
+    )
+
+
+def _sources_of(revision: str, folder: Path) -> Path:
+    """Return a new folder with the sources of a git revision."""
+    archive, sources = folder / "release.tar", folder / "release"
+    git = ["git", "archive", f"--output={archive}", revision, "worker", "schemas", "tests"]
+    subprocess.run(git, check=True)
+    shutil.unpack_archive(archive, sources, filter="data")
+    return sources
 
 
 async def broker(trial: Trial, doses: Sequence[float]) -> None:
@@ -415,7 +445,7 @@ async def _write(
 
 
 async def connect(trial: Trial, doses: Sequence[int]) -> None:
-    """Open so many connections to each worker's web port and send nothing; then reset those to the broker."""
+    """Open silent connections to each worker's web port; then reset those to the broker."""
     assert trial.proxy is not None
     await trial.fleet.start(2)
     for worker in trial.fleet.workers:
@@ -534,6 +564,13 @@ ROWS: dict[str, Row] = {
         sections={"kafka": {"session_timeout": 10.0}},
         may_repeat=0,
     ),
+    "upgrade": Row(
+        "two workers of another release replaced by this one, one at a time, and back",
+        upgrade,
+        ["forth", "back"] * 5,
+        ["forth", "back"],
+        is_tested=False,
+    ),
     "broker": Row("kill -9 of the only broker", broker, [5] * 5 + [60] * 5 + [600], [2]),
     "probes": Row("kill -9 of the only broker, the probes polled", probed, [5] * 20, [1]),
     "rolling": Row("kill -9 of each of three brokers in turn", rolling, range(3), range(1), nodes=3),
@@ -609,7 +646,7 @@ ROWS: dict[str, Row] = {
     "poison": replace(
         _hostile("poison", "records that kill every process that embeds them"),
         run=write_deadly,
-        restarts=2 * _ATTEMPTS,  # the count begins anew where the parent is killed, too
+        restarts=2 * _ATTEMPTS,  # the count restarts if the parent is killed, too
     ),
     "connections": Row(
         "1 200 half-open connections at a worker with 1 024 descriptors, and its brokers' connections reset",

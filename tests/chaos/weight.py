@@ -45,7 +45,7 @@ class Candidate(NamedTuple):
     is_object: bool
 
     def value(self, size: int) -> bytes:
-        """Build the record's value, of at most so many bytes."""
+        """Build the record's value, up to a size in bytes."""
         open_, close = "{}" if self.is_object else "[]"
         count = (size - 2_000) // (len(self.unit) + 8 if self.is_object else len(self.unit) + 1)
         units = (f'"{n:x}":{self.unit}' if self.is_object else self.unit for n in range(count))
@@ -91,7 +91,7 @@ class Weight(NamedTuple):
 
 
 def search(attempts: int, say: Callable[[str], None]) -> Outcome:
-    """Climb to the heaviest value that so many attempts find; wrong is one beyond the limits."""
+    """Climb to the heaviest value within a number of attempts; a value beyond the limits is wrong."""
     started, rng = time.monotonic(), random.Random(1)
     gc.freeze()  # as a worker does
     best: dict[str, tuple[Weight, Candidate]] = {}
@@ -116,7 +116,7 @@ def search(attempts: int, say: Callable[[str], None]) -> Outcome:
         missing=0,
         differing=0,
         audited=0,
-        wrong=[f"{weight}: {one}" for weight, one in ranked if weight.seconds > MOST_SECONDS][:5],
+        wrong=[f"{weight}: {one}" for weight, one in ranked if weight.share > 1][:5],
         notes={
             "longest": f"{max(weight.seconds for weight, _ in ranked):.2f} s",
             "largest by place": ", ".join(

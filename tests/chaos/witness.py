@@ -74,6 +74,8 @@ class Witness:
         self._published = dict.fromkeys(range(partitions), -1)
         self._ends: dict[TopicPartition, int] = {}
         self._arrivals: dict[int, float] = {}
+        self._pauses: dict[int, float] = {}
+        self._previous: dict[int, float] = {}
 
     async def run(self) -> None:
         """Read until cancelled."""
@@ -104,6 +106,16 @@ class Witness:
         """Time when all partitions had an output since :meth:`expect`; None if some have not."""
         return max(self._arrivals.values()) if len(self._arrivals) == len(self._raw) else None
 
+    def watch_pauses(self) -> None:
+        """Start measuring how long partitions are without an output."""
+        self._pauses = {}
+        self._previous = dict.fromkeys((place.partition for place in self._raw), time.monotonic())
+
+    @property
+    def pauses(self) -> dict[int, float]:
+        """The longest time without an output of each partition, in seconds, since :meth:`watch_pauses`."""
+        return dict(self._pauses)
+
     @property
     def missing(self) -> set[Identity]:
         """Raw records without an output."""
@@ -117,7 +129,7 @@ class Witness:
     @property
     def altered(self) -> set[Identity]:
         """Raw records whose output has another timestamp, key, header, or value (apart from the score)."""
-        return {one for one, told in self._produced.items() if self._claimed[one] - told}
+        return {one for one, produced in self._produced.items() if self._claimed[one] - produced}
 
     @property
     def repeats(self) -> int:
@@ -168,6 +180,10 @@ class Witness:
         self.outputs[identity].append(_digest(record))
         self._claimed[identity].add(claimed(record))
         self._published[partition] = max(self._published[partition], offset)
+        if partition in self._previous:
+            pause = self.last_seen - self._previous[partition]
+            self._pauses[partition] = max(pause, self._pauses.get(partition, 0.0))
+            self._previous[partition] = self.last_seen
         if record.topic == self._topics.dead_letter:
             self.dead_letters.add(identity)
         if record.offset >= self._ends.get(TopicPartition(record.topic, record.partition), 0):

@@ -105,7 +105,7 @@ def partitions_by_librdkafka(stream, keys, **options):
     return chosen
 
 
-async def test_librdkafka_puts_a_key_where_java_does_once_it_is_told_to(make_stream):
+async def test_librdkafka_puts_a_key_where_java_does_with_its_murmur2_partitioner(make_stream):
     """Its default hashes by CRC-32: an agent's traces from Java and Python would not be compared."""
     count = 7
     stream = await make_stream(count)
@@ -113,12 +113,12 @@ async def test_librdkafka_puts_a_key_where_java_does_once_it_is_told_to(make_str
     as_java_does = {key: (murmur2(key) & 0x7FFFFFFF) % count for key in keys}
 
     by_default = await asyncio.to_thread(partitions_by_librdkafka, stream, keys)
-    told = await asyncio.to_thread(partitions_by_librdkafka, stream, keys, partitioner="murmur2_random")
+    as_set = await asyncio.to_thread(partitions_by_librdkafka, stream, keys, partitioner="murmur2_random")
     async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
         sent = [await producer.send(stream.settings.topics.raw, b"value", key=key) for key in keys]
         by_aiokafka = [delivery.partition for delivery in await asyncio.gather(*sent)]
 
-    assert told == dict(zip(keys, by_aiokafka, strict=True)) == as_java_does
+    assert as_set == dict(zip(keys, by_aiokafka, strict=True)) == as_java_does
     assert by_default == {key: crc32(key) % count for key in keys} != as_java_does
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from chaos.embedder import Order, Orders
 from chaos.process import ORDERS
 from support.offline import offline
 from support.streams import Message, score_of, source_of
+from worker.kafka.topics import changelog_topic_name
 from worker.observe import page
 
 pytestmark = pytest.mark.integration
@@ -223,3 +224,21 @@ async def test_a_truncated_topic_goes_on_where_it_begins_and_keeps_its_memory(
     assert sorted(found) == seen
     assert [found[offset] for offset in seen] == [pytest.approx([score]) for score in expected]
     assert sum(resets(metrics, reason) for reason in ("rewind", "recreated", "model")) == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        (b"0", b"garbage", "value is not a ledger entry"),
+        (b"garbage", b"value", "key b'garbage' is not an offset"),
+    ],
+    ids=["value", "key"],
+)
+async def test_a_foreign_record_in_the_changelog_is_named_by_its_position(make_stream, key, value, problem):
+    stream = await make_stream(1)
+    changelog = changelog_topic_name(stream.settings.kafka.group)
+    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
+        foreign = await producer.send_and_wait(changelog, value, key=key, partition=0)
+
+    async with stream.worker() as worker:
+        await worker.logged(f"{changelog}: changelog partition 0, offset {foreign.offset}: {problem}")

@@ -38,11 +38,11 @@ async def test_logs_a_line_per_start_rebalance_and_recovery_but_none_per_record(
         rebalances = page.value(await worker.metrics(), "kp_rebalances_total")
         assert await worker.stop() == 0
 
-    told = lines(worker)
-    messages = [line["message"] for line in told]
+    logged = lines(worker)
+    messages = [line["message"] for line in logged]
     kinds = Counter(kind for kind in KINDS for message in messages if message.startswith(kind))
     assert kinds.total() == len(messages), [m for m in messages if not m.startswith(KINDS)]
-    assert {line["level"] for line in told} == {"INFO"}
+    assert {line["level"] for line in logged} == {"INFO"}
     assert kinds["owns"] == rebalances
     assert 1 <= kinds["recovered the ledgers"] <= kinds["owns"]
     assert (kinds["embedding with"], kinds["scoring"], kinds["stopping"]) == (1, 1, 1)
@@ -69,8 +69,8 @@ async def test_content_is_not_logged_even_at_debug_when_a_send_fails(make_stream
         )
         await worker.logged("the worker ended with status 1; starting it again")
 
-    told = lines(worker)
+    logged = lines(worker)
     assert MARK not in worker.log()
-    failures = [line["message"] for line in told if line["logger"] == "worker.logs"]
+    failures = [line["message"] for line in logged if line["logger"] == "worker.logs"]
     assert failures
     assert all(message.startswith(f"{dead_letter}, partition 0: ") for message in failures)

@@ -55,7 +55,7 @@ async def publish(publisher, lines):
 
 
 async def values(stream, least):
-    """Wait until the raw topic has so many records; returns their values."""
+    """Wait until the raw topic has this many records; return their values."""
     async with asyncio.timeout(30):
         while len(raw := await stream.read(stream.settings.topics.raw)) < least:
             await asyncio.sleep(0.05)

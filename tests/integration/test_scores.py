@@ -88,7 +88,7 @@ async def test_a_partition_that_moves_takes_its_memory_along(make_stream, real_t
 
 
 async def test_a_policy_that_changes_leaves_what_was_decided(make_stream, real_traces):
-    """A record that is delivered again is published as its ledger entry says, not scored anew."""
+    """A redelivered record is published as its ledger entry says, not scored again."""
     stream = await make_stream(1, policy={"threshold": 0.0})
     await stream.publish(Message(line) for line in real_traces[:20])
     async with stream.worker() as worker:

@@ -150,7 +150,7 @@ async def test_a_worker_scores_with_a_certificate_or_a_token_as_its_login(
         await mine.grant(*granted_by_script("run", settings))
         operator = Stream(anonymous(secured, settings), tmp_path)
         await operator.create_topics(2)
-        await told(settings, list(DECLARED["run"](settings)), [])
+        await reported(settings, list(DECLARED["run"](settings)), [])
         raw = await operator.publish(Message(trace) for trace in real_traces[:20])
 
         async with Stream(settings, tmp_path).worker() as worker:
@@ -167,7 +167,7 @@ async def test_a_worker_scores_with_a_certificate_or_a_token_as_its_login(
 
 
 @pytest.mark.parametrize(
-    ("protocol", "changes", "told"),
+    ("protocol", "changes", "message"),
     [
         (
             "SASL_SSL",
@@ -190,7 +190,7 @@ async def test_a_worker_scores_with_a_certificate_or_a_token_as_its_login(
         ("SSL", {"ssl_certfile": "foreign.pem"}, r"kafka.ssl_certfile: .*foreign\.pem: .* refuses"),
     ],
 )
-async def test_a_refusal_names_the_setting_to_mend(secured, protocol, changes, told):
+async def test_a_refusal_names_the_setting_to_mend(secured, protocol, changes, message):
     folder = secured.folder
     trustme.CA().cert_pem.write_to_path(folder / "other-ca.pem")
     write_client_certificate(secured.authority, folder / "expired.pem", not_after=LONG_AGO)
@@ -200,11 +200,11 @@ async def test_a_refusal_names_the_setting_to_mend(secured, protocol, changes, t
         for name, value in changes.items()
     }
 
-    with pytest.raises(SecurityError, match=told):
+    with pytest.raises(SecurityError, match=message):
         await require_rights(secured.settings(protocol, **files), [])
 
 
-async def test_the_certificate_of_another_host_is_told(secured):
+async def test_a_certificate_of_another_host_is_named(secured):
     elsewhere = f"localhost:{secured.ports['SASL_SSL']}"
     with pytest.raises(
         SecurityError, match=r"kafka\.bootstrap_servers: the certificate of localhost:.* for another host"
@@ -216,7 +216,7 @@ PROTOCOLS = [(set_to, listens) for set_to in LISTENERS for listens in LISTENERS 
 
 
 @pytest.mark.parametrize(("set_to", "listens"), PROTOCOLS)
-async def test_a_protocol_that_the_listener_does_not_speak_is_told(secured, set_to, listens):
+async def test_a_protocol_that_the_listener_does_not_speak_is_named(secured, set_to, listens):
     there = f"{LOOPBACK}:{secured.ports[listens]}"
     with pytest.raises((SecurityError, NoBrokerError)) as raised:
         await require_rights(secured.settings(set_to, bootstrap_servers=there), [])
@@ -224,7 +224,7 @@ async def test_a_protocol_that_the_listener_does_not_speak_is_told(secured, set_
     assert expected in str(raised.value)
 
 
-async def test_refused_client_credentials_are_told(secured):
+async def test_refused_client_credentials_are_named(secured):
     async with token_endpoint(lambda _: (401, {"error": "invalid_client"})) as (url, _):
         with pytest.raises(
             SecurityError, match=r"kafka\.sasl_oauthbearer_client_id, .* refuses them: invalid_client"
@@ -237,7 +237,7 @@ async def test_a_token_endpoint_that_is_away_may_come_back(secured):
         await require_rights(oauth_settings(secured, "http://127.0.0.1:1"), [])
 
 
-async def test_a_token_that_the_broker_refuses_is_told(secured):
+async def test_a_token_that_the_broker_refuses_is_named(secured):
     async with token_endpoint(lambda _: (200, {"access_token": unsigned_token(-60)})) as (url, _):
         with pytest.raises(SecurityError, match=r"kafka\.sasl_oauthbearer_.* refuses the login"):
             await require_rights(oauth_settings(secured, url), [])
@@ -307,15 +307,15 @@ async def test_each_right_that_is_missing_is_named(secured, settings, command):
 
     async with secured.rights() as mine:
         await mine.grant(*granted)
-        await told(settings, needed, [])
+        await reported(settings, needed, [])
         for right in needed:
             await mine.revoke(right)
-            await told(settings, needed, [right])
+            await reported(settings, needed, [right])
             await mine.grant(right)
 
 
-async def told(settings, needed, missing):
-    """Wait until it is told that these rights are missing; the broker learns of a change a moment later."""
+async def reported(settings, needed, missing):
+    """Wait until exactly these rights are reported missing; the broker applies a change a moment later."""
     async with asyncio.timeout(10):
         while True:
             try:
@@ -340,23 +340,23 @@ async def anonymous_replays(secured, settings):
         await admin.create_evaluations(1)
 
 
-async def test_a_topic_that_may_not_be_made_is_told(settings, secured):
+async def test_a_topic_that_may_not_be_created_is_named(settings, secured):
     async with secured.rights() as mine:
         needed = [right for right in granted_by_script("topics", settings) if right.operation != "Create"]
         await mine.grant(*needed)
-        await told(settings, needed, [])
+        await reported(settings, needed, [])
         async with TopicAdmin(settings.kafka, settings.topics) as admin:
             with pytest.raises(SecurityError, match=f"Create on topic {settings.topics.raw}"):
                 await admin.create_missing(1, -1)
 
 
-async def test_a_replay_without_its_transactional_id_is_told(settings, secured):
+async def test_a_replay_without_its_transactional_id_is_named(settings, secured):
     await Stream(anonymous(secured, settings), secured.folder).create_topics(1)
     async with secured.rights() as mine:
         granted = granted_by_script("dead-letters", settings) + granted_by_script("replay", settings)
         needed = [right for right in granted if right.resource != "transactional-id"]
         await mine.grant(*needed)
-        await told(settings, [right for right in needed if right.operation != "Create"], [])
+        await reported(settings, [right for right in needed if right.operation != "Create"], [])
         with pytest.raises(SecurityError, match=f"Write on transactional-id {settings.kafka.group}-replays"):
             async for _ in replay(settings, Selection(), 3, dry_run=False, progress=lambda *_: None):
                 pass
@@ -381,7 +381,7 @@ async def test_every_command_does_its_work_with_the_least_rights(
         async def does(*command, rights_of=()):
             for name in rights_of or (command[0],):
                 await mine.grant(*granted_by_script(name, settings))
-                await told(settings, list(DECLARED[name](settings)), [])
+                await reported(settings, list(DECLARED[name](settings)), [])
             status, output, errors = await kp_worker(*command, "--config", file, KP_LOG__LEVEL="DEBUG")
             assert status == 0, output + errors
             seen.append(output + errors)
@@ -393,7 +393,7 @@ async def test_every_command_does_its_work_with_the_least_rights(
         await mine.revoke(*granted_by_script("publish", settings))
 
         await mine.grant(*granted_by_script("run", settings))
-        await told(settings, list(DECLARED["run"](settings)), [])
+        await reported(settings, list(DECLARED["run"](settings)), [])
         stream = Stream(settings, tmp_path)
         debug = stream.configured(log={"level": "DEBUG"})
         async with stream.worker(debug, module="support.read_only") as worker:

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,7 +140,7 @@ class Stream:
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         self.settings = settings
-        self._folder = folder
+        self.folder = folder
         self._workers = 0
 
     def configured(self, **sections: Mapping[str, Any]) -> Settings:
@@ -232,6 +232,7 @@ class Stream:
         settings: Settings | None = None,
         module: str = "worker.cli",
         environment: Mapping[str, str] | None = None,
+        config_of: Callable[[Settings], str] = render,
     ) -> AsyncIterator[Worker]:
         """Run a worker, which is killed at the end if the test has not stopped it."""
         self._workers += 1
@@ -239,9 +240,9 @@ class Stream:
         effective = effective.model_copy(
             update={"web": effective.web.model_copy(update={"port": free_ports(1)[0]})}
         )
-        config = self._folder / f"worker-{self._workers}.toml"
-        config.write_text(render(effective))
-        log = self._folder / f"worker-{self._workers}.log"
+        config = self.folder / f"worker-{self._workers}.toml"
+        config.write_text(config_of(effective))
+        log = self.folder / f"worker-{self._workers}.log"
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,

@@ -1,6 +1,6 @@
 """The import bans bite wherever they must, and nowhere else.
 
-Each folder's ``ruff.toml`` writes the project's list anew, less one entry: easy to forget one in.
+Each folder's ``ruff.toml`` repeats the project's list without its own entries, so one is easily forgotten.
 """
 
 import subprocess

@@ -49,7 +49,7 @@ def on_a_terminal(machine, answer):
     done = tools(machine, stdin=there, stderr=there)
     os.close(there)
     shown = b""
-    with suppress(OSError), os.fdopen(here, "rb", buffering=0) as terminal:  # how a terminal's end is told
+    with suppress(OSError), os.fdopen(here, "rb", buffering=0) as terminal:  # a terminal signals its end so
         while part := terminal.read(1000):
             shown += part
     return done.returncode, shown.decode()
@@ -82,7 +82,7 @@ def test_one_variable_forbids_it(machine):
 
 
 @pytest.mark.parametrize(("name", "answer"), [("id", "echo 1000"), ("apt-get", None)])
-def test_who_cannot_install_is_told_what_to_do(machine, name, answer):
+def test_without_a_way_to_install_the_way_to_get_it_is_printed(machine, name, answer):
     if answer is None:
         (Path(machine.path) / name).unlink()
     else:

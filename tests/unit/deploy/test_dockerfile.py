@@ -97,7 +97,7 @@ def test_pytorch_for_cuda_comes_with_the_rest(install):
     assert {"torch", "triton"} <= set(names)
 
 
-def test_an_index_that_cannot_be_reached_is_told_with_what_to_do(install):
+def test_an_index_that_cannot_be_reached_is_named_with_what_to_do(install):
     done, _, _ = install(exit_status=1)
 
     assert done.returncode == 1

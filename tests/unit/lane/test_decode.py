@@ -3,14 +3,18 @@
 import json
 import re
 import tracemalloc
+from contextlib import suppress
 from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas import ReasoningTrace
 from worker.errors import RejectedRecord
 from worker.lane.decode import decode_trace, with_quality_score
+from worker.policy import Policy
+from worker.scoring import embedding_text, score_trace
 
 LIMIT = 1_048_576
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -590,6 +594,66 @@ def test_what_the_schema_does_not_name_takes_little_memory(place, text, document
         tracemalloc.stop()
 
     assert peak < 20 * len(value)
+
+
+@pytest.mark.parametrize(
+    ("place", "item"),
+    [
+        ("steps", '{"step_id":0,"type":"thought"}'),
+        ("steps", '{"step_id":300,"type":"tool_call","tool":{"name":""},"input":{}}'),
+        ("steps", "{}"),
+        ("entities", '{"name":"","type":""}'),
+        ("entities", "{}"),
+        ("relationships", '{"fact":"","valid_from":""}'),
+        ("validated_by", '"ab"'),
+    ],
+)
+def test_tiny_items_take_little_memory(place, item, document):
+    """As models they take up to 36 times their size."""
+    trace = document(knowledge_graph_delta={})
+    parents = {"steps": trace, "validated_by": trace["metadata"]}
+    parents.get(place, trace["knowledge_graph_delta"])[place] = "@"
+    value = json.dumps(trace).replace('"@"', f"[{_filled(item)}]").encode()
+
+    tracemalloc.start()
+    try:
+        with suppress(RejectedRecord):
+            decode_trace(value, LIMIT)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 20 * len(value)
+
+
+@pytest.mark.parametrize("place", ["steps", "entities", "relationships"])
+@pytest.mark.parametrize("index", [0, 255, 256, 999])
+def test_an_invalid_item_is_named_wherever_it_is(place, index, document):
+    items = {
+        "steps": {"step_id": 0, "type": "thought"},
+        "entities": {"name": "", "type": ""},
+        "relationships": {"fact": "", "valid_from": ""},
+    }
+    array = [dict(items[place]) for _ in range(1_000)]
+    array[index]["type" if "type" in array[index] else "fact"] = 1
+    path = place if place == "steps" else f"knowledge_graph_delta.{place}"
+    trace = document(**({place: array} if place == "steps" else {"knowledge_graph_delta": {place: array}}))
+
+    with pytest.raises(RejectedRecord, match=rf"^{path}\.{index}\.(type|fact): Input should be"):
+        decode_trace(json.dumps(trace).encode(), LIMIT)
+
+
+def test_a_long_trace_scores_as_its_model_does(document):
+    kinds = ("thought", "tool_call", "observation", "error_recovery")
+    steps = [
+        {"step_id": n, "type": kinds[n % 4], "content": f"step {n}", "tool": {"name": f"tool {n % 7}"}}
+        for n in range(1_000)
+    ]
+    value = json.dumps(document(steps=steps)).encode()
+    decoded, model = decode_trace(value, LIMIT), ReasoningTrace.model_validate_json(value)
+
+    assert embedding_text(decoded) == embedding_text(model)
+    assert score_trace(decoded, None, Policy()) == score_trace(model, None, Policy())
 
 
 def test_a_megabyte_of_errors_is_not_read_to_its_end(document):
