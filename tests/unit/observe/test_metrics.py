@@ -40,6 +40,7 @@ NAMES = {
     "kp_dead_letters": ("counter", {"reason"}),
     "kp_redelivered": ("counter", set()),
     "kp_poison_skipped": ("counter", set()),
+    "kp_redactions": ("counter", {"result"}),
     "kp_publish_retries": ("counter", set()),
     "kp_consumer_lag_records": ("gauge", {"partition"}),
     "kp_open_transaction_records": ("gauge", {"partition"}),
@@ -203,6 +204,7 @@ def test_events_are_counted(metrics):
     metrics.embedding_failed()
     metrics.redelivered()
     metrics.retried()
+    metrics.redacted("timeout", 0.5)
     metrics.cache_reset("model")
     metrics.in_flight(2, 500)
     metrics.in_flight(-1, -200)
@@ -220,6 +222,8 @@ def test_events_are_counted(metrics):
     assert values(metrics, "kp_embedding_errors_total") == {(): 1}
     assert values(metrics, "kp_redelivered_total") == {(): 1}
     assert values(metrics, "kp_publish_retries_total") == {(): 1}
+    assert values(metrics, "kp_redactions_total")["timeout",] == 1
+    assert values(metrics, "kp_stage_seconds_sum")["redact",] == 0.5
     assert values(metrics, "kp_cache_resets_total")["model",] == 1
     assert values(metrics, "kp_in_flight_records") == {(): 1}
     assert values(metrics, "kp_in_flight_bytes") == {(): 300}
