@@ -20,7 +20,8 @@ from worker.kafka.reader import Record
 from worker.kafka.rights import evaluation_rights, require_rights
 from worker.kafka.topics import TopicAdmin, evaluations_group
 from worker.kafka.transactions import TransactionalPublisher
-from worker.policies.records import read_record
+from worker.policies.records import ScoredRecord, read_record
+from worker.scoring import bounded_id
 from worker.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class Evaluations:
 
     Args:
         service: ``service.name`` of the worker.
-        window: the number of records of a raw partition among which a repeat is recognised.
+        window: the number of records of an output topic and a raw partition among which a repeat is recognised.
 
     Attributes:
         counts: the records read so far.
@@ -64,7 +65,7 @@ class Evaluations:
         self.counts = Counts()
         self._service = service
         self._window = window
-        self._seen: dict[str, OrderedDict[tuple[str, str], None]] = {}
+        self._seen: dict[tuple[str, str], OrderedDict[tuple[str, str], None]] = {}
 
     def event(self, record: Record) -> tuple[bytes, bytes] | None:
         """Return key and value of a record's event; None if it has none, which is counted."""
@@ -72,7 +73,7 @@ class Evaluations:
         if scored is None:
             self.counts.foreign += 1
             return None
-        if not self._is_new(scored.source, scored.id):
+        if not self._is_new(record.topic, scored):
             self.counts.repeats += 1
             return None
         span = span_of(record.value)
@@ -82,13 +83,14 @@ class Evaluations:
         self.counts.sent += 1
         return span.trace_id.encode(), otlp_logs(scored, span, self._service, time.time_ns())
 
-    def _is_new(self, source: str, trace_id: str) -> bool:
-        partition, _, _ = source.rpartition("/")
-        seen = self._seen.setdefault(partition, OrderedDict())
-        # Source alone is not unique: offsets start over when a raw topic is recreated.
-        if (source, trace_id) in seen:
+    def _is_new(self, topic: str, scored: ScoredRecord) -> bool:
+        partition, _, offset = scored.source.rpartition("/")
+        seen = self._seen.setdefault((topic, partition), OrderedDict())
+        # The offset alone is not unique: offsets start over when a raw topic is recreated.
+        identity = offset, bounded_id(scored.id)
+        if identity in seen:
             return False
-        seen[source, trace_id] = None
+        seen[identity] = None
         if len(seen) > self._window:
             seen.popitem(last=False)
         return True

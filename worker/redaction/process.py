@@ -82,10 +82,9 @@ class RedactionProcess:
         process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, start_new_session=True
         )
-        problem = ""
         try:
             async with asyncio.timeout(START_LIMIT):
-                answer = await _answer(process)
+                problem = (await _answer(process))[len(FAILED) :].decode()
         except TimeoutError:
             problem = f"{SETTING}: {self._function}: was not imported within {START_LIMIT:g} s"
         except asyncio.IncompleteReadError:
@@ -93,8 +92,6 @@ class RedactionProcess:
         except BaseException:
             await _end(process)
             raise
-        else:
-            problem = answer[len(FAILED) :].decode()
         if problem:
             await _end(process)
             raise SettingsError(problem)
