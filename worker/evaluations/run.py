@@ -55,7 +55,7 @@ class Evaluations:
 
     Args:
         service: ``service.name`` of the worker.
-        window: the number of records of an output topic and a raw partition among which a repeat is recognised.
+        window: how many of the last records of an output topic and a raw partition are compared for repeats.
 
     Attributes:
         counts: the records read so far.
