@@ -171,7 +171,7 @@ def test_only_scores_beyond_the_budget_exceed_it(metrics):
             "kp_dimension_score_count",
             {"complexity", "novelty", "tool_diversity", "outcome_confidence"},
         ),
-        ("kp_stage_seconds_count", {"decode", "queue", "embed", "score", "remember", "publish"}),
+        ("kp_stage_seconds_count", {"decode", "queue", "embed", "score", "remember", "publish", "redact"}),
         ("kp_cache_resets_total", {"model", "rewind", "recreated"}),
         ("kp_partitions", {"owned", "topic"}),
     ],
