@@ -64,9 +64,7 @@ class Metadata(_Model):
         min_length=1, description="selects the weight profile; unknown domains use `default`"
     )
     success: bool
-    visibility: Visibility = Field(
-        description="passed through; affects the route only if the policy says so"
-    )
+    visibility: Visibility = Field(description="passed through; affects the route only if the policy says so")
     privacy_level: Literal["aggregated", "federated", "private"]
     quality_score: float | None = Field(default=None, ge=0, le=1, description="set by the worker")
     agent_id: str | None = None

@@ -56,7 +56,9 @@ _COMMANDS = (
     LazyCommand("policy", "policies:policy", "Check, compare, tune, rescore and evaluate policies."),
     LazyCommand("traces", "policies:traces", "List scored traces, and explain the score of one."),
     LazyCommand(
-        "evaluations", "evaluations:evaluations", "Send each score back to its agent's span, as OTLP logs."
+        "evaluations",
+        "evaluations:evaluations",
+        "Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.",
     ),
     LazyCommand("demo", "demo:demo", "Demonstrate the worker on 154 real traces and a real broker."),
 )

@@ -16,6 +16,9 @@ from worker.redaction.child import FAILED, LENGTH, SETTING
 START_LIMIT = 30.0
 """Seconds for the function's module to be imported."""
 
+END_LIMIT = 1.0
+"""Seconds for a process to end after its last answer."""
+
 
 class RedactionProcess:
     """A process that redacts one trace at a time, and is replaced when it ends.
@@ -46,7 +49,7 @@ class RedactionProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._process is not None:
-            await _end(self._process)
+            await _kill(self._process)
 
     async def redact(self, value: bytes) -> bytes:
         """Return a trace's JSON as the function redacts it; it need not be a trace.
@@ -61,11 +64,11 @@ class RedactionProcess:
                 answer = await _ask(process, value)
             except (ConnectionError, asyncio.IncompleteReadError):
                 self._process = None
-                timed_out = await _end(process) == -signal.SIGALRM
+                timed_out = await _ended(process) == -signal.SIGALRM
                 raise RedactionError("timeout" if timed_out else "crashed") from None
             except BaseException:
                 self._process = None  # its answer would be taken for that to the next trace
-                await _end(process)
+                await _kill(process)
                 raise
         if answer.startswith(FAILED):
             raise RedactionError("raised", answer[len(FAILED) :].decode())
@@ -90,10 +93,10 @@ class RedactionProcess:
         except asyncio.IncompleteReadError:
             problem = f"{SETTING}: {self._function}: its process ended on import"
         except BaseException:
-            await _end(process)
+            await _kill(process)
             raise
         if problem:
-            await _end(process)
+            await _kill(process)
             raise SettingsError(problem)
         return process
 
@@ -111,8 +114,15 @@ async def _answer(process: Process) -> bytes:
     return await process.stdout.readexactly(int.from_bytes(length, "big"))
 
 
-async def _end(process: Process) -> int:
-    """Kill a process that is still running; return its exit status."""
+async def _ended(process: Process) -> int:
+    """Return the exit status of a process that answers no more; kill it if it runs on."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_LIMIT):
+            return await process.wait()
+    return await _kill(process)
+
+
+async def _kill(process: Process) -> int:
     with suppress(ProcessLookupError):
         process.kill()
     return await process.wait()

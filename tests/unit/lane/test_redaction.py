@@ -119,8 +119,9 @@ async def test_an_unconfirmed_copy_stops_the_lane_and_a_successor_publishes_it(m
 
 async def test_a_redelivered_trace_has_an_equal_copy(make_harness, raw):
     harness = make_harness(policy=EVERYTHING, redact=mask)
-    await processed(harness, await harness.lane(), raw(0))
-    harness.forget()
+    lane = await harness.lane()
+    await processed(harness, lane, raw(0))
+    await lane.close()
 
     await processed(harness, await harness.lane(0, harness.changelog()), raw(0))
 
