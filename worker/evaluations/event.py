@@ -16,8 +16,7 @@ from msgspec import Meta
 from worker import __version__
 from worker.errors import RejectedRecord
 from worker.lane.decode import decode_members
-from worker.policies.records import ScoredRecord
-from worker.scoring import Score
+from worker.scoring import Score, ScoredRecord
 
 EVENT = "gen_ai.evaluation.result"
 METRIC = "knowledgepulse.quality_score"

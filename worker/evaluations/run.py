@@ -20,8 +20,8 @@ from worker.kafka.reader import Record
 from worker.kafka.rights import evaluation_rights, require_rights
 from worker.kafka.topics import TopicAdmin, evaluations_group
 from worker.kafka.transactions import TransactionalPublisher
-from worker.policies.records import ScoredRecord, read_record
-from worker.scoring import bounded_id
+from worker.policies.records import read_record
+from worker.scoring import ScoredRecord, bounded_id
 from worker.settings import Settings
 
 logger = logging.getLogger(__name__)
