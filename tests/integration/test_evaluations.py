@@ -17,7 +17,6 @@ from support.streams import Message, headers_of, score_of
 from worker.errors import DeliveryError
 from worker.evaluations.run import Counts, run_evaluations
 from worker.kafka.topics import TopicAdmin, evaluations_group
-from worker.kafka.transactions import TransactionalPublisher
 
 pytestmark = pytest.mark.integration
 
@@ -189,13 +188,13 @@ async def test_nothing_is_sent_twice_or_lost_when_it_is_killed(scored, config):
 
 
 async def test_events_and_positions_are_committed_together(scored, monkeypatch):
-    commit = TransactionalPublisher.commit_positions
+    commit = AIOKafkaProducer.send_offsets_to_transaction
 
-    async def fail(publisher, group, positions):
-        await commit(publisher, group, positions)
+    async def fail(producer, *offsets):
+        await commit(producer, *offsets)
         raise DeliveryError("killed")
 
-    monkeypatch.setattr(TransactionalPublisher, "commit_positions", fail)
+    monkeypatch.setattr(AIOKafkaProducer, "send_offsets_to_transaction", fail)
     with pytest.raises(DeliveryError, match="killed"):
         await evaluated(scored)
     assert await events(scored) == []

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from worker.errors import TopicError
 from worker.evaluations.event import otlp_logs, span_of
-from worker.kafka.consumer import BatchConsumer, positions_after
+from worker.kafka.consumer import BatchConsumer
 from worker.kafka.reader import Record
 from worker.kafka.rights import evaluation_rights, require_rights
 from worker.kafka.topics import TopicAdmin, evaluations_group
-from worker.kafka.transactions import TransactionalPublisher
+from worker.kafka.transactions import GroupOffset, TransactionalPublisher
 from worker.policies.records import read_record
 from worker.scoring import ScoredRecord, bounded_id
 from worker.settings import Settings
@@ -141,11 +141,16 @@ async def _send(
     evaluations: Evaluations,
     records: Sequence[Record],
 ) -> None:
-    async with publisher.transaction() as send:
+    async with publisher.transaction(*offsets_after(records, group)) as send:
         events = [event for record in records if (event := evaluations.event(record)) is not None]
         deliveries = [await send(topic, value, key=key, partition=None) for key, value in events]
         await asyncio.gather(*deliveries)
-        await publisher.commit_positions(group, positions_after(records))
+
+
+def offsets_after(records: Sequence[Record], group: str) -> list[GroupOffset]:
+    """Return the offsets after records that are in offset order in each partition."""
+    last = {(record.topic, record.partition): record.offset for record in records}
+    return [GroupOffset(group, topic, number, offset + 1) for (topic, number), offset in last.items()]
 
 
 def log_counts(counts: Counts) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
 from aiokafka.errors import KafkaError
 
+from worker.ending import within
 from worker.kafka.diagnosis import unreachable
 from worker.kafka.group import GroupConsumer
 from worker.kafka.lease import Lease
@@ -20,9 +19,6 @@ from worker.settings import KafkaSettings
 _POLL_MS = 500
 _REBALANCE_TIMEOUT = 30.0
 _CLOSE_LIMIT = 5.0
-
-Positions = dict[tuple[str, int], int]
-"""The offset of the next record to read, by topic and partition."""
 
 
 class BatchConsumer:
@@ -82,11 +78,4 @@ class BatchConsumer:
         return [record for records in batches.values() for record in records]
 
     async def _close(self) -> None:
-        with suppress(TimeoutError):  # with a broker down it might wait forever
-            async with asyncio.timeout(_CLOSE_LIMIT):
-                await self._consumer.stop()
-
-
-def positions_after(records: Iterable[Record]) -> Positions:
-    """Return the positions after records that are in offset order in each partition."""
-    return {(record.topic, record.partition): record.offset + 1 for record in records}
+        await within(_CLOSE_LIMIT, self._consumer.stop)

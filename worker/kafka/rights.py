@@ -25,6 +25,8 @@ from worker.errors import SecurityError
 from worker.kafka.connection import client_arguments
 from worker.kafka.diagnosis import unreachable
 from worker.kafka.topics import (
+    assembled_topic_name,
+    assembly_group,
     changelog_topic_name,
     evaluations_group,
     policies_topic_name,
@@ -140,6 +142,20 @@ def republishing_rights(names: Iterable[str]) -> Iterator[Right]:
     """Yield the rights for publishing rescored traces."""
     for name in names:
         yield from _topic(name, "Write", "DescribeConfigs")
+
+
+def assembly_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker assemble`` needs.
+
+    Only the broker can check two more: Write on the transactional ids, which begin with the assemblers'
+    group, and Create on the topics of late spans and of published runs, if they are missing.
+    """
+    group = settings.kafka.group
+    yield from _topic(settings.assemble.spans, "Read", "DescribeConfigs")
+    for name in (settings.topics.raw, settings.topics.dead_letter, settings.assemble.late):
+        yield from _topic(name, "Write", "DescribeConfigs")
+    yield from _topic(assembled_topic_name(group), "Read", "Write", "DescribeConfigs")
+    yield Right("Read", "group", assembly_group(group))
 
 
 async def require_rights(kafka: KafkaSettings, rights: Iterable[Right]) -> None:

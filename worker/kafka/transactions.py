@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -22,6 +23,16 @@ TRANSACTION_TIMEOUT_MS = 10_000
 """Age at which brokers abort the transaction of a dead process; until then it blocks readers."""
 
 _BATCH_BYTES = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """A consumer group's next offset in a partition."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
 
 
 class Send(Protocol):
@@ -80,8 +91,11 @@ class TransactionalPublisher:
         await self._producer.stop()
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Send]:
+    async def transaction(self, *consumed: GroupOffset) -> AsyncIterator[Send]:
         """Open a transaction, commit it on exit, and abort it on an error.
+
+        Args:
+            *consumed: offsets to commit for one consumer group in the same transaction.
 
         Raises:
             DeliveryError: the brokers did not confirm the transaction. They have none of its records, or all
@@ -91,13 +105,11 @@ class TransactionalPublisher:
         try:
             async with self._producer.transaction():
                 yield self._send
+                if consumed:
+                    offsets = {TopicPartition(one.topic, one.partition): one.offset for one in consumed}
+                    await self._producer.send_offsets_to_transaction(offsets, consumed[0].group)
         except KafkaError as error:
             raise self._translate(error) from error
-
-    async def commit_positions(self, group: str, positions: Mapping[tuple[str, int], int]) -> None:
-        """Commit a group's positions, by topic and partition, with the open transaction."""
-        offsets = {TopicPartition(*partition): offset for partition, offset in positions.items()}
-        await self._producer.send_offsets_to_transaction(offsets, group)
 
     async def _send(self, topic: str, value: bytes | None, **record: Any) -> asyncio.Future[RecordMetadata]:
         record["headers"] = list(record.get("headers", ()))
