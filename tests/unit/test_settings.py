@@ -135,6 +135,7 @@ def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(p
         ),
         ("[policy.domains.x.weights]\nnovelty = 1", "policy.domains.x.weights.complexity"),
         ("kafka = 5", "kafka: got 5"),
+        ('[embedding]\ntext = "prompt"', "embedding.text: got 'prompt'; should be 'sdk' or 'agent'"),
     ],
 )
 def test_inconsistent_settings_are_reported_too(problems_of, text, message):

@@ -8,6 +8,7 @@ kept of a step has the model's attributes and a tenth of its size.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from types import GenericAlias, NoneType, UnionType
 from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin
 
@@ -47,6 +48,14 @@ class _TopLevel(msgspec.Struct):
 
 class _Metadata(msgspec.Struct):
     quality_score: msgspec.Raw = _MISSING
+
+
+class _StepInput(msgspec.Struct, gc=False):
+    input: msgspec.Raw = _MISSING
+
+
+class _StepInputs(msgspec.Struct):
+    steps: list[_StepInput]
 
 
 class _Object(TypedDict):
@@ -262,6 +271,18 @@ def decode_members(value: bytes, members: type[Members]) -> Members:
         RejectedRecord: ``not_json`` or ``invalid_trace``.
     """
     return _members(_json(value), members)
+
+
+def decode_inputs(value: bytes) -> Iterator[str]:
+    """Yield the JSON of each step's ``input``, empty without one; decode nothing unless iterated.
+
+    :func:`decode_trace` skips inputs, whose objects may take a hundred times the size of their JSON.
+
+    Args:
+        value: bytes that :func:`decode_trace` accepted.
+    """
+    for step in decode_members(value, _StepInputs).steps:
+        yield bytes(step.input).decode()
 
 
 def with_quality_score(value: bytes, score: float) -> bytes:

@@ -17,7 +17,7 @@ from worker.scoring.dimensions import complexity, novelty, outcome_confidence, t
 from worker.scoring.overrides import apply_overrides, overrides_of
 from worker.scoring.score import Decision, Dimensions, Score, quality_score, rescore, score_trace
 from worker.scoring.scorer import Embed, Scorer, score_and_remember
-from worker.scoring.text import bounded_id, embedding_text
+from worker.scoring.text import TraceText, bounded_id, embedding_text
 
 __all__ = [
     "Decision",
@@ -26,6 +26,7 @@ __all__ = [
     "Nearest",
     "Score",
     "Scorer",
+    "TraceText",
     "VectorCache",
     "apply_overrides",
     "bounded_id",
