@@ -1,4 +1,4 @@
-"""Reload the policy while the worker runs."""
+"""Reload the policy and the shadow policy while the worker runs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ logger = logging.getLogger(__name__)
 INTERVAL = 5.0
 """Seconds between two reads of the file."""
 
+RELOADED = ("policy", "shadow")
+"""The sections that take effect without a restart."""
+
 
 class PolicyReload:
-    """Reloads the ``[policy]`` of a settings file on change; its other settings require a restart.
+    """Reloads ``[policy]`` and ``[shadow]`` of a settings file on change; other settings require a restart.
 
     A read may see a half-written file: ``threshold = 0`` instead of 0.6. So a change takes effect only once
     two reads in a row are equal, and a file that has lost its policy changes nothing.
@@ -29,7 +32,7 @@ class PolicyReload:
         config: the file.
         settings: the settings in effect since the start.
         in_force: holds the current policy.
-        metrics: counts every attempt.
+        metrics: counts every attempt, and compares with the shadow policy.
         keep: records a policy before its first use; a policy that cannot be recorded is retried.
     """
 
@@ -44,6 +47,7 @@ class PolicyReload:
         self._config = config
         self._settings = settings
         self._in_force = in_force
+        self._shadow = settings.shadow
         self._metrics = metrics
         self._keep = keep
         self._read: bytes | None = None
@@ -73,10 +77,12 @@ class PolicyReload:
             self._reject(error)
             return
         for section in Settings.model_fields:
-            if section != "policy" and getattr(settings, section) != getattr(self._settings, section):
+            if section in RELOADED:
+                continue
+            if getattr(settings, section) != getattr(self._settings, section):
                 logger.warning("[%s] has changed in %s; restart to apply it", section, self._config)
         try:
-            await self._apply(settings.policy)
+            await self._apply(settings.policy, settings.shadow)
         except WorkerError as error:
             self._reject(error)
             self._accepted = None
@@ -107,15 +113,20 @@ class PolicyReload:
             raise SettingsError(f"{self._config}: [policy] is empty or missing; for the defaults, restart")
         self._has_policy = has_policy
 
-    async def _apply(self, policy: Policy) -> None:
-        old = self._in_force.policy.digest
-        if policy.digest == old:
+    async def _apply(self, policy: Policy, shadow: Policy | None) -> None:
+        old, old_shadow = self._in_force.policy.digest, _digest(self._shadow)
+        if (policy.digest, _digest(shadow)) == (old, old_shadow):
             return
-        await self._keep(policy)
-        self._in_force.policy = policy
+        if policy.digest != old:
+            await self._keep(policy)
+            self._in_force.policy = policy
+            self._metrics.set_policy(policy)
+            logger.info("policy %s replaces %s", policy.digest, old)
+        if _digest(shadow) != old_shadow:
+            self._shadow = shadow
+            self._metrics.set_shadow(shadow)
+            logger.info("shadow policy %s replaces %s", _digest(shadow), old_shadow)
         self._metrics.policy_reloaded("ok")
-        self._metrics.set_policy(policy)
-        logger.info("policy %s replaces %s", policy.digest, old)
 
     def _reject(self, error: WorkerError) -> None:
         logger.error("keeping policy %s: %s", self._in_force.policy.digest, error)
@@ -126,3 +137,7 @@ class PolicyReload:
             return read_file(self._config)
         except SettingsError:
             return None
+
+
+def _digest(policy: Policy | None) -> str:
+    return "none" if policy is None else policy.digest

@@ -243,6 +243,22 @@ class CacheSettings(_Section):
     )
 
 
+_Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class FleetSettings(_Section):
+    """The agents and frameworks that metrics tell apart; a producer cannot add any."""
+
+    agent_ids: tuple[_Name, ...] = Field(
+        (),
+        max_length=50,
+        description="agents with a series of their own in `kp_agent_traces_total`; others count as `other`",
+    )
+    frameworks: tuple[_Name, ...] = Field(
+        (), max_length=50, description="likewise in `kp_framework_traces_total`"
+    )
+
+
 class LimitSettings(_Section):
     """The worker's bounds on time and memory."""
 
@@ -329,6 +345,12 @@ class Settings(BaseSettings):
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     cache: CacheSettings = Field(default_factory=CacheSettings)
     policy: Policy = Field(default_factory=Policy)
+    shadow: Policy | None = Field(
+        None,
+        description="a second policy, with the keys of `policy`; its decisions are counted and compared, "
+        "not published",
+    )
+    fleet: FleetSettings = Field(default_factory=FleetSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     web: WebSettings = Field(default_factory=WebSettings)
     log: LogSettings = Field(default_factory=LogSettings)
@@ -438,13 +460,16 @@ def override(settings: Settings, section: str, values: Mapping[str, Any]) -> Set
 def describe() -> Iterator[tuple[str, Any, str]]:
     """Yield every setting's name, default and description, in order: the table in deploy/reference.md."""
     for section, model in sections().items():
+        if (optional := Settings.model_fields[section]).default is None:
+            yield section, None, optional.description or ""
+            continue
         for key, field in model.model_fields.items():
             yield f"{section}.{key}", field.get_default(call_default_factory=True), field.description or ""
 
 
 def sections() -> dict[str, type[BaseModel]]:
     """Return every section's model by its name."""
-    return {name: cast("type[BaseModel]", field.annotation) for name, field in Settings.model_fields.items()}
+    return {name: cast("type[BaseModel]", _model_at([name])) for name in Settings.model_fields}
 
 
 def render(settings: Settings) -> str:
@@ -455,6 +480,9 @@ def render(settings: Settings) -> str:
     secrets = {f"kafka.{name}" for name in KafkaSettings.secrets()}
     blocks = []
     for section, values in settings.model_dump(mode="json").items():
+        if values is None:
+            blocks.append(f"# [{section}] is not set\n")
+            continue
         comments = []
         for key, value in values.items():
             if value is None:
@@ -462,21 +490,21 @@ def render(settings: Settings) -> str:
             elif f"{section}.{key}" in secrets:
                 comments.append(f"# {section}.{key} is set, but omitted here as a secret")
                 values[key] = None
-        if section == "policy":
-            comments += _policy_in_force(settings.policy)
+        if isinstance(policy := getattr(settings, section), Policy):
+            comments += _effective(section, policy)
         blocks.append(
             "\n".join([tomli_w.dumps({section: _without_none(values)}).rstrip("\n"), *comments, ""])
         )
     return "\n".join(blocks)
 
 
-def _policy_in_force(policy: Policy) -> Iterator[str]:
+def _effective(section: str, policy: Policy) -> Iterator[str]:
     """Yield a comment for each domain, in the syntax that would set it."""
-    yield "# in force, with a named domain's own values merged over the reference's:"
+    yield "# effective, with a named domain's own values merged over the reference's:"
     for name, profile in policy.profiles.items():
         weights = ", ".join(f"{key} = {value!r}" for key, value in profile.weights.model_dump().items())
         domain = f"{{ threshold = {profile.threshold!r}, weights = {{ {weights} }} }}"
-        yield f"# policy.domains.{_toml_key(name)} = {domain}"
+        yield f"# {section}.domains.{_toml_key(name)} = {domain}"
 
 
 def _toml_key(name: str) -> str:
@@ -510,14 +538,18 @@ def _foreign_variables() -> Iterator[str]:
 
 
 def _unreadable_variables() -> Iterator[str]:
-    """Describe the KP_ variables for a whole section, or for all domains, that are not JSON."""
+    """Describe the KP_ variables for a whole section, all domains or a list that are not JSON."""
     for name, value in sorted(os.environ.items()):
         path = name.upper().removeprefix(ENV_PREFIX).lower().split(NESTED)
-        if name.upper().startswith(ENV_PREFIX) and (_model_at(path) or path == ["policy", "domains"]):
+        if not name.upper().startswith(ENV_PREFIX):
+            continue
+        is_list = get_origin(_annotation_at(path)) is tuple
+        if is_list or _model_at(path) or path[1:] == ["domains"]:
             try:
                 json.loads(value)
             except ValueError:
-                yield f"{name}: is not JSON; its parts can be set one by one, as {name}{NESTED}<KEY>"
+                parts = f"its parts can be set one by one, as {name}{NESTED}<KEY>"
+                yield f"{name}: is not JSON; {'it takes a list of strings' if is_list else parts}"
 
 
 def _explain(error: ErrorDetails) -> str:
@@ -565,13 +597,17 @@ def _names_at(parents: list[str]) -> list[str]:
 
 def _model_at(path: list[str]) -> type[BaseModel] | None:
     """Return the model at a path, through ``dict[str, Model]`` and ``Model | None``."""
+    return _model_in(_annotation_at(path))
+
+
+def _annotation_at(path: list[str]) -> Any:
     annotation: Any = Settings
     for part in path:
         model = _model_in(annotation)
         field = model.model_fields.get(part) if model else None
         # In a dict, the path has a name chosen by the user, and the annotation has the values' type.
         annotation = field.annotation if field else next(iter(get_args(annotation)[1:]), None)
-    return _model_in(annotation)
+    return annotation
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

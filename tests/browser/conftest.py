@@ -16,6 +16,7 @@ from support.tools import tool
 from worker.observe.metrics import Metrics
 from worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, Status
 from worker.policy import Policy
+from worker.scoring import Score, ScoredRecord
 from worker.settings import Settings
 
 ARGUMENTS = [
@@ -106,7 +107,17 @@ class Stage:
             "threshold": threshold,
             "nearest": text,
         }
-        outcome = "contribute" if score >= threshold else "rejected"
+        rescorable = Score(score, 0.5, 0.25, 1.0, 0.0, (), domain, threshold, text)
+        outcome = rescorable.decision
+        record = ScoredRecord(
+            source="raw-traces/0/7",
+            id=text,
+            task_domain=domain,
+            success=True,
+            confidence=0.0,
+            score=rescorable,
+        )
+        self.metrics.decided(record, text, text)
         self.metrics.published(domain, outcome, score, 0.2)
         self.metrics.recent.scored(0.05)
         self._tell(outcome, parts, None, text)

@@ -10,6 +10,7 @@ import pytest
 from playwright.async_api import expect
 
 from support.streams import Message, headers_of, score_of
+from worker.policy import Policy
 
 BIDI_OVERRIDE = "\u202e"
 HOSTILE = (
@@ -195,6 +196,50 @@ async def test_hidden_content_does_not_reach_the_browser(stage, visit):
     await expect(page.locator("#content-note")).to_contain_text("web.show_content")
 
 
+async def test_the_shadow_policy_shows_what_would_flip(stage, visit):
+    """The stage's dimensions give 0.25 x 0.5 + 0.35 x 0.25 + 0.15 x 1 = 0.3625 under the default weights."""
+    stage.metrics.set_shadow(Policy(threshold=0.3, domains={"legal": {"threshold": 0.4}}))
+    for score, domain in ((0.2, "default"), (0.45, "default"), (0.8, "default"), (0.6, "legal")):
+        stage.finish(score, domain, text=HOSTILE)
+
+    page = (here := await visit(stage.url)).page
+
+    await expect(page.locator("#shadow-reading")).to_have_text(
+        "75.0 % of 4 traces would flip: 2 gained, 1 lost"
+    )
+    assert await cells(page, "#by-route") == [
+        ["default", "3", "33.3 % 1", "100.0 % 3", "2", "0"],
+        ["legal", "1", "100.0 % 1", "0.0 % 0", "0", "1"],
+    ]
+    flips = page.locator("#flips-list > li")
+    assert await flips.count() == 3
+    await expect(flips.first).to_contain_text("contribute → rejected")
+    await expect(flips.first).to_contain_text("score 0.600 of 0.25; shadow 0.362 of 0.4")
+    await expect(flips.first).to_contain_text("<script>document.title='owned'</script>")
+    assert here.complaints == []
+
+
+async def test_without_a_shadow_policy_its_section_is_hidden(stage, visit):
+    stage.finish(0.2)
+
+    page = (await visit(stage.url)).page
+
+    await expect(page.locator("#fleet")).to_be_visible()
+    await expect(page.locator("#shadow")).to_be_hidden()
+
+
+async def test_the_fleet_shows_agents_and_frameworks(stage, visit):
+    for number in range(12):
+        stage.finish(0.8 if number % 2 else 0.2, text=f"agent {number // 2 if number < 4 else number}")
+
+    page = (await visit(stage.url)).page
+
+    rows = await cells(page, "#by-agent")
+    assert rows[:2] == [["agent 0", "2", "50.0 % 1"], ["agent 1", "2", "50.0 % 1"]]
+    assert await cells(page, "#by-framework") == rows
+    assert len(rows) == 10
+
+
 async def test_the_slider_works_by_keyboard_and_has_a_spoken_value(stage, visit):
     for score in (0.1, 0.49, 0.5, 0.9):
         stage.finish(score)
@@ -280,6 +325,7 @@ async def test_all_controls_are_reachable_by_keyboard_and_named(stage, visit):
 
 @pytest.mark.parametrize("width", [320, 390, 768])
 async def test_phones_need_no_horizontal_scrolling(stage, visit, width):
+    stage.metrics.set_shadow(Policy(threshold=0.1))
     stage.finish(0.2, text="kp:trace:" + "x" * 5000)
     stage.bury(text="x" * 5000)
 
@@ -292,6 +338,7 @@ async def test_phones_need_no_horizontal_scrolling(stage, visit, width):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_all_text_has_sufficient_contrast(stage, visit, scheme):
+    stage.metrics.set_shadow(Policy(threshold=0.1))
     stage.finish(0.2)
     stage.finish(0.8, "legal")
     stage.bury()

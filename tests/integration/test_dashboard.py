@@ -19,7 +19,9 @@ from support.tools import tool
 from worker.demo.processes import LOOPBACK, free_ports, start
 from worker.errors import REASONS
 from worker.observe.metrics import DIMENSIONS
+from worker.policies.records import read_record
 from worker.policy import Policy
+from worker.scoring import rescore_all
 
 pytestmark = pytest.mark.integration
 
@@ -30,6 +32,8 @@ ANNOTATIONS = DASHBOARD["annotations"]["list"]
 UNSCORABLE = {"not_json": b"{", "invalid_trace": b"{}", "empty": None}
 NO_DATA_IS_RIGHT = {"Policy reload failed: {{instance}} keeps the policy that it has"}
 PROFILES = tuple(Policy().profiles)
+SHADOW = {"threshold": 0.35, "domains": {"code": {"threshold": 0.6}}}
+AGENT, FRAMEWORK = "kp:agent:swe-agent", "tau-bench"
 
 # Seconds: between scrapes; between a panel's points; more than the test takes; to wait for something.
 SCRAPE, STEP, WHOLE, LIMIT = 1, 4, 600, 30
@@ -145,6 +149,8 @@ async def test_every_dashboard_query_matches_the_output_topics(make_stream, real
     stream = await make_stream(
         4,
         policy={"threshold": 0.4, "domains": {"code": {"threshold": 0.5}}},
+        shadow=SHADOW,
+        fleet={"agent_ids": [AGENT], "frameworks": [FRAMEWORK]},
         limits={"budget": 60.0},  # no alert is to fire, however slow the machine
     )
     values = [*real_traces, *UNSCORABLE.values()]
@@ -217,11 +223,41 @@ async def test_every_dashboard_query_matches_the_output_topics(make_stream, real
     assert shown["The four dimensions"] == pytest.approx(
         {dimension: fmean(score[dimension] for score in scores) for dimension in DIMENSIONS}
     )
+    assert shown["Dimensions by domain"] == pytest.approx(
+        {
+            f"{domain}: {dimension}": mean_of(
+                score[dimension] for score in scores if score["domain"] == domain
+            )
+            for domain in PROFILES
+            for dimension in DIMENSIONS
+        },
+        nan_ok=True,
+    )
+    rescored = rescore_all(map(read_record, (*contributed, *rejected)), Policy.model_validate(SHADOW))
+    flips = Counter(flip.after.decision for flip in rescored.flips)
+    assert min(flips["contribute"], flips["rejected"]) > 0
+    assert counted(shown["Flips"]) == {"gained": flips["contribute"], "lost": flips["rejected"]}
+    assert shown["Contribute ratio of the shadow"] == pytest.approx(
+        {
+            "policy": len(contributed) / len(scores),
+            "shadow": (len(contributed) + flips["contribute"] - flips["rejected"]) / len(scores),
+        }
+    )
+    assert shown["Shadow policies"] == {rescored.policy.digest: 1}
+    for member, listed, title in (("agent_id", AGENT, "agent"), ("framework", FRAMEWORK, "framework")):
+        of_all, of_contributed = (
+            Counter(named_or_other(record, member, listed) for record in records)
+            for records in ((*contributed, *rejected), contributed)
+        )
+        assert counted(shown[f"Traces by {title}"]) == of_all
+        assert shown[f"Contribute ratio by {title}"] == pytest.approx(
+            {name: of_contributed[name] / of_all[name] for name in (listed, "other")}
+        )
     assert shown["Novelty cache"] == Counter(f"partition {o.partition}" for o in (*contributed, *rejected))
     partitions = [f"partition {number}" for number in range(4)]
     held_back = [f"{partition}, open transactions" for partition in partitions]
     assert shown["Lag"] == dict.fromkeys((*partitions, *held_back), 0)
-    assert shown["Policies"] == {headers_of(contributed[0])["kp-policy"]: 1}
+    assert shown["Policies"] == shown["Policy history"] == {headers_of(contributed[0])["kp-policy"]: 1}
     assert shown["Thresholds"] == dict.fromkeys(PROFILES, 0.4) | {"code": 0.5}
     assert set(domains) == set(PROFILES)
     for title, value in {
@@ -235,6 +271,16 @@ async def test_every_dashboard_query_matches_the_output_topics(make_stream, real
     dots = {dot["labels"]["trace_id"] for series in exemplars for dot in series["exemplars"]}
     assert dots
     assert dots <= traces
+
+
+def mean_of(values):
+    values = list(values)
+    return fmean(values) if values else math.nan
+
+
+def named_or_other(record, member, listed):
+    name = json.loads(record.value)["metadata"].get(member)
+    return name if name == listed else "other"
 
 
 def counted(rates):

@@ -24,7 +24,7 @@ REFERENCE = "deploy/reference.md"
 def shown_default(value):
     if value is None:
         return "not set"
-    return f"`{value}`" if not isinstance(value, dict) else "none"
+    return f"`{value}`" if value not in ({}, ()) else "none"
 
 
 def metric_rows():

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from worker.errors import NoBrokerError
 from worker.observe.metrics import Metrics
-from worker.policy import PolicyInForce
+from worker.policy import Policy, PolicyInForce
 from worker.reload import PolicyReload
 from worker.settings import load_settings
 
@@ -28,6 +28,7 @@ class Running:
         self.in_force = PolicyInForce(settings.policy)
         self.registry = CollectorRegistry()
         self.metrics = Metrics(settings.policy, 0.1, self.registry)
+        self.metrics.set_shadow(settings.shadow)
         self.kept = []
         self.error = None
         self.reload = PolicyReload(config, settings, self.in_force, self.metrics, self.keep)
@@ -69,6 +70,51 @@ def test_a_changed_threshold_is_applied_and_logged(start, caplog):
     assert here.value("kp_policy_info", policy=old) is None
     assert here.value("kp_policy_info", policy=here.in_force.policy.digest) == 1
     assert f"policy {here.in_force.policy.digest} replaces {old}" in caplog.text
+
+
+def test_a_shadow_policy_is_applied_changed_and_ended(start, caplog):
+    caplog.set_level("INFO")
+    policy = "[policy]\nthreshold = 0.5\n"
+    here = start(policy)
+    first, second = (Policy(threshold=threshold) for threshold in (0.6, 0.7))
+
+    here.changed_to(f"{policy}[shadow]\nthreshold = 0.6")
+    assert here.metrics.shadow.policy == first
+    assert here.value("kp_shadow_policy_info", policy=first.digest) == 1
+    assert f"shadow policy {first.digest} replaces none" in caplog.text
+
+    here.changed_to(f"{policy}[shadow]\nthreshold = 0.7")
+    assert here.metrics.shadow.policy == second
+    assert here.value("kp_shadow_policy_info", policy=first.digest) is None
+
+    here.changed_to(policy)
+    assert here.metrics.shadow is None
+    assert f"shadow policy none replaces {second.digest}" in caplog.text
+    assert here.value("kp_policy_reloads_total", result="ok") == 3
+    assert here.kept == [], "a shadow policy is never in force"
+
+
+def test_an_invalid_shadow_policy_changes_nothing_and_is_logged(start, caplog):
+    here = start("[policy]\nthreshold = 0.5\n[shadow]\nthreshold = 0.6")
+
+    here.changed_to("[policy]\nthreshold = 0.55\n[shadow]\nthreshold = 1.2")
+
+    assert (here.in_force.policy.threshold, here.metrics.shadow.policy.threshold) == (0.5, 0.6)
+    assert here.value("kp_policy_reloads_total", result="failed") == 1
+    assert "shadow.threshold: got 1.2; should be less than or equal to 1" in caplog.text
+
+
+def test_the_comparison_restarts_when_either_policy_changes(start):
+    here = start("[policy]\nthreshold = 0.5\n[shadow]\nthreshold = 0.6")
+    compared = here.metrics.shadow
+
+    here.changed_to("[policy]\nthreshold = 0.55\n[shadow]\nthreshold = 0.6\n[web]\nport = 7000")
+    assert here.metrics.shadow is not compared
+    compared = here.metrics.shadow
+    assert compared.policy.threshold == 0.6
+
+    here.changed_to("[policy]\nthreshold = 0.55\n[shadow]\nthreshold = 0.6\n[web]\nport = 7001")
+    assert here.metrics.shadow is compared
 
 
 def test_a_policy_is_kept_before_its_first_use(start):

@@ -4,6 +4,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,26 @@ def test_a_domain_of_the_policy_can_be_set_by_variables(load, monkeypatch):
     assert policy.profile("legal").weights.complexity == 0.25
 
 
+def test_a_shadow_policy_is_set_like_the_policy_and_inherits_nothing(load, monkeypatch):
+    monkeypatch.setenv("KP_SHADOW__DOMAINS__CODE__THRESHOLD", "0.6")
+
+    settings = load("[policy]\nthreshold = 0.4\n[shadow.domains.legal]\nthreshold = 0.9")
+
+    assert settings.shadow.profile("code").threshold == 0.6
+    assert settings.shadow.profile("legal").threshold == 0.9
+    assert settings.shadow.profile("default").threshold == 0.75
+    assert load("[policy]\nthreshold = 0.4").shadow is not None
+    monkeypatch.delenv("KP_SHADOW__DOMAINS__CODE__THRESHOLD")
+    assert load("[policy]\nthreshold = 0.4").shadow is None
+    assert load("[shadow]").shadow == Settings().policy
+
+
+def test_a_list_can_be_a_variable_of_json(monkeypatch):
+    monkeypatch.setenv("KP_FLEET__AGENT_IDS", '["planner", "coder"]')
+
+    assert load_settings().fleet.agent_ids == ("planner", "coder")
+
+
 def test_a_whole_section_can_be_one_variable_of_json(monkeypatch):
     monkeypatch.setenv("KP_TOPICS", '{"raw": "traces"}')
 
@@ -136,6 +157,12 @@ def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(p
         ("[policy.domains.x.weights]\nnovelty = 1", "policy.domains.x.weights.complexity"),
         ("kafka = 5", "kafka: got 5"),
         ('[embedding]\ntext = "prompt"', "embedding.text: got 'prompt'; should be 'sdk' or 'agent'"),
+        ("shadow = 5", "shadow: got 5"),
+        ("[shadow]\nthreshold = 1.2", "shadow.threshold: got 1.2"),
+        ("[shadow.domains.x.weights]\nnovelty = 1", "shadow.domains.x.weights.complexity"),
+        ('[fleet]\nagent_ids = "planner"', "fleet.agent_ids: got 'planner'"),
+        ('[fleet]\nframeworks = [""]', "fleet.frameworks.0: got ''"),
+        (f"[fleet]\nframeworks = {[str(n) for n in range(51)]}", "at most 50 items"),
     ],
 )
 def test_inconsistent_settings_are_reported_too(problems_of, text, message):
@@ -175,6 +202,7 @@ def test_an_invalid_server_list_is_reported(problems_of, servers):
             "[policy.domains.x.weights]\nnovlty = 1",
             "did you mean policy.domains.x.weights.novelty? [policy.domains.x.weights] takes complexity, ",
         ),
+        ("[shadow]\ntreshold = 1", "did you mean shadow.threshold? [shadow] takes threshold, domains"),
         ("[log]\nzzz = 1", "log.zzz: no such setting; [log] takes level"),
     ],
 )
@@ -208,7 +236,9 @@ def test_a_variable_of_an_unknown_key_is_reported(problems_of, monkeypatch):
     assert problems_of()[0].startswith("kafka.gruop: no such setting; did you mean kafka.group?")
 
 
-@pytest.mark.parametrize("name", ["KP_KAFKA", "KP_POLICY__DOMAINS"])
+@pytest.mark.parametrize(
+    "name", ["KP_KAFKA", "KP_POLICY__DOMAINS", "KP_SHADOW", "KP_SHADOW__DOMAINS", "KP_FLEET__AGENT_IDS"]
+)
 def test_a_variable_that_is_not_json_is_reported_with_the_other_problems(problems_of, monkeypatch, name):
     monkeypatch.setenv(name, "{")
 
@@ -308,6 +338,16 @@ SERVERS = st.lists(
 WEIGHTS = st.fixed_dictionaries(
     {"complexity": st.just(0.5), "novelty": st.just(0.5), "tool_diversity": st.just(0.0)},
 ).map(lambda weights: {**weights, "outcome_confidence": 0.0})
+POLICY = st.fixed_dictionaries(
+    {
+        "threshold": st.floats(0, 1),
+        "domains": st.dictionaries(
+            NAMES,
+            st.fixed_dictionaries({}, optional={"threshold": st.floats(0, 1), "weights": WEIGHTS}),
+            max_size=4,
+        ),
+    }
+)
 VALUES = st.fixed_dictionaries(
     {
         "kafka": st.fixed_dictionaries(
@@ -320,16 +360,9 @@ VALUES = st.fixed_dictionaries(
         "cache": st.fixed_dictionaries(
             {"max_elements": st.integers(1, 1_000_000)}, optional={"ttl": POSITIVE}
         ),
-        "policy": st.fixed_dictionaries(
-            {
-                "threshold": st.floats(0, 1),
-                "domains": st.dictionaries(
-                    NAMES,
-                    st.fixed_dictionaries({}, optional={"threshold": st.floats(0, 1), "weights": WEIGHTS}),
-                    max_size=4,
-                ),
-            }
-        ),
+        "policy": POLICY,
+        "shadow": st.none() | POLICY,
+        "fleet": st.fixed_dictionaries({}, optional={"agent_ids": st.lists(NAMES, max_size=3)}),
         "limits": st.fixed_dictionaries({"budget": POSITIVE, "in_flight_records": st.integers(1, 4096)}),
     }
 )
@@ -349,10 +382,10 @@ def test_unset_settings_are_rendered_as_comments():
     shown = render(Settings())
 
     assert "# cache.ttl is not set" in shown
-    assert set(tomllib.loads(shown)) == set(Settings.model_fields)
+    assert "# [shadow] is not set" in shown
     for name, default, _ in describe():
-        section, key = name.split(".")
-        assert (key in tomllib.loads(shown)[section]) == (default is not None)
+        section, _, key = name.partition(".")
+        assert (key in tomllib.loads(shown).get(section, {})) == (default is not None)
 
 
 def test_every_setting_is_described_with_its_default_in_order():
@@ -360,9 +393,10 @@ def test_every_setting_is_described_with_its_default_in_order():
     described = list(describe())
 
     assert [name for name, _, _ in described] == [
-        f"{section}.{key}" for section, model in sections().items() for key in model.model_fields
+        name
+        for section, model in sections().items()
+        for name in ([section] if section == "shadow" else [f"{section}.{key}" for key in model.model_fields])
     ]
     for name, default, description in described:
-        section, key = name.split(".")
-        assert getattr(getattr(settings, section), key) == default
+        assert attrgetter(name)(settings) == default
         assert description

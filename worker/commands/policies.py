@@ -30,9 +30,8 @@ from worker.terminal import time_text
 if TYPE_CHECKING:
     from worker.kafka.policy_topic import KeptPolicy
     from worker.policies.labels import Labels
-    from worker.policies.records import ScoredRecord
     from worker.policies.topics import ScoredTopics
-    from worker.scoring import Scorer
+    from worker.scoring import ScoredRecord, Scorer
 
 _UNLIMITED = 10_000
 """Width of tables that are written to a file or a pipe: enough for all columns."""
@@ -276,8 +275,8 @@ def rescore(
     Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
     traces, which are scored first. Publishes nothing unless --contribute and --rejected name topics.
     """
-    from worker.policies.flips import rescore_all  # noqa: PLC0415 - keeps `--help` fast
-    from worker.policies.tables import rescored_tables  # noqa: PLC0415
+    from worker.policies.tables import rescored_tables  # noqa: PLC0415 - keeps `--help` fast
+    from worker.scoring import rescore_all  # noqa: PLC0415
 
     new, settings = load_policy(file), _settings(source)
     if contribute is None and rejected is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from types import GenericAlias, NoneType, UnionType
-from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin
+from typing import Any, TypedDict, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 import numpy as np
@@ -50,19 +50,19 @@ class _Metadata(msgspec.Struct):
     quality_score: msgspec.Raw = _MISSING
 
 
-class _StepInput(msgspec.Struct, gc=False):
-    input: msgspec.Raw = _MISSING
-
-
-class _StepInputs(msgspec.Struct):
-    steps: list[_StepInput]
-
-
 class _Object(TypedDict):
     """Any object; its members are skipped."""
 
 
 _Scalar = bool | int | float | str | None
+
+
+class _StepInput(msgspec.Struct, gc=False):
+    input: msgspec.Raw = _MISSING
+
+
+class _StepInputs(msgspec.Struct):
+    steps: list[_StepInput] | _Object | _Scalar  # of duplicates, the last one is the list
 
 
 def _outline(annotation: Any, *, complete: bool) -> Any:
@@ -281,7 +281,7 @@ def decode_inputs(value: bytes) -> Iterator[str]:
     Args:
         value: bytes that :func:`decode_trace` accepted.
     """
-    for step in decode_members(value, _StepInputs).steps:
+    for step in cast("list[_StepInput]", decode_members(value, _StepInputs).steps):
         yield bytes(step.input).decode()
 
 

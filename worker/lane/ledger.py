@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from worker.errors import LedgerError, Reason
 from worker.lane.records import UNREAD_FINGERPRINT, RawRecord
@@ -106,6 +106,10 @@ class ScoreHeader(msgspec.Struct, frozen=True):
             threshold=score.threshold,
             nearest=score.nearest,
         )
+
+    def as_score(self) -> Score:
+        """Return the score, which has the same fields in the same order."""
+        return Score(*astuple(self))
 
     @classmethod
     def decode(cls, value: bytes) -> ScoreHeader:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from worker.lane.ledger import Entry
+from schemas import ReasoningTrace
+from worker.lane.decode import decode_members
+from worker.lane.ledger import Entry, ScoreHeader
 from worker.lane.records import OutputRecord
 from worker.lane.retention import RetentionCheck
 from worker.lane.stages import Decoded, Scored
+from worker.lane.summary import TraceSummary
 from worker.observe.metrics import Metrics
+from worker.scoring import ScoredRecord
 
 if TYPE_CHECKING:
     from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
+
+logger = logging.getLogger(__name__)
 
 
 class Reporter:
@@ -57,6 +64,7 @@ class Reporter:
             self._metrics.dead_lettered(failure.reason, end_to_end)
         elif header is not None:
             self._metrics.published(header.domain, entry.outcome, header.score, end_to_end)
+            self._count_decision(scored, entry, header)
         taken = scored.taken
         self._metrics.recent.finished(
             entry.outcome,
@@ -67,6 +75,29 @@ class Reporter:
             objective=taken.trace.task.objective if isinstance(taken, Decoded) else None,
             end_to_end=end_to_end,
         )
+
+    def _count_decision(self, scored: Scored, entry: Entry, header: ScoreHeader) -> None:
+        """Count a decision by the trace's origin, and beside the shadow policy's; never raise."""
+        record, taken = scored.record, scored.taken
+        try:
+            trace: ReasoningTrace | TraceSummary = (
+                taken.trace
+                if isinstance(taken, Decoded)
+                else decode_members(record.value or b"", TraceSummary)
+            )
+            metadata = trace.metadata
+            decided = ScoredRecord(
+                source=record.source,
+                id=entry.trace_id or "",
+                task_domain=metadata.task_domain,
+                success=metadata.success,
+                confidence=trace.outcome.confidence,
+                score=header.as_score(),
+            )
+            self._metrics.decided(decided, metadata.agent_id, metadata.framework)
+        except Exception as error:  # noqa: BLE001 - a report must not fail a lane
+            # Do not log the error's text, which may quote the trace.
+            logger.error("%s: decision not counted: %s", record.source, type(error).__name__)  # noqa: TRY400
 
     def _export_span(
         self, tracing: Tracing, scored: Scored, entry: Entry, output: OutputRecord, sent_at: float

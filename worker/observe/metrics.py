@@ -1,12 +1,14 @@
 """The worker's Prometheus metrics.
 
-Times are in seconds. Labels are bounded: ``domain`` is the name of a weight profile, never a producer's text.
+Times are in seconds. Labels are bounded: they have names from the settings, never a producer's text.
 Series with closed label sets start at zero, so that ``increase()`` sees the first event.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import product
 from typing import TypeVar
 
 from prometheus_client import (
@@ -24,14 +26,16 @@ from prometheus_client.openmetrics.exposition import generate_latest as render_o
 from prometheus_client.samples import Sample
 
 from worker.errors import REASONS
-from worker.observe.recent import Recent
+from worker.observe.recent import LAST_RECORDS, Recent
 from worker.policy import Policy
-from worker.scoring import Score
+from worker.scoring import Rescored, Score, ScoredRecord
+from worker.settings import FleetSettings
 
 _Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
-OUTCOMES = ("contribute", "rejected", "dead_letter")
+DECISIONS = ("contribute", "rejected")
+OUTCOMES = (*DECISIONS, "dead_letter")
 DIMENSIONS = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
 STAGES = ("decode", "queue", "embed", "score", "remember", "publish")
 RELOAD_RESULTS = ("ok", "failed")
@@ -40,6 +44,7 @@ RESET_REASONS = ("model", "rewind", "recreated")
 _LATENCY = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
 _END_TO_END = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 _MAX_EXEMPLAR = 100
+_OTHER = "other"
 
 
 class Metrics:
@@ -49,12 +54,20 @@ class Metrics:
         policy: the policy, for domain labels and threshold gauges.
         budget: latency budget in seconds, which gets a bucket boundary.
         registry: the registry; by default a new one with process and platform collectors.
+        fleet: the agents and frameworks with series of their own; by default none.
 
     Attributes:
         recent: recent events, for the status page.
+        shadow: the shadow policy's effects since either policy last changed; None without a shadow policy.
     """
 
-    def __init__(self, policy: Policy, budget: float, registry: CollectorRegistry | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        budget: float,
+        registry: CollectorRegistry | None = None,
+        fleet: FleetSettings | None = None,
+    ) -> None:
         if registry is None:
             registry = CollectorRegistry()
             ProcessCollector(registry=registry)
@@ -62,9 +75,11 @@ class Metrics:
         disable_created_metrics()  # these double the number of series, and nobody reads them
         self.registry = registry
         self.recent = Recent()
+        self.shadow: Rescored | None = None
         self._budget = budget
         self._refreshers: list[Callable[[], None]] = []
         self._count_traces(registry)
+        self._break_down(fleet or FleetSettings(), registry)
         self._time(budget, registry)
         self._watch_embedding(registry)
         self._watch_flow(registry)
@@ -83,10 +98,10 @@ class Metrics:
             buckets=[step / 20 for step in range(1, 21)],
             registry=registry,
         )
-        dimension = Histogram(
+        self._dimension = Histogram(
             "kp_dimension_score",
             "Values of the score dimensions",
-            ["dimension"],
+            ["domain", "dimension"],
             buckets=[step / 10 for step in range(1, 11)],
             registry=registry,
         )
@@ -106,7 +121,31 @@ class Metrics:
         )
         _start_at_zero(self._traces, OUTCOMES)
         _start_at_zero(self._dead_letters, REASONS)
-        self._dimension_of = _start_at_zero(dimension, DIMENSIONS)
+
+    def _break_down(self, fleet: FleetSettings, registry: CollectorRegistry) -> None:
+        self._agents = Counter(
+            "kp_agent_traces", "Published traces by agent", ["agent_id", "outcome"], registry=registry
+        )
+        self._frameworks = Counter(
+            "kp_framework_traces",
+            "Published traces by framework",
+            ["framework", "outcome"],
+            registry=registry,
+        )
+        self._agent_ids = frozenset(fleet.agent_ids)
+        self._framework_names = frozenset(fleet.frameworks)
+        for agent_id, decision in product((*fleet.agent_ids, _OTHER), DECISIONS):
+            self._agents.labels(agent_id, decision)
+        for framework, decision in product((*fleet.frameworks, _OTHER), DECISIONS):
+            self._frameworks.labels(framework, decision)
+        self._shadow_decisions = Counter(
+            "kp_shadow_decisions",
+            "Published traces by their decision and the shadow policy's",
+            ["active", "shadow"],
+            registry=registry,
+        )
+        for decisions in product(DECISIONS, DECISIONS):
+            self._shadow_decisions.labels(*decisions)
 
     def _time(self, budget: float, registry: CollectorRegistry) -> None:
         self._scoring = Histogram(
@@ -223,6 +262,9 @@ class Metrics:
             "kp_threshold", "Lowest score that is contributed", ["domain"], registry=registry
         )
         self._policy = Gauge("kp_policy_info", "Digest of the current policy", ["policy"], registry=registry)
+        self._shadow_policy = Gauge(
+            "kp_shadow_policy_info", "Digest of the current shadow policy", ["policy"], registry=registry
+        )
         self._policy_reloads = Counter(
             "kp_policy_reloads", "Reloads of a changed policy file", ["result"], registry=registry
         )
@@ -242,8 +284,20 @@ class Metrics:
         self._threshold.clear()
         for domain, profile in policy.profiles.items():
             self._threshold.labels(domain).set(profile.threshold)
-            for outcome in ("contribute", "rejected"):
-                self._quality.labels(domain, outcome)
+            for decision in DECISIONS:
+                self._quality.labels(domain, decision)
+            for dimension in DIMENSIONS:
+                self._dimension.labels(domain, dimension)
+        if self.shadow is not None:
+            self.set_shadow(self.shadow.policy)
+
+    def set_shadow(self, policy: Policy | None) -> None:
+        """Set the current shadow policy, and restart its comparison; None ends it."""
+        self._shadow_policy.clear()
+        self.shadow = None
+        if policy is not None:
+            self._shadow_policy.labels(policy.digest).set(1)
+            self.shadow = Rescored(policy, flips=deque(maxlen=LAST_RECORDS))
 
     def policy_reloaded(self, result: str) -> None:
         """Count a reload of a changed policy file."""
@@ -259,8 +313,8 @@ class Metrics:
 
     def scored(self, score: Score, trace_id: str, seconds: float) -> None:
         """Observe a score, and the time since the record's admission."""
-        for dimension, histogram in self._dimension_of.items():
-            histogram.observe(getattr(score, dimension))
+        for dimension in DIMENSIONS:
+            self._dimension.labels(score.domain, dimension).observe(getattr(score, dimension))
         self._scoring.observe(seconds, exemplar=_exemplar(trace_id))
         self.recent.scored(seconds)
         if seconds > self._budget:
@@ -271,6 +325,16 @@ class Metrics:
         self._traces.labels(outcome).inc()
         self._quality.labels(domain, outcome).observe(quality_score)
         self._observe_end_to_end(end_to_end)
+
+    def decided(self, record: ScoredRecord, agent_id: str | None, framework: str | None) -> None:
+        """Count a published trace by its origin, and by the shadow policy's decision."""
+        decision = record.score.decision
+        self._agents.labels(agent_id if agent_id in self._agent_ids else _OTHER, decision).inc()
+        self._frameworks.labels(framework if framework in self._framework_names else _OTHER, decision).inc()
+        self.recent.decided(agent_id, framework, decision)
+        if self.shadow is not None:
+            shadow = self.shadow.add(record)
+            self._shadow_decisions.labels(decision, shadow.decision).inc()
 
     def dead_lettered(self, reason: str, end_to_end: float | None) -> None:
         """Observe a confirmed dead letter."""

@@ -10,7 +10,9 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
+
+from worker.scoring import Decision
 
 logger = logging.getLogger(__name__)
 
@@ -30,13 +32,22 @@ MAX_TEXT = 200
 _MAX_READ = 4 * MAX_TEXT
 
 
+class Origin(NamedTuple):
+    """Where a published trace came from, and its decision."""
+
+    agent_id: str | None
+    framework: str | None
+    decision: Decision
+
+
 class Recent:
-    """The latest scores, times, rejected traces and dead letters.
+    """The latest scores, times, origins, rejected traces and dead letters.
 
     Attributes:
         scores: ``(domain, score)`` of published traces.
         scoring_seconds: times from admission to score.
         end_to_end_seconds: times from a record's timestamp to its confirmed output.
+        origins: origins of published traces.
         rejected: rejected traces, with the details passed to :meth:`finished`.
         dead_letters: dead letters, with the same details.
     """
@@ -45,6 +56,7 @@ class Recent:
         self.scores: deque[tuple[str, float]] = deque(maxlen=LAST_SCORES)
         self.scoring_seconds: deque[float] = deque(maxlen=LAST_SCORES)
         self.end_to_end_seconds: deque[float] = deque(maxlen=LAST_SCORES)
+        self.origins: deque[Origin] = deque(maxlen=LAST_SCORES)
         self.rejected: deque[dict[str, Any]] = deque(maxlen=LAST_RECORDS)
         self.dead_letters: deque[dict[str, Any]] = deque(maxlen=LAST_RECORDS)
         self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=SECONDS + 1)
@@ -52,6 +64,10 @@ class Recent:
     def scored(self, seconds: float) -> None:
         """Record the time from a record's admission to its score."""
         self.scoring_seconds.append(seconds)
+
+    def decided(self, agent_id: str | None, framework: str | None, decision: Decision) -> None:
+        """Record the origin of a published trace."""
+        self.origins.append(Origin(excerpt(agent_id), excerpt(framework), decision))
 
     def finished(
         self,
@@ -86,14 +102,14 @@ class Recent:
             record = {
                 "source": source,
                 "at": time.time(),
-                "trace_id": _excerpt(trace_id),
-                "objective": _excerpt(objective),
-                "score": None if score is None else {**score, "nearest": _excerpt(score["nearest"])},
+                "trace_id": excerpt(trace_id),
+                "objective": excerpt(objective),
+                "score": None if score is None else {**score, "nearest": excerpt(score["nearest"])},
             }
             if failure is None:
                 self.rejected.append(record)
             else:
-                self.dead_letters.append({**record, **failure, "message": _excerpt(failure["message"])})
+                self.dead_letters.append({**record, **failure, "message": excerpt(failure["message"])})
         except Exception as error:  # noqa: BLE001 - the status page must not fail a lane
             # Do not log the error's text, which may quote the trace.
             logger.error("the status page lost %s: %s", source, type(error).__name__)  # noqa: TRY400
@@ -111,7 +127,7 @@ class Recent:
         self._seconds[-1][1][outcome] += 1
 
 
-def _excerpt(text: str | None) -> str | None:
+def excerpt(text: str | None) -> str | None:
     """Return the beginning of a text on one line, without lone surrogates."""
     if text is None:
         return None

@@ -10,6 +10,7 @@ import re
 import sys
 import time
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from hashlib import sha256
 from importlib import metadata, resources
@@ -23,7 +24,8 @@ from prometheus_client.samples import Sample
 
 from worker import __version__
 from worker.observe.metrics import OUTCOMES, Metrics
-from worker.observe.recent import LAST_SCORES, SECONDS
+from worker.observe.recent import LAST_SCORES, SECONDS, excerpt
+from worker.scoring import Decision, Rescored
 from worker.settings import Settings, WebSettings
 
 PAGE = resources.files("worker.observe").joinpath("status.html").read_bytes()
@@ -59,6 +61,9 @@ _OTHER_METRICS = (
     "kp_in_flight_records_limit",
 )
 _DISTRIBUTIONS = ("faust-streaming", "aiokafka", "sentence-transformers", "torch")
+
+TOP = 10
+"""Number of agents, and of frameworks, that are listed; the others are folded together."""
 
 
 def _page_headers(page: bytes) -> dict[str, str]:
@@ -129,7 +134,8 @@ class Status:
 
         Args:
             content: whether to include trace content: ids, objectives, and messages of dead letters, which
-                may quote it. Otherwise, these are None.
+                may quote it. Otherwise, these are None, and only agents and frameworks that the settings
+                name are listed.
         """
         now = _Values(self._metrics.samples(*_OTHER_METRICS, *_PARTITION_GAUGES.values()))
         recent = self._metrics.recent
@@ -150,6 +156,8 @@ class Status:
             },
             "outcomes": self._outcomes(now),
             "scores": self._scores(now),
+            "shadow": _shadow(self._metrics.shadow, content=content),
+            "fleet": self._fleet(content=content),
             "latency": self._latency(now.one("kp_budget_seconds")),
             "in_flight": {
                 "records": int(now.one("kp_in_flight_records")),
@@ -184,6 +192,18 @@ class Status:
                 domains[domain]["values"].append(score)
         return {"limit": LAST_SCORES, "domains": domains}
 
+    def _fleet(self, *, content: bool) -> dict[str, Any]:
+        origins, fleet = self._metrics.recent.origins, self._settings.fleet
+        return {
+            "limit": LAST_SCORES,
+            "agents": _breakdown(
+                ((one.agent_id, one.decision) for one in origins), None if content else fleet.agent_ids
+            ),
+            "frameworks": _breakdown(
+                ((one.framework, one.decision) for one in origins), None if content else fleet.frameworks
+            ),
+        }
+
     def _latency(self, budget: float) -> dict[str, Any]:
         recent = self._metrics.recent
         over = sum(seconds > budget for seconds in recent.scoring_seconds)
@@ -217,6 +237,39 @@ def _partitions(now: _Values) -> Iterator[dict[str, float | None]]:
         values = {key: gauge.get(number) for key, gauge in gauges.items()}
         counts = {key: value if value is None else int(value) for key, value in values.items()}
         yield {"partition": int(number), **counts, "last_commit": values["last_commit"]}
+
+
+def _shadow(rescored: Rescored | None, *, content: bool) -> dict[str, Any] | None:
+    """Return the effects of the shadow policy, the newest flip first."""
+    if rescored is None:
+        return None
+    flips = [{**flip.as_dict(), "id": excerpt(flip.id) if content else None} for flip in rescored.flips]
+    return {**rescored.as_dict(), "flips": flips[::-1]}
+
+
+def _breakdown(
+    traces: Iterable[tuple[str | None, Decision]], listed: Collection[str] | None
+) -> dict[str, Any]:
+    """Count traces by name: the :data:`TOP` most frequent names, and all others together.
+
+    Args:
+        traces: names, None where a trace has none, and decisions.
+        listed: the only names to list; None lists any.
+    """
+    counts: dict[str | None, Counter[Decision]] = {}
+    for name, decision in traces:
+        counts.setdefault(name, Counter())[decision] += 1
+    names = [name for name in counts if listed is None or name is None or name in listed]
+    names = sorted(names, key=lambda name: -counts[name].total())[:TOP]
+    other = sum((count for name, count in counts.items() if name not in names), Counter[Decision]())
+    return {
+        "named": [{"name": name, **_decided(counts[name])} for name in names],
+        "other": _decided(other),
+    }
+
+
+def _decided(decisions: Counter[Decision]) -> dict[str, int]:
+    return {"traces": decisions.total(), "contributed": decisions["contribute"]}
 
 
 def _quantiles(seconds: Collection[float]) -> dict[str, float | None]:

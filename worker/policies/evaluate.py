@@ -18,10 +18,9 @@ from worker.errors import InputError
 from worker.extras import extra
 from worker.policies.intervals import Estimate, percentiles, resampled_counts
 from worker.policies.labels import Label, Labels
-from worker.policies.records import ScoredRecord
 from worker.policies.tune import GRID
 from worker.policy import Policy, Weights
-from worker.scoring import Score, quality_score
+from worker.scoring import Score, ScoredRecord, quality_score
 
 with extra("policy"):
     from sklearn.metrics import precision_recall_curve

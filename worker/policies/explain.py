@@ -7,9 +7,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
-from worker.policies.records import ScoredRecord
 from worker.policy import Policy, Profile
-from worker.scoring import Score, quality_score
+from worker.scoring import Score, ScoredRecord, quality_score
 from worker.terminal import printable, time_text
 
 _DECIMALS = 10_000

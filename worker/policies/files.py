@@ -10,8 +10,8 @@ import msgspec
 
 from worker.errors import InputError, RejectedRecord
 from worker.offline import score_line
-from worker.policies.records import ScoredRecord, read_line
-from worker.scoring import Scorer
+from worker.policies.records import read_line
+from worker.scoring import ScoredRecord, Scorer
 
 MakeScorer = Callable[[], Scorer]
 

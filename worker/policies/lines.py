@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from worker.policies.records import ScoredRecord
+from worker.scoring import ScoredRecord
 from worker.terminal import printable, time_text
 
 _COLUMNS = "{:24}  {:24}  {:16}  {:6}  {:10}  {}"

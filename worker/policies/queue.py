@@ -9,9 +9,8 @@ from itertools import chain, islice, zip_longest
 from typing import Any
 
 from worker.policies.labels import Labels
-from worker.policies.records import ScoredRecord
 from worker.policy import Policy
-from worker.scoring import Score
+from worker.scoring import Score, ScoredRecord
 
 COPY = 0.05
 """A trace with less novelty is a near copy of its nearest trace."""

@@ -3,59 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from schemas import ReasoningTrace
 from worker.errors import RejectedRecord
 from worker.kafka.reader import Record
 from worker.lane.decode import decode_members
-from worker.policy import Policy
-from worker.scoring import Score, rescore
+from worker.lane.summary import TraceSummary
+from worker.scoring import Score, ScoredRecord
 
 Unit: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Override: TypeAlias = Literal["single_thought", "recovered", "single_tool"]
 
 HEADERS = ("kp-source", "kp-score", "kp-policy")
 """The headers that the worker appends to a scored record, in order."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredRecord:
-    """A scored trace.
-
-    Attributes:
-        source: ``topic/partition/offset`` of the raw record, or ``file:line``.
-        id: the trace's id.
-        task_domain: the trace's domain, which selects the profile of a policy.
-        success: whether the agent reports success.
-        confidence: the agent's confidence, before the reduction for a failure.
-        score: the recorded score.
-        policy: digest of the policy of that score; None if it was not recorded.
-        timestamp_ms: the record's timestamp; None in a file.
-    """
-
-    source: str
-    id: str
-    task_domain: str
-    success: bool
-    confidence: float
-    score: Score
-    policy: str | None = None
-    timestamp_ms: int | None = None
-
-    @classmethod
-    def of(cls, source: str, trace: ReasoningTrace, score: Score) -> Self:
-        """Create the record of a trace and its score."""
-        metadata, confidence = trace.metadata, trace.outcome.confidence
-        return cls(source, trace.id, metadata.task_domain, metadata.success, confidence, score)
-
-    def under(self, policy: Policy) -> Score:
-        """Return the trace's score under a policy."""
-        return rescore(self.score, self.task_domain, policy)
 
 
 class _Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,23 +53,6 @@ class _Line(_Parts, frozen=True, kw_only=True):
     confidence: Unit
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    task_domain: str
-    success: bool
-
-
-class _Outcome(msgspec.Struct, frozen=True):
-    confidence: Unit
-
-
-class _Trace(msgspec.Struct, frozen=True):
-    """The fields of a trace that policies and evaluations need."""
-
-    id: str
-    metadata: _Metadata
-    outcome: _Outcome
-
-
 _decode_header = msgspec.json.Decoder(_Header).decode
 _decode_line = msgspec.json.Decoder(_Line).decode
 
@@ -133,7 +79,7 @@ def read_record(record: Record) -> ScoredRecord | None:
     source, score, policy = headers
     try:
         header = _decode_header(score)
-        trace = decode_members(record.value or b"", _Trace)
+        trace = decode_members(record.value or b"", TraceSummary)
         source_text, policy_digest = source.decode(), policy.decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, RejectedRecord):
         return None

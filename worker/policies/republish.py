@@ -16,12 +16,11 @@ from worker.lane.decode import with_quality_score
 from worker.lane.ledger import ScoreHeader
 from worker.lane.publisher import Publisher
 from worker.lane.records import OutputRecord
-from worker.policies.flips import Rescored
-from worker.policies.records import HEADERS, ScoredRecord
+from worker.policies.records import HEADERS
 from worker.policies.topics import Period, ScoredTopics, open_scored_topics
 from worker.policy import Policy
 from worker.progress import TopicProgressCallback
-from worker.scoring import Score
+from worker.scoring import Rescored, Score, ScoredRecord
 from worker.settings import Settings
 
 _UNCONFIRMED = 500

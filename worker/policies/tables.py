@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from rich.table import Table
 
 from worker.policies.evaluate import CHANCE, LEAK_AGREEMENT, DomainEvaluation, Evaluation
-from worker.policies.flips import ROUTES, Rescored
 from worker.policies.intervals import Estimate
 from worker.policies.tune import STEP, DomainTuning, Tuning
 from worker.policy import Policy, Weights
+from worker.scoring.flips import ROUTES, Rescored
 from worker.terminal import printable
 
 DETAILS = 10
@@ -57,10 +58,10 @@ def rescored_tables(rescored: Rescored) -> Iterator[Table | str]:
     for domain, routes in sorted(rescored.routes.items()):
         table.add_row(domain, *(str(routes[route]) for route in ROUTES))
     yield table
-    for flip in rescored.flips[:DETAILS]:
-        before, after = flip.record.score, flip.score
+    for flip in islice(rescored.flips, DETAILS):
+        before, after = flip.before, flip.after
         yield (
-            f"flip: {printable(flip.record.id)} {before.decision} → {after.decision}, "
+            f"flip: {printable(flip.id)} {before.decision} → {after.decision}, "
             f"score {before.quality_score:.4f} → {after.quality_score:.4f}"
         )
     if len(rescored.flips) > DETAILS:

@@ -12,8 +12,9 @@ from worker.errors import TopicError
 from worker.kafka.reader import Reader, Record, TopicReader, read_topic
 from worker.kafka.rights import require_rights, scored_rights
 from worker.kafka.topics import Topic, TopicAdmin
-from worker.policies.records import ScoredRecord, read_record
+from worker.policies.records import read_record
 from worker.progress import TopicProgressCallback
+from worker.scoring import ScoredRecord
 from worker.settings import Settings
 
 

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from worker.errors import InputError
 from worker.policies.intervals import Estimate, kth_largest, share, share_difference
-from worker.policies.records import ScoredRecord
 from worker.policy import DomainPolicy, Policy, Weights
-from worker.scoring import Score, quality_score
+from worker.scoring import Score, ScoredRecord, quality_score
 
 QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 STEP = 0.05

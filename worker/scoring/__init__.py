@@ -14,7 +14,9 @@ The formula's reference is the KnowledgePulse SDK 0.1.1.
 
 from worker.scoring.cache import Nearest, VectorCache
 from worker.scoring.dimensions import complexity, novelty, outcome_confidence, tool_diversity
+from worker.scoring.flips import Flip, Rescored, rescore_all
 from worker.scoring.overrides import apply_overrides, overrides_of
+from worker.scoring.records import ScoredRecord
 from worker.scoring.score import Decision, Dimensions, Score, quality_score, rescore, score_trace
 from worker.scoring.scorer import Embed, Scorer, score_and_remember
 from worker.scoring.text import TraceText, bounded_id, embedding_text
@@ -23,8 +25,11 @@ __all__ = [
     "Decision",
     "Dimensions",
     "Embed",
+    "Flip",
     "Nearest",
+    "Rescored",
     "Score",
+    "ScoredRecord",
     "Scorer",
     "TraceText",
     "VectorCache",
@@ -37,6 +42,7 @@ __all__ = [
     "overrides_of",
     "quality_score",
     "rescore",
+    "rescore_all",
     "score_and_remember",
     "score_trace",
     "tool_diversity",

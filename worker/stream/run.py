@@ -169,7 +169,8 @@ async def _work(setup: _Setup) -> None:
             setup.journal.close(_blamed(error))
             failed.set_exception(error)
 
-    metrics = Metrics(settings.policy, settings.limits.budget)
+    metrics = Metrics(settings.policy, settings.limits.budget, fleet=settings.fleet)
+    metrics.set_shadow(settings.shadow)
     async with AsyncExitStack() as stack:
         stack.callback(setup.journal.close)
         batcher = _make_batcher(setup.embedder, setup.admission_limit, metrics)

@@ -24,7 +24,7 @@ def samples(tmp_path, monkeypatch):
 
 def test_observed_durations_are_recorded_and_still_counted(samples):
     metrics = Metrics(Policy(), 0.1)
-    score = SimpleNamespace(**dict.fromkeys(DIMENSIONS, 0.5))
+    score = SimpleNamespace(domain="default", **dict.fromkeys(DIMENSIONS, 0.5))
     metrics.scored(score, "kp:trace:1", 0.25)
     metrics.admitted(0.125)
     metrics.published("default", "rejected", 0.5, 0.5)

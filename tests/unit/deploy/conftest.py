@@ -74,6 +74,7 @@ def labels_of() -> dict[str, set[str]]:
     """Return the labels of each series that a worker exposes, by name."""
     metrics = Metrics(Policy(), budget=0.1)
     metrics.set_build_info("version", "model", "precision", "device")
+    metrics.set_shadow(Policy())
     partition_gauges = (metrics.lag, metrics.held_back, metrics.cache_size, metrics.recovering)
     for of_a_partition in (*partition_gauges, metrics.committed):
         of_a_partition(0, 0)

@@ -675,6 +675,15 @@ def test_a_long_trace_scores_as_its_model_does(document):
     assert score_trace(decoded, None, Policy()) == score_trace(model, None, Policy())
 
 
+@pytest.mark.parametrize("earlier", ["null", "0", '"x"', "{}", '[{"input": 1}]'])
+def test_inputs_are_those_of_the_last_duplicate(earlier, document):
+    steps = [{"step_id": 0, "type": "tool_call", "input": {"command": "ls"}}]
+    value = (f'{{"steps": {earlier}, ' + json.dumps(document(steps=steps))[1:]).encode()
+    decode_trace(value, LIMIT)
+
+    assert list(decode_inputs(value)) == ['{"command": "ls"}']
+
+
 def test_inputs_that_are_only_read_take_little_memory(document):
     steps = [{"step_id": 0, "type": "tool_call", "input": {}}] * 20_000
     value = json.dumps(document(steps=steps)).encode()

@@ -2,17 +2,21 @@
 
 import math
 import re
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from schemas import ReasoningTrace
 from worker.errors import REASONS
-from worker.observe.metrics import Metrics
+from worker.observe.metrics import DIMENSIONS, Metrics
 from worker.policy import Policy
-from worker.scoring import Score, score_trace
+from worker.scoring import Score, ScoredRecord, score_trace
+from worker.settings import FleetSettings
 
 LATENCY = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -20,7 +24,10 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 NAMES = {
     "kp_traces": ("counter", {"outcome"}),
     "kp_quality_score": ("histogram", {"domain", "outcome"}),
-    "kp_dimension_score": ("histogram", {"dimension"}),
+    "kp_dimension_score": ("histogram", {"domain", "dimension"}),
+    "kp_agent_traces": ("counter", {"agent_id", "outcome"}),
+    "kp_framework_traces": ("counter", {"framework", "outcome"}),
+    "kp_shadow_decisions": ("counter", {"active", "shadow"}),
     "kp_scoring_seconds": ("histogram", set()),
     "kp_admission_wait_seconds": ("histogram", set()),
     "kp_stage_seconds": ("histogram", {"stage"}),
@@ -51,6 +58,7 @@ NAMES = {
     "kp_skipped_offsets": ("counter", set()),
     "kp_threshold": ("gauge", {"domain"}),
     "kp_policy_info": ("gauge", {"policy"}),
+    "kp_shadow_policy_info": ("gauge", {"policy"}),
     "kp_policy_reloads": ("counter", {"result"}),
     "kp_build_info": ("gauge", {"version", "model", "precision", "device"}),
 }
@@ -117,6 +125,7 @@ def test_names_types_and_labels_are_stable(metrics):
     for of_a_partition in gauges:
         of_a_partition(0, 1)
     metrics.set_build_info("1.0", "hashing", "float32", "cpu")
+    metrics.set_shadow(Policy())
 
     found = {
         name: (family.type, {label for sample in family.samples for label in sample.labels} - {"le"})
@@ -166,10 +175,6 @@ def test_only_scores_beyond_the_budget_exceed_it(metrics):
     [
         ("kp_traces_total", {"contribute", "rejected", "dead_letter"}),
         ("kp_dead_letters_total", set(REASONS)),
-        (
-            "kp_dimension_score_count",
-            {"complexity", "novelty", "tool_diversity", "outcome_confidence"},
-        ),
         ("kp_stage_seconds_count", {"decode", "queue", "embed", "score", "remember", "publish"}),
         ("kp_cache_resets_total", {"model", "rewind", "recreated"}),
         ("kp_partitions", {"owned", "topic"}),
@@ -183,6 +188,16 @@ def test_closed_label_sets_start_at_zero(metrics, name, labels):
 def test_scores_of_every_domain_and_outcome_start_at_zero(metrics):
     assert values(metrics, "kp_quality_score_count") == {
         (domain, outcome): 0 for domain in Policy().profiles for outcome in ("contribute", "rejected")
+    }
+    assert values(metrics, "kp_dimension_score_count") == {
+        (domain, dimension): 0 for domain in Policy().profiles for dimension in DIMENSIONS
+    }
+
+
+def test_every_pair_of_decisions_starts_at_zero(metrics):
+    decisions = ("contribute", "rejected")
+    assert values(metrics, "kp_shadow_decisions_total") == {
+        (active, shadow): 0 for active in decisions for shadow in decisions
     }
 
 
@@ -230,12 +245,14 @@ def test_the_dimensions_of_a_score_are_observed(metrics):
 
     metrics.scored(score, "kp:trace:1", 0.01)
 
-    assert values(metrics, "kp_dimension_score_sum") == {
-        ("complexity",): score.complexity,
-        ("novelty",): 0.5,
-        ("tool_diversity",): 0,
-        ("outcome_confidence",): 0.5,
+    observed = values(metrics, "kp_dimension_score_sum")
+    assert {dimension: value for (domain, dimension), value in observed.items() if domain == "code"} == {
+        "complexity": score.complexity,
+        "novelty": 0.5,
+        "tool_diversity": 0,
+        "outcome_confidence": 0.5,
     }
+    assert {value for (domain, _), value in observed.items() if domain != "code"} == {0}
 
 
 def test_a_producer_cannot_add_domains(metrics):
@@ -246,6 +263,35 @@ def test_a_producer_cannot_add_domains(metrics):
     domains = {domain for domain, _ in values(metrics, "kp_quality_score_count")}
     assert domains == set(Policy().profiles)
     assert values(metrics, "kp_quality_score_count")["default", "rejected"] == 200
+
+
+FLEET = FleetSettings(agent_ids=("planner", "coder"), frameworks=("langgraph",))
+NAMES_OF_PRODUCERS = st.none() | st.sampled_from(["planner", "coder", "langgraph", "other"]) | st.text()
+
+
+@given(st.lists(st.tuples(NAMES_OF_PRODUCERS, NAMES_OF_PRODUCERS), max_size=60))
+def test_a_producer_cannot_add_agents_or_frameworks(origins):
+    """Names that the settings do not list count as ``other``, also those that metrics pages cannot show."""
+    metrics = Metrics(Policy(), 0.1, CollectorRegistry(), FLEET)
+    score = a_score()
+    record = ScoredRecord(
+        source="raw/0/1", id="kp:trace:1", task_domain="code", success=True, confidence=0.5, score=score
+    )
+
+    for agent_id, framework in origins:
+        metrics.decided(record, agent_id, framework)
+
+    for name, listed, of_origins in (
+        ("kp_agent_traces_total", FLEET.agent_ids, [agent_id for agent_id, _ in origins]),
+        ("kp_framework_traces_total", FLEET.frameworks, [framework for _, framework in origins]),
+    ):
+        expected = Counter(one if one in listed else "other" for one in of_origins)
+        assert values(metrics, name) == {
+            (one, decision): expected[one] if decision == score.decision else 0
+            for one in (*listed, "other")
+            for decision in ("contribute", "rejected")
+        }
+    metrics.render("", content=True)
 
 
 def test_exposes_the_current_policy():

@@ -48,6 +48,10 @@ def test_memory_is_bounded():
         recent.scored(0.01)
         finish(recent, "rejected" if number % 2 else "dead_letter", objective="x" * 5000)
 
+        recent.decided(f"agent {number} " + "x" * 5000, None, "rejected")
+
+    assert len(recent.origins) == LAST_SCORES
+    assert max(len(origin.agent_id) for origin in recent.origins) == MAX_TEXT
     assert len(recent.scores) == len(recent.scoring_seconds) == len(recent.end_to_end_seconds) == LAST_SCORES
     assert len(recent.rejected) == len(recent.dead_letters) == LAST_RECORDS
     assert max(len(record["objective"]) for record in recent.rejected) == MAX_TEXT

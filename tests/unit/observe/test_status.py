@@ -10,9 +10,11 @@ from prometheus_client import CollectorRegistry
 
 from worker.errors import REASONS
 from worker.observe.metrics import Metrics
-from worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, Status, shows_content
+from worker.observe.recent import LAST_RECORDS
+from worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, TOP, Status, shows_content
 from worker.policy import Policy
-from worker.settings import Settings, WebSettings
+from worker.scoring import Dimensions, Score, ScoredRecord, quality_score
+from worker.settings import FleetSettings, Settings, WebSettings
 
 HOSTILE = "SECRET<script>alert(1)</script>\ud800\x00\u202e" + "x" * 5000
 
@@ -59,6 +61,17 @@ def finished(metrics, outcome="rejected", *, score=0.4, domain="code", text="kp:
     )
 
 
+def decided(metrics, *, text="kp:trace:1", threshold=0.75, agent_id=None, framework=None):
+    """Report a decision in the same way as a lane."""
+    dimensions = Dimensions(0.5, 0.25, 1.0, 0.75)
+    weights = Policy().profile("code").weights
+    score = Score(quality_score(dimensions, (), weights), 0.5, 0.25, 1.0, 0.75, (), "code", threshold, text)
+    record = ScoredRecord(
+        source="raw/2/7", id=text, task_domain="code", success=True, confidence=0.75, score=score
+    )
+    metrics.decided(record, agent_id, framework)
+
+
 def data_of(status, *, content=True):
     return json.loads(status.to_json(content=content))
 
@@ -101,13 +114,103 @@ def test_the_rest_of_the_status_is_shown_to_everybody(metrics, status):
 
 @pytest.mark.parametrize("content", [True, False])
 def test_no_text_breaks_or_inflates_the_json(metrics, status, content):
-    for _ in range(50):
+    metrics.set_shadow(Policy(threshold=0))
+    for number in range(50):
         finished(metrics, text=HOSTILE)
+        decided(metrics, text=HOSTILE, agent_id=f"{number} {HOSTILE}", framework=HOSTILE)
 
     body = status.to_json(content=content)
 
     body.decode()
-    assert len(body) < 40_000
+    assert len(body) < 60_000
+
+
+def test_without_a_shadow_policy_there_is_none(metrics, status):
+    decided(metrics)
+
+    assert data_of(status)["shadow"] is None
+
+
+def test_the_shadow_has_counts_by_domain_and_flips_with_scores(metrics, status):
+    """By hand: 0.2 x 0.5 + 0.3 x 0.25 + 0.3 x 1 + 0.2 x 0.75 = 0.625; novelty alone gives 0.25."""
+    weights = {"complexity": 0, "novelty": 1, "tool_diversity": 0, "outcome_confidence": 0}
+    policy = Policy.model_validate({"domains": {"code": {"threshold": 0.2, "weights": weights}}})
+    metrics.set_shadow(policy)
+    decided(metrics, threshold=0.75)
+    decided(metrics, threshold=0.5)
+
+    shadow = data_of(status)["shadow"]
+
+    assert (shadow["policy"], shadow["traces"], shadow["rescored"]) == (policy.digest, 2, 2)
+    assert shadow["routes"] == {
+        "code": {
+            "contribute → contribute": 1,
+            "contribute → rejected": 0,
+            "rejected → contribute": 1,
+            "rejected → rejected": 0,
+        }
+    }
+    assert shadow["flips"] == [
+        {
+            "id": "kp:trace:1",
+            "source": "raw/2/7",
+            "domain": "code",
+            "dimensions": {
+                "complexity": 0.5,
+                "novelty": 0.25,
+                "tool_diversity": 1.0,
+                "outcome_confidence": 0.75,
+            },
+            "score": {"before": 0.625, "after": 0.25},
+            "threshold": {"before": 0.75, "after": 0.2},
+            "decision": {"before": "rejected", "after": "contribute"},
+        }
+    ]
+
+
+def test_the_last_flips_come_first(metrics, status):
+    metrics.set_shadow(Policy(threshold=0))
+    for number in range(LAST_RECORDS + 5):
+        decided(metrics, text=f"kp:trace:{number}")
+
+    shown = data_of(status)["shadow"]
+
+    assert [flip["id"] for flip in shown["flips"]] == [
+        f"kp:trace:{number}" for number in range(LAST_RECORDS + 4, 4, -1)
+    ]
+    assert shown["traces"] == LAST_RECORDS + 5
+
+
+def test_the_fleet_lists_the_most_frequent_names_and_folds_the_others(metrics, status):
+    for number in range(TOP + 5):
+        for _ in range(number + 1):
+            decided(metrics, agent_id=f"agent {number}", threshold=0.5 if number % 2 else 0.75)
+    decided(metrics, framework="langgraph")
+
+    fleet = data_of(status)["fleet"]
+
+    assert fleet["agents"]["named"] == [
+        {"name": f"agent {number}", "traces": number + 1, "contributed": (number + 1) * (number % 2)}
+        for number in range(TOP + 4, 4, -1)
+    ]
+    assert fleet["agents"]["other"] == {"traces": 1 + 2 + 3 + 4 + 5 + 1, "contributed": 2 + 4}
+    assert [one["name"] for one in fleet["frameworks"]["named"]] == [None, "langgraph"]
+    assert fleet["frameworks"]["other"] == {"traces": 0, "contributed": 0}
+
+
+def test_without_content_the_fleet_lists_only_names_from_the_settings(metrics):
+    status = Status(metrics, Settings(fleet=FleetSettings(agent_ids=("planner",))))
+    metrics.set_shadow(Policy(threshold=0))
+    for agent_id in ("planner", HOSTILE, HOSTILE, None):
+        decided(metrics, agent_id=agent_id, framework=HOSTILE, text=HOSTILE)
+
+    assert b"SECRET" in status.to_json(content=True)
+    assert b"SECRET" not in status.to_json(content=False)
+    fleet = data_of(status, content=False)["fleet"]
+    assert {one["name"]: one["traces"] for one in fleet["agents"]["named"]} == {"planner": 1, None: 1}
+    assert fleet["agents"]["other"]["traces"] == 2
+    assert fleet["frameworks"] == {"named": [], "other": {"traces": 4, "contributed": 0}}
+    assert data_of(status, content=False)["shadow"]["flips"][0]["id"] is None
 
 
 def test_scores_are_grouped_by_domain_with_its_threshold():

@@ -13,9 +13,8 @@ from click.testing import CliRunner, Result
 from schemas import ReasoningTrace
 from support.scored import published
 from worker.cli import main
-from worker.policies.records import ScoredRecord
 from worker.policy import Policy
-from worker.scoring import Score, Scorer, quality_score
+from worker.scoring import Score, ScoredRecord, Scorer, quality_score
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.policies.explain import explain
-from worker.policies.records import ScoredRecord
 from worker.policy import Policy
-from worker.scoring import quality_score
+from worker.scoring import ScoredRecord, quality_score
 
 UNIT = st.floats(0, 1)
 

@@ -60,7 +60,7 @@ async def test_flips_match_a_fresh_scoring(topics, real_traces):
     rescored = await send_rescored(topics, Period(), NEW, targets, publisher)
 
     assert len(rescored.flips) == sum(0.45 <= score < 0.75 for score in scores)
-    assert {flip.score.decision for flip in rescored.flips} == {"contribute"}
+    assert {flip.after.decision for flip in rescored.flips} == {"contribute"}
     assert rescored.rescored == 0
     json.dumps(rescored.as_dict())
 

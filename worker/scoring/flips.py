@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, MutableSequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from worker.errors import InputError
-from worker.policies.records import ScoredRecord
 from worker.policy import Policy
-from worker.scoring import Decision, Score
+from worker.scoring.records import ScoredRecord
+from worker.scoring.score import Decision, Score
 
 Routes = tuple[Decision, Decision]
 """The decisions on a trace before and after."""
@@ -23,23 +23,33 @@ ROUTES: tuple[Routes, ...] = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Flip:
-    """A trace with a changed decision."""
+    """A trace with a changed decision.
 
-    record: ScoredRecord
-    score: Score
+    Attributes:
+        source: ``topic/partition/offset`` of the raw record, or ``file:line``.
+        id: the trace's id.
+        before: its score on record.
+        after: its score under the new policy.
+    """
+
+    source: str
+    id: str
+    before: Score
+    after: Score
 
     def as_dict(self) -> dict[str, Any]:
-        """Return scores and decisions as plain JSON."""
-        before = self.record.score
+        """Return dimensions, scores and decisions as plain JSON."""
+        before, after = self.before, self.after
         return {
-            "id": self.record.id,
-            "source": self.record.source,
-            "domain": self.score.domain,
-            "score": {"before": before.quality_score, "after": self.score.quality_score},
-            "threshold": {"before": before.threshold, "after": self.score.threshold},
-            "decision": {"before": before.decision, "after": self.score.decision},
+            "id": self.id,
+            "source": self.source,
+            "domain": after.domain,
+            "dimensions": asdict(after.dimensions),
+            "score": {"before": before.quality_score, "after": after.quality_score},
+            "threshold": {"before": before.threshold, "after": after.threshold},
+            "decision": {"before": before.decision, "after": after.decision},
         }
 
 
@@ -49,14 +59,14 @@ class Rescored:
 
     Attributes:
         policy: the new policy.
+        flips: traces with a changed decision, in order; a bounded deque keeps only the last ones.
         routes: number of traces by the new policy's domain and by their decisions.
-        flips: traces with a changed decision.
         rescored: number of traces with a changed score.
     """
 
     policy: Policy
+    flips: MutableSequence[Flip] = field(default_factory=list)
     routes: defaultdict[str, Counter[Routes]] = field(default_factory=lambda: defaultdict(Counter))
-    flips: list[Flip] = field(default_factory=list)
     rescored: int = 0
 
     @property
@@ -70,7 +80,7 @@ class Rescored:
         self.routes[score.domain][record.score.decision, score.decision] += 1
         self.rescored += score.quality_score != record.score.quality_score
         if score.decision != record.score.decision:
-            self.flips.append(Flip(record, score))
+            self.flips.append(Flip(record.source, record.id, record.score, score))
         return score
 
     def as_dict(self) -> dict[str, Any]:

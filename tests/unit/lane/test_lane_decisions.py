@@ -1,0 +1,144 @@
+"""Decisions as a lane counts them: beside the shadow policy's, and by the traces' origin."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from worker.observe.recent import LAST_RECORDS
+from worker.policies.records import read_record
+from worker.policy import Policy
+from worker.scoring import rescore_all
+from worker.scoring.flips import ROUTES
+
+ACTIVE = Policy(threshold=0.4)
+SHADOW = Policy.model_validate(
+    {
+        "threshold": 0.25,
+        "domains": {
+            "code": {
+                "threshold": 0.6,
+                "weights": {
+                    "complexity": 0.1,
+                    "novelty": 0.6,
+                    "tool_diversity": 0.2,
+                    "outcome_confidence": 0.1,
+                },
+            }
+        },
+    }
+)
+
+
+async def processed(harness, lane, *records):
+    for record in records:
+        await lane.take(record)
+    await harness.until(lambda: lane.watermark == records[-1].offset + 1)
+
+
+def scored_records(harness):
+    """Return the published records as `policy rescore` reads them."""
+    return [
+        read_record(SimpleNamespace(value=one.value, headers=one.headers, timestamp=one.timestamp_ms))
+        for one in harness.outputs()
+    ]
+
+
+def compared(harness):
+    return {
+        routes: harness.metric("kp_shadow_decisions_total", active=routes[0], shadow=routes[1])
+        for routes in ROUTES
+    }
+
+
+async def test_the_shadow_reports_what_rescore_reports_on_the_same_records(make_harness, raw, real_traces):
+    harness = make_harness(policy=ACTIVE, uncommitted_records=1000)
+    harness.services.metrics.set_shadow(SHADOW)
+
+    await processed(
+        harness, await harness.lane(), *(raw(offset, line) for offset, line in enumerate(real_traces))
+    )
+
+    shadow, rescored = harness.services.metrics.shadow, rescore_all(scored_records(harness), SHADOW)
+    assert rescored.traces == len(real_traces)
+    assert {flip.after.decision for flip in rescored.flips} == {"contribute", "rejected"}
+    assert len(rescored.flips) > LAST_RECORDS
+    assert list(shadow.flips) == rescored.flips[-LAST_RECORDS:]
+    assert shadow.as_dict() | {"flips": []} == rescored.as_dict() | {"flips": []}
+    assert compared(harness) == {
+        routes: sum(counts[routes] for counts in rescored.routes.values()) for routes in ROUTES
+    }
+
+
+async def test_a_shadow_policy_changes_no_output(make_harness, raw, real_traces):
+    published = []
+    for shadow in (None, SHADOW):
+        harness = make_harness(policy=ACTIVE, embedding=False, uncommitted_records=1000)
+        harness.services.metrics.set_shadow(shadow)
+        await processed(harness, await harness.lane(), *(raw(n, line) for n, line in enumerate(real_traces)))
+        published.append((harness.outputs(), harness.publisher.records(harness.ledger)))
+
+    assert published[0] == published[1]
+
+
+async def test_a_redelivered_record_is_compared_from_its_entry(make_harness, raw, real_traces):
+    """It counts as often as in ``kp_traces_total``, is not embedded again, and keeps its decision."""
+    harness = make_harness(policy=Policy(threshold=0))
+    harness.services.metrics.set_shadow(Policy(threshold=1))
+    record = raw(0, real_traces[0])
+    await processed(harness, await harness.lane(), record)
+    harness.services.policy.policy = Policy(threshold=1)
+
+    await processed(harness, await harness.lane(0, harness.changelog()), record)
+
+    first, again = harness.services.metrics.shadow.flips
+    assert first == again
+    assert harness.embedder.requested == 1
+    assert harness.metric("kp_traces_total", outcome="contribute") == 2
+    assert compared(harness)["contribute", "rejected"] == 2
+    assert harness.metric("kp_agent_traces_total", agent_id="other", outcome="contribute") == 2
+
+
+async def test_a_trace_that_becomes_a_dead_letter_is_no_decision(make_harness, raw):
+    harness = make_harness(policy=Policy(threshold=0))
+    harness.services.metrics.set_shadow(SHADOW)
+    harness.publisher.refused.add("contribute")
+
+    await processed(harness, await harness.lane(), raw(0, b"no JSON"), raw(1))
+
+    assert sum(compared(harness).values()) == 0
+    assert list(harness.services.metrics.recent.origins) == []
+
+
+async def test_a_lane_reports_the_origin_of_a_trace(make_harness, raw, document):
+    harness = make_harness()
+    metadata = document()["metadata"]
+    values = [
+        json.dumps(document(metadata=metadata | changes)).encode()
+        for changes in ({"agent_id": "planner", "framework": "langgraph"}, {})
+    ]
+
+    await processed(harness, await harness.lane(), raw(0, values[0]), raw(1, values[1]))
+
+    assert list(harness.services.metrics.recent.origins) == [
+        ("planner", "langgraph", "rejected"),
+        (None, None, "rejected"),
+    ]
+
+
+@pytest.mark.parametrize("redelivered", [False, True])
+async def test_a_failing_report_is_logged_without_content_and_stops_nothing(
+    make_harness, raw, monkeypatch, caplog, redelivered
+):
+    harness = make_harness()
+    if redelivered:
+        await processed(harness, await harness.lane(), raw(0))
+
+    def fail(*_):
+        raise ValueError("content")
+
+    monkeypatch.setattr(harness.services.metrics, "decided", fail)
+    await processed(harness, await harness.lane(0, harness.changelog()), raw(0))
+
+    assert harness.failures == []
+    assert caplog.messages == ["raw-traces/0/0: decision not counted: ValueError"]

@@ -1,0 +1,45 @@
+"""A scored trace with what rescoring, tuning and evaluation need of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from schemas import ReasoningTrace
+from worker.policy import Policy
+from worker.scoring.score import Score, rescore
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRecord:
+    """A scored trace.
+
+    Attributes:
+        source: ``topic/partition/offset`` of the raw record, or ``file:line``.
+        id: the trace's id.
+        task_domain: the trace's domain, which selects the profile of a policy.
+        success: whether the agent reports success.
+        confidence: the agent's confidence, before the reduction for a failure.
+        score: the recorded score.
+        policy: digest of the policy of that score; None if it was not recorded.
+        timestamp_ms: the record's timestamp; None in a file.
+    """
+
+    source: str
+    id: str
+    task_domain: str
+    success: bool
+    confidence: float
+    score: Score
+    policy: str | None = None
+    timestamp_ms: int | None = None
+
+    @classmethod
+    def of(cls, source: str, trace: ReasoningTrace, score: Score) -> Self:
+        """Create the record of a trace and its score."""
+        metadata, confidence = trace.metadata, trace.outcome.confidence
+        return cls(source, trace.id, metadata.task_domain, metadata.success, confidence, score)
+
+    def under(self, policy: Policy) -> Score:
+        """Return the trace's score under a policy."""
+        return rescore(self.score, self.task_domain, policy)
