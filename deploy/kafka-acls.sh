@@ -4,7 +4,7 @@
 #   export KAFKA_ACLS="kafka-acls.sh --bootstrap-server kafka:9093 --command-config admin.properties"
 #   deploy/kafka-acls.sh run User:kp-worker
 #
-# Commands: run, topics, publish, audit, dead-letters (list, show), replay (dead-letters replay; with
+# Commands: run, topics, publish, assemble, audit, dead-letters (list, show), replay (dead-letters replay; with
 # dead-letters) and policy (policy and traces; in addition, a topic of labels needs Read and DescribeConfigs, and
 # topics for rescored traces need Write and DescribeConfigs). Group and topic names must match the settings:
 set -eu
@@ -17,6 +17,9 @@ dead_letter=${DEAD_LETTER:-dead-letter}
 changelog=$group-ledger-changelog
 policies=$group-policies
 replays=$group-replays
+spans=${SPANS:-otlp_spans}
+late=${LATE:-late-spans}
+assembled=$group-assembled
 
 [ $# -eq 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 principal=$2
@@ -43,6 +46,14 @@ topics)
 publish)
     allow --operation Write --topic "$raw"
     ;;
+assemble)
+    allow --operation Read --operation DescribeConfigs --topic "$spans"
+    allow --operation Write --operation DescribeConfigs --topic "$raw" --topic "$dead_letter" --topic "$late"
+    allow --operation Read --operation Write --operation DescribeConfigs --topic "$assembled"
+    allow --operation Read --group "$group-assemble"
+    allow --operation Create --topic "$late" --topic "$assembled"
+    allow --operation Write --resource-pattern-type prefixed --transactional-id "$group-assemble-"
+    ;;
 audit)
     allow --operation Read --operation DescribeConfigs \
         --topic "$raw" --topic "$contribute" --topic "$rejected" --topic "$dead_letter" --topic "$changelog" \
@@ -62,7 +73,7 @@ policy)
         --topic "$contribute" --topic "$rejected" --topic "$policies"
     ;;
 *)
-    echo "$1: no such command: run, topics, publish, audit, dead-letters, replay, policy" >&2
+    echo "$1: no such command: run, topics, publish, assemble, audit, dead-letters, replay, policy" >&2
     exit 2
     ;;
 esac

@@ -48,6 +48,7 @@ _COMMANDS = (
         "convert", "convert:convert", "Convert FILES from other formats to traces, one JSON object per line."
     ),
     LazyCommand("publish", "publish:publish", "Publish FILES, one JSON trace per line, to the raw topic."),
+    LazyCommand("assemble", "assemble:assemble", "Assemble agent runs from OpenTelemetry spans in Kafka."),
     LazyCommand("score", "score:score", "Score FILES, one JSON trace per line, without a broker."),
     LazyCommand("audit", "audit:audit", "Audit the outputs: nothing may be missing, nothing may differ."),
     LazyCommand("config", "config:config", "Print the effective settings as TOML, without secrets."),

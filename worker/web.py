@@ -124,20 +124,31 @@ async def serving(settings: WebSettings, socket: str) -> AsyncIterator[Port]:
         app.router.add_get(probes.READY, port.ready)
         for path in (STATUS, STATUS_DATA, METRICS):
             app.router.add_get(path, port.page)
-        runner = web.AppRunner(
-            app, access_log=None, keepalive_timeout=IDLE_LIMIT, shutdown_timeout=SHUTDOWN_LIMIT
-        )
-        await runner.setup()
-        _limit_connections(runner)
-        try:
-            try:
-                await web.TCPSite(runner, settings.host, settings.port).start()
-            except OSError as error:
-                where = f"{settings.host}:{settings.port}"
-                raise StartError(f"web.host, web.port: {where}: {error.strerror}") from error
+        async with listening(settings, app):
             yield port
-        finally:
-            await runner.cleanup()
+
+
+@asynccontextmanager
+async def listening(settings: WebSettings, app: web.Application) -> AsyncIterator[None]:
+    """Serve an application at the port.
+
+    Raises:
+        StartError: the address is invalid or in use.
+    """
+    runner = web.AppRunner(
+        app, access_log=None, keepalive_timeout=IDLE_LIMIT, shutdown_timeout=SHUTDOWN_LIMIT
+    )
+    await runner.setup()
+    _limit_connections(runner)
+    try:
+        try:
+            await web.TCPSite(runner, settings.host, settings.port).start()
+        except OSError as error:
+            where = f"{settings.host}:{settings.port}"
+            raise StartError(f"web.host, web.port: {where}: {error.strerror}") from error
+        yield
+    finally:
+        await runner.cleanup()
 
 
 def _limit_connections(runner: web.AppRunner) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from schemas.convert.errors import ConversionError
+from schemas.convert.errors import ConversionError, NoRunError
 from schemas.convert.hub import Labels
 from schemas.convert.losses import Loss, Losses
 from schemas.convert.sources import AUTO, SOURCES, Source, convert, source_of
@@ -29,6 +29,7 @@ __all__ = [
     "Labels",
     "Loss",
     "Losses",
+    "NoRunError",
     "Options",
     "Source",
     "convert",

@@ -1,4 +1,4 @@
-"""The converters' error."""
+"""The converters' errors."""
 
 from __future__ import annotations
 
@@ -8,3 +8,7 @@ class ConversionError(ValueError):
 
     The message says what was wrong, where in the document, and what is accepted.
     """
+
+
+class NoRunError(ConversionError):
+    """A document has no agent run."""

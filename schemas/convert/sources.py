@@ -20,7 +20,7 @@ from schemas.convert import (
     swe_agent,
     tau_bench,
 )
-from schemas.convert.errors import ConversionError
+from schemas.convert.errors import ConversionError, NoRunError
 from schemas.convert.hub import Run
 from schemas.convert.trace import Conversion, Options, to_trace
 
@@ -101,7 +101,7 @@ def convert(
             empty = False
             yield _convert_run(run, options)
         if empty:
-            yield ConversionError(f"no agent run in the document, which was read as {found.name}")
+            yield NoRunError(f"no agent run in the document, which was read as {found.name}")
     except ConversionError as error:
         yield error
     except RecursionError:

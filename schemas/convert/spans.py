@@ -179,6 +179,15 @@ def node_of(span: Span) -> Node:
     return Node.of(span.trace_id, span.id, span.parent_id, lambda: conventions.node(span))
 
 
+def has_agent(export: Any) -> bool:
+    """Return whether a span of an OTLP export is a call of an agent.
+
+    Raises:
+        ConversionError: it is no OTLP export.
+    """
+    return any(node_of(span).agent for span in _otlp(export, ""))
+
+
 def _otlp(document: Any, path: str) -> Iterator[Span]:
     if isinstance(document, dict) and isinstance(document.get("trace"), dict):
         document = document["trace"]

@@ -285,6 +285,7 @@ DECLARED = {
     "run": rights.worker_rights,
     "topics": rights.creation_rights,
     "publish": rights.publishing_rights,
+    "assemble": rights.assembly_rights,
     "audit": rights.audit_rights,
     "dead-letters": rights.dead_letter_rights,
     "replay": rights.replay_rights,
@@ -300,7 +301,7 @@ async def test_each_right_that_is_missing_is_named(secured, settings, command):
         right for right in granted if right.operation != "Create" and right.resource != "transactional-id"
     ] == needed
     await Stream(anonymous(secured, settings), secured.folder).create_topics(1)
-    await anonymous_replays(secured, settings)
+    await create_other_topics(secured, settings)
 
     async with secured.rights() as mine:
         await mine.grant(*granted)
@@ -331,9 +332,11 @@ def anonymous(secured, settings):
     return settings.model_copy(update={"kafka": kafka})
 
 
-async def anonymous_replays(secured, settings):
+async def create_other_topics(secured, settings):
     async with TopicAdmin(anonymous(secured, settings).kafka, settings.topics) as admin:
         await admin.create_replays()
+        await admin._create(settings.assemble.spans, 1, 1, {})
+        await admin.require_for_assembly(settings.assemble)
 
 
 async def test_a_topic_that_may_not_be_created_is_named(settings, secured):

@@ -95,10 +95,11 @@ class Rights:
 
 
 def _acl(right: Right) -> tuple[int, str, int, str, str, int, int]:
-    literal, allow = 3, 3
+    literal, prefixed, allow = 3, 4, 3
+    pattern = prefixed if right.name.endswith("*") else literal
     resource = {"topic": 2, "group": 3, "transactional-id": 5}[right.resource]
     operation = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}[right.operation]
-    return resource, right.name, literal, f"User:{USER}", "*", operation, allow
+    return resource, right.name.removesuffix("*"), pattern, f"User:{USER}", "*", operation, allow
 
 
 def granted_by_script(command: str, settings: Settings) -> list[Right]:
@@ -110,6 +111,8 @@ def granted_by_script(command: str, settings: Settings) -> list[Right]:
         "CONTRIBUTE": topics.contribute,
         "REJECTED": topics.rejected,
         "DEAD_LETTER": topics.dead_letter,
+        "SPANS": settings.assemble.spans,
+        "LATE": settings.assemble.late,
     }
     done = subprocess.run(
         [ROOT / "deploy" / "kafka-acls.sh", command, f"User:{USER}"],
@@ -124,7 +127,12 @@ def granted_by_script(command: str, settings: Settings) -> list[Right]:
         options = list(zip(words[::2], words[1::2], strict=True))
         assert (add, options[0]) == ("--add", ("--allow-principal", f"User:{USER}"))
         operations = [value for option, value in options if option == "--operation"]
-        resources = [(option[2:], value) for option, value in options[1:] if option != "--operation"]
+        suffix = "*" if ("--resource-pattern-type", "prefixed") in options else ""
+        resources = [
+            (option[2:], value + suffix)
+            for option, value in options[1:]
+            if option not in {"--operation", "--resource-pattern-type"}
+        ]
         rights += [Right(operation, *resource) for resource in resources for operation in operations]
     return rights
 

@@ -232,9 +232,10 @@ class Stream:
         settings: Settings | None = None,
         module: str = "worker.cli",
         environment: Mapping[str, str] | None = None,
+        command: str = "run",
         config_of: Callable[[Settings], str] = render,
     ) -> AsyncIterator[Worker]:
-        """Run a worker, which is killed at the end if the test has not stopped it."""
+        """Run a worker, or a command like it; it is killed at the end if the test has not stopped it."""
         self._workers += 1
         effective = settings or self.settings
         effective = effective.model_copy(
@@ -248,7 +249,7 @@ class Stream:
                 sys.executable,
                 "-m",
                 module,
-                "run",
+                command,
                 "--config",
                 str(config),
                 stdout=output,

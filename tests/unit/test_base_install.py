@@ -66,6 +66,7 @@ def test_what_needs_kafka_gets_as_far_as_the_broker(base_install, command):
     ("command", "extra"),
     [
         (["run"], "worker"),
+        (["assemble"], "worker"),
         (["score", "TRACES"], "worker"),
         (["traces", "list", "TRACES"], "worker"),
         (["demo"], "demo"),

@@ -12,7 +12,9 @@ import worker.scoring
 from schemas import DeadLetterHeaders
 from support.commands import command
 from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, Reader, blocks, difference, read, table
+from worker.assemble.runs import COMPLETED_BY
 from worker.cli import main
+from worker.observe.assembly import AssemblyMetrics
 from worker.observe.metrics import Metrics
 from worker.observe.status import Status
 from worker.policy import REFERENCE_WEIGHTS, Policy
@@ -27,9 +29,9 @@ def shown_default(value):
     return f"`{value}`" if value not in ({}, ()) else "none"
 
 
-def metric_rows():
+def metric_rows(make):
     registry = CollectorRegistry()
-    Metrics(Policy(), 0.1, registry)
+    make(registry)
     for collector in registry._collector_to_names:
         family = next(iter(collector.describe()))
         name = family.name + ("_total" if family.type == "counter" else "")
@@ -45,13 +47,16 @@ def test_the_settings_table_is_what_the_settings_are():
 
 
 def test_the_metrics_table_is_what_the_worker_exposes():
-    assert table(REFERENCE, "Metrics") == list(metric_rows())
+    assert table(REFERENCE, "Metrics") == list(metric_rows(lambda registry: Metrics(Policy(), 0.1, registry)))
+    assert table(REFERENCE, "Metrics of assembly") == list(
+        metric_rows(lambda registry: AssemblyMetrics(COMPLETED_BY, registry))
+    )
 
 
 def test_the_headers_table_names_every_header():
     named = re.findall(r"^\| `([^`]+)`", "\n".join(table(REFERENCE, "Headers")), re.MULTILINE)
     dead_letter = [field.alias for field in DeadLetterHeaders.model_fields.values()]
-    assert named == ["kp-source", "kp-score", "kp-policy", "kp-timestamp", *dead_letter]
+    assert named == ["kp-source", "kp-score", "kp-policy", "kp-timestamp", "kp-completed-by", *dead_letter]
 
 
 def test_the_commands_table_names_every_command():

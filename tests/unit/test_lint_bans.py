@@ -43,6 +43,7 @@ def is_refused(source: str, path: str) -> bool:
         ("worker", set()),
         ("worker/scoring", set()),
         ("worker/demo", set()),
+        ("worker/assemble", set()),
         ("worker/lane", set()),
         ("worker/kafka", {"aiokafka"}),
         ("worker/stream", {"aiokafka", "faust", "mode"}),

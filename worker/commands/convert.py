@@ -96,6 +96,19 @@ class ConversionReport:
             errors.print(line, markup=False)
 
 
+def read_options(domain_map: Path | None, labels: Path | None, visibility: Any) -> Options:
+    """Return the options of a conversion.
+
+    Raises:
+        InputError: a file is invalid.
+    """
+    return Options(
+        domains={} if domain_map is None else read_domains(domain_map),
+        labels={} if labels is None else read_labels(labels),
+        visibility=visibility,
+    )
+
+
 def converted(
     files: Iterable[BinaryIO],
     source: str,
@@ -107,11 +120,7 @@ def converted(
     visibility: Any,
 ) -> Iterator[Document]:
     """Yield the traces of files, and report what was not converted."""
-    options = Options(
-        domains={} if domain_map is None else read_domains(domain_map),
-        labels={} if labels is None else read_labels(labels),
-        visibility=visibility,
-    )
+    options = read_options(domain_map, labels, visibility)
     for name, lines in opened(files, progress):
         for place, outcome in convert_lines(name, lines, source, options):
             if isinstance(outcome, ConversionError):

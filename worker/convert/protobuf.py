@@ -26,6 +26,32 @@ def read_exports(data: bytes) -> list[dict[str, Any]]:
     return [_read(export) for export in exports]
 
 
+def split_export(data: bytes) -> Iterator[tuple[str, str, str, bytes]]:
+    """Yield each span of an export: trace id, span id, parent's id, and an export with only this span.
+
+    Ids are in hexadecimal; the parent's is empty for a root.
+
+    Raises:
+        ConversionError: the data is not an export.
+        MissingExtraError: the protobuf packages are not installed.
+    """
+    with extra("otel"):
+        from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # noqa: PLC0415 - JSON does not need it
+    for resource in _parse(data).resource_spans:
+        for scope in resource.scope_spans:
+            for span in scope.spans:
+                alone = TracesData()
+                with_resource = alone.resource_spans.add(schema_url=resource.schema_url)
+                if resource.HasField("resource"):
+                    with_resource.resource.CopyFrom(resource.resource)
+                with_scope = with_resource.scope_spans.add(schema_url=scope.schema_url)
+                if scope.HasField("scope"):
+                    with_scope.scope.CopyFrom(scope.scope)
+                with_scope.spans.append(span)
+                ids = span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex()
+                yield *ids, alone.SerializeToString()
+
+
 def _framed(data: bytes) -> Iterator[bytes]:
     """Yield length-prefixed exports; nothing if the lengths do not add up to the size of the data."""
     frames = []
@@ -41,10 +67,15 @@ def _framed(data: bytes) -> Iterator[bytes]:
 def _read(export: bytes) -> dict[str, Any]:
     with extra("otel"):
         from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - JSON does not need it
-        from google.protobuf.message import DecodeError  # noqa: PLC0415
+    document: dict[str, Any] = MessageToDict(_parse(export))
+    return document
+
+
+def _parse(export: bytes) -> Any:
+    with extra("otel"):
+        from google.protobuf.message import DecodeError  # noqa: PLC0415 - JSON does not need it
         from opentelemetry.proto.trace.v1.trace_pb2 import TracesData  # noqa: PLC0415
     try:
-        document: dict[str, Any] = MessageToDict(TracesData.FromString(export))
+        return TracesData.FromString(export)
     except DecodeError as error:
         raise ConversionError(f"neither JSON nor OTLP protobuf: {error}") from error
-    return document

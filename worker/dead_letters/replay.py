@@ -31,7 +31,9 @@ from worker.settings import KafkaSettings, Settings
 
 BATCH_RECORDS = 100
 BATCH_BYTES = 1_048_576
-SkipReason = Literal["replayed before", "too many attempts", "truncated", "empty", "too large"]
+SkipReason = Literal[
+    "replayed before", "of another topic", "too many attempts", "truncated", "empty", "too large"
+]
 """Why a dead letter is not replayed."""
 
 
@@ -181,6 +183,8 @@ async def _batches(letters: AsyncIterator[DeadLetter]) -> AsyncIterator[list[Dea
 def skip_reason(letter: DeadLetter, raw: Topic, max_attempts: int) -> SkipReason | None:
     """Return why a dead letter cannot be replayed; None if it can."""
     record = letter.record
+    if record.topic != raw.name:
+        return "of another topic"
     if letter.is_truncated:
         return "truncated"
     if not record.value:

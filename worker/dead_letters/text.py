@@ -21,6 +21,7 @@ HEAD = _COLUMNS.format("POSITION", "TIME", "REASON", "SIZE", "ATTEMPTS", "REPLAY
 
 SKIP_REASONS: dict[SkipReason, str] = {
     "replayed before": "already replayed",
+    "of another topic": "its record is not from the raw topic",
     "too many attempts": "already replayed --max-attempts times",
     "truncated": "its value is truncated",
     "empty": "it has no value and would become a dead letter again",

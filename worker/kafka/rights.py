@@ -24,7 +24,13 @@ from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Schema, String
 from worker.errors import SecurityError
 from worker.kafka.connection import client_arguments
 from worker.kafka.diagnosis import unreachable
-from worker.kafka.topics import changelog_topic_name, policies_topic_name, replays_topic_name
+from worker.kafka.topics import (
+    assembled_topic_name,
+    assembly_group,
+    changelog_topic_name,
+    policies_topic_name,
+    replays_topic_name,
+)
 from worker.settings import KafkaSettings, Settings
 
 # https://kafka.apache.org/protocol: the bit of each operation.
@@ -123,6 +129,20 @@ def republishing_rights(names: Iterable[str]) -> Iterator[Right]:
     """Yield the rights for publishing rescored traces."""
     for name in names:
         yield from _topic(name, "Write", "DescribeConfigs")
+
+
+def assembly_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker assemble`` needs.
+
+    Only the broker can check two more: Write on the transactional ids, which begin with the assemblers'
+    group, and Create on the topics of late spans and of published runs, if they are missing.
+    """
+    group = settings.kafka.group
+    yield from _topic(settings.assemble.spans, "Read", "DescribeConfigs")
+    for name in (settings.topics.raw, settings.topics.dead_letter, settings.assemble.late):
+        yield from _topic(name, "Write", "DescribeConfigs")
+    yield from _topic(assembled_topic_name(group), "Read", "Write", "DescribeConfigs")
+    yield Right("Read", "group", assembly_group(group))
 
 
 async def require_rights(kafka: KafkaSettings, rights: Iterable[Right]) -> None:

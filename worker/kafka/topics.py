@@ -26,7 +26,7 @@ from aiokafka.structs import OffsetAndMetadata
 from worker.errors import SecurityError, TopicError
 from worker.kafka.connection import client_arguments
 from worker.kafka.diagnosis import unreachable
-from worker.settings import KafkaSettings, TopicSettings
+from worker.settings import AssembleSettings, KafkaSettings, TopicSettings
 
 OUTPUT_HEADROOM = 1_048_576
 """Bytes added to the raw topic's size limit for the outputs: room for headers and the score."""
@@ -126,6 +126,16 @@ def replays_topic_name(group: str) -> str:
 def policies_topic_name(group: str) -> str:
     """Return the name of the topic that keeps every policy that was in force."""
     return f"{group}-policies"
+
+
+def assembled_topic_name(group: str) -> str:
+    """Return the name of the topic that records which agent runs were published."""
+    return f"{group}-assembled"
+
+
+def assembly_group(group: str) -> str:
+    """Return the consumer group of the assemblers."""
+    return f"{group}-assemble"
 
 
 class TopicAdmin:
@@ -248,6 +258,44 @@ class TopicAdmin:
         if self.replays not in await self.existing():
             await self._create(self.replays, 1, -1, _COMPACTED)
 
+    async def require_for_assembly(self, assemble: AssembleSettings) -> dict[str, Topic]:
+        """Return the topics of `kp-worker assemble`; create those of late spans and published runs.
+
+        Raises:
+            TopicError: another topic is missing, or two have the same name.
+        """
+        assembled = assembled_topic_name(self._kafka.group)
+        needed = (self._topics.raw, self._topics.dead_letter, assemble.spans)
+        names = {*self.own, assemble.spans, assemble.late, assembled}
+        if len(names) < len(self.own) + 3:
+            raise TopicError(
+                f"assemble.spans ({assemble.spans}) and assemble.late ({assemble.late}) need names that no "
+                "other topic has"
+            )
+        existing = await self.describe({*needed, assemble.late, assembled})
+        if missing := [name for name in needed if name not in existing]:
+            raise TopicError(
+                f"missing: {', '.join(missing)}; `kp-worker topics` creates all but {assemble.spans}, which "
+                "the Collector writes to"
+            )
+        spans = existing[assemble.spans]
+        late_config = {MAX_MESSAGE_BYTES: str(spans.max_message_bytes + OUTPUT_HEADROOM)}
+        for name, config in ((assemble.late, late_config), (assembled, _COMPACTED)):
+            if name not in existing:
+                existing[name] = await self._create(name, spans.partitions, -1, config)
+        if existing[assembled].partitions != spans.partitions:
+            raise TopicError(
+                f"{assembled} has {existing[assembled].partitions} partitions, {spans.name} has "
+                f"{spans.partitions}; delete {assembled} when no run is open (late spans of runs published "
+                "before then start other runs)"
+            )
+        if existing[assembled].cleanup_policy not in (None, "compact"):
+            raise TopicError(
+                f"{assembled} has {_CLEANUP_POLICY}={existing[assembled].cleanup_policy}, must have compact: "
+                "otherwise runs are published again"
+            )
+        return existing
+
     async def require(self) -> dict[str, Topic]:
         """Return the topics after checking them; create the changelog and the policies if they are missing.
 
@@ -312,7 +360,7 @@ class TopicAdmin:
         """Return a new topic once one broker knows it; others may not yet."""
         try:
             async with asyncio.timeout(_CREATION_TIMEOUT):
-                while (topic := (await self.existing()).get(name)) is None:  # noqa: ASYNC110 - polls
+                while (topic := (await self.describe([name])).get(name)) is None:  # noqa: ASYNC110 - polls
                     await asyncio.sleep(0.05)
                 return topic
         except TimeoutError:

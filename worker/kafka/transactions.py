@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, ProducerFenced, TransactionalIdAuthorizationFailed
 from aiokafka.structs import RecordMetadata
 
@@ -22,6 +23,16 @@ TRANSACTION_TIMEOUT_MS = 10_000
 """Age at which brokers abort the transaction of a dead process; until then it blocks readers."""
 
 _BATCH_BYTES = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """A consumer group's next offset in a partition."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
 
 
 class Send(Protocol):
@@ -80,8 +91,11 @@ class TransactionalPublisher:
         await self._producer.stop()
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Send]:
+    async def transaction(self, consumed: GroupOffset | None = None) -> AsyncIterator[Send]:
         """Open a transaction, commit it on exit, and abort it on an error.
+
+        Args:
+            consumed: an offset to commit for a consumer group in the same transaction.
 
         Raises:
             DeliveryError: the brokers did not confirm the transaction. They have none of its records, or all
@@ -91,6 +105,9 @@ class TransactionalPublisher:
         try:
             async with self._producer.transaction():
                 yield self._send
+                if consumed is not None:
+                    place = TopicPartition(consumed.topic, consumed.partition)
+                    await self._producer.send_offsets_to_transaction({place: consumed.offset}, consumed.group)
         except KafkaError as error:
             raise self._translate(error) from error
 

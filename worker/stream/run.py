@@ -8,8 +8,8 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager, AsyncExitStack, nullcontext, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from worker import __version__
 from worker.embedding import Batcher, Embedder, load_embedder
 from worker.embedding.batcher import admission_limit
 from worker.embedding.load import cache_folder
+from worker.ending import run_in_time, within
 from worker.errors import (
     DeliveryError,
     EmbeddingError,
@@ -57,9 +58,6 @@ STOP_LIMIT = 5.0
 
 REBALANCE_MARGIN = 40.0
 """Seconds that a rebalance allows its members beyond ``limits.drain``."""
-
-CLEANUP_LIMIT = 1.0
-"""Seconds for the remaining tasks to end after cancellation."""
 
 END_LIMIT = 20.0
 """Seconds from a failure to the end of the process: more than all steps of an orderly end take."""
@@ -115,23 +113,9 @@ def run_worker(
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
     with _tracing(settings) as tracing:
-        _run(_work(_Setup(settings, config, heartbeat, journal, socket, topics, embedder, limit, tracing)))
-
-
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Run like ``asyncio.run``, but abandon tasks that do not end when cancelled.
-
-    With a broker down, some of the client's tasks do not, and the process must still end in time.
-    """
-    loop = asyncio.new_event_loop()
-    try:
-        loop.run_until_complete(work)
-    finally:
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            loop.run_until_complete(asyncio.wait(tasks, timeout=CLEANUP_LIMIT))
+        run_in_time(
+            _work(_Setup(settings, config, heartbeat, journal, socket, topics, embedder, limit, tracing))
+        )
 
 
 async def _require_topics(settings: Settings) -> dict[str, Topic]:
@@ -175,12 +159,12 @@ async def _work(setup: _Setup) -> None:
         stack.callback(setup.journal.close)
         batcher = _make_batcher(setup.embedder, setup.admission_limit, metrics)
         if batcher is not None:
-            stack.push_async_callback(_within, STOP_LIMIT, batcher.close)
+            stack.push_async_callback(within, STOP_LIMIT, batcher.close)
         lease = Lease(settings.kafka.session_timeout - heartbeat_interval(settings.kafka.session_timeout))
         largest = max(topic.max_message_bytes for topic in topics.values())
         publisher = KafkaPublisher(settings.kafka, largest, lease)
         await publisher.start()
-        stack.push_async_callback(_within, STOP_LIMIT, publisher.stop)
+        stack.push_async_callback(within, STOP_LIMIT, publisher.stop)
         in_force = PolicyInForce(settings.policy)
         kafka, limits = settings.kafka, settings.limits
         clients = Clients(
@@ -248,13 +232,6 @@ def _make_batcher(embedder: Embedder | None, limit: int, metrics: Metrics) -> Ba
     return Batcher(embedder, limit, metrics.embedded, metrics.embedding_failed)
 
 
-async def _within(limit: float, close: Callable[[], Awaitable[None]]) -> None:
-    """Close something within a time limit; with a broker down it might wait forever."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(limit):
-            await close()
-
-
 async def _serve(
     app: WorkerApp,
     stop: asyncio.Event,
@@ -289,7 +266,7 @@ async def _serve(
         for guard in guards:
             guard.cancel()
         # An orderly stop finishes scored records; after a failure there is nothing to wait for.
-        await _within(STOP_LIMIT + (app.settings.limits.drain if stop.is_set() else 0), app.faust.stop)
+        await within(STOP_LIMIT + (app.settings.limits.drain if stop.is_set() else 0), app.faust.stop)
         heart.cancel()  # with no more heartbeats, the supervisor kills the process if it hangs from here on
         for end in (starting, *ends):
             end.cancel()

@@ -1,5 +1,7 @@
 """Which dead letters a replay skips."""
 
+from dataclasses import replace
+
 import pytest
 
 from support.letters import TOPICS, buried, raw_record
@@ -17,6 +19,7 @@ RAW = Topic(TOPICS.raw, partitions=4, max_message_bytes=1_048_588)
         (buried(raw_record(headers=(("kp-attempt", b"2"),))), None),
         (buried(raw_record(headers=(("kp-attempt", b"3"),))), "too many attempts"),
         (buried(raw_record(headers=(("kp-attempt", b"4"),))), "too many attempts"),
+        (buried(replace(raw_record(), topic="otlp_spans")), "of another topic"),
         (buried(raw_record(value=b""), "empty"), "empty"),
         (buried(raw_record(value=None), "empty"), "empty"),
         (buried(raw_record(value=b"x" * 5000), cut=True), "truncated"),

@@ -10,7 +10,7 @@ from aiokafka.structs import OffsetAndMetadata
 from worker.errors import TopicError
 from worker.kafka import topics
 from worker.kafka.topics import LAST_RESORT_BYTES, LEDGER_ENTRY_BYTES, Topic, TopicAdmin, differences
-from worker.settings import KafkaSettings, TopicSettings
+from worker.settings import AssembleSettings, KafkaSettings, TopicSettings
 
 NAMES = TopicSettings()
 CHANGELOG = "knowledgepulse-worker-ledger-changelog"
@@ -249,3 +249,48 @@ def test_a_warning_names_topic_setting_and_values(changes, words):
 )
 def test_harmless_differences_cause_no_warning(raw, changes):
     assert warnings_about(raw, **changes) == []
+
+
+# --- the topics of `kp-worker assemble`
+
+ASSEMBLE = AssembleSettings()
+ASSEMBLED = "knowledgepulse-worker-assembled"
+
+
+async def test_late_spans_and_published_runs_get_topics_like_that_of_spans(admin, brokers, fit):
+    fit()
+    brokers.add(ASSEMBLE.spans, 3, **{"max.message.bytes": "5000"})
+
+    topics = await admin.require_for_assembly(ASSEMBLE)
+
+    assert (topics[ASSEMBLE.late].partitions, topics[ASSEMBLE.late].max_message_bytes) == (3, 5000 + 2**20)
+    assert (topics[ASSEMBLED].partitions, topics[ASSEMBLED].cleanup_policy) == (3, "compact")
+    assert {NAMES.raw, NAMES.dead_letter, ASSEMBLE.spans} < topics.keys()
+
+
+async def test_a_missing_topic_of_spans_is_named(admin, fit):
+    fit()
+    with pytest.raises(TopicError, match=f"^missing: {ASSEMBLE.spans}; "):
+        await admin.require_for_assembly(ASSEMBLE)
+
+
+@pytest.mark.parametrize("name", [NAMES.raw, ASSEMBLE.spans, ASSEMBLED])
+async def test_late_spans_need_a_topic_of_their_own(admin, brokers, fit, name):
+    fit()
+    brokers.add(ASSEMBLE.spans, 3)
+    with pytest.raises(TopicError, match="need names that no other topic has"):
+        await admin.require_for_assembly(ASSEMBLE.model_copy(update={"late": name}))
+
+
+@pytest.mark.parametrize(
+    ("partitions", "policy", "problem"),
+    [(2, "compact", "has 2 partitions, otlp_spans has 3"), (3, "delete", "must have compact")],
+)
+async def test_a_record_of_published_runs_that_would_forget_some_is_refused(
+    admin, brokers, fit, partitions, policy, problem
+):
+    fit()
+    brokers.add(ASSEMBLE.spans, 3)
+    brokers.add(ASSEMBLED, partitions, **{"cleanup.policy": policy})
+    with pytest.raises(TopicError, match=problem):
+        await admin.require_for_assembly(ASSEMBLE)

@@ -8,6 +8,8 @@ from contextlib import suppress
 
 import pytest
 
+from worker import ending
+from worker.ending import run_in_time, within
 from worker.errors import DeliveryError, EmbeddingError, StalledError, StartError, TopicError
 from worker.journal import Phase
 from worker.settings import Settings
@@ -17,6 +19,7 @@ HANGS = """
 import asyncio, sys
 from types import SimpleNamespace
 from worker.settings import Settings
+from worker import ending
 from worker.stream import run
 
 run.STOP_LIMIT, run.END_LIMIT = 0.1, 0.5
@@ -39,7 +42,7 @@ async def main():
     app = SimpleNamespace(settings=Settings(), faust=faust)
     await run._serve(app, asyncio.Event(), failed, asyncio.create_task(forever.wait()), [])
 
-run._run(main())
+ending.run_in_time(main())
 """
 
 
@@ -56,7 +59,7 @@ def test_after_a_failure_the_process_ends_whatever_hangs():
 
 def test_a_task_that_ignores_cancellation_does_not_keep_the_process_alive(monkeypatch):
     """As some of the client's tasks do while a broker is down."""
-    monkeypatch.setattr(run, "CLEANUP_LIMIT", 0.01)
+    monkeypatch.setattr(ending, "CLEANUP_LIMIT", 0.01)
     stubborn = []  # the task and its loop
 
     async def hang():
@@ -68,7 +71,7 @@ def test_a_task_that_ignores_cancellation_does_not_keep_the_process_alive(monkey
         stubborn.extend([asyncio.create_task(hang()), asyncio.get_running_loop()])
         await asyncio.sleep(0)
 
-    running = threading.Thread(target=run._run, args=(work(),), daemon=True)
+    running = threading.Thread(target=run_in_time, args=(work(),), daemon=True)
     running.start()
     running.join(20)
 
@@ -80,7 +83,7 @@ def test_a_task_that_ignores_cancellation_does_not_keep_the_process_alive(monkey
 
 
 async def test_closing_is_abandoned_after_the_limit():
-    await run._within(0.01, asyncio.Event().wait)
+    await within(0.01, asyncio.Event().wait)
 
 
 @pytest.mark.parametrize(

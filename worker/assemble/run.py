@@ -1,0 +1,117 @@
+"""Assemble runs until a stop signal: checks at the start, connections, and the web port."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from aiohttp import web
+
+from schemas.convert import Options
+from worker.assemble.assembler import Assembler
+from worker.assemble.log import AssemblyLog
+from worker.assemble.outputs import RunOutputs
+from worker.assemble.runs import COMPLETED_BY
+from worker.ending import run_in_time, within
+from worker.errors import StartError, TopicError
+from worker.kafka.group_reader import GroupReader, OnRevoked
+from worker.kafka.rights import assembly_rights, require_rights
+from worker.kafka.topics import Topic, TopicAdmin, assembly_group
+from worker.observe import probes
+from worker.observe.assembly import AssemblyMetrics
+from worker.settings import Settings
+from worker.signals import stop_signals
+from worker.web import METRICS, listening
+
+logger = logging.getLogger(__name__)
+
+REBALANCE_MARGIN = 40.0
+"""Seconds that a rebalance allows its members beyond ``limits.drain``."""
+
+
+def run_assembler(settings: Settings, options: Options) -> None:
+    """Assemble runs until SIGTERM, SIGHUP or SIGINT; then finish the records in hand and leave the group.
+
+    Args:
+        settings: the effective settings.
+        options: trace fields that spans do not have.
+
+    Raises:
+        StartError: the configuration prevents the start.
+        WorkerError: a fatal error; a new process continues after the last transaction.
+    """
+    run_in_time(_work(settings, options))
+
+
+async def _work(settings: Settings, options: Options) -> None:
+    stop = asyncio.Event()
+    for number in (*stop_signals(), signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    topics = await _require_topics(settings)
+    metrics = AssemblyMetrics(COMPLETED_BY)
+    assembler = Assembler(
+        settings.assemble,
+        partial(_reader, settings),
+        partial(AssemblyLog, settings, max(topic.max_message_bytes for topic in topics.values())),
+        RunOutputs(settings, options, topics),
+        metrics,
+    )
+    async with _serving(settings, metrics, assembler):
+        where = f"http://{settings.web.host}:{settings.web.port}{METRICS}"
+        logger.info(
+            "assembling %s into %s; metrics at %s", settings.assemble.spans, settings.topics.raw, where
+        )
+        working = asyncio.create_task(assembler.work(stop.is_set))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if stop.is_set():
+            logger.info("stopping")
+        await within(settings.limits.drain, lambda: working)
+
+
+def _reader(settings: Settings, on_revoked: OnRevoked) -> GroupReader:
+    return GroupReader(
+        settings.kafka.model_copy(update={"group": assembly_group(settings.kafka.group)}),
+        settings.assemble.spans,
+        settings.limits.batch_bytes,
+        settings.limits.drain + REBALANCE_MARGIN,
+        on_revoked,
+    )
+
+
+async def _require_topics(settings: Settings) -> dict[str, Topic]:
+    await require_rights(settings.kafka, assembly_rights(settings))
+    try:
+        async with TopicAdmin(settings.kafka, settings.topics) as admin:
+            return await admin.require_for_assembly(settings.assemble)
+    except TopicError as error:
+        raise StartError(str(error)) from error
+
+
+@asynccontextmanager
+async def _serving(settings: Settings, metrics: AssemblyMetrics, assembler: Assembler) -> AsyncIterator[None]:
+    """Serve metrics and probes."""
+
+    async def page(_request: web.Request) -> web.Response:
+        content_type, body = metrics.render()
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def live(_request: web.Request) -> web.Response:
+        status, body = probes.live()
+        return web.Response(status=status, body=body, headers=probes.HEADERS)
+
+    async def ready(_request: web.Request) -> web.Response:
+        status, body = probes.ready(assembler.not_ready)
+        return web.Response(status=status, body=body, headers=probes.HEADERS)
+
+    app = web.Application()
+    app.router.add_get(METRICS, page)
+    app.router.add_get(probes.LIVE, live)
+    app.router.add_get(probes.READY, ready)
+    async with listening(settings.web, app):
+        yield

@@ -1,0 +1,34 @@
+"""End in time, even if a Kafka client does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+CLEANUP_LIMIT = 1.0
+"""Seconds for the remaining tasks to end after cancellation."""
+
+
+def run_in_time(work: Coroutine[Any, Any, None]) -> None:
+    """Run like ``asyncio.run``, but abandon tasks that do not end when cancelled.
+
+    With a broker down, some of the client's tasks do not, and the process must still end in time.
+    """
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(work)
+    finally:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=CLEANUP_LIMIT))
+
+
+async def within(limit: float, close: Callable[[], Awaitable[None]]) -> None:
+    """Close something within a time limit; with a broker down it might wait forever."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(limit):
+            await close()
