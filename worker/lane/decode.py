@@ -35,7 +35,7 @@ _MAX_DEPTH = 201
 """The trace's object and 200 levels inside it: how far parsers can recurse depends on their caller."""
 _STEP = np.zeros(256, dtype=np.int8)
 _STEP[list(b"[{")], _STEP[list(b"]}")] = 1, -1
-_IS_BRACKET = _STEP != 0
+_NO_BRACKETS = bytes(np.flatnonzero(_STEP == 0).tolist())
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
@@ -343,17 +343,13 @@ def _require_json(text: bytes) -> None:
 
 
 def _require_shallow(text: bytes) -> None:
-    if (
-        text.count(b"[") + text.count(b"{") > _MAX_DEPTH < _depth(text)
-        and _depth(_STRING.sub(b"", text)) > _MAX_DEPTH
-    ):
+    if _depth(text) > _MAX_DEPTH and _depth(_STRING.sub(b"", text)) > _MAX_DEPTH:
         raise RejectedRecord("not_json", f"it is nested more than {_MAX_DEPTH} levels deep")
 
 
 def _depth(text: bytes) -> int:
     """Return how deep brackets are nested in the text, those in strings among them."""
-    symbols = np.frombuffer(text, dtype=np.uint8)
-    brackets = symbols[_IS_BRACKET[symbols]]
+    brackets = np.frombuffer(text.translate(None, _NO_BRACKETS), dtype=np.uint8)
     return int(np.cumsum(_STEP[brackets], dtype=np.int32).max(initial=0))
 
 
