@@ -113,6 +113,7 @@ class WorkerApp:
             publisher=clients.publisher,
             changelog_topic=changelog,
             metrics=metrics,
+            text=settings.embedding.text,
             retention_check=RetentionCheck(_kept_ms(topics.values()), metrics),
             tracing=tracing,
             journal=journal or Journal(),
