@@ -231,6 +231,11 @@ class EmbeddingSettings(_Section):
         "standard",
         description="`standard` keeps the closing [SEP] of a truncated text, `sdk` drops it as the SDK does",
     )
+    text: Literal["sdk", "agent"] = Field(
+        "sdk",
+        description="`sdk`: the objective and all steps, as in the SDK; `agent`: the beginning of the "
+        "objective, then thoughts and tool calls, but no observations",
+    )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
         description="`auto` measures both once: bfloat16 if it is 1.3 times as fast, and as accurate",

@@ -19,6 +19,7 @@ from chaos.process import ORDERS, WITHOUT
 from support.memory import peak_rss
 from support.streams import Stream, Worker
 from worker.observe import page
+from worker.policy import Policy
 from worker.settings import Settings, render
 
 START_LIMIT = 60
@@ -143,6 +144,18 @@ class Fleet:
     def logs(self) -> str:
         """Return the end of each worker's log."""
         return "\n".join(f"--- worker {w.process.pid}\n{w.log()[-6_000:]}" for w in self.workers)
+
+    def change_policy(self, policy: Policy) -> None:
+        """Write a policy into the settings of all workers, those of later starts among them."""
+        self._settings = self._settings.model_copy(update={"policy": policy})
+        for worker in self.workers:
+            changed = worker.config.with_suffix(".new")
+            changed.write_text(render(worker.settings.model_copy(update={"policy": policy})))
+            changed.replace(worker.config)
+
+    async def follow(self, policy: Policy) -> bool:
+        """Return whether all workers score under this policy."""
+        return all(await self._values("kp_policy_info", self.workers, policy=policy.digest))
 
     async def _values(self, name: str, workers: Iterable[Worker], **labels: str) -> list[float]:
         pages = await asyncio.gather(*map(_page, workers))

@@ -51,6 +51,8 @@ _ABORTED_AT_ONCE = 250_000
 
 _BY_BROKER = {"message.timestamp.type": "LogAppendTime"}
 _INTERVAL = 0.1
+_STEADY = 10
+"""Equal samples after which a number counts as steady."""
 
 Say = Callable[[str], None]
 
@@ -106,6 +108,12 @@ class Watch:
             if reached(sample):
                 return
             await asyncio.sleep(_INTERVAL)
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the number of records in flight has not changed for a second."""
+        recent = [sample.records for sample in self.samples[-_STEADY:]]
+        return len(recent) == _STEADY and recent[0] > 0 and len(set(recent)) == 1
 
     def growth(self, warm: int) -> tuple[int, int]:
         """Return the peak memory before and after this many records were finished, in bytes."""
@@ -221,13 +229,13 @@ def _audited(report: Report, watch: Watch, warm: int, seconds: float) -> Outcome
 
 
 async def _fill(watch: Watch, orders: Orders) -> None:
-    """Fill a worker to its in-flight limit several times, by blocking the embedder.
+    """Fill a worker as far as batcher and limits allow, several times, by blocking the embedder.
 
     Only then is it warm: otherwise, its peak depends on chance, and grows with the broker's longest pause.
     """
     for _ in range(_FILLS):
         orders.block(seconds=3600)
-        await watch.until(lambda sample: sample.records == watch.most_records)
+        await watch.until(lambda _: watch.is_steady)
         orders.as_usual()
         goal = watch.samples[-1].finished + 2 * watch.most_records
         await watch.until(lambda sample, goal=goal: sample.finished >= goal)

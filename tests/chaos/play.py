@@ -73,6 +73,8 @@ def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outco
     wrong += [f"{one.partition}/{one.offset} ({one.key!r}): altered" for one in witness.altered]
     for part in report.partitions:
         wrong += [f"{part.partition}/{one.offset}: {one.what}" for one in part.differing]
+        if part.unknown_policy:
+            wrong += [f"{part.partition}: {part.unknown_policy} records under a policy that was not kept"]
     return Outcome(
         rounds=rounds,
         records=len(witness.raw),
@@ -98,6 +100,7 @@ def judge(row: Row, outcome: Outcome) -> None:
     assert not outcome.missing, outcome
     assert not outcome.unexpected, outcome
     assert not outcome.differing, outcome
+    assert not outcome.wrong, outcome
     assert row.may_repeat is None or outcome.repeats <= row.may_repeat, outcome
     if row.restarts is not None:
         assert outcome.notes["restarts"] <= row.restarts * outcome.rounds, outcome

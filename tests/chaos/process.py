@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.group import HeartbeatRequest
 
 import worker.heartbeat
+import worker.reload
 import worker.stream.run
 from chaos.deadly import DeadlyEmbedder
 from chaos.embedder import NoisyEmbedder
@@ -101,6 +102,7 @@ _muted = _defective = False
 if __name__ == "__main__":
     start_child_in("chaos.process")
     worker.stream.run.load_embedder = _load_noisy
+    worker.reload.INTERVAL = 0.2
     signal.signal(BLOCK_LOOP, _block_loop)
     signal.signal(CUT_HEARTBEAT, _cut_heartbeat)
     GroupCoordinator._send_req = _send_unless_muted

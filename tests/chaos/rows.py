@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,20 @@ def _sources_of(revision: str, folder: Path) -> Path:
     subprocess.run(git, check=True)
     shutil.unpack_archive(archive, sources, filter="data")
     return sources
+
+
+async def change_policy(trial: Trial, doses: Sequence[int]) -> None:
+    """Change the policy of two running workers, and kill one of them at every tenth change."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    for number in doses:
+        threshold = round(random.uniform(0.2, 0.6), 6)
+        policy = trial.stream.configured(policy={"threshold": threshold}).policy
+        trial.fleet.change_policy(policy)
+        if number % 10 == 0:
+            await _kill_one(trial)
+        await trial.until(partial(trial.fleet.follow, policy), "the workers do not take the new policy")
+        await trial.a_while(longest=0.5)
 
 
 async def broker(trial: Trial, doses: Sequence[float]) -> None:
@@ -570,6 +585,12 @@ ROWS: dict[str, Row] = {
         ["forth", "back"] * 5,
         ["forth", "back"],
         is_tested=False,
+    ),
+    "policies": Row(
+        "the policy changed under load, and kill -9 of a worker at every tenth change",
+        change_policy,
+        range(100),
+        range(3),
     ),
     "broker": Row("kill -9 of the only broker", broker, [5] * 5 + [60] * 5 + [600], [2]),
     "probes": Row("kill -9 of the only broker, the probes polled", probed, [5] * 20, [1]),

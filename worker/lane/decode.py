@@ -8,8 +8,9 @@ kept of a step has the model's attributes and a tenth of its size.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from types import GenericAlias, NoneType, UnionType
-from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin
+from typing import Any, TypedDict, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 import numpy as np
@@ -34,7 +35,7 @@ _MAX_DEPTH = 201
 """The trace's object and 200 levels inside it: how far parsers can recurse depends on their caller."""
 _STEP = np.zeros(256, dtype=np.int8)
 _STEP[list(b"[{")], _STEP[list(b"]}")] = 1, -1
-_IS_BRACKET = _STEP != 0
+_NO_BRACKETS = bytes(np.flatnonzero(_STEP == 0).tolist())
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
@@ -54,6 +55,14 @@ class _Object(TypedDict):
 
 
 _Scalar = bool | int | float | str | None
+
+
+class _StepInput(msgspec.Struct, gc=False):
+    input: msgspec.Raw = _MISSING
+
+
+class _StepInputs(msgspec.Struct):
+    steps: list[_StepInput] | _Object | _Scalar  # of duplicates, the last one is the list
 
 
 def _outline(annotation: Any, *, complete: bool) -> Any:
@@ -264,6 +273,18 @@ def decode_members(value: bytes, members: type[Members]) -> Members:
     return _members(_json(value), members)
 
 
+def decode_inputs(value: bytes) -> Iterator[str]:
+    """Yield the JSON of each step's ``input``, empty without one; decode nothing unless iterated.
+
+    :func:`decode_trace` skips inputs, whose objects may take a hundred times the size of their JSON.
+
+    Args:
+        value: bytes that :func:`decode_trace` accepted.
+    """
+    for step in cast("list[_StepInput]", decode_members(value, _StepInputs).steps):
+        yield bytes(step.input).decode()
+
+
 def with_quality_score(value: bytes, score: float) -> bytes:
     """Return the trace's bytes with ``metadata.quality_score`` set and no other byte changed.
 
@@ -322,17 +343,13 @@ def _require_json(text: bytes) -> None:
 
 
 def _require_shallow(text: bytes) -> None:
-    if (
-        text.count(b"[") + text.count(b"{") > _MAX_DEPTH < _depth(text)
-        and _depth(_STRING.sub(b"", text)) > _MAX_DEPTH
-    ):
+    if _depth(text) > _MAX_DEPTH and _depth(_STRING.sub(b"", text)) > _MAX_DEPTH:
         raise RejectedRecord("not_json", f"it is nested more than {_MAX_DEPTH} levels deep")
 
 
 def _depth(text: bytes) -> int:
     """Return how deep brackets are nested in the text, those in strings among them."""
-    symbols = np.frombuffer(text, dtype=np.uint8)
-    brackets = symbols[_IS_BRACKET[symbols]]
+    brackets = np.frombuffer(text.translate(None, _NO_BRACKETS), dtype=np.uint8)
     return int(np.cumsum(_STEP[brackets], dtype=np.int32).max(initial=0))
 
 

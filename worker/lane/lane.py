@@ -26,7 +26,7 @@ from worker.embedding.base import Embedder
 from worker.embedding.batcher import Batcher, Embedded
 from worker.errors import DeliveryError, RejectedRecord
 from worker.journal import Journal, Phase, Treatment
-from worker.lane.decode import check_readable, decode_trace
+from worker.lane.decode import check_readable, decode_inputs, decode_trace
 from worker.lane.delivery import Delivery, retrieve_exception
 from worker.lane.ledger import Changelog, Entry, Failure, Ledger, remember
 from worker.lane.outputs import Outputs
@@ -39,7 +39,7 @@ from worker.lane.scorer import LaneScorer, bounded_failure, failed_entry
 from worker.lane.stages import Decoded, Published, Redelivered, Remembered, Scored, Taken, Undecodable
 from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
-from worker.scoring import VectorCache, embedding_text
+from worker.scoring import TraceText, VectorCache, embedding_text
 from worker.settings import CacheSettings, LimitSettings
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class LaneServices:
     Attributes:
         batcher: None without an embedder; novelty is then 0.5.
         changelog_topic: the topic of ledger entries.
+        text: which text of a trace is embedded.
         retention_check: None if no output topic deletes records by age.
         redaction: None if contributed traces have no redacted copies.
         tracing: None if no spans are exported.
@@ -69,6 +70,7 @@ class LaneServices:
     publisher: Publisher
     changelog_topic: str
     metrics: Metrics
+    text: TraceText = "sdk"
     retention_check: RetentionCheck | None = None
     redaction: Redaction | None = None
     tracing: Tracing | None = None
@@ -324,7 +326,9 @@ class Lane:
     async def _request_embedding(self, taken: Taken) -> Taken:
         if not isinstance(taken, Decoded) or self._services.batcher is None:
             return taken
-        embedding = await self._services.batcher.submit(embedding_text(taken.trace))
+        inputs = decode_inputs(taken.record.value or b"")
+        text = embedding_text(taken.trace, self._services.text, inputs)
+        embedding = await self._services.batcher.submit(text)
         embedding.add_done_callback(retrieve_exception)
         return Decoded(taken.record, taken.taken_at, taken.trace, embedding)
 

@@ -118,6 +118,7 @@ class WorkerApp:
             publisher=clients.publisher,
             changelog_topic=changelog,
             metrics=metrics,
+            text=settings.embedding.text,
             retention_check=RetentionCheck(_kept_ms(topics.values()), metrics),
             redaction=Redaction(redact, copies, outputs, metrics) if redact and copies else None,
             tracing=tracing,

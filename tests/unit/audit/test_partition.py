@@ -680,6 +680,21 @@ def test_another_model_starts_with_an_empty_cache(stream, noisy):
     assert counts(report) == {"novelty_unaudited": {"other_model": 8}}
 
 
+@pytest.mark.parametrize(("text", "differing"), [("agent", False), ("sdk", True)])
+def test_novelty_is_recomputed_from_the_text_that_the_settings_choose(stream, text, differing):
+    made = stream(embedding={"text": "agent"})
+    made.publish(10)
+    made.work()
+    made.changelog.clear()
+    embedding = made.settings.embedding.model_copy(update={"text": text})
+    made.settings = made.settings.model_copy(update={"embedding": embedding})
+
+    report = made.audit(embedder=made.embedder)
+
+    assert report.novelty_embedded == 9
+    assert bool(report.differing) == differing
+
+
 def test_without_an_embedding_novelty_is_unaudited(stream):
     made = stream(embedding={"backend": "none"})
     made.publish(10)
