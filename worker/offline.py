@@ -27,6 +27,7 @@ class Scored:
             **self.score.as_dict(),
             "decision": self.score.decision,
             "task_domain": self.trace.metadata.task_domain,
+            "visibility": self.trace.metadata.visibility,
             "success": self.trace.metadata.success,
             "confidence": self.trace.outcome.confidence,
         }

@@ -91,8 +91,10 @@ def test_a_scored_line_has_all_fields(kp_worker, traces):
         "domain",
         "threshold",
         "nearest",
+        "withheld",
         "decision",
         "task_domain",
+        "visibility",
         "success",
         "confidence",
     ]

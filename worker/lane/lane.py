@@ -32,6 +32,7 @@ from worker.lane.ledger import Changelog, Entry, Failure, Ledger, remember
 from worker.lane.outputs import Outputs
 from worker.lane.publisher import Publisher
 from worker.lane.records import UNREAD_FINGERPRINT, RawRecord
+from worker.lane.redaction import Redaction
 from worker.lane.report import Reporter
 from worker.lane.retention import RetentionCheck
 from worker.lane.scorer import LaneScorer, bounded_failure, failed_entry
@@ -56,6 +57,7 @@ class LaneServices:
         changelog_topic: the topic of ledger entries.
         text: which text of a trace is embedded.
         retention_check: None if no output topic deletes records by age.
+        redaction: None if contributed traces have no redacted copies.
         tracing: None if no spans are exported.
         journal: tracks records in progress; knows how to treat suspects.
     """
@@ -70,6 +72,7 @@ class LaneServices:
     metrics: Metrics
     text: TraceText = "sdk"
     retention_check: RetentionCheck | None = None
+    redaction: Redaction | None = None
     tracing: Tracing | None = None
     journal: Journal = field(default_factory=Journal)
 
@@ -400,6 +403,8 @@ class Lane:
         record = published.scored.record
         with self._confirming(record):
             entry, output = await self._delivery.confirm_output(published)
+            if self._services.redaction is not None and entry.decision == "contribute":
+                await self._services.redaction.publish(record, entry, output, self._delivery.send_alone)
             self._reporter.finished(published.scored, entry, output, published.sent_at)
         self.watermark = record.offset + 1
         self._unconfirmed -= 1

@@ -17,7 +17,7 @@ from worker.scoring.dimensions import complexity, novelty, outcome_confidence, t
 from worker.scoring.flips import Flip, Rescored, rescore_all
 from worker.scoring.overrides import apply_overrides, overrides_of
 from worker.scoring.records import ScoredRecord
-from worker.scoring.score import Decision, Dimensions, Score, quality_score, rescore, score_trace
+from worker.scoring.score import Decision, Dimensions, Score, Withheld, quality_score, rescore, score_trace
 from worker.scoring.scorer import Embed, Scorer, score_and_remember
 from worker.scoring.text import TraceText, bounded_id, embedding_text
 
@@ -33,6 +33,7 @@ __all__ = [
     "Scorer",
     "TraceText",
     "VectorCache",
+    "Withheld",
     "apply_overrides",
     "bounded_id",
     "complexity",
