@@ -5,8 +5,9 @@
 #   deploy/kafka-acls.sh run User:kp-worker
 #
 # Commands: run, topics, publish, assemble, audit, dead-letters (list, show), replay (dead-letters replay; with
-# dead-letters) and policy (policy and traces; in addition, a topic of labels needs Read and DescribeConfigs, and
-# topics for rescored traces need Write and DescribeConfigs). Group and topic names must match the settings:
+# dead-letters), evaluations and policy (policy and traces; in addition, a topic of labels needs Read and
+# DescribeConfigs, and topics for rescored traces need Write and DescribeConfigs). Group and topic names must match
+# the settings; REDACTED is not set unless topics.redacted is:
 set -eu
 
 group=${GROUP:-knowledgepulse-worker}
@@ -14,6 +15,8 @@ raw=${RAW:-raw-traces}
 contribute=${CONTRIBUTE:-contribute}
 rejected=${REJECTED:-rejected}
 dead_letter=${DEAD_LETTER:-dead-letter}
+redacted=${REDACTED:-}
+evaluations=${EVALUATIONS:-otlp_logs}
 changelog=$group-ledger-changelog
 policies=$group-policies
 replays=$group-replays
@@ -21,7 +24,7 @@ spans=${SPANS:-otlp_spans}
 late=${LATE:-late-spans}
 assembled=$group-assembled
 
-[ $# -eq 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -eq 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 principal=$2
 
 allow() {
@@ -33,15 +36,15 @@ case $1 in
 run)
     allow --operation Read --operation DescribeConfigs --topic "$raw"
     allow --operation Write --operation DescribeConfigs \
-        --topic "$contribute" --topic "$rejected" --topic "$dead_letter"
+        --topic "$contribute" --topic "$rejected" --topic "$dead_letter" ${redacted:+--topic "$redacted"}
     allow --operation Read --operation Write --operation DescribeConfigs \
         --topic "$changelog" --topic "$policies"
     allow --operation Read --group "$group"
     ;;
 topics)
     allow --operation Create --operation Describe --operation DescribeConfigs \
-        --topic "$raw" --topic "$contribute" --topic "$rejected" --topic "$dead_letter" --topic "$changelog" \
-        --topic "$policies"
+        --topic "$raw" --topic "$contribute" --topic "$rejected" --topic "$dead_letter" \
+        ${redacted:+--topic "$redacted"} --topic "$changelog" --topic "$policies"
     ;;
 publish)
     allow --operation Write --topic "$raw"
@@ -68,12 +71,18 @@ replay)
     allow --operation Write --operation Create --topic "$replays"
     allow --operation Write --transactional-id "$replays"
     ;;
+evaluations)
+    allow --operation Read --operation DescribeConfigs --topic "$contribute" --topic "$rejected"
+    allow --operation Write --operation DescribeConfigs --operation Create --topic "$evaluations"
+    allow --operation Read --group "$group-evaluations"
+    allow --operation Write --transactional-id "$group-evaluations"
+    ;;
 policy)
     allow --operation Read --operation DescribeConfigs \
         --topic "$contribute" --topic "$rejected" --topic "$policies"
     ;;
 *)
-    echo "$1: no such command: run, topics, publish, assemble, audit, dead-letters, replay, policy" >&2
+    echo "$1: no such command: run, topics, publish, assemble, audit, dead-letters, replay, evaluations, policy" >&2
     exit 2
     ;;
 esac

@@ -44,6 +44,9 @@ IsoDateTime = Annotated[
 ]
 """A date-time, kept as the original text so that serialising a model changes nothing."""
 
+Visibility = Literal["private", "org", "network"]
+"""Who may see a trace."""
+
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -61,9 +64,7 @@ class Metadata(_Model):
         min_length=1, description="selects the weight profile; unknown domains use `default`"
     )
     success: bool
-    visibility: Literal["private", "org", "network"] = Field(
-        description="passed through; does not affect routing"
-    )
+    visibility: Visibility = Field(description="passed through; affects the route only if the policy says so")
     privacy_level: Literal["aggregated", "federated", "private"]
     quality_score: float | None = Field(default=None, ge=0, le=1, description="set by the worker")
     agent_id: str | None = None

@@ -56,6 +56,11 @@ _COMMANDS = (
     LazyCommand("dead-letters", "dead_letters:dead_letters", "List, show and replay dead letters."),
     LazyCommand("policy", "policies:policy", "Check, compare, tune, rescore and evaluate policies."),
     LazyCommand("traces", "policies:traces", "List scored traces, and explain the score of one."),
+    LazyCommand(
+        "evaluations",
+        "evaluations:evaluations",
+        "Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.",
+    ),
     LazyCommand("demo", "demo:demo", "Demonstrate the worker on 154 real traces and a real broker."),
 )
 

@@ -15,6 +15,7 @@
     ├── DeliveryError           the broker did not confirm a record; nothing is committed past it
     │   ├── TooLargeError       it rejected the record, or the record's batch, as too large
     │   └── TimestampError      it rejected the record's timestamp
+    ├── RedactionError          this one trace cannot be redacted; carries the bounded ``reason``
     ├── LedgerError             the changelog is incomplete or has invalid entries
     └── RejectedRecord          this one record cannot be scored; carries the dead letter's bounded ``reason``
 """
@@ -37,6 +38,11 @@ Reason = Literal[
 """Why a record became a dead letter: a closed set, so that it can be a metric label."""
 
 REASONS: tuple[Reason, ...] = get_args(Reason)
+
+RedactionReason = Literal["raised", "invalid", "timeout", "crashed", "too_large"]
+"""Why a contributed trace has no redacted copy."""
+
+REDACTION_REASONS: tuple[RedactionReason, ...] = get_args(RedactionReason)
 
 
 class WorkerError(Exception):
@@ -100,6 +106,18 @@ class TooLargeError(DeliveryError):
 
 class TimestampError(DeliveryError):
     """The topic rejects the record's timestamp (``message.timestamp.*.max.ms``)."""
+
+
+class RedactionError(WorkerError):
+    """A contributed trace cannot be redacted.
+
+    Attributes:
+        reason: one of :data:`REDACTION_REASONS`.
+    """
+
+    def __init__(self, reason: RedactionReason, details: str = "") -> None:
+        super().__init__(f"{reason}: {details}" if details else reason)
+        self.reason: RedactionReason = reason
 
 
 class LedgerError(WorkerError):

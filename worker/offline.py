@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from schemas import ReasoningTrace
 from schemas.trace import parse_date_time
 from worker.embedding import Embedder
-from worker.lane.decode import decode_trace
+from worker.lane.decode import decode_inputs, decode_trace
 from worker.scoring import Embed, Score, Scorer, VectorCache
 from worker.settings import Settings
 
@@ -27,6 +27,7 @@ class Scored:
             **self.score.as_dict(),
             "decision": self.score.decision,
             "task_domain": self.trace.metadata.task_domain,
+            "visibility": self.trace.metadata.visibility,
             "success": self.trace.metadata.success,
             "confidence": self.trace.outcome.confidence,
         }
@@ -37,7 +38,7 @@ def make_scorer(settings: Settings, embedder: Embedder | None) -> Scorer:
     """Return a scorer with an empty cache."""
     cache = VectorCache(settings.cache.max_elements, settings.cache.dimensions, settings.cache.ttl)
     embed = None if embedder is None else _embed_singly(embedder)
-    return Scorer(embed, settings.policy, cache)
+    return Scorer(embed, settings.policy, cache, settings.embedding.text)
 
 
 def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
@@ -48,8 +49,9 @@ def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
     Raises:
         RejectedRecord: the line is not a valid trace.
     """
-    trace = decode_trace(line.strip(), max_bytes)
-    return Scored(trace, scorer.evaluate(trace, at=_created_at(trace)))
+    value = line.strip()
+    trace = decode_trace(value, max_bytes)
+    return Scored(trace, scorer.evaluate(trace, inputs=decode_inputs(value), at=_created_at(trace)))
 
 
 def _created_at(trace: ReasoningTrace) -> float:

@@ -6,16 +6,33 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from schemas.trace import Visibility
 
 MAX_DOMAINS = 50
 """Profiles are metric labels, so their number is bounded."""
 
 DEFAULT_DOMAIN = "default"
 
+VISIBILITIES: tuple[Visibility, ...] = get_args(Visibility)
+
 UnitFloat = Annotated[float, Field(ge=0, le=1)]
+
+
+def _visibilities(value: Any) -> tuple[Visibility, ...] | None:
+    """Return a list of visibilities in the schema's order, each once."""
+    if value is None:
+        return None
+    accepted = ", ".join(VISIBILITIES)
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError(f"should be a list of one or more of {accepted}")
+    for one in value:
+        if one not in VISIBILITIES:
+            raise ValueError(f"should be a list of one or more of {accepted}; {one!r} is none of them")
+    return tuple(one for one in VISIBILITIES if one in value)
 
 
 class Weights(BaseModel):
@@ -85,7 +102,7 @@ class PolicyInForce:
 
 
 class Policy(BaseModel):
-    """Weights and thresholds by domain.
+    """Weights and thresholds by domain, and the visibilities that may be contributed.
 
     A named domain inherits what it omits from the reference's profile of that name, else from ``default``.
     Any other domain silently uses ``default``, as in the SDK.
@@ -97,6 +114,11 @@ class Policy(BaseModel):
     domains: dict[str, DomainPolicy] = Field(
         default_factory=dict,
         description="`<name>.threshold` and `<name>.weights`, for each domain that differs",
+    )
+    contribute_visibility: Annotated[tuple[Visibility, ...] | None, BeforeValidator(_visibilities)] = Field(
+        default=None,
+        description="list of the `metadata.visibility` that may be contributed, of `private`, `org` and "
+        "`network`; traces with another are rejected; by default all may be",
     )
 
     @model_validator(mode="after")
@@ -121,6 +143,11 @@ class Policy(BaseModel):
         """Return the profile with exactly this name, else ``default``."""
         return self.profiles.get(task_domain) or self.profiles[DEFAULT_DOMAIN]
 
+    @property
+    def visibilities(self) -> tuple[Visibility, ...]:
+        """The visibilities that may be contributed."""
+        return VISIBILITIES if self.contribute_visibility is None else self.contribute_visibility
+
     @cached_property
     def digest(self) -> str:
         """A short hash of everything that can change a score or a route: 12 hexadecimal digits."""
@@ -128,6 +155,8 @@ class Policy(BaseModel):
             f"{name} {p.threshold!r} {sorted(p.weights.model_dump().items())!r}"
             for name, p in sorted(self.profiles.items())
         ]
+        if self.visibilities != VISIBILITIES:  # otherwise the digests of earlier releases stay
+            lines.append(f"contribute_visibility {self.visibilities!r}")
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
     def _weights(self, name: str) -> Weights | None:

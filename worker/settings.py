@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, Va
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from worker.callables import PATTERN
 from worker.errors import SettingsError
 from worker.policy import Policy
 
@@ -95,7 +96,7 @@ class KafkaSettings(_Section):
     sasl_oauthbearer_scope: str | None = Field(None, description="OAUTHBEARER: scope of the token")
     sasl_oauthbearer_token_provider: str | None = Field(
         None,
-        pattern=r"^[\w.]+:[\w.]+$",
+        pattern=PATTERN,
         description="OAUTHBEARER: `module:function`, an async function that returns a token, instead of the "
         "client credentials",
     )
@@ -185,12 +186,30 @@ class TopicSettings(_Section):
     dead_letter: str = Field(
         "dead-letter", min_length=1, max_length=249, description="records that could not be scored"
     )
+    redacted: str | None = Field(
+        None,
+        min_length=1,
+        max_length=249,
+        description="redacted copies of contributed traces; needs `redaction.function`",
+    )
+    evaluations: str = Field(
+        "otlp_logs",
+        min_length=1,
+        max_length=249,
+        description="scores as OTLP logs, by `kp-worker evaluations`; the default is the topic that the "
+        "Collector's Kafka receiver reads logs from",
+    )
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """The topic of redacted copies, if there is one."""
+        return () if self.redacted is None else (self.redacted,)
 
     @model_validator(mode="after")
     def _distinct(self) -> TopicSettings:
-        names = [self.raw, self.contribute, self.rejected, self.dead_letter]
+        names = [self.raw, self.contribute, self.rejected, self.dead_letter, *self.copies, self.evaluations]
         if len(set(names)) < len(names):
-            raise ValueError(f"the four topics must have different names, got {', '.join(names)}")
+            raise ValueError(f"the topics must have different names, got {', '.join(names)}")
         return self
 
 
@@ -211,6 +230,11 @@ class EmbeddingSettings(_Section):
     truncation: Literal["standard", "sdk"] = Field(
         "standard",
         description="`standard` keeps the closing [SEP] of a truncated text, `sdk` drops it as the SDK does",
+    )
+    text: Literal["sdk", "agent"] = Field(
+        "sdk",
+        description="`sdk`: the objective and all steps, as in the SDK; `agent`: the beginning of the "
+        "objective, then thoughts and tool calls, but no observations",
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
@@ -303,6 +327,20 @@ class LimitSettings(_Section):
     )
 
 
+class RedactionSettings(_Section):
+    """The function that redacts contributed traces for a topic of their own."""
+
+    function: str | None = Field(
+        None,
+        pattern=PATTERN,
+        description="`module:function`, called with each contributed trace as a dict; returns the redacted "
+        "one, which goes to `topics.redacted`",
+    )
+    timeout: float = Field(
+        5.0, gt=0, le=10, description="seconds that a call may take; then the trace has no redacted copy"
+    )
+
+
 class WebSettings(_Section):
     """The web port of metrics and status page, and what they show."""
 
@@ -392,9 +430,18 @@ class Settings(BaseSettings):
     )
     fleet: FleetSettings = Field(default_factory=FleetSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    redaction: RedactionSettings = Field(default_factory=RedactionSettings)
     web: WebSettings = Field(default_factory=WebSettings)
     assemble: AssembleSettings = Field(default_factory=AssembleSettings)
     log: LogSettings = Field(default_factory=LogSettings)
+
+    @model_validator(mode="after")
+    def _redaction_is_complete(self) -> Settings:
+        if (self.redaction.function is None) != (self.topics.redacted is None):
+            raise ValueError(
+                "redaction.function and topics.redacted need each other; only one of them is set"
+            )
+        return self
 
     @classmethod
     def settings_customise_sources(
@@ -594,6 +641,8 @@ def _unreadable_variables() -> Iterator[str]:
 
 
 def _explain(error: ErrorDetails) -> str:
+    if not error["loc"]:  # settings of several sections do not fit together
+        return error["msg"].removeprefix("Value error, ")
     variable = _variable([str(part) for part in error["loc"]])
     named = "" if error["type"] == "extra_forbidden" else f" ({variable} in the environment)"
     return _problem(error) + named

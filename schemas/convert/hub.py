@@ -125,6 +125,7 @@ class Run:
         framework: the source's name; becomes ``metadata.framework``.
         messages: the conversation in time order, without repeated messages.
         native_id: the source's id of the run; without one, the trace's id is derived from the content.
+        span: OpenTelemetry's trace id and span id of its root, in hexadecimal.
         ended_at: end time.
         ending: how it ended, judged by the source's structure alone.
         agent_id: the source's id or name of the agent.
@@ -136,6 +137,7 @@ class Run:
     framework: str
     messages: list[Message]
     native_id: str | None = None
+    span: tuple[str, str] | None = None
     ended_at: datetime | None = None
     ending: Ending = "without_error"
     agent_id: str | None = None

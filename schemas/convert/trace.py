@@ -80,7 +80,7 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
     overrides = [options.labels[one] for one in (trace_id, native_id) if one in options.labels]
     labels = reduce(Labels.over, [*overrides, run.labels])
     success, outcome_source = _success(run, labels, failed_last=steps.failed)
-    metadata = {
+    metadata: dict[str, Any] = {
         "created_at": _iso(run.ended_at or UNKNOWN_TIME),
         "task_domain": next((options.domains[n] for n in run.names if n in options.domains), "default"),
         "success": success,
@@ -94,6 +94,8 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
         metadata["created_at_source"] = "unknown"
     if run.agent_id:
         metadata["agent_id"] = run.agent_id
+    if run.span is not None:
+        metadata["span_context"] = dict(zip(("trace_id", "span_id"), run.span, strict=True))
     document = {
         "@context": CONTEXTS[0],
         "@type": "ReasoningTrace",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,8 @@ from schemas.convert.hub import (
 from schemas.convert.losses import Losses
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
+_SPAN_ID = re.compile("(?!0+$)[0-9a-f]{16}")
 
 NO_CONTENT = (
     "no message content was recorded, and a trace without it would be scored as empty; enable content "
@@ -149,6 +152,7 @@ class _Tree:
             self._framework,
             messages,
             native_id=f"{root.trace_id}/{root.id}",
+            span=_span_of(root),
             ended_at=_datetime(root.end),
             ending="without_error" if root.error is None else "failed",
             agent_id=root.agent_id,
@@ -237,6 +241,15 @@ def _text_of(part: Part) -> str:
 
 def _has_user(messages: list[Message]) -> bool:
     return any(message.role == "user" and message.parts for message in messages)
+
+
+def _span_of(root: Node) -> tuple[str, str] | None:
+    """Return the ids of an OpenTelemetry span; None for other tracers' ids."""
+    # Jaeger leaves out leading zeros, and its older trace ids have 64 bits.
+    trace_id, span_id = root.trace_id.lower(), root.id.lower()
+    if not (_TRACE_ID.fullmatch(trace_id) and _SPAN_ID.fullmatch(span_id)):
+        return None
+    return trace_id.zfill(32), span_id
 
 
 def _datetime(nanoseconds: int) -> datetime | None:

@@ -113,6 +113,7 @@ class Stage:
             source="raw-traces/0/7",
             id=text,
             task_domain=domain,
+            visibility="network",
             success=True,
             confidence=0.0,
             score=rescorable,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from chaos.results import Outcome
 from worker.errors import RejectedRecord
-from worker.lane.decode import decode_trace, with_quality_score
+from worker.lane.decode import decode_inputs, decode_trace, with_quality_score
 from worker.scoring import embedding_text
 
 WEIGHT = "a search for values that are slow or large to decode"
@@ -144,7 +144,9 @@ def _weigh(candidate: Candidate) -> Weight:
 def _work(value: bytes) -> None:
     """Do what a lane does on the event loop."""
     with suppress(RejectedRecord):
-        embedding_text(decode_trace(value, 2 * SIZE))
+        trace = decode_trace(value, 2 * SIZE)
+        embedding_text(trace)
+        embedding_text(trace, "agent", decode_inputs(value))
         with_quality_score(value, 0.5)
 
 

@@ -32,8 +32,8 @@ TEXTS = {
 Make = Callable[..., Embedder]
 
 
-def make_hashing(**window) -> HashingEmbedder:
-    return HashingEmbedder(max_tokens=window.get("max_tokens", 256))
+def make_hashing(max_tokens=256, text="sdk") -> HashingEmbedder:
+    return HashingEmbedder(max_tokens=max_tokens, text=text)
 
 
 def make_openvino(**embedding) -> Embedder:
@@ -44,13 +44,13 @@ def make_openvino(**embedding) -> Embedder:
     return embedder
 
 
-def make_pytorch(max_tokens=256, truncation="standard", precision="float32") -> Embedder:
+def make_pytorch(max_tokens=256, truncation="standard", precision="float32", text="sdk") -> Embedder:
     from worker.embedding.pytorch import PyTorchRuntime
     from worker.embedding.transformer import TransformerEmbedder
 
     window = Window(max_tokens, truncation)
     runtime = PyTorchRuntime(find_model(None, None), window, "cpu", parallel=joblib.cpu_count())
-    return TransformerEmbedder(runtime, window, precision, PACKAGED)
+    return TransformerEmbedder(runtime, window, precision, PACKAGED, text)
 
 
 REAL = [pytest.param(make, marks=pytest.mark.model) for make in (make_openvino, make_pytorch)]
@@ -114,10 +114,11 @@ def test_texts_longer_than_the_window_are_counted_and_truncated(make):
     assert embedder.embed(["short", ""]).truncated == 0
 
 
-def test_the_identity_is_stable_and_changes_with_the_window(make, embedder):
-    """Vectors of another window are not comparable; the ledger is cut by the identity."""
+def test_the_identity_is_stable_and_changes_with_the_window_and_the_text(make, embedder):
+    """Vectors of another window or text are not comparable; the ledger is cut by the identity."""
     assert make().identity == embedder.identity
-    assert make(max_tokens=255).identity != embedder.identity
+    others = make(max_tokens=255), make(text="agent")
+    assert len({one.identity for one in (embedder, *others)}) == 3
 
 
 def test_it_describes_itself(embedder):

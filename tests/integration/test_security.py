@@ -289,12 +289,15 @@ DECLARED = {
     "audit": rights.audit_rights,
     "dead-letters": rights.dead_letter_rights,
     "replay": rights.replay_rights,
+    "evaluations": rights.evaluation_rights,
     "policy": lambda settings: [*rights.scored_rights(settings), *rights.kept_policy_rights(settings)],
 }
 
 
 @pytest.mark.parametrize("command", DECLARED)
 async def test_each_right_that_is_missing_is_named(secured, settings, command):
+    topics = {"redacted": f"{settings.kafka.group}-redacted", "evaluations": f"{settings.kafka.group}-otlp"}
+    settings = settings.model_copy(update={"topics": settings.topics.model_copy(update=topics)})
     needed = list(DECLARED[command](settings))
     granted = granted_by_script(command, settings)
     assert [
@@ -335,6 +338,7 @@ def anonymous(secured, settings):
 async def create_other_topics(secured, settings):
     async with TopicAdmin(anonymous(secured, settings).kafka, settings.topics) as admin:
         await admin.create_replays()
+        await admin.create_evaluations(1)
         await admin._create(settings.assemble.spans, 1, 1, {})
         await admin.require_for_assembly(settings.assemble)
 

@@ -111,6 +111,8 @@ def granted_by_script(command: str, settings: Settings) -> list[Right]:
         "CONTRIBUTE": topics.contribute,
         "REJECTED": topics.rejected,
         "DEAD_LETTER": topics.dead_letter,
+        "REDACTED": topics.redacted or "",
+        "EVALUATIONS": topics.evaluations,
         "SPANS": settings.assemble.spans,
         "LATE": settings.assemble.late,
     }

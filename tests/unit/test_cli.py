@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from schemas import ReasoningTrace
 from support.commands import command
 from worker import cli
+from worker.embedding import HashingEmbedder
 from worker.policy import REFERENCE_WEIGHTS
+from worker.scoring import Scorer
 from worker.settings import load_settings
 
 
@@ -66,6 +69,15 @@ def test_score_with_sdk_truncation_matches_the_reference(
     assert scored == pytest.approx(expected, abs=1e-6)
 
 
+def test_score_embeds_the_chosen_text_of_each_trace(kp_worker, traces, real_traces):
+    result = kp_worker("score", traces, "--embedder", "hashing", "--text", "agent")
+
+    embedder = HashingEmbedder()
+    scorer = Scorer(lambda text: embedder.embed([text]).vectors[0], text="agent")
+    expected = [scorer.evaluate(ReasoningTrace.model_validate_json(line)).novelty for line in real_traces]
+    assert [json.loads(line)["novelty"] for line in result.stdout.splitlines()] == pytest.approx(expected)
+
+
 def test_a_scored_line_has_all_fields(kp_worker, traces):
     lines = kp_worker("score", traces, "--embedder", "hashing").stdout.splitlines()
     assert list(json.loads(lines[1])) == [
@@ -79,8 +91,10 @@ def test_a_scored_line_has_all_fields(kp_worker, traces):
         "domain",
         "threshold",
         "nearest",
+        "withheld",
         "decision",
         "task_domain",
+        "visibility",
         "success",
         "confidence",
     ]

@@ -23,4 +23,6 @@ def test_scores_traces_with_every_valid_created_at(created_at):
         task_domain="code",
         created_at=created_at,
     )
-    assert score_line(trace.to_json(), make_scorer(Settings(), None), 10_000).trace == trace
+    scored = score_line(trace.to_json(), make_scorer(Settings(), None), 10_000)
+
+    assert scored.trace.metadata == trace.metadata

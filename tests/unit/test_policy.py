@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from worker.policy import MAX_DOMAINS, REFERENCE_WEIGHTS, Policy
+from worker.policy import MAX_DOMAINS, REFERENCE_WEIGHTS, VISIBILITIES, Policy
 
 NAMES = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
 ALL_NOVELTY = {"complexity": 0, "novelty": 1, "tool_diversity": 0, "outcome_confidence": 0}
@@ -145,6 +145,43 @@ def test_the_digest_changes_with_the_common_threshold_and_with_a_new_domain():
 
     assert len(digests) == 3
     assert all(len(digest) == 12 and int(digest, 16) >= 0 for digest in digests)
+
+
+OF_0_1_0 = {
+    "24f118d51afc": {},
+    "eb7cf4acf88e": {"threshold": 0.5},
+    "850104a0d270": {
+        "threshold": 0.4,
+        "domains": {
+            "legal": {
+                "threshold": 0.6,
+                "weights": dict(zip(NAMES, (0.1, 0.3, 0.1, 0.5), strict=True)),
+            },
+            "code": {"threshold": 0.9},
+        },
+    },
+}
+"""Policies and the digests that release 0.1.0 gave them."""
+
+
+@pytest.mark.parametrize("digest", OF_0_1_0)
+@pytest.mark.parametrize("guard", [{}, {"contribute_visibility": ["org", "network", "private", "org"]}])
+def test_a_policy_that_withholds_nothing_keeps_the_digest_of_earlier_releases(digest, guard):
+    """The topic of policies and the outputs' kp-policy name it."""
+    assert Policy.model_validate(OF_0_1_0[digest] | guard).digest == digest
+
+
+@given(*[st.sets(st.sampled_from(VISIBILITIES), min_size=1).map(sorted).flatmap(st.permutations)] * 2)
+def test_the_digest_depends_on_the_set_of_visibilities(one, other):
+    one, other = (Policy(contribute_visibility=visibilities) for visibilities in (one, other))
+
+    assert (one.digest == other.digest) == ({*one.visibilities} == {*other.visibilities})
+
+
+@pytest.mark.parametrize("value", [[], "org", ["public"], ["org", 1], [["org"]], {"org": True}])
+def test_an_invalid_list_of_visibilities_is_rejected_with_those_accepted(value):
+    with pytest.raises(ValidationError, match="should be a list of one or more of private, org, network"):
+        Policy(contribute_visibility=value)
 
 
 def test_at_most_50_domains_are_allowed_including_the_reference_s():

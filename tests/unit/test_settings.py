@@ -89,6 +89,14 @@ def test_a_domain_of_the_policy_can_be_set_by_variables(load, monkeypatch):
     assert policy.profile("legal").weights.complexity == 0.25
 
 
+def test_visibilities_can_be_set_by_a_variable_of_json(monkeypatch, problems_of):
+    monkeypatch.setenv("KP_POLICY__CONTRIBUTE_VISIBILITY", '["network", "org"]')
+    assert load_settings().policy.visibilities == ("org", "network")
+
+    monkeypatch.setenv("KP_POLICY__CONTRIBUTE_VISIBILITY", "org")
+    assert "policy.contribute_visibility: got 'org'; should be a list of one or more of" in problems_of()[0]
+
+
 def test_a_shadow_policy_is_set_like_the_policy_and_inherits_nothing(load, monkeypatch):
     monkeypatch.setenv("KP_SHADOW__DOMAINS__CODE__THRESHOLD", "0.6")
 
@@ -139,7 +147,29 @@ def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(p
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[topics]\nraw = "x"\nrejected = "x"', "the four topics must have different names"),
+        ('[topics]\nraw = "x"\nrejected = "x"', "the topics must have different names"),
+        (
+            '[topics]\nredacted = "contribute"\n[redaction]\nfunction = "a:b"',
+            "the topics must have different",
+        ),
+        ('[topics]\nredacted = "copies"', "redaction.function and topics.redacted need each other"),
+        ('[redaction]\nfunction = "a:b"', "redaction.function and topics.redacted need each other"),
+        (
+            '[redaction]\nfunction = "redact"\n[topics]\nredacted = "copies"',
+            "redaction.function: got 'redact'",
+        ),
+        (
+            '[policy]\ncontribute_visibility = ["org", "public"]',
+            "policy.contribute_visibility: got these values; should be a list of one or more of private, org",
+        ),
+        (
+            '[policy]\ncontribute_visibility = ["org", "public"]',
+            "; 'public' is none of them (KP_POLICY__CONTRIB",
+        ),
+        (
+            '[policy]\ncontribute_visibility = "org"',
+            "policy.contribute_visibility: got 'org'; should be a list",
+        ),
         (
             '[kafka]\nsecurity_protocol = "SASL_SSL"',
             "SASL_SSL needs sasl_username and sasl_password or sasl_password_file",
@@ -156,6 +186,7 @@ def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(p
         ),
         ("[policy.domains.x.weights]\nnovelty = 1", "policy.domains.x.weights.complexity"),
         ("kafka = 5", "kafka: got 5"),
+        ('[embedding]\ntext = "prompt"', "embedding.text: got 'prompt'; should be 'sdk' or 'agent'"),
         ("shadow = 5", "shadow: got 5"),
         ("[shadow]\nthreshold = 1.2", "shadow.threshold: got 1.2"),
         ("[shadow.domains.x.weights]\nnovelty = 1", "shadow.domains.x.weights.complexity"),

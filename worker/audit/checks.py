@@ -107,7 +107,7 @@ def check_score(
     numbers, texts = [*_DIMENSIONS], ["overrides"]
     if policy is not None:
         numbers += ["score", "threshold"]
-        texts += ["domain"]
+        texts += ["domain", "withheld"]
     wrong = [
         f"{name} is {getattr(header, name):.9g}, recomputed {getattr(expected, name):.9g}"
         for name in numbers
@@ -118,7 +118,9 @@ def check_score(
         for name in texts
         if getattr(header, name) != getattr(expected, name)
     ]
-    decision = replace(score, quality_score=header.score, threshold=header.threshold).decision
+    decision = replace(
+        score, quality_score=header.score, threshold=header.threshold, withheld=header.withheld
+    ).decision
     if output.says.decision != decision:
-        wrong.append(f"decision is {output.says.decision}, score and threshold give {decision}")
+        wrong.append(f"decision is {output.says.decision}, its kp-score gives {decision}")
     return wrong

@@ -17,11 +17,12 @@ from worker.audit.novelty import Basis, Memory, Remembered
 from worker.audit.report import Difference, PartitionReport
 from worker.audit.vectors import Texts, Vectors
 from worker.errors import Reason, TooLargeError
+from worker.lane.decode import decode_inputs
 from worker.lane.ledger import Entry, ScoreHeader
 from worker.lane.outputs import Outputs
 from worker.lane.records import NO_TIMESTAMP, RawRecord
 from worker.policy import Policy
-from worker.scoring import bounded_id, embedding_text
+from worker.scoring import TraceText, bounded_id, embedding_text
 from worker.settings import Settings
 
 _END = Known(sys.maxsize)
@@ -58,6 +59,12 @@ class _Case:
     rejection: Reason | None = None
     wrong: list[str] = field(default_factory=list)
 
+    def text(self, text: TraceText) -> str | None:
+        """Return the text that was embedded; None if the record is no trace."""
+        if self.record is None or self.trace is None:
+            return None
+        return embedding_text(self.trace, text, decode_inputs(self.record.value or b""))
+
 
 class PartitionAudit:
     """Audit a partition of the raw topic.
@@ -88,6 +95,7 @@ class PartitionAudit:
         self._report = PartitionReport(partition)
         self._bounds = bounds
         self._policies = policies
+        self._text = settings.embedding.text
         self._accounted: int | None = None
         self._known = index.known(partition)
         self._next = next(self._known, _END)
@@ -106,7 +114,7 @@ class PartitionAudit:
         while chunk := list(islice(cases, _CHUNK)):
             self._vectors.complete(
                 [
-                    (case.remembered, None if case.trace is None else embedding_text(case.trace))
+                    (case.remembered, case.text(self._text))
                     for case in chunk
                     if case.remembered is not None and case.remembered.origin == "no_vector"
                 ]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import math
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from rich.console import Console
@@ -30,13 +33,50 @@ if TYPE_CHECKING:
     from worker.policies.topics import ScoredTopics
     from worker.scoring import ScoredRecord, Scorer
 
+_UNLIMITED = 10_000
+"""Width of tables that are written to a file or a pipe: enough for all columns."""
+
 _PolicyFile = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+_PLOT_SUFFIXES = (".png", ".svg")
+
+
+class _NewFile(click.Path):
+    """A file to write, in a folder that exists: known before minutes are spent on its content."""
+
+    def __init__(self, *suffixes: str) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path)
+        self._suffixes = suffixes
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path."""
+        path = cast("Path", super().convert(value, param, ctx))
+        if self._suffixes and path.suffix.lower() not in self._suffixes:
+            raise InputError(f"{path}: the suffix of a plot must be one of {', '.join(self._suffixes)}")
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: cannot be written: {os.strerror(errno.ENOENT)}")
+        return path
+
+
+class _Share(click.FloatRange):
+    """A number above 0, up to 1."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 1, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the share; NaN, which compares to nothing, is within no range."""
+        share = float(super().convert(value, param, ctx))
+        if math.isnan(share):
+            self.fail(f"{value} is not in the range 0<x<=1.", param, ctx)
+        return share
+
 
 _policy_option = click.option(
     "--policy", "file", type=_PolicyFile, help="Policy file to use instead of the settings' policy."
 )
 _plot_option = click.option(
-    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a plot to this .png or .svg file."
+    "--plot", type=_NewFile(*_PLOT_SUFFIXES), help="Write a plot to this .png or .svg file."
 )
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 
@@ -66,11 +106,14 @@ def _source_options(function: Function) -> Function:
 
 def _print(*parts: str | Table) -> None:
     """Print lines, which the terminal may wrap, and tables, which are fitted to its width."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _UNLIMITED
     for part in parts:
         if isinstance(part, str):
             click.echo(part)
         else:
-            Console(highlight=False, markup=False, emoji=False).print(part)
+            console.print(part)
 
 
 @click.group()
@@ -173,7 +216,7 @@ def _print_changes(old: Policy, new: Policy, head: str) -> None:
 @_policy_option
 @click.option(
     "--target",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=_Share(),
     default=0.1,
     show_default=True,
     help="Share of each domain's traces that should pass.",
@@ -181,7 +224,7 @@ def _print_changes(old: Policy, new: Policy, head: str) -> None:
 @_plot_option
 @click.option(
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=_NewFile(),
     help="Write the proposed [policy] to this file instead of printing it.",
 )
 @_json_option
@@ -279,7 +322,7 @@ def _label_options(function: Function) -> Function:
 @_policy_option
 @click.option(
     "--precision",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=_Share(),
     default=0.9,
     show_default=True,
     help="Precision to find a threshold for.",

@@ -30,6 +30,7 @@ from worker.settings import load_settings, override
 )
 @click.option("--max-tokens", type=int, help="Overrides embedding.max_tokens.")
 @click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Overrides embedding.truncation.")
+@click.option("--text", type=click.Choice(["sdk", "agent"]), help="Overrides embedding.text.")
 @click.option("--dry-run", is_flag=True, help="Only validate the lines, without a model.")
 def score(
     files: tuple[BinaryIO, ...],
@@ -37,6 +38,7 @@ def score(
     backend: str | None,
     max_tokens: int | None,
     truncation: str | None,
+    text: str | None,
     dry_run: bool,
 ) -> None:
     """Score FILES, one JSON trace per line, without a broker.
@@ -44,7 +46,7 @@ def score(
     Prints one JSON object per trace. Traces are scored in order, as in one partition, across all files.
     Reports invalid lines on standard error, and then exits with status 1. `-` reads standard input.
     """
-    over = {"backend": backend, "max_tokens": max_tokens, "truncation": truncation}
+    over = {"backend": backend, "max_tokens": max_tokens, "truncation": truncation, "text": text}
     settings = load_settings(config)
     settings = override(
         settings, "embedding", {key: value for key, value in over.items() if value is not None}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from worker.scoring import TraceText
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Embedder(Protocol):
 
     @property
     def identity(self) -> str:
-        """A hash of everything that makes vectors comparable: weights, window, truncation, dimensions."""
+        """A hash of all that makes vectors comparable: weights, window, truncation, dimensions, text."""
         ...
 
     @property
@@ -73,3 +76,16 @@ class Embedder(Protocol):
             EmbeddingError: the model failed.
         """
         ...
+
+
+def identity_of(model: str, text: TraceText) -> str:
+    """Return the identity of a model that embeds a certain text of each trace.
+
+    For ``sdk`` it is the model's own, as in ledgers from before there was a choice.
+    """
+    return model if text == "sdk" else hashlib.sha256(f"{model} {text}".encode()).hexdigest()
+
+
+def description_of(model: str, text: TraceText) -> str:
+    """Return the name of a model that embeds a certain text of each trace, as metrics and logs show it."""
+    return model if text == "sdk" else f"{model}, text {text}"

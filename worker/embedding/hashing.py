@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from worker.embedding.base import Embeddings
+from worker.embedding.base import Embeddings, description_of, identity_of
+from worker.scoring import TraceText
 
 
 class HashingEmbedder:
@@ -20,6 +21,7 @@ class HashingEmbedder:
     Args:
         dimensions: the length of the vectors.
         max_tokens: the number of words of a text that count.
+        text: which text of a trace is embedded.
     """
 
     precision = "float32"
@@ -27,11 +29,12 @@ class HashingEmbedder:
     runtime = "Python"
     parallel = 1
 
-    def __init__(self, dimensions: int = 384, max_tokens: int = 256) -> None:
+    def __init__(self, dimensions: int = 384, max_tokens: int = 256, text: TraceText = "sdk") -> None:
         self.dimensions = dimensions
         self.max_tokens = max_tokens
-        self.identity = hashlib.sha256(f"hashing {dimensions} {max_tokens}".encode()).hexdigest()
-        self.description = "hashing"
+        model = hashlib.sha256(f"hashing {dimensions} {max_tokens}".encode()).hexdigest()
+        self.identity = identity_of(model, text)
+        self.description = description_of("hashing", text)
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
         """Embed the texts; all texts without words have the same vector."""

@@ -39,7 +39,7 @@ def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: i
         case "none":
             return None
         case "hashing":
-            return HashingEmbedder(cache.dimensions, settings.max_tokens)
+            return HashingEmbedder(cache.dimensions, settings.max_tokens, settings.text)
         case "sentence-transformers":
             return _load_transformer(settings, cache, parallel)
 
@@ -64,7 +64,7 @@ def _load_transformer(settings: EmbeddingSettings, cache: CacheSettings, paralle
         )
 
     def embedder(precision: Precision) -> TransformerEmbedder:
-        return TransformerEmbedder(runtime, window, precision, source.description)
+        return TransformerEmbedder(runtime, window, precision, source.description, settings.text)
 
     if settings.precision != "auto":
         return embedder(settings.precision)

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from worker.embedding.base import Embeddings
+from worker.embedding.base import Embeddings, description_of, identity_of
 from worker.embedding.recent import RecentVectors
 from worker.embedding.tokenizing import PrefixTokenizer
 from worker.errors import EmbeddingError
+from worker.scoring import TraceText
 
 Precision = Literal["float32", "bfloat16"]
 Truncation = Literal["standard", "sdk"]
@@ -48,7 +49,7 @@ class Transformer:
 
     Attributes:
         dimensions: the length of the vectors.
-        identity: :attr:`worker.embedding.base.Embedder.identity`.
+        identity: a hash of the weights, the window, the truncation and the dimensions.
         tokenizer: the JSON of a :class:`tokenizers.Tokenizer` that neither pads nor truncates.
     """
 
@@ -109,12 +110,20 @@ class TransformerEmbedder:
         window: the part of a text that is read.
         precision: the precision of the transformer's arithmetic.
         description: the model's human-readable name.
+        text: which text of a trace is embedded.
     """
 
-    def __init__(self, runtime: Runtime, window: Window, precision: Precision, description: str) -> None:
-        self.description = description
+    def __init__(
+        self,
+        runtime: Runtime,
+        window: Window,
+        precision: Precision,
+        description: str,
+        text: TraceText = "sdk",
+    ) -> None:
+        self.description = description_of(description, text)
         self.dimensions = runtime.transformer.dimensions
-        self.identity = runtime.transformer.identity
+        self.identity = identity_of(runtime.transformer.identity, text)
         self.runtime = runtime.name
         self.device = runtime.device
         self.parallel = runtime.parallel

@@ -32,7 +32,11 @@ class GroupReader:
         topic: the topic.
         batch_bytes: the largest batch to decode, inflated.
         rebalance_timeout: seconds that a rebalance allows its members to finish.
-        on_revoked: awaited before the partitions are reassigned; afterwards none of them is assigned.
+        on_revoked: awaited before the partitions are reassigned.
+
+    Attributes:
+        assigned: the assigned partitions; none while they are being reassigned, unlike in the client, whose
+            former ones another member may already have.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class GroupReader:
         rebalance_timeout: float,
         on_revoked: OnRevoked,
     ) -> None:
+        self.assigned: set[int] = set()
         self._kafka = kafka
         self._topic = topic
         self._on_revoked = on_revoked
@@ -55,7 +60,7 @@ class GroupReader:
         except KafkaError as error:
             await self._consumer.stop()
             raise await unreachable(self._kafka, error) from error
-        self._consumer.subscribe([self._topic], listener=_Listener(self._on_revoked))
+        self._consumer.subscribe([self._topic], listener=_Listener(self))
         return self
 
     async def __aexit__(
@@ -65,10 +70,10 @@ class GroupReader:
         if isinstance(error, KafkaError):
             raise TopicError(f"nothing can be read: {type(error).__name__}: {error}") from error
 
-    @property
-    def assigned(self) -> set[int]:
-        """The assigned partitions."""
-        return {tp.partition for tp in self._consumer.assignment()}
+    async def revoked(self) -> None:
+        """Give up the partitions; called by the client before it joins the group again."""
+        self.assigned = set()
+        await self._on_revoked()
 
     async def committed(self, partition: int) -> int | None:
         """Return the group's offset in a partition; None without one."""
@@ -105,11 +110,11 @@ class GroupReader:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    def __init__(self, on_revoked: OnRevoked) -> None:
-        self._on_revoked = on_revoked
+    def __init__(self, reader: GroupReader) -> None:
+        self._reader = reader
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        await self._on_revoked()
+        await self._reader.revoked()
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        pass
+        self._reader.assigned = {tp.partition for tp in assigned}

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote_plus
 
 import aiohttp
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError
 
+from worker.callables import import_callable
 from worker.errors import SettingsError
 from worker.settings import KafkaSettings
 
@@ -165,16 +165,7 @@ def _seconds(expires_in: Any) -> float:
 
 
 def _imported(name: str) -> TokenFunction:
-    module, _, path = name.partition(":")
-    try:
-        function: Any = importlib.import_module(module)
-        for attribute in path.split("."):
-            function = getattr(function, attribute)
-    except (ImportError, AttributeError) as error:
-        raise SettingsError(f"{_PROVIDER}: {name}: {error}") from error
-    except Exception as error:  # the module is not ours
-        raise SettingsError(f"{_PROVIDER}: {name}: {type(error).__name__} on import") from error
+    function = import_callable(_PROVIDER, name)
     if not inspect.iscoroutinefunction(function):
         raise SettingsError(f"{_PROVIDER}: {name}: is not an async function")
-    checked: TokenFunction = function
-    return checked
+    return cast("TokenFunction", function)

@@ -28,6 +28,7 @@ from worker.kafka.topics import (
     assembled_topic_name,
     assembly_group,
     changelog_topic_name,
+    evaluations_group,
     policies_topic_name,
     replays_topic_name,
 )
@@ -56,7 +57,7 @@ def worker_rights(settings: Settings) -> Iterator[Right]:
     """Yield the rights that ``kp-worker run`` needs."""
     topics, group = settings.topics, settings.kafka.group
     yield from _topic(topics.raw, "Read", "DescribeConfigs")
-    for name in _outputs(settings):
+    for name in (*_outputs(settings), *topics.copies):
         yield from _topic(name, "Write", "DescribeConfigs")
     for name in (changelog_topic_name(group), policies_topic_name(group)):
         yield from _topic(name, "Read", "Write", "DescribeConfigs")
@@ -69,6 +70,7 @@ def creation_rights(settings: Settings) -> Iterator[Right]:
     for name in (
         settings.topics.raw,
         *_outputs(settings),
+        *settings.topics.copies,
         changelog_topic_name(group),
         policies_topic_name(group),
     ):
@@ -113,6 +115,17 @@ def scored_rights(settings: Settings) -> Iterator[Right]:
     """Yield the rights that ``kp-worker policy`` and ``kp-worker traces`` need to read scored traces."""
     for name in (settings.topics.contribute, settings.topics.rejected):
         yield from _topic(name, "Read", "DescribeConfigs")
+
+
+def evaluation_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker evaluations`` needs.
+
+    Only the broker can check two more: Create on the topic of evaluations, if it is missing, and Write on the
+    transactional id.
+    """
+    yield from scored_rights(settings)
+    yield from _topic(settings.topics.evaluations, "Write", "DescribeConfigs")
+    yield Right("Read", "group", evaluations_group(settings.kafka.group))
 
 
 def kept_policy_rights(settings: Settings) -> Iterator[Right]:

@@ -123,6 +123,11 @@ def replays_topic_name(group: str) -> str:
     return f"{group}-replays"
 
 
+def evaluations_group(group: str) -> str:
+    """Return the consumer group and the transactional id of ``kp-worker evaluations``."""
+    return f"{group}-evaluations"
+
+
 def policies_topic_name(group: str) -> str:
     """Return the name of the topic that keeps every policy that was in force."""
     return f"{group}-policies"
@@ -187,7 +192,8 @@ class TopicAdmin:
     @property
     def own(self) -> set[str]:
         """The names of all the worker's topics."""
-        return {self._topics.raw, *self.outputs, self.changelog, self.policies, self.replays}
+        published = (*self.outputs, *self._topics.copies)
+        return {self._topics.raw, *published, self.changelog, self.policies, self.replays}
 
     async def existing(self) -> dict[str, Topic]:
         """Return the worker's existing topics, by name."""
@@ -245,7 +251,8 @@ class TopicAdmin:
         if raw is None:
             raw = await self._create(self._topics.raw, partitions, replication_factor, {})
             created[raw.name] = raw
-        configs = dict.fromkeys(self.outputs, _output_config(raw)) | {self.changelog: _CHANGELOG_CONFIG}
+        published = (*self.outputs, *self._topics.copies)
+        configs = dict.fromkeys(published, _output_config(raw)) | {self.changelog: _CHANGELOG_CONFIG}
         for name, config in configs.items():
             if name not in existing:
                 created[name] = await self._create(name, raw.partitions, replication_factor, config)
@@ -257,6 +264,12 @@ class TopicAdmin:
         """Create the replays topic if it is missing."""
         if self.replays not in await self.existing():
             await self._create(self.replays, 1, -1, _COMPACTED)
+
+    async def create_evaluations(self, partitions: int) -> None:
+        """Create the topic of evaluations if it is missing."""
+        name = self._topics.evaluations
+        if name not in await self.describe([name]):
+            await self._create(name, partitions, -1, {})
 
     async def require_for_assembly(self, assemble: AssembleSettings) -> dict[str, Topic]:
         """Return the topics of `kp-worker assemble`; create those of late spans and published runs.
@@ -303,7 +316,8 @@ class TopicAdmin:
             TopicError: a topic is missing, or its settings would stop the worker.
         """
         existing = await self.existing()
-        missing = [name for name in (self._topics.raw, *self.outputs) if name not in existing]
+        needed = (self._topics.raw, *self.outputs, *self._topics.copies)
+        missing = [name for name in needed if name not in existing]
         if missing:
             raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
         if self.changelog not in existing or self.policies not in existing:
@@ -419,7 +433,7 @@ def _obstacles(dead_letter: Topic, changelog: Topic, policies: Topic) -> Iterato
 def differences(topics: Mapping[str, Topic], settings: TopicSettings) -> Iterator[str]:
     """Yield the settings that work but are not recommended, each with its consequence."""
     raw = topics[settings.raw]
-    for name in (settings.contribute, settings.rejected, settings.dead_letter):
+    for name in (settings.contribute, settings.rejected, settings.dead_letter, *settings.copies):
         output = topics[name]
         yield from _shape_differences(raw, output)
         yield from _timestamp_differences(raw, output)

@@ -91,11 +91,11 @@ class TransactionalPublisher:
         await self._producer.stop()
 
     @asynccontextmanager
-    async def transaction(self, consumed: GroupOffset | None = None) -> AsyncIterator[Send]:
+    async def transaction(self, *consumed: GroupOffset) -> AsyncIterator[Send]:
         """Open a transaction, commit it on exit, and abort it on an error.
 
         Args:
-            consumed: an offset to commit for a consumer group in the same transaction.
+            *consumed: offsets to commit for one consumer group in the same transaction.
 
         Raises:
             DeliveryError: the brokers did not confirm the transaction. They have none of its records, or all
@@ -105,9 +105,9 @@ class TransactionalPublisher:
         try:
             async with self._producer.transaction():
                 yield self._send
-                if consumed is not None:
-                    place = TopicPartition(consumed.topic, consumed.partition)
-                    await self._producer.send_offsets_to_transaction({place: consumed.offset}, consumed.group)
+                if consumed:
+                    offsets = {TopicPartition(one.topic, one.partition): one.offset for one in consumed}
+                    await self._producer.send_offsets_to_transaction(offsets, consumed[0].group)
         except KafkaError as error:
             raise self._translate(error) from error
 

@@ -8,8 +8,9 @@ kept of a step has the model's attributes and a tenth of its size.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from types import GenericAlias, NoneType, UnionType
-from typing import Any, TypedDict, TypeVar, Union, get_args, get_origin
+from typing import Any, TypedDict, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 import numpy as np
@@ -54,6 +55,14 @@ class _Object(TypedDict):
 
 
 _Scalar = bool | int | float | str | None
+
+
+class _StepInput(msgspec.Struct, gc=False):
+    input: msgspec.Raw = _MISSING
+
+
+class _StepInputs(msgspec.Struct):
+    steps: list[_StepInput] | _Object | _Scalar  # of duplicates, the last one is the list
 
 
 def _outline(annotation: Any, *, complete: bool) -> Any:
@@ -262,6 +271,18 @@ def decode_members(value: bytes, members: type[Members]) -> Members:
         RejectedRecord: ``not_json`` or ``invalid_trace``.
     """
     return _members(_json(value), members)
+
+
+def decode_inputs(value: bytes) -> Iterator[str]:
+    """Yield the JSON of each step's ``input``, empty without one; decode nothing unless iterated.
+
+    :func:`decode_trace` skips inputs, whose objects may take a hundred times the size of their JSON.
+
+    Args:
+        value: bytes that :func:`decode_trace` accepted.
+    """
+    for step in cast("list[_StepInput]", decode_members(value, _StepInputs).steps):
+        yield bytes(step.input).decode()
 
 
 def with_quality_score(value: bytes, score: float) -> bytes:

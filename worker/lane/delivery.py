@@ -110,16 +110,21 @@ class Delivery:
         else:
             return entry, output
         try:
-            return entry, await self._send_alone(output)
+            return entry, await self.send_alone(output)
         except TooLargeError as error:
             if entry.failure is None:
                 entry = await self._write_dead_letter_entry(entry, error)
                 with suppress(TooLargeError):
-                    return entry, await self._send_alone(self._outputs.build(record, entry))
-        return entry, await self._send_alone(self._outputs.build_cut(record, entry))
+                    return entry, await self.send_alone(self._outputs.build(record, entry))
+        return entry, await self.send_alone(self._outputs.build_cut(record, entry))
 
-    async def _send_alone(self, output: OutputRecord) -> OutputRecord:
-        """Send an output alone, with the current time if its own is rejected; return what was sent."""
+    async def send_alone(self, output: OutputRecord) -> OutputRecord:
+        """Send an output alone, with the current time if its own is rejected; return what was confirmed.
+
+        Raises:
+            TooLargeError: the output is too large for its topic.
+            DeliveryError: the broker did not confirm it.
+        """
         try:
             await self._publisher.send_alone(output)
         except TimestampError:

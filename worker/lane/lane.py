@@ -26,19 +26,20 @@ from worker.embedding.base import Embedder
 from worker.embedding.batcher import Batcher, Embedded
 from worker.errors import DeliveryError, RejectedRecord
 from worker.journal import Journal, Phase, Treatment
-from worker.lane.decode import check_readable, decode_trace
+from worker.lane.decode import check_readable, decode_inputs, decode_trace
 from worker.lane.delivery import Delivery, retrieve_exception
 from worker.lane.ledger import Changelog, Entry, Failure, Ledger, remember
 from worker.lane.outputs import Outputs
 from worker.lane.publisher import Publisher
 from worker.lane.records import UNREAD_FINGERPRINT, RawRecord
+from worker.lane.redaction import Redaction
 from worker.lane.report import Reporter
 from worker.lane.retention import RetentionCheck
 from worker.lane.scorer import LaneScorer, bounded_failure, failed_entry
 from worker.lane.stages import Decoded, Published, Redelivered, Remembered, Scored, Taken, Undecodable
 from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
-from worker.scoring import VectorCache, embedding_text
+from worker.scoring import TraceText, VectorCache, embedding_text
 from worker.settings import CacheSettings, LimitSettings
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ class LaneServices:
     Attributes:
         batcher: None without an embedder; novelty is then 0.5.
         changelog_topic: the topic of ledger entries.
+        text: which text of a trace is embedded.
         retention_check: None if no output topic deletes records by age.
+        redaction: None if contributed traces have no redacted copies.
         tracing: None if no spans are exported.
         journal: tracks records in progress; knows how to treat suspects.
     """
@@ -67,7 +70,9 @@ class LaneServices:
     publisher: Publisher
     changelog_topic: str
     metrics: Metrics
+    text: TraceText = "sdk"
     retention_check: RetentionCheck | None = None
+    redaction: Redaction | None = None
     tracing: Tracing | None = None
     journal: Journal = field(default_factory=Journal)
 
@@ -321,7 +326,9 @@ class Lane:
     async def _request_embedding(self, taken: Taken) -> Taken:
         if not isinstance(taken, Decoded) or self._services.batcher is None:
             return taken
-        embedding = await self._services.batcher.submit(embedding_text(taken.trace))
+        inputs = decode_inputs(taken.record.value or b"")
+        text = embedding_text(taken.trace, self._services.text, inputs)
+        embedding = await self._services.batcher.submit(text)
         embedding.add_done_callback(retrieve_exception)
         return Decoded(taken.record, taken.taken_at, taken.trace, embedding)
 
@@ -396,6 +403,8 @@ class Lane:
         record = published.scored.record
         with self._confirming(record):
             entry, output = await self._delivery.confirm_output(published)
+            if self._services.redaction is not None and entry.decision == "contribute":
+                await self._services.redaction.publish(record, entry, output, self._delivery.send_alone)
             self._reporter.finished(published.scored, entry, output, published.sent_at)
         self.watermark = record.offset + 1
         self._unconfirmed -= 1

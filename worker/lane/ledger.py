@@ -17,7 +17,7 @@ from msgspec.structs import astuple, replace
 
 from worker.errors import LedgerError, Reason
 from worker.lane.records import UNREAD_FINGERPRINT, RawRecord
-from worker.scoring import Decision, Score, VectorCache
+from worker.scoring import Decision, Score, VectorCache, Withheld
 
 ENTRY_VERSION = 2
 """The format version of new entries; version 1 had neither ``version`` nor ``topic_id``."""
@@ -79,8 +79,8 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
         return None if self.score is None else ScoreHeader.decode(self.score)
 
 
-class ScoreHeader(msgspec.Struct, frozen=True):
-    """The ``kp-score`` header: the score and its parts."""
+class ScoreHeader(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The ``kp-score`` header: the score and its parts; ``withheld`` only if a guard withheld the trace."""
 
     score: float
     complexity: float
@@ -91,6 +91,7 @@ class ScoreHeader(msgspec.Struct, frozen=True):
     domain: str
     threshold: float
     nearest: str | None
+    withheld: Withheld | None = None
 
     @classmethod
     def of(cls, score: Score) -> ScoreHeader:
@@ -105,6 +106,7 @@ class ScoreHeader(msgspec.Struct, frozen=True):
             domain=score.domain,
             threshold=score.threshold,
             nearest=score.nearest,
+            withheld=score.withheld,
         )
 
     def as_score(self) -> Score:

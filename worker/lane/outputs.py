@@ -11,7 +11,7 @@ from struct import pack
 from typing import Any, TypeVar
 
 from schemas import DeadLetterHeaders
-from worker.errors import LedgerError
+from worker.errors import LedgerError, RedactionReason
 from worker.lane.decode import with_quality_score
 from worker.lane.ledger import Entry, Failure, ScoreHeader
 from worker.lane.records import NO_TIMESTAMP, Headers, OutputRecord, RawRecord, is_utf8
@@ -90,6 +90,27 @@ class Outputs:
         small = replace(record, key=None if record.key is None else key)
         headers = kept + _dead_letter_headers(record, entry.failure, **cut)
         return self._record(small, self._topics.dead_letter, value[:CUT_BYTES], headers)
+
+    def build_redacted(
+        self, record: RawRecord, entry: Entry, topic: str, trace_id: str, value: bytes
+    ) -> OutputRecord:
+        """Return the redacted copy of a contributed trace.
+
+        Its key is the redacted trace's id, and its headers are only ours: the producer's may hold content.
+        """
+        headers = (("kp-source", record.source.encode()), ("kp-policy", entry.policy.encode()))
+        return self._record(replace(record, key=trace_id.encode()), topic, value, headers)
+
+    def build_unredacted(
+        self, record: RawRecord, entry: Entry, topic: str, reason: RedactionReason
+    ) -> OutputRecord:
+        """Return the record that stands for a contributed trace without a redacted copy: no key, no value."""
+        headers = (
+            ("kp-source", record.source.encode()),
+            ("kp-policy", entry.policy.encode()),
+            ("kp-redaction-error", reason.encode()),
+        )
+        return self._record(replace(record, key=None), topic, None, headers)
 
     def _record(self, record: RawRecord, topic: str, value: bytes | None, headers: Headers) -> OutputRecord:
         output = OutputRecord(

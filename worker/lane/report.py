@@ -90,6 +90,7 @@ class Reporter:
                 source=record.source,
                 id=entry.trace_id or "",
                 task_domain=metadata.task_domain,
+                visibility=metadata.visibility,
                 success=metadata.success,
                 confidence=trace.outcome.confidence,
                 score=header.as_score(),

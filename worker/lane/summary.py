@@ -6,11 +6,14 @@ from typing import Annotated
 
 import msgspec
 
+from schemas.trace import Visibility
+
 
 class MetadataSummary(msgspec.Struct, frozen=True):
     """The summary of ``metadata``."""
 
     task_domain: str
+    visibility: Visibility
     success: bool
     agent_id: str | None = None
     framework: str | None = None

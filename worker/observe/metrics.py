@@ -25,7 +25,7 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN
 from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
 from prometheus_client.samples import Sample
 
-from worker.errors import REASONS
+from worker.errors import REASONS, REDACTION_REASONS
 from worker.observe.recent import LAST_RECORDS, Recent
 from worker.policy import Policy
 from worker.scoring import Rescored, Score, ScoredRecord
@@ -37,7 +37,8 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 DECISIONS = ("contribute", "rejected")
 OUTCOMES = (*DECISIONS, "dead_letter")
 DIMENSIONS = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
-STAGES = ("decode", "queue", "embed", "score", "remember", "publish")
+STAGES = ("decode", "queue", "embed", "score", "remember", "publish", "redact")
+REDACTION_RESULTS = ("ok", *REDACTION_REASONS)
 RELOAD_RESULTS = ("ok", "failed")
 RESET_REASONS = ("model", "rewind", "recreated")
 
@@ -119,6 +120,13 @@ class Metrics:
             "Records skipped without an output, because every attempt crashed the worker",
             registry=registry,
         )
+        self._redactions = Counter(
+            "kp_redactions",
+            "Contributed traces that were redacted, or could not be",
+            ["result"],
+            registry=registry,
+        )
+        _start_at_zero(self._redactions, REDACTION_RESULTS)
         _start_at_zero(self._traces, OUTCOMES)
         _start_at_zero(self._dead_letters, REASONS)
 
@@ -345,6 +353,11 @@ class Metrics:
     def _observe_end_to_end(self, seconds: float | None) -> None:
         if seconds is not None:
             self._end_to_end.observe(max(0.0, seconds))
+
+    def redacted(self, result: str, seconds: float) -> None:
+        """Observe a redacted copy, or the reason why there is none, once the broker has confirmed it."""
+        self._redactions.labels(result).inc()
+        self.stage("redact", seconds)
 
     def expired(self) -> None:
         """Count an output that is older than its topic's retention."""

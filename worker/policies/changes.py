@@ -8,7 +8,7 @@ from worker.policy import DEFAULT_DOMAIN, REFERENCE_WEIGHTS, Policy, Profile
 
 
 def changes(old: Policy, new: Policy) -> list[str]:
-    """Describe the effective changes of a new policy, one line per domain; empty if there are none.
+    """Describe the effective changes of a new policy, one per line; empty if there are none.
 
     A domain that only one policy names is compared with the other policy's ``default``.
     """
@@ -16,6 +16,9 @@ def changes(old: Policy, new: Policy) -> list[str]:
     lines = {name: _profile_changes(old.profile(name), new.profile(name)) for name in names}
     if len({*lines.values()}) == 1:
         lines = {"every domain": lines[DEFAULT_DOMAIN]}
+    if old.visibilities != new.visibilities:
+        before, after = (", ".join(policy.visibilities) for policy in (old, new))
+        lines["contribute_visibility"] = f"{before} → {after}"
     return [f"{name}: {line}" for name, line in lines.items() if line]
 
 

@@ -28,13 +28,14 @@ def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:
         policy: the policy that the trace was presumably scored under; if that is wrong, weights are omitted.
     """
     score = record.score
-    reached = "reaches" if score.decision == "contribute" else "is below"
+    reached = "reaches" if score.reaches_threshold else "is below"
+    withheld = f"; visibility {record.visibility} is withheld" if score.withheld else ""
     yield f"trace {printable(record.id)}"
     at = "" if record.timestamp_ms is None else f" at {time_text(record.timestamp_ms)}"
     yield f"from {printable(record.source)}{at}"
     yield (
-        f"score {score.quality_score:.4f} {reached} the threshold {score.threshold!r} of {_domain(record)}: "
-        f"{score.decision}"
+        f"score {score.quality_score:.4f} {reached} the threshold {score.threshold!r} of {_domain(record)}"
+        f"{withheld}: {score.decision}"
     )
     yield ""
     if record.under(policy) == score and record.policy in (None, policy.digest):
@@ -44,6 +45,9 @@ def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:
         yield _nearest(score)
         yield ""
         yield from _what_it_takes(record, policy.profile(record.task_domain))
+        if score.withheld:
+            contributed = " or ".join(policy.visibilities)
+            yield f"whatever the score, the policy contributes only visibility {contributed}"
     else:
         yield from (f"  {_name(name)} {value:.4f}" for name, value in asdict(score.dimensions).items())
         yield from _overridden(score)
@@ -86,7 +90,7 @@ def _what_it_takes(record: ScoredRecord, profile: Profile) -> Iterator[str]:
     score = record.score
     gap = score.threshold - score.quality_score
     if gap <= 0:
-        yield f"it passes by {-gap:.4f}"
+        yield f"{'the score' if score.withheld else 'it'} passes by {-gap:.4f}"
         return
     ways = [*_ways(record, profile)]
     head = "any one of these would suffice:" if ways else "no single change would suffice"

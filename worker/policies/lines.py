@@ -31,6 +31,7 @@ def as_json(record: ScoredRecord) -> str:
             "timestamp_ms": record.timestamp_ms,
             "id": record.id,
             "task_domain": record.task_domain,
+            "visibility": record.visibility,
             "policy": record.policy,
             **record.score.as_dict(),
             "decision": record.score.decision,

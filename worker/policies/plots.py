@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from worker.errors import InputError
 from worker.extras import extra
 from worker.policies.evaluate import CHANCE, DomainEvaluation, Evaluation
 from worker.policies.intervals import Estimate
@@ -17,18 +16,14 @@ with extra("policy"):
     from matplotlib.figure import Figure
 
 _BLUE, _ORANGE, _GREY = "#2f6fde", "#d9662b", "#8a8f98"
-_SUFFIXES = (".png", ".svg")
 
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure to a file.
 
     Raises:
-        InputError: the file is neither .png nor .svg.
         OSError: the file cannot be written.
     """
-    if path.suffix.lower() not in _SUFFIXES:
-        raise InputError(f"{path}: the suffix of a plot must be one of {', '.join(_SUFFIXES)}")
     figure.savefig(path, dpi=110)
 
 

@@ -8,11 +8,12 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from schemas.trace import Visibility
 from worker.errors import RejectedRecord
 from worker.kafka.reader import Record
 from worker.lane.decode import decode_members
 from worker.lane.summary import TraceSummary
-from worker.scoring import Score, ScoredRecord
+from worker.scoring import Score, ScoredRecord, Withheld
 
 Unit: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Override: TypeAlias = Literal["single_thought", "recovered", "single_tool"]
@@ -32,6 +33,7 @@ class _Parts(msgspec.Struct, frozen=True, kw_only=True):
     domain: str
     threshold: Unit
     nearest: str | None
+    withheld: Withheld | None = None
 
     def score(self, quality_score: float) -> Score:
         return Score(quality_score, *(getattr(self, name) for name in _Parts.__struct_fields__))
@@ -49,6 +51,7 @@ class _Line(_Parts, frozen=True, kw_only=True):
     id: str
     quality_score: Unit
     task_domain: str
+    visibility: Visibility
     success: bool
     confidence: Unit
 
@@ -64,8 +67,15 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
         msgspec.MsgspecError: the line is invalid.
     """
     one = _decode_line(line)
-    score = one.score(one.quality_score)
-    return ScoredRecord(source, one.id, one.task_domain, one.success, one.confidence, score)
+    return ScoredRecord(
+        source=source,
+        id=one.id,
+        task_domain=one.task_domain,
+        visibility=one.visibility,
+        success=one.success,
+        confidence=one.confidence,
+        score=one.score(one.quality_score),
+    )
 
 
 def read_record(record: Record) -> ScoredRecord | None:
@@ -87,6 +97,7 @@ def read_record(record: Record) -> ScoredRecord | None:
         source=source_text,
         id=trace.id,
         task_domain=trace.metadata.task_domain,
+        visibility=trace.metadata.visibility,
         success=trace.metadata.success,
         confidence=trace.outcome.confidence,
         score=header.score(header.value),

@@ -33,6 +33,8 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     """Yield the report of a tuning, with 95 % intervals."""
     domains = list(tuning.domains.values())
     yield f"policy {tuning.policy.digest}; 95 % intervals in parentheses"
+    if tuning.withheld:
+        yield f"without {tuning.withheld} traces that the policy withholds for their visibility"
     yield ""
     yield _scores(domains)
     yield ""

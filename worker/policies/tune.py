@@ -113,12 +113,14 @@ class Tuning:
         policy: the policy that all traces are scored under.
         target: the target share.
         domains: the tunings by domain name.
+        withheld: number of traces that are left out, as the policy withholds them whatever their score.
         proposed: the policy with the proposed thresholds; domains without traces keep theirs.
     """
 
     policy: Policy
     target: float
     domains: dict[str, DomainTuning]
+    withheld: int
     proposed: Policy
 
     def as_dict(self) -> dict[str, Any]:
@@ -130,6 +132,7 @@ class Tuning:
             "policy": self.policy.digest,
             "target": self.target,
             "domains": domains,
+            "withheld": self.withheld,
             "proposed": self.proposed.model_dump(exclude_none=True),
         }
 
@@ -143,17 +146,20 @@ def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuni
         target: the share of each domain that should pass, more than 0 and up to 1.
 
     Raises:
-        InputError: there are no records.
+        InputError: there are no records, or the policy withholds them all.
     """
+    scores = [record.under(policy) for record in records]
     by_domain: defaultdict[str, list[Score]] = defaultdict(list)
-    for record in records:
-        score = record.under(policy)
-        by_domain[score.domain].append(score)
+    for score in scores:
+        if score.withheld is None:
+            by_domain[score.domain].append(score)
+    withheld = sum(score.withheld is not None for score in scores)
     if not by_domain:
-        raise InputError("no scored traces to tune with")
+        because = f": the policy withholds all {withheld}" if withheld else ""
+        raise InputError(f"no scored traces to tune with{because}")
     domains = {name: _tune_domain(by_domain[name], policy, target) for name in sorted(by_domain)}
     thresholds = {name: one.proposal.passing.threshold for name, one in domains.items()}
-    return Tuning(policy, target, domains, with_thresholds(policy, thresholds))
+    return Tuning(policy, target, domains, withheld, with_thresholds(policy, thresholds))
 
 
 def proposed_toml(tuning: Tuning) -> str:
@@ -186,7 +192,9 @@ def _with_thresholds(policy: Policy, thresholds: dict[str, float]) -> Policy:
     domains = dict(policy.domains)
     for name, threshold in thresholds.items():
         domains[name] = domains.get(name, DomainPolicy()).model_copy(update={"threshold": threshold})
-    return Policy(threshold=policy.threshold, domains=domains)
+    return Policy(
+        threshold=policy.threshold, domains=domains, contribute_visibility=policy.contribute_visibility
+    )
 
 
 def _tune_domain(scores: Sequence[Score], policy: Policy, target: float) -> DomainTuning:

@@ -17,9 +17,9 @@ from worker.scoring.dimensions import complexity, novelty, outcome_confidence, t
 from worker.scoring.flips import Flip, Rescored, rescore_all
 from worker.scoring.overrides import apply_overrides, overrides_of
 from worker.scoring.records import ScoredRecord
-from worker.scoring.score import Decision, Dimensions, Score, quality_score, rescore, score_trace
+from worker.scoring.score import Decision, Dimensions, Score, Withheld, quality_score, rescore, score_trace
 from worker.scoring.scorer import Embed, Scorer, score_and_remember
-from worker.scoring.text import bounded_id, embedding_text
+from worker.scoring.text import TraceText, bounded_id, embedding_text
 
 __all__ = [
     "Decision",
@@ -31,7 +31,9 @@ __all__ = [
     "Score",
     "ScoredRecord",
     "Scorer",
+    "TraceText",
     "VectorCache",
+    "Withheld",
     "apply_overrides",
     "bounded_id",
     "complexity",

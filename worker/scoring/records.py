@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from schemas import ReasoningTrace
+from schemas.trace import Visibility
 from worker.policy import Policy
 from worker.scoring.score import Score, rescore
 
@@ -18,6 +19,7 @@ class ScoredRecord:
         source: ``topic/partition/offset`` of the raw record, or ``file:line``.
         id: the trace's id.
         task_domain: the trace's domain, which selects the profile of a policy.
+        visibility: the trace's visibility, which a policy may withhold.
         success: whether the agent reports success.
         confidence: the agent's confidence, before the reduction for a failure.
         score: the recorded score.
@@ -28,6 +30,7 @@ class ScoredRecord:
     source: str
     id: str
     task_domain: str
+    visibility: Visibility
     success: bool
     confidence: float
     score: Score
@@ -37,9 +40,17 @@ class ScoredRecord:
     @classmethod
     def of(cls, source: str, trace: ReasoningTrace, score: Score) -> Self:
         """Create the record of a trace and its score."""
-        metadata, confidence = trace.metadata, trace.outcome.confidence
-        return cls(source, trace.id, metadata.task_domain, metadata.success, confidence, score)
+        metadata = trace.metadata
+        return cls(
+            source=source,
+            id=trace.id,
+            task_domain=metadata.task_domain,
+            visibility=metadata.visibility,
+            success=metadata.success,
+            confidence=trace.outcome.confidence,
+            score=score,
+        )
 
     def under(self, policy: Policy) -> Score:
         """Return the trace's score under a policy."""
-        return rescore(self.score, self.task_domain, policy)
+        return rescore(self.score, self.task_domain, self.visibility, policy)

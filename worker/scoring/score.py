@@ -7,12 +7,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from schemas import ReasoningTrace
+from schemas.trace import Visibility
 from worker.policy import Policy, Weights
 from worker.scoring.cache import Nearest
 from worker.scoring.dimensions import complexity, novelty, outcome_confidence, tool_diversity
 from worker.scoring.overrides import apply_overrides, overrides_of
 
 Decision = Literal["contribute", "rejected"]
+
+Withheld = Literal["visibility"]
+"""The guard of the policy that keeps a trace from being contributed, whatever its score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Score:
         domain: the applied weight profile.
         threshold: the threshold for ``contribute``.
         nearest: the id of the most similar earlier trace, if any.
+        withheld: the guard that keeps the trace from being contributed, if any.
     """
 
     quality_score: float
@@ -47,11 +52,17 @@ class Score:
     domain: str
     threshold: float
     nearest: str | None
+    withheld: Withheld | None = None
 
     @property
     def decision(self) -> Decision:
-        """``contribute`` if the score reaches the threshold, else ``rejected``."""
-        return "contribute" if self.quality_score >= self.threshold else "rejected"
+        """``contribute`` if the score reaches the threshold and no guard withholds it, else ``rejected``."""
+        return "contribute" if self.reaches_threshold and self.withheld is None else "rejected"
+
+    @property
+    def reaches_threshold(self) -> bool:
+        """Whether the score reaches the threshold."""
+        return self.quality_score >= self.threshold
 
     @property
     def dimensions(self) -> Dimensions:
@@ -81,7 +92,7 @@ def score_trace(trace: ReasoningTrace, nearest: Nearest | None, policy: Policy) 
     Args:
         trace: the trace.
         nearest: the most similar earlier trace; None if there is none, or no embedder.
-        policy: weights and thresholds.
+        policy: weights, thresholds and visibilities.
     """
     profile = policy.profile(trace.metadata.task_domain)
     dimensions = Dimensions(
@@ -98,10 +109,15 @@ def score_trace(trace: ReasoningTrace, nearest: Nearest | None, policy: Policy) 
         domain=profile.domain,
         threshold=profile.threshold,
         nearest=None if nearest is None else nearest.id,
+        withheld=_withheld(trace.metadata.visibility, policy),
     )
 
 
-def rescore(score: Score, task_domain: str, policy: Policy) -> Score:
+def _withheld(visibility: Visibility, policy: Policy) -> Withheld | None:
+    return None if visibility in policy.visibilities else "visibility"
+
+
+def rescore(score: Score, task_domain: str, visibility: Visibility, policy: Policy) -> Score:
     """Rescore a trace from its dimensions under another policy, without embedding it.
 
     The dimensions and overrides do not depend on the policy, so under the original policy the result equals
@@ -110,7 +126,8 @@ def rescore(score: Score, task_domain: str, policy: Policy) -> Score:
     Args:
         score: the trace's score.
         task_domain: the trace's own domain; a score only holds the selected profile.
-        policy: weights and thresholds.
+        visibility: the trace's visibility.
+        policy: weights, thresholds and visibilities.
     """
     profile = policy.profile(task_domain)
     return replace(
@@ -118,4 +135,5 @@ def rescore(score: Score, task_domain: str, policy: Policy) -> Score:
         quality_score=quality_score(score.dimensions, score.overrides, profile.weights),
         domain=profile.domain,
         threshold=profile.threshold,
+        withheld=_withheld(visibility, policy),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from numpy.typing import ArrayLike
 
@@ -10,7 +10,7 @@ from schemas import ReasoningTrace
 from worker.policy import Policy
 from worker.scoring.cache import VectorCache
 from worker.scoring.score import Score, score_trace
-from worker.scoring.text import bounded_id, embedding_text
+from worker.scoring.text import TraceText, bounded_id, embedding_text
 
 Embed = Callable[[str], ArrayLike]
 """Returns a text's vector, with the cache's dimensions."""
@@ -45,18 +45,26 @@ class Scorer:
         embed: returns a text's vector; None scores novelty 0.5 and remembers nothing.
         policy: weights and thresholds; by default the reference's.
         cache: the vectors to compare with; by default an empty cache of the default size.
+        text: which text of a trace is embedded.
     """
 
     def __init__(
-        self, embed: Embed | None = None, policy: Policy | None = None, cache: VectorCache | None = None
+        self,
+        embed: Embed | None = None,
+        policy: Policy | None = None,
+        cache: VectorCache | None = None,
+        text: TraceText = "sdk",
     ) -> None:
         self.embed = embed
+        self.text = text
         self.policy = policy or Policy()
         self.cache = VectorCache() if cache is None else cache
 
-    def evaluate(self, trace: ReasoningTrace, *, at: float | None = None) -> Score:
-        """Embed the trace's text, then :meth:`evaluate_embedded`."""
-        vector = None if self.embed is None else self.embed(embedding_text(trace))
+    def evaluate(
+        self, trace: ReasoningTrace, *, inputs: Iterable[str] | None = None, at: float | None = None
+    ) -> Score:
+        """Embed the trace's text (see :func:`embedding_text`), then call :meth:`evaluate_embedded`."""
+        vector = None if self.embed is None else self.embed(embedding_text(trace, self.text, inputs))
         return self.evaluate_embedded(trace, vector, at=at)
 
     def evaluate_embedded(

@@ -2,17 +2,95 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from itertools import islice
+from typing import Literal
 
 from schemas import ReasoningTrace
 
+TraceText = Literal["sdk", "agent"]
+"""Which text of a trace is embedded: see :func:`embedding_text`."""
 
-def embedding_text(trace: ReasoningTrace) -> str:
-    """Return the objective and the steps' contents, joined with single spaces.
+OBJECTIVE_WORDS = 48
+"""Maximum words of the objective in the text ``agent``."""
 
-    A step without content adds an empty part, as in the SDK, so there can be two spaces in a row.
+MAX_CHARACTERS = 8192
+"""Maximum length of the text ``agent``, several times the largest window: a longer trace costs no more."""
+
+# Scripts without spaces between words count by the character, long words such as URLs by 20 characters.
+_UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f"
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]{{1,20}}")
+
+# Complete escapes only, so that what is matched of a string that was cut can still be decoded.
+_JSON = re.compile(
+    r'"(?P<string>(?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*)"?|(?P<scalar>[^\s\[\]{}:,"\\]+)|.[\s\[\]{}:,]*',
+    re.DOTALL,
+)
+
+
+def embedding_text(
+    trace: ReasoningTrace, text: TraceText = "sdk", inputs: Iterable[str] | None = None
+) -> str:
+    """Return the text of a trace that is embedded.
+
+    ``sdk`` is the objective and the contents of all steps, joined with single spaces. A step without content
+    adds an empty part, as in the SDK, so there can be two spaces in a row.
+
+    ``agent`` is the first :data:`OBJECTIVE_WORDS` of the objective, then content, tool and input of all steps
+    but observations, up to :data:`MAX_CHARACTERS`. Of an input's JSON, it has the names and the values.
+
+    Args:
+        trace: the trace.
+        text: which text.
+        inputs: the JSON of each step's input, empty without one; None takes the trace's own, which
+            :func:`worker.lane.decode.decode_trace` leaves out. Only ``agent`` reads them.
     """
-    return trace.task.objective + " " + " ".join(step.content or "" for step in trace.steps)
+    if text == "sdk":
+        return trace.task.objective + " " + " ".join(step.content or "" for step in trace.steps)
+    parts, room = [], MAX_CHARACTERS
+    for part in _agent_parts(trace, _own_inputs(trace) if inputs is None else inputs):
+        if part:
+            parts.append(part[:room])
+        room -= len(part) + 1  # an empty part counts too, to bound the work
+        if room <= 0:
+            break
+    return " ".join(parts)
+
+
+def _agent_parts(trace: ReasoningTrace, inputs: Iterable[str]) -> Iterator[str]:
+    yield _beginning(trace.task.objective[:MAX_CHARACTERS])
+    for step, own_input in zip(trace.steps, inputs, strict=True):
+        if step.type == "observation":
+            yield ""
+            continue
+        yield step.content or ""
+        yield step.tool.name if step.tool else ""
+        yield from _names_and_values(own_input[:MAX_CHARACTERS])
+
+
+def _beginning(objective: str) -> str:
+    end = 0
+    for word in islice(_WORD.finditer(objective), OBJECTIVE_WORDS):
+        end = word.end()
+    return objective[:end]
+
+
+def _own_inputs(trace: ReasoningTrace) -> Iterator[str]:
+    for step in trace.steps:
+        yield "" if step.input is None else json.dumps(step.input, ensure_ascii=False, default=str)
+
+
+def _names_and_values(text: str) -> Iterator[str]:
+    """Yield the strings and numbers of JSON, which may be cut; an empty part for what is between them."""
+    for token in _JSON.finditer(text):
+        string, scalar = token["string"], token["scalar"]
+        if string is not None:
+            yield json.loads(f'"{string}"', strict=False) if "\\" in string else string
+        else:
+            yield "" if scalar in (None, "null") else scalar
 
 
 MAX_ID_LENGTH = 200

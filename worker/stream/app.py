@@ -21,6 +21,7 @@ from worker.lane.lane import LaneServices
 from worker.lane.lanes import Lanes
 from worker.lane.outputs import Outputs
 from worker.lane.publisher import Publisher
+from worker.lane.redaction import Redact, Redaction
 from worker.lane.retention import RetentionCheck
 from worker.observe.metrics import Metrics
 from worker.observe.probes import Readiness
@@ -80,6 +81,7 @@ class WorkerApp:
         on_failure: called on a lane's fatal error; the process must then end.
         tracing: exports a span for each record; None to export none.
         journal: tracks records in progress; by default in private memory.
+        redact: redacts contributed traces for ``topics.redacted``; None if there is no such topic.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class WorkerApp:
         on_failure: Callable[[BaseException], None],
         tracing: Tracing | None = None,
         journal: Journal | None = None,
+        redact: Redact | None = None,
     ) -> None:
         kafka, limits = settings.kafka, settings.limits
         self.settings = settings
@@ -104,16 +107,20 @@ class WorkerApp:
         self._assigned_at = 0.0
         changelog = changelog_topic_name(kafka.group)
         self.ledgers = Ledgers(changelog, clients.reader)
+        outputs = Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()})
+        copies = settings.topics.redacted
         services = LaneServices(
             policy=in_force,
             cache=settings.cache,
             limits=limits,
             batcher=batcher,
-            outputs=Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()}),
+            outputs=outputs,
             publisher=clients.publisher,
             changelog_topic=changelog,
             metrics=metrics,
+            text=settings.embedding.text,
             retention_check=RetentionCheck(_kept_ms(topics.values()), metrics),
+            redaction=Redaction(redact, copies, outputs, metrics) if redact and copies else None,
             tracing=tracing,
             journal=journal or Journal(),
         )

@@ -43,6 +43,7 @@ from worker.kafka.topic_id import TopicIds
 from worker.kafka.topics import Topic, TopicAdmin, differences
 from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
+from worker.redaction.process import RedactionProcess
 from worker.reload import PolicyReload
 from worker.settings import Settings
 from worker.signals import stop_signals
@@ -165,6 +166,10 @@ async def _work(setup: _Setup) -> None:
         publisher = KafkaPublisher(settings.kafka, largest, lease)
         await publisher.start()
         stack.push_async_callback(within, STOP_LIMIT, publisher.stop)
+        redact = None
+        if settings.redaction.function is not None:
+            process = RedactionProcess(settings.redaction.function, settings.redaction.timeout)
+            redact = (await stack.enter_async_context(process)).redact
         in_force = PolicyInForce(settings.policy)
         kafka, limits = settings.kafka, settings.limits
         clients = Clients(
@@ -184,6 +189,7 @@ async def _work(setup: _Setup) -> None:
             fail,
             setup.tracing,
             setup.journal,
+            redact,
         )
         heart = _guard(beat(setup.heartbeat, lambda: app.readiness.reasons), fail)
         guards = [_guard(app.guard.watch(lambda: app.source), fail)]

@@ -148,6 +148,26 @@ def test_published_runs_are_forgotten_unless_a_span_may_be_read_again():
     assert partition.read(GRACE + IDLE, span("open", 2)).late
 
 
+def test_a_published_run_is_not_forgotten_while_a_late_span_of_it_may_be_read_again():
+    partition = Partition(published_runs=0)
+    partition.read(0, span("a", 0))
+    partition.read(GRACE, span("open", 1))
+    partition.read(GRACE, span("a", 1))
+    assert partition.runs.watermark == 1
+    assert partition.runs.forget() == []
+
+
+def test_a_shorter_time_after_a_restart_loses_no_span():
+    """Where the outputs are published already, a run that is still open gets all its spans first."""
+    runs = OpenRuns(SETTINGS.model_copy(update={"idle": 1.0}), position=0, resume=2)
+    for offset in (0, 1):
+        runs.arrive(offset, offset * 50_000)
+        assert list(runs.completed()) == []
+        runs.add([span("a", 1 + offset)])
+    runs.arrive(2, 100_000)
+    assert [set(run.spans) for run in runs.completed()] == [{"1", "2"}]
+
+
 # --- in any order, with any crash
 
 SPANS = st.builds(span, st.sampled_from("abcd"), st.integers(0, 3))

@@ -13,7 +13,7 @@ from worker.audit.partition import Bounds, PartitionAudit
 from worker.audit.vectors import Texts
 from worker.embedding import Embeddings, HashingEmbedder
 from worker.errors import RejectedRecord
-from worker.lane.decode import decode_trace
+from worker.lane.decode import decode_inputs, decode_trace
 from worker.lane.ledger import Entry, Failure, ScoreHeader, encode_vector, remember
 from worker.lane.outputs import Outputs
 from worker.lane.records import OutputRecord, RawRecord
@@ -169,7 +169,8 @@ class Stream:
             )
         vector = None
         if self.settings.embedding.backend != "none":
-            vector = self.embedder.embed([embedding_text(read)]).vectors[0]
+            text = embedding_text(read, self.settings.embedding.text, decode_inputs(record.value))
+            vector = self.embedder.embed([text]).vectors[0]
         score = self._scorer.evaluate_embedded(read, vector, at=record.timestamp_ms / 1000)
         entry = msgspec.structs.replace(
             entry,

@@ -251,6 +251,37 @@ def test_recomputes_the_other_parts_of_the_score(stream, member, value):
     assert made.audit().differing == [Difference(2, f"{member} differs from the recomputed value")]
 
 
+GUARDED = {"threshold": 0, "contribute_visibility": ["org"]}
+
+
+def test_recomputes_the_decision_under_the_guard_of_each_records_own_policy(stream):
+    """The traces' visibility is `network`, and only the second policy withholds them."""
+    made = stream(policy={"threshold": 0})
+    made.kept_policies = [Policy.model_validate(GUARDED)]
+    made.publish(3)
+    made.work()
+    made.publish(3)
+    made.work(policy=made.kept_policies[0])
+
+    assert [output.topic for output in made.outputs] == ["contribute"] * 3 + ["rejected"] * 3
+    assert counts(made.audit()) == {}
+
+
+@pytest.mark.parametrize("topic", ["contribute", "rejected"])
+@pytest.mark.parametrize("keeps_reason", [True, False])
+def test_detects_a_trace_that_should_have_been_withheld(stream, topic, keeps_reason):
+    made = stream(policy=GUARDED)
+    made.publish(3)
+    made.work()
+    output = replace(made.outputs[1], topic=topic)
+    made.outputs[1] = output if keeps_reason else with_score(output, withheld=None)
+    made.changelog.clear()
+
+    differing = made.audit().differing
+
+    assert [one.offset for one in differing] == ([] if (topic, keeps_reason) == ("rejected", True) else [1])
+
+
 def test_detects_an_invalid_score_without_ledger_entries(stream):
     made = stream()
     made.publish(3)
@@ -647,6 +678,21 @@ def test_another_model_starts_with_an_empty_cache(stream, noisy):
     # Those without an entry are taken to be of the model of the oldest entry.
     report = made.audit(embedder=noisy(0, identity="second"))
     assert counts(report) == {"novelty_unaudited": {"other_model": 8}}
+
+
+@pytest.mark.parametrize(("text", "differing"), [("agent", False), ("sdk", True)])
+def test_novelty_is_recomputed_from_the_text_that_the_settings_choose(stream, text, differing):
+    made = stream(embedding={"text": "agent"})
+    made.publish(10)
+    made.work()
+    made.changelog.clear()
+    embedding = made.settings.embedding.model_copy(update={"text": text})
+    made.settings = made.settings.model_copy(update={"embedding": embedding})
+
+    report = made.audit(embedder=made.embedder)
+
+    assert report.novelty_embedded == 9
+    assert bool(report.differing) == differing
 
 
 def test_without_an_embedding_novelty_is_unaudited(stream):

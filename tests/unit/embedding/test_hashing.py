@@ -63,5 +63,8 @@ def test_words_beyond_the_window_are_ignored():
     assert not np.array_equal(embeddings.vectors[0], embeddings.vectors[3])
 
 
-def test_the_identity_depends_on_the_dimensions():
-    assert HashingEmbedder(384).identity != HashingEmbedder(385).identity
+def test_the_identity_depends_on_the_dimensions_and_the_text():
+    embedders = HashingEmbedder(384), HashingEmbedder(385), HashingEmbedder(384, text="agent")
+
+    assert len({embedder.identity for embedder in embedders}) == 3
+    assert [embedder.description for embedder in embedders] == ["hashing", "hashing", "hashing, text agent"]

@@ -1,5 +1,7 @@
 """The topic of policies: what a reader makes of it."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,13 +10,14 @@ from worker.errors import TopicError
 from worker.kafka.memory_reader import MemoryReader
 from worker.kafka.policy_topic import _complete, read_policies
 from worker.kafka.reader import Record
-from worker.policy import REFERENCE_WEIGHTS, DomainPolicy, Policy
+from worker.policy import REFERENCE_WEIGHTS, VISIBILITIES, DomainPolicy, Policy
 
 TOPIC = "a-group-policies"
 thresholds = st.floats(0, 1)
 policies = st.builds(
     Policy,
     threshold=thresholds,
+    contribute_visibility=st.none() | st.lists(st.sampled_from(VISIBILITIES), min_size=1),
     domains=st.dictionaries(
         st.sampled_from([*REFERENCE_WEIGHTS, "legal"]),
         st.builds(
@@ -62,6 +65,14 @@ def test_a_kept_policy_is_complete_and_has_the_digest_of_the_one_in_force(policy
     assert complete.digest == policy.digest
     assert complete.domains.keys() == policy.profiles.keys()
     assert all(domain.weights and domain.threshold is not None for domain in complete.domains.values())
+
+
+def test_a_policy_without_a_guard_is_kept_in_the_form_of_earlier_releases():
+    """They know no other member, and read the topic at their start."""
+    assert json.loads(_complete(Policy()).model_dump_json(exclude_none=True)).keys() == {
+        "threshold",
+        "domains",
+    }
 
 
 @pytest.mark.parametrize("value", [b"garbage", b'{"threshold": 7}', b"null"])

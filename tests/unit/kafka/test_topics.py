@@ -142,6 +142,29 @@ async def test_new_output_topics_accept_and_keep_whatever_raw_accepts(admin, bro
     assert [*differences({NAMES.raw: (await admin.existing())[NAMES.raw]} | created, NAMES)] == []
 
 
+async def test_the_topic_of_redacted_copies_is_an_output_like_the_others(brokers, admin, fit):
+    names = NAMES.model_copy(update={"redacted": "copies"})
+    redacting = TopicAdmin(KafkaSettings(), names)
+    fit()
+
+    with pytest.raises(TopicError, match=r"^missing: copies; `kp-worker topics` creates them"):
+        await redacting.require()
+
+    created = await redacting.create_missing(partitions=9, replication_factor=1)
+    assert created.keys() == {"copies"}
+    assert (created["copies"].partitions, created["copies"].retention_ms) == (4, -1)
+    brokers.add("copies", 4, **{"retention.ms": "1"})
+    found = differences(await redacting.require(), names)
+    assert any(difference.startswith("copies has retention.ms=1") for difference in found)
+
+
+async def test_the_topic_of_evaluations_is_created_once(brokers, admin):
+    for _ in range(2):
+        await admin.create_evaluations(3)
+
+    assert brokers.partitions == {"otlp_logs": 3}
+
+
 async def test_committed_offsets_wait_for_a_coordinator_that_is_being_elected_or_loads_the_group(
     admin, brokers, monkeypatch
 ):

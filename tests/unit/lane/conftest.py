@@ -18,6 +18,7 @@ from worker.lane.ledger import Changelog, Entry
 from worker.lane.memory_publisher import MemoryPublisher
 from worker.lane.outputs import Outputs
 from worker.lane.records import RawRecord
+from worker.lane.redaction import Redaction
 from worker.observe.metrics import Metrics
 from worker.policy import Policy, PolicyInForce
 from worker.settings import CacheSettings, LimitSettings, TopicSettings
@@ -98,8 +99,9 @@ class Harness:
     ledger = "ledger"
     scored = ("contribute", "rejected")
     dead_letter = "dead-letter"
+    redacted = "redacted"
 
-    def __init__(self, policy, embedding, admitted, limits):
+    def __init__(self, policy, embedding, admitted, limits, redact):
         self.embedder = FakeEmbedder()
         self.batcher = Batcher(self.embedder, admitted)
         self.publisher = MemoryPublisher()
@@ -107,17 +109,19 @@ class Harness:
         self.commit_requested = False
         self.registry = CollectorRegistry()
         self.limits = LimitSettings(**{"uncommitted_records": 16, **limits})
+        topics = ("raw-traces", *self.scored, self.dead_letter, self.redacted)
+        outputs = Outputs(TopicSettings(), dict.fromkeys(topics, 3))
+        metrics = Metrics(Policy(), 0.1, self.registry)
         self.services = LaneServices(
             policy=PolicyInForce(policy or Policy()),
             cache=CacheSettings(max_elements=4, dimensions=DIMENSIONS),
             limits=self.limits,
             batcher=self.batcher if embedding else None,
-            outputs=Outputs(
-                TopicSettings(), dict.fromkeys(("raw-traces", *self.scored, self.dead_letter), 3)
-            ),
+            outputs=outputs,
             publisher=self.publisher,
             changelog_topic=self.ledger,
-            metrics=Metrics(Policy(), 0.1, self.registry),
+            metrics=metrics,
+            redaction=Redaction(redact, self.redacted, outputs, metrics) if redact else None,
         )
         self._lanes = []
 
@@ -213,8 +217,8 @@ async def make_harness(no_leaks):
     """A factory of harnesses, which are closed at the end of the test."""
     harnesses = []
 
-    def new(*, policy=None, embedding=True, admitted=MAX_ADMITTED, **limits):
-        harnesses.append(Harness(policy, embedding, admitted, limits))
+    def new(*, policy=None, embedding=True, admitted=MAX_ADMITTED, redact=None, **limits):
+        harnesses.append(Harness(policy, embedding, admitted, limits, redact))
         return harnesses[-1]
 
     yield new

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from schemas import ReasoningTrace
 from worker.errors import RejectedRecord
-from worker.lane.decode import decode_trace, with_quality_score
+from worker.lane.decode import decode_inputs, decode_trace, with_quality_score
 from worker.policy import Policy
 from worker.scoring import embedding_text, score_trace
+from worker.scoring.text import MAX_CHARACTERS
 
 LIMIT = 1_048_576
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -463,6 +464,7 @@ def test_a_score_changes_no_byte_but_the_score(written, score):
         assert scored[:start] == value[:start]
         assert scored.endswith(value[end:])
         assert float(scored[start : len(scored) - len(value) + end]) == score
+    assert len(list(decode_inputs(value))) == len(read.steps)
     before, after = exactly(value), exactly(scored)
     before["metadata"].pop("quality_score", None)
     assert float(after["metadata"].pop("quality_score")) == score
@@ -539,12 +541,29 @@ def test_a_damaged_trace_is_rejected_or_scored_but_never_stops_the_worker(real_t
     value = bytes(value)
 
     try:
-        decode_trace(value, LIMIT)
+        trace = decode_trace(value, LIMIT)
     except RejectedRecord:
         return
+    assert len(embedding_text(trace, "agent", decode_inputs(value))) <= MAX_CHARACTERS
     before, after = exactly(value), exactly(with_quality_score(value, 0.5))
     before["metadata"]["quality_score"] = "0.5"
     assert after == before
+
+
+def test_a_record_has_the_text_of_the_whole_trace(real_traces, document):
+    """Inputs are not decoded with the trace, and yet are part of the text `agent`."""
+    own_input = {"command": "größer\n\U0001f600", "options": [{"depth": 2, "all": True, "none": None}]}
+    steps = [
+        {"step_id": 0, "type": "tool_call", "tool": {"name": "shell"}, "input": own_input},
+        {"step_id": 1, "type": "tool_call", "input": None},
+        {"step_id": 2, "type": "tool_call"},
+    ]
+    values = [*real_traces, json.dumps(document(steps=steps)).encode()]
+
+    texts = [embedding_text(decode_trace(one, LIMIT), "agent", decode_inputs(one)) for one in values]
+
+    assert texts == [embedding_text(ReasoningTrace.model_validate_json(one), "agent") for one in values]
+    assert texts[-1].endswith("shell command größer\n\U0001f600 options depth 2 all true none")
 
 
 def _locate(document, path):
@@ -654,6 +673,29 @@ def test_a_long_trace_scores_as_its_model_does(document):
 
     assert embedding_text(decoded) == embedding_text(model)
     assert score_trace(decoded, None, Policy()) == score_trace(model, None, Policy())
+
+
+@pytest.mark.parametrize("earlier", ["null", "0", '"x"', "{}", '[{"input": 1}]'])
+def test_inputs_are_those_of_the_last_duplicate(earlier, document):
+    steps = [{"step_id": 0, "type": "tool_call", "input": {"command": "ls"}}]
+    value = (f'{{"steps": {earlier}, ' + json.dumps(document(steps=steps))[1:]).encode()
+    decode_trace(value, LIMIT)
+
+    assert list(decode_inputs(value)) == ['{"command": "ls"}']
+
+
+def test_inputs_that_are_only_read_take_little_memory(document):
+    steps = [{"step_id": 0, "type": "tool_call", "input": {}}] * 20_000
+    value = json.dumps(document(steps=steps)).encode()
+
+    tracemalloc.start()
+    try:
+        assert sum(text == "{}" for text in decode_inputs(value)) == len(steps)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 5 * len(value)
 
 
 def test_a_megabyte_of_errors_is_not_read_to_its_end(document):

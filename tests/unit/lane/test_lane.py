@@ -102,6 +102,18 @@ async def test_a_trace_is_scored_and_published_with_its_score(make_harness, raw)
     assert json.loads(second.value)["metadata"]["quality_score"] == score(second)["score"]
 
 
+async def test_the_text_that_the_settings_choose_is_embedded(make_harness, raw, document):
+    step = {"step_id": 0, "type": "tool_call", "tool": {"name": "shell"}, "input": {"command": "ls -la"}}
+    seen = {"step_id": 1, "type": "observation", "content": "empty"}
+    value = json.dumps(document(steps=[step, seen])).encode()
+    harness = make_harness()
+    harness.services = replace(harness.services, text="agent")
+
+    await processed(harness, await harness.lane(), raw(0, value))
+
+    assert harness.embedder.texts == ["Fix the failing build shell command ls -la"]
+
+
 async def test_without_an_embedder_novelty_is_unknown(make_harness, raw):
     harness = make_harness(embedding=False)
 

@@ -1,6 +1,9 @@
 """The ring of entries against its definition, through crashes, compaction, gaps and rewinds."""
 
+import base64
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
+from worker.embedding import HashingEmbedder
 from worker.errors import LedgerError
 from worker.lane.ledger import (
     ENTRY_VERSION,
@@ -340,6 +344,31 @@ def test_vectors_of_another_model_are_cut_and_other_entries_stay():
     assert (evicted, reason) == ([0, 3], "model")
     assert len(cache) == 1
     assert sorted(changelog.entries) == [1, 2]
+
+
+OLDER_RELEASE = Path(__file__).parents[2] / "integration" / "data" / "left-behind-by-56e9080.json"
+
+
+@pytest.mark.parametrize(("text", "reason"), [("sdk", None), ("agent", "model")])
+def test_the_entries_of_an_older_release_are_of_the_text_sdk(text, reason):
+    """It had no choice of the text: an upgrade keeps its vectors, and choosing the other text cuts them."""
+    changelog = Changelog(0)
+    for offset, record in enumerate(json.loads(OLDER_RELEASE.read_bytes())["changelog"]):
+        if record["partition"] == 0:
+            value = record["value"] and base64.b64decode(record["value"])
+            changelog.apply(offset, base64.b64decode(record["key"]), value)
+    next_offset = max(changelog.entries) + 1
+    vectors = [offset for offset in changelog.entries if entry_of(changelog, offset).vector]
+    model = HashingEmbedder(16, text=text).identity
+
+    _, cache, (evicted, actual_reason) = opened(
+        changelog, next_offset, max_elements=100, window=100, model=model, dimensions=16
+    )
+
+    assert actual_reason == reason
+    assert sorted(evicted) == ([] if reason is None else sorted(vectors))
+    assert len(cache) == (len(vectors) if reason is None else 0)
+    assert vectors
 
 
 def test_another_model_s_entry_stays_for_a_record_that_may_be_redelivered():

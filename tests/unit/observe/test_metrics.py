@@ -47,6 +47,7 @@ NAMES = {
     "kp_dead_letters": ("counter", {"reason"}),
     "kp_redelivered": ("counter", set()),
     "kp_poison_skipped": ("counter", set()),
+    "kp_redactions": ("counter", {"result"}),
     "kp_publish_retries": ("counter", set()),
     "kp_consumer_lag_records": ("gauge", {"partition"}),
     "kp_open_transaction_records": ("gauge", {"partition"}),
@@ -175,7 +176,7 @@ def test_only_scores_beyond_the_budget_exceed_it(metrics):
     [
         ("kp_traces_total", {"contribute", "rejected", "dead_letter"}),
         ("kp_dead_letters_total", set(REASONS)),
-        ("kp_stage_seconds_count", {"decode", "queue", "embed", "score", "remember", "publish"}),
+        ("kp_stage_seconds_count", {"decode", "queue", "embed", "score", "remember", "publish", "redact"}),
         ("kp_cache_resets_total", {"model", "rewind", "recreated"}),
         ("kp_partitions", {"owned", "topic"}),
     ],
@@ -218,6 +219,7 @@ def test_events_are_counted(metrics):
     metrics.embedding_failed()
     metrics.redelivered()
     metrics.retried()
+    metrics.redacted("timeout", 0.5)
     metrics.cache_reset("model")
     metrics.in_flight(2, 500)
     metrics.in_flight(-1, -200)
@@ -235,6 +237,8 @@ def test_events_are_counted(metrics):
     assert values(metrics, "kp_embedding_errors_total") == {(): 1}
     assert values(metrics, "kp_redelivered_total") == {(): 1}
     assert values(metrics, "kp_publish_retries_total") == {(): 1}
+    assert values(metrics, "kp_redactions_total")["timeout",] == 1
+    assert values(metrics, "kp_stage_seconds_sum")["redact",] == 0.5
     assert values(metrics, "kp_cache_resets_total")["model",] == 1
     assert values(metrics, "kp_in_flight_records") == {(): 1}
     assert values(metrics, "kp_in_flight_bytes") == {(): 300}
@@ -275,7 +279,13 @@ def test_a_producer_cannot_add_agents_or_frameworks(origins):
     metrics = Metrics(Policy(), 0.1, CollectorRegistry(), FLEET)
     score = a_score()
     record = ScoredRecord(
-        source="raw/0/1", id="kp:trace:1", task_domain="code", success=True, confidence=0.5, score=score
+        source="raw/0/1",
+        id="kp:trace:1",
+        task_domain="code",
+        visibility="network",
+        success=True,
+        confidence=0.5,
+        score=score,
     )
 
     for agent_id, framework in origins:

@@ -67,7 +67,13 @@ def decided(metrics, *, text="kp:trace:1", threshold=0.75, agent_id=None, framew
     weights = Policy().profile("code").weights
     score = Score(quality_score(dimensions, (), weights), 0.5, 0.25, 1.0, 0.75, (), "code", threshold, text)
     record = ScoredRecord(
-        source="raw/2/7", id=text, task_domain="code", success=True, confidence=0.75, score=score
+        source="raw/2/7",
+        id=text,
+        task_domain="code",
+        visibility="network",
+        success=True,
+        confidence=0.75,
+        score=score,
     )
     metrics.decided(record, agent_id, framework)
 

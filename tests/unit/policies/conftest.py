@@ -39,21 +39,24 @@ def make_record() -> Callable[..., ScoredRecord]:
         id: str = "kp:trace:1",  # noqa: A002 - the field's name
         success: bool = True,
         nearest: str | None = None,
+        visibility: str = "network",
         policy: Policy | None = None,
         **others: Any,
     ) -> ScoredRecord:
         policy = policy or Policy()
         profile = policy.profile(domain)
-        score = Score(0, *dimensions, overrides, profile.domain, profile.threshold, nearest)
+        withheld = None if visibility in policy.visibilities else "visibility"
+        score = Score(0, *dimensions, overrides, profile.domain, profile.threshold, nearest, withheld)
         quality = quality_score(score.dimensions, overrides, profile.weights)
         confidence = score.outcome_confidence if success else min(1.0, score.outcome_confidence / 0.3)
         return ScoredRecord(
             source=f"raw-traces/0/{id}",
             id=id,
             task_domain=domain,
+            visibility=visibility,
             success=success,
             confidence=confidence,
-            score=Score(quality, *dimensions, overrides, profile.domain, profile.threshold, nearest),
+            score=replace(score, quality_score=quality),
             **others,
         )
 

@@ -43,6 +43,16 @@ def test_a_domain_in_only_one_policy_is_compared_with_default(old, new, line):
     assert changes(old, new) == [line]
 
 
+def test_changed_visibilities_are_listed():
+    guarded = Policy(threshold=0.5, contribute_visibility=["network", "org"])
+
+    assert changes(Policy(), guarded) == [
+        "every domain: threshold 0.75 → 0.5",
+        "contribute_visibility: private, org, network → org, network",
+    ]
+    assert changes(Policy(), Policy(contribute_visibility=["org", "private", "network"])) == []
+
+
 def test_an_explicit_domain_equal_to_default_is_no_change():
     assert changes(Policy(), domain("legal")) == []
 

@@ -84,6 +84,28 @@ def test_a_passing_trace_shows_its_margin(make_record):
     assert explanation(make_record((0.8, 0.8, 0.8, 0.8), "code")).endswith("it passes by 0.0500")
 
 
+def test_a_withheld_trace_shows_which_visibilities_are_contributed(make_record):
+    guarded = Policy(contribute_visibility=["org", "network"])
+    passing = make_record((0.8, 0.8, 0.8, 0.8), "code", visibility="private", policy=guarded)
+    failing = make_record((0.5, 0.4, 0.8, 0.9), "code", visibility="private", policy=guarded)
+
+    text = explanation(passing, guarded)
+    assert "reaches the threshold 0.75 of code; visibility private is withheld: rejected" in text
+    rule = "whatever the score, the policy contributes only visibility org or network"
+    assert text.endswith(f"the score passes by 0.0500\n{rule}")
+    text = explanation(failing, guarded)
+    assert "is below the threshold 0.75 of code; visibility private is withheld: rejected" in text
+    assert "it falls short by 0.1100" in text
+    assert text.endswith(rule)
+    assert "withheld" not in explanation(make_record(policy=guarded), guarded)
+
+
+def test_the_guard_of_an_unknown_policy_is_no_reason_to_show_weights(make_record):
+    record = make_record(visibility="private", policy=Policy(contribute_visibility=["org"]))
+
+    assert "×" not in explanation(record)
+
+
 def test_the_first_trace_has_no_nearest_trace(make_record):
     assert "no earlier trace to compare with, so novelty is 0.5" in explanation(make_record())
 

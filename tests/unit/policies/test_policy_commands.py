@@ -40,6 +40,15 @@ def test_check_ignores_the_environment(kp_worker, policy_file, monkeypatch):
     assert "no effect on the score or decision of any trace" in result.stdout
 
 
+def test_check_and_diff_report_the_visibilities(kp_worker, policy_file):
+    old = policy_file("[policy]\nthreshold = 0.75\n", "old.toml")
+    new = policy_file('[policy]\ncontribute_visibility = ["org"]\n', "new.toml")
+    change = "  contribute_visibility: private, org, network → org"
+
+    assert change in kp_worker("policy", "check", new).stdout.splitlines()
+    assert kp_worker("policy", "diff", old, new).stdout.splitlines()[1:] == [change]
+
+
 WEIGHTS = "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confidence = 0.3\n"
 
 

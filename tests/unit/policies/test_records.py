@@ -7,10 +7,11 @@ import msgspec
 import pytest
 
 from schemas import ReasoningTrace
+from support.scored import published
 from worker.offline import make_scorer, score_line
 from worker.policies.records import read_line, read_record
 from worker.policy import Policy
-from worker.scoring import Scorer
+from worker.scoring import Scorer, score_trace
 from worker.settings import Settings
 
 
@@ -81,6 +82,7 @@ def with_score(record, **parts):
         lambda record: with_score(record, score=2),
         lambda record: with_score(record, novelty=-0.1),
         lambda record: with_score(record, overrides=["bribed"]),
+        lambda record: with_score(record, withheld="bribed"),
         lambda record: changed(record, headers=(*record.headers[:-1], ("kp-policy", None))),
         lambda record: changed(record, headers=(*record.headers[:-1], ("kp-policy", b"\xff"))),
         lambda record: changed(record, headers=(*record.headers, ("after", b"ours"))),
@@ -88,6 +90,25 @@ def with_score(record, **parts):
 )
 def test_a_record_not_written_by_a_worker_is_none(published_traces, spoil):
     assert read_record(spoil(published_traces[0])) is None
+
+
+def test_rescoring_uses_the_traces_own_visibility(make_record):
+    record = make_record((0.8,) * 4, visibility="private")
+    guarded = Policy(contribute_visibility=["org"])
+
+    assert (record.score.decision, record.under(guarded).decision) == ("contribute", "rejected")
+    assert make_record((0.8,) * 4, visibility="org").under(guarded).decision == "contribute"
+
+
+def test_a_withheld_record_is_read_back(real_traces):
+    trace = ReasoningTrace.model_validate_json(real_traces[0])
+    guarded = Policy(threshold=0, contribute_visibility=["private"])
+    score = score_trace(trace, None, guarded)
+
+    read = read_record(published(0, real_traces[0], score, guarded))
+
+    assert (read.score, read.visibility) == (score, trace.metadata.visibility)
+    assert (read.score.withheld, read.under(guarded)) == ("visibility", score)
 
 
 def test_rescoring_uses_the_traces_own_domain(make_record):

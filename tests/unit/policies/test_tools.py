@@ -59,6 +59,15 @@ def test_tune_prints_the_policy_to_review(kp_worker, scored):
     assert tomllib.loads(block)["policy"] == report["proposed"]
 
 
+def test_a_table_in_a_pipe_is_not_cut_to_the_width_of_a_terminal(kp_worker, scored):
+    text = output(kp_worker("policy", "tune", scored, env={"COLUMNS": "40"}))
+
+    head = next(line for line in text.splitlines() if line.startswith("domain "))
+    assert head.split()[0] == "domain"
+    assert head.split()[-3:] == ["highest", "threshold", "passing"]
+    assert "…" not in text
+
+
 def test_tune_scores_raw_traces_itself(kp_worker, scored):
     raw = output(kp_worker("policy", "tune", DEMO / "real_traces.jsonl", "--embedder", "none", "--json"))
     assert raw == output(kp_worker("policy", "tune", scored, "--json"))
@@ -155,6 +164,21 @@ BAD_INPUT = {
     "another plot": ((*TUNE, "--plot", "OUT.pdf"), "OUT.pdf: the suffix of a plot must be one of .png, .svg"),
     "no folder": ((*TUNE, "--plot", "OUT/tune.png"), "OUT/tune.png: cannot be written: No"),
     "no folder for a policy": ((*TUNE, "--output", "OUT/p.toml"), "OUT/p.toml: cannot be written: No"),
+    "one of two folders": (
+        (*TUNE, "--plot", "OUT.png", "--output", "OUT/p.toml"),
+        "OUT/p.toml: cannot be written: No",
+    ),
+    "no number": ((*TUNE, "--target", "nan"), "nan is not in the range 0<x<=1"),
+    "no precision": ((*EVALUATE, "--labels", str(LABELS), "--precision", "nan"), "nan is not in the range"),
+    "half-written labels": ((*EVALUATE, "--labels", "CUT"), "CUT:2: not a label: "),
+    "empty labels": ((*EVALUATE, "--labels", "EMPTY"), "EMPTY: is empty"),
+    "an empty policy": ((*TUNE, "--policy", "EMPTY"), "EMPTY: has no [policy]"),
+    "a half-written policy": ((*TUNE, "--policy", "TORN"), "TORN: is not TOML"),
+    "wrong weights": (("policy", "rescore", "SCORED", "--policy", "HEAVY"), "but sum to 1.1"),
+    "an unknown key": (
+        ("policy", "rescore", "SCORED", "--policy", "TYPO"),
+        "TYPO: policy.treshold: no such setting; did you mean policy.threshold?",
+    ),
     "a target of none": ((*TUNE, "--target", "0"), "0.0 is not in the range 0<x<=1"),
     "a wrong policy": ((*TUNE, "--policy", "WRONG"), "WRONG: policy.threshold: got 1.2;"),
 }
@@ -172,6 +196,11 @@ def test_invalid_input_is_a_one_line_error_and_writes_nothing(
         "HALF": scored.read_text()[:-30],
         "POLICY": "[policy]\n",
         "WRONG": "[policy]\nthreshold = 1.2\n",
+        "CUT": "".join(lines)[: len(lines[0]) + 20],
+        "TORN": "[policy]\nthreshold = 0.",
+        "TYPO": "[policy]\ntreshold = 0.5\n",
+        "HEAVY": "[policy.domains.code.weights]\ncomplexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\n"
+        "outcome_confidence = 0.3\n",
     }
     for name, content in contents.items():
         (tmp_path / name).write_text(content)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.errors import InputError
-from worker.policies.tune import reweighted, tune, with_thresholds
+from worker.policies.tune import proposed_toml, reweighted, tune, with_thresholds
 from worker.policy import REFERENCE_WEIGHTS, DomainPolicy, Policy
 
 CUSTOMER_SERVICE = np.array([0.20, 0.30, 0.20, 0.30])
@@ -31,6 +31,26 @@ def overridden(reference_records):
     """Return the contribution of the overrides to each of these traces."""
     added = {"single_tool": -0.1, "recovered": 0.1}
     return np.array([sum(added[name] for name in one.score.overrides) for one in reference_records[:140]])
+
+
+def test_leaves_out_traces_that_the_policy_withholds(make_record):
+    """They could not pass at any threshold, so the target is a share of the others."""
+    guarded = Policy(contribute_visibility=["org"])
+    scores = (0.2, 0.4, 0.6, 0.8)
+    records = [
+        make_record((score,) * 4, visibility=visibility)
+        for score in scores
+        for visibility in ("org", "private", "network")
+    ]
+
+    tuning = tune(records, guarded, 0.5)
+
+    assert (tuning.domains["default"].traces, tuning.withheld) == (4, 8)
+    assert tuning.proposed.profile("default").threshold == pytest.approx(0.6, abs=1e-4)
+    assert tuning.proposed.visibilities == ("org",)
+    assert 'contribute_visibility = [\n    "org",\n]' in proposed_toml(tuning)
+    with pytest.raises(InputError, match="no scored traces to tune with: the policy withholds all 4"):
+        tune(records[1::3], guarded, 0.5)
 
 
 def test_describes_a_domain_by_its_own_traces(tuning, dimensions, overridden):

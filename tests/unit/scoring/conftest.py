@@ -18,7 +18,11 @@ def make_trace() -> Callable[..., ReasoningTrace]:
     """A factory of traces from steps written as ``thought`` or ``tool_call grep``."""
 
     def make(
-        *steps: str, confidence: float = 0.5, success: bool = True, task_domain: str = "general"
+        *steps: str,
+        confidence: float = 0.5,
+        success: bool = True,
+        task_domain: str = "general",
+        visibility: str = "network",
     ) -> ReasoningTrace:
         return ReasoningTrace.new(
             objective="Do it",
@@ -27,6 +31,7 @@ def make_trace() -> Callable[..., ReasoningTrace]:
             confidence=confidence,
             success=success,
             task_domain=task_domain,
+            visibility=visibility,
         )
 
     return make

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas import ReasoningTrace
-from worker.policy import REFERENCE_WEIGHTS, DomainPolicy, Policy, Weights
+from worker.policy import REFERENCE_WEIGHTS, VISIBILITIES, DomainPolicy, Policy, Weights
 from worker.scoring import Nearest, Scorer, rescore, score_trace
 
 UNIT = st.floats(0, 1)
@@ -22,6 +22,7 @@ def weights(draw):
 DOMAINS = st.sampled_from(["default", "code", "legal"])
 POLICIES = st.builds(
     Policy,
+    contribute_visibility=st.none() | st.lists(st.sampled_from(VISIBILITIES), min_size=1),
     threshold=UNIT,
     domains=st.dictionaries(
         DOMAINS, st.builds(DomainPolicy, threshold=st.none() | UNIT, weights=st.none() | weights())
@@ -34,19 +35,22 @@ POLICIES = st.builds(
     confidence=UNIT,
     success=st.booleans(),
     domain=DOMAINS,
+    visibility=st.sampled_from(VISIBILITIES),
     nearest=st.none() | st.builds(Nearest, st.floats(-1, 1), st.just("kp:trace:1")),
     scored_under=POLICIES,
     policy=POLICIES,
 )
 def test_a_rescored_trace_equals_one_scored_under_that_policy(
-    make_trace, steps, confidence, success, domain, nearest, scored_under, policy
+    make_trace, steps, confidence, success, domain, visibility, nearest, scored_under, policy
 ):
     """Exactly, and also under the same policy: evaluation over history must agree with the worker."""
-    trace = make_trace(*steps, confidence=confidence, success=success, task_domain=domain)
+    trace = make_trace(
+        *steps, confidence=confidence, success=success, task_domain=domain, visibility=visibility
+    )
     score = score_trace(trace, nearest, scored_under)
 
-    assert rescore(score, domain, policy) == score_trace(trace, nearest, policy)
-    assert rescore(score, domain, scored_under) == score
+    assert rescore(score, domain, visibility, policy) == score_trace(trace, nearest, policy)
+    assert rescore(score, domain, visibility, scored_under) == score
 
 
 def test_the_real_traces_rescored_under_their_own_policy_are_unchanged(real_traces):
@@ -54,7 +58,8 @@ def test_the_real_traces_rescored_under_their_own_policy_are_unchanged(real_trac
     for line in real_traces:
         trace = ReasoningTrace.model_validate_json(line)
         score = scorer.evaluate(trace)
-        assert rescore(score, trace.metadata.task_domain, scorer.policy) == score
+        metadata = trace.metadata
+        assert rescore(score, metadata.task_domain, metadata.visibility, scorer.policy) == score
 
 
 def test_a_domain_named_in_the_new_policy_gets_its_own_profile(make_trace):
@@ -63,7 +68,7 @@ def test_a_domain_named_in_the_new_policy_gets_its_own_profile(make_trace):
     score = score_trace(trace, None, Policy())
     legal = DomainPolicy(threshold=0.1, weights=REFERENCE_WEIGHTS["medical"])
 
-    rescored = rescore(score, "legal", Policy(domains={"legal": legal}))
+    rescored = rescore(score, "legal", "network", Policy(domains={"legal": legal}))
 
     assert (score.domain, score.decision) == ("default", "rejected")
     assert (rescored.domain, rescored.threshold, rescored.decision) == ("legal", 0.1, "contribute")

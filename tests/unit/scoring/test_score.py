@@ -59,6 +59,25 @@ def test_a_score_equal_to_the_threshold_is_contributed(make_trace, above, decisi
     assert (score.quality_score, score.threshold, score.decision) == (reached, threshold, decision)
 
 
+@pytest.mark.parametrize(
+    ("visibility", "threshold", "withheld", "decision"),
+    [
+        ("org", 0, None, "contribute"),
+        ("private", 0, "visibility", "rejected"),
+        ("org", 1, None, "rejected"),
+        ("private", 1, "visibility", "rejected"),
+    ],
+)
+def test_a_visibility_that_the_policy_does_not_list_is_withheld_whatever_its_score(
+    make_trace, visibility, threshold, withheld, decision
+):
+    policy = Policy(threshold=threshold, contribute_visibility=["org", "network"])
+
+    score = score_trace(make_trace("tool_call", visibility=visibility), None, policy)
+
+    assert (score.withheld, score.decision, score.reaches_threshold) == (withheld, decision, threshold == 0)
+
+
 def test_overrides_are_applied_before_the_decision(make_trace):
     trace = make_trace("thought", confidence=1)
 
@@ -96,4 +115,5 @@ def test_the_dict_has_the_order_of_the_header(make_trace):
         "domain",
         "threshold",
         "nearest",
+        "withheld",
     ]

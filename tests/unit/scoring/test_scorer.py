@@ -75,6 +75,21 @@ def test_the_embedder_gets_the_text_of_the_trace(make_trace):
     assert score.novelty == 0.5
 
 
+def test_the_embedder_gets_the_other_text_if_it_is_chosen(make_trace):
+    texts = []
+
+    def embed(text):
+        texts.append(text)
+        return EAST
+
+    trace = make_trace("thought", "tool_call")
+    scorer = Scorer(embed, cache=VectorCache(2, 2), text="agent")
+    scorer.evaluate(trace)
+    scorer.evaluate(trace, inputs=["", '{"command": "ls"}'])
+
+    assert texts == [embedding_text(trace, "agent"), "Do it command ls"]
+
+
 def test_an_empty_cache_passed_in_is_used(make_trace):
     """A cache without entries is falsy."""
     cache = VectorCache(2, 2)

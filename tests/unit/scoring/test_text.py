@@ -1,9 +1,25 @@
-"""The embedded text equals the reference's, to the space."""
+"""The text `sdk` equals the reference's, to the space; `agent` is what the agent did, in bounded work."""
+
+import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas import ReasoningTrace
 from worker.scoring import embedding_text
+from worker.scoring.text import MAX_CHARACTERS
+
+
+def trace_of(*steps, objective="Fix it"):
+    return ReasoningTrace.new(
+        objective=objective,
+        steps=steps,
+        result_summary="not part of it",
+        confidence=1,
+        success=True,
+        task_domain="code",
+    )
 
 
 @pytest.mark.parametrize(
@@ -18,16 +34,131 @@ from worker.scoring import embedding_text
     ],
 )
 def test_the_objective_and_the_contents_are_joined_with_single_spaces(contents, expected):
-    trace = ReasoningTrace.new(
-        objective="Fix it",
-        steps=[
+    trace = trace_of(
+        *(
             {"type": "tool_call", "content": content, "tool": {"name": "x"}, "output_summary": "y"}
             for content in contents
-        ],
-        result_summary="not part of it",
-        confidence=1,
-        success=True,
-        task_domain="code",
+        )
     )
 
     assert embedding_text(trace) == expected
+
+
+# --- agent
+
+
+def agent_text(*steps, **others):
+    return embedding_text(trace_of(*steps, **others), "agent")
+
+
+def test_thoughts_and_tool_calls_are_read_with_their_inputs_but_no_observations():
+    text = agent_text(
+        {"type": "thought", "content": "The lock file is stale."},
+        {"type": "tool_call", "tool": {"name": "sh"}, "input": {"command": 'grep "a\\b"', "timeout": 5}},
+        {"type": "observation", "content": "no match", "tool": {"name": "sh"}, "input": {"seen": "it"}},
+        {"type": "error_recovery", "content": "Search.", "tool": {"name": "find"}, "output_summary": "y"},
+        {"type": "tool_call"},
+    )
+
+    assert text == 'Fix it The lock file is stale. sh command grep "a\\b" timeout 5 Search. find'
+
+
+@pytest.mark.parametrize(
+    ("objective", "expected"),
+    [
+        (" ".join(map(str, range(100))), " ".join(map(str, range(48)))),
+        ("修" * 100, "修" * 48),
+        ("x" * 2000, "x" * 48 * 20),
+        ("Fix\n the  build", "Fix\n the  build"),
+        (" \n", ""),
+    ],
+    ids=["words", "a script without spaces", "one long word", "short", "blank"],
+)
+def test_only_the_beginning_of_the_objective_is_read(objective, expected):
+    text = agent_text({"type": "thought", "content": "think"}, objective=objective)
+
+    assert text.split(" think")[0] == (expected or "think")
+
+
+leaves = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
+names = st.text(max_size=4)
+values = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3)
+)
+inputs = st.dictionaries(names, values, max_size=4)
+
+
+def leaves_of(value):
+    """Yield the names and values of an input in order, without its structure."""
+    if isinstance(value, dict):
+        for name, member in value.items():
+            yield name
+            yield from leaves_of(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from leaves_of(member)
+    elif value is not None:
+        yield value if isinstance(value, str) else json.dumps(value)
+
+
+@given(inputs)
+def test_an_input_is_its_names_and_values_however_they_are_escaped(own_input):
+    trace = trace_of({"type": "tool_call", "tool": {"name": "shell"}, "input": own_input})
+    expected = " ".join(["Fix it", "shell", *filter(None, leaves_of(own_input))])
+
+    assert embedding_text(trace, "agent") == expected
+    assert embedding_text(trace, "agent", [json.dumps(own_input)]) == expected
+    assert embedding_text(trace, "agent", [json.dumps(own_input, indent=2)]) == expected
+
+
+steps = st.fixed_dictionaries(
+    {"type": st.sampled_from(["thought", "tool_call", "observation", "error_recovery"])},
+    optional={
+        "content": st.none() | st.text() | st.integers(1, 20_000).map("c".__mul__),
+        "tool": st.fixed_dictionaries({"name": st.text()}),
+        "input": inputs | st.integers(1, 20_000).map(lambda size: {"long": "\\\n" * size}),
+    },
+)
+
+
+@given(st.lists(steps, min_size=1, max_size=8), st.text(min_size=1) | st.just("o" * 20_000))
+def test_the_text_is_bounded_and_the_same_every_time(steps, objective):
+    text = agent_text(*steps, objective=objective)
+
+    assert len(text) <= MAX_CHARACTERS
+    assert text == agent_text(*steps, objective=objective)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"type": "thought", "content": "think " * 100},
+        {"type": "thought"},
+        {"type": "observation", "content": "see"},
+        {"type": "tool_call", "tool": {"name": "shell"}, "input": {}},
+    ],
+    ids=["long", "empty", "observation", "empty input"],
+)
+def test_a_longer_trace_costs_no_more(step):
+    """Steps beyond the text's end are not even looked at: nor are their inputs asked for."""
+    asked = 0
+
+    def inputs():
+        nonlocal asked
+        for _ in range(20_000):
+            asked += 1
+            yield "{}"
+
+    embedding_text(trace_of(*[step] * 20_000), "agent", inputs())
+
+    assert asked <= MAX_CHARACTERS
+
+
+@pytest.mark.parametrize("unit", ["[", "{}", ", ", "null,", '"",', "[0"])
+def test_of_a_megabyte_of_input_only_the_beginning_is_read(unit):
+    trace = trace_of({"type": "tool_call", "tool": {"name": "shell"}})
+
+    text = embedding_text(trace, "agent", ['{"command": [' + unit * MAX_CHARACTERS + '"later"'])
+
+    assert text.startswith("Fix it shell command")
+    assert "later" not in text

@@ -196,9 +196,30 @@ def test_all_export_formats_of_the_same_spans_give_the_same_trace(export_format)
     assert trace.id == only(otlp(run())).trace.id
     assert trace.metadata.created_at == "2026-01-01T00:00:10.000Z"
     assert trace.metadata.agent_id == "forecaster"
+    assert trace.metadata.span_context == {"trace_id": TRACE_ID.hex(), "span_id": "0000000000000001"}
     assert trace.task.objective == "What is the weather in Paris?"
     assert [(step.type, step.content, step.tool and step.tool.name) for step in trace.steps] == TRACE
     assert (trace.steps[0].input, trace.steps[0].latency_ms) == ({"city": "Paris"}, 1000)
+
+
+@pytest.mark.parametrize(
+    ("trace_id", "kept"),
+    [
+        ("0af7651916cd43dd8448eb211c80319c", "0af7651916cd43dd8448eb211c80319c"),
+        ("af7651916cd43dd8448eb211c80319c", "0af7651916cd43dd8448eb211c80319c"),
+        ("8448eb211c80319c", "00000000000000008448eb211c80319c"),
+    ],
+)
+def test_jaegers_trace_ids_get_their_leading_zeros_back(trace_id, kept):
+    document = json.loads(json.dumps(jaeger(run())).replace(TRACE_ID.hex(), trace_id))
+
+    assert only(document).trace.metadata.span_context["trace_id"] == kept
+
+
+def test_a_root_without_an_opentelemetry_id_has_no_span_context():
+    document = json.loads(json.dumps(otlp(run())).replace("0000000000000001", "root"))
+
+    assert "span_context" not in only(document).trace.metadata.model_extra
 
 
 def test_the_order_of_exported_spans_does_not_matter():

@@ -1,0 +1,204 @@
+"""Scores sent back as OpenTelemetry events: each once, whatever is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from schemas.convert import from_otlp
+from support.otlp import attributes_of, logs_of
+from support.streams import Message, headers_of, score_of
+from worker.errors import DeliveryError
+from worker.evaluations.run import Counts, run_evaluations
+from worker.kafka.topics import TopicAdmin, evaluations_group
+
+pytestmark = pytest.mark.integration
+
+LIMIT = 60
+
+
+def spans(number):
+    """Return one agent's span as OTLP JSON."""
+    said = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "forecaster",
+        "gen_ai.input.messages": json.dumps(
+            [{"role": "user", "parts": [{"type": "text", "content": f"What is {number} + 1?"}]}]
+        ),
+        "gen_ai.output.messages": json.dumps(
+            [{"role": "assistant", "parts": [{"type": "text", "content": f"{number + 1}"}]}]
+        ),
+    }
+    attributes = [{"key": name, "value": {"stringValue": value}} for name, value in said.items()]
+    span = {"traceId": f"{number + 1:032x}", "spanId": f"{number + 1:016x}", "attributes": attributes}
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+
+
+@pytest.fixture
+async def scored(make_stream, real_traces):
+    """Return a stream with 20 scored traces of spans over 2 partitions, and 3 traces without a span."""
+    stream = await make_stream(
+        2, policy={"threshold": 0.3}, topics={"evaluations": f"otlp-{os.urandom(4).hex()}"}
+    )
+    traces = [conversion.trace.to_json() for n in range(20) for conversion in from_otlp(spans(n))]
+    messages = [Message(value, partition=n % 2) for n, value in enumerate([*traces, *real_traces[:3]])]
+    raw = await stream.publish([*messages, Message(b"no trace", partition=0)])
+    async with stream.worker() as worker:
+        await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+    return stream
+
+
+async def events(stream):
+    """Return the events on the topic, by the trace and the span that they are of."""
+    records = await stream.read(stream.settings.topics.evaluations)
+    found = [(record.key, event) for record in records for _, _, event in logs_of(record.value)]
+    assert all(key == event.trace_id.hex().encode() for key, event in found)
+    return [((event.trace_id.hex(), event.span_id.hex()), event) for _, event in found]
+
+
+async def read_all(stream, count):
+    """Wait until there are so many events."""
+    async with asyncio.timeout(LIMIT):
+        while len(found := await events(stream)) < count:
+            await asyncio.sleep(0.1)
+    return found
+
+
+async def evaluated(stream):
+    """Run the command until it has read all outputs; return its counts."""
+    topics = stream.settings.topics
+    outputs = len(await stream.read(topics.contribute, topics.rejected))
+    stop = asyncio.Event()
+    running = asyncio.create_task(run_evaluations(stream.settings, stop))
+    try:
+        async with asyncio.timeout(LIMIT):
+            while not running.done() and await position(stream) < outputs:
+                await asyncio.sleep(0.1)
+    finally:
+        stop.set()
+        counts = await running
+    return counts
+
+
+async def position(stream):
+    """Return the number of outputs that the group has committed."""
+    topics = stream.settings.topics
+    kafka = stream.settings.kafka.model_copy(update={"group": evaluations_group(stream.settings.kafka.group)})
+    async with TopicAdmin(kafka, topics) as admin:
+        described = await admin.describe([topics.contribute, topics.rejected])
+        return sum([sum(await admin.committed(topic)) for topic in described.values()])
+
+
+async def test_each_score_becomes_an_event_of_the_agents_span(scored):
+    topics = scored.settings.topics
+    outputs = await scored.read(topics.contribute, topics.rejected)
+
+    counts = await evaluated(scored)
+
+    assert counts == Counts(sent=20, without_span=3)
+    found = dict(await events(scored))
+    assert found.keys() == {(f"{n:032x}", f"{n:016x}") for n in range(1, 21)}
+    labels = set()
+    for output in outputs:
+        context = json.loads(output.value)["metadata"].get("span_context")
+        if context is None:
+            continue
+        event = found[context["trace_id"], context["span_id"]]
+        said = attributes_of(event)
+        labels.add(said["gen_ai.evaluation.score.label"])
+        assert event.event_name == "gen_ai.evaluation.result"
+        assert said["gen_ai.evaluation.score.value"] == score_of(output)["score"]
+        assert said["gen_ai.evaluation.score.label"] == (
+            "contribute" if output.topic == topics.contribute else "rejected"
+        )
+        assert said["kp.source"] == headers_of(output)["kp-source"]
+        assert said["kp.policy"] == headers_of(output)["kp-policy"]
+    assert labels
+
+
+async def test_a_second_run_continues_where_the_first_one_stopped(scored, real_traces):
+    await evaluated(scored)
+    assert await position(scored) == 23
+
+    (conversion,) = from_otlp(spans(20))
+    raw = await scored.publish([Message(conversion.trace.to_json(), partition=0)])
+    async with scored.worker() as worker:
+        await scored.outputs(worker, raw)
+        assert await worker.stop() == 0
+
+    assert await evaluated(scored) == Counts(sent=1)
+
+
+async def test_an_output_that_was_published_again_is_sent_once(scored):
+    topics = scored.settings.topics
+    outputs = await scored.read(topics.contribute, topics.rejected)
+    async with AIOKafkaProducer(bootstrap_servers=scored.settings.kafka.bootstrap_servers) as producer:
+        for output in [one for one in outputs if "span_context" in one.value.decode()][:5]:
+            await producer.send_and_wait(
+                output.topic,
+                output.value,
+                key=output.key,
+                partition=output.partition,
+                timestamp_ms=output.timestamp,
+                headers=list(output.headers),
+            )
+
+    counts = await evaluated(scored)
+
+    assert (counts.sent, counts.repeats) == (20, 5)
+    assert len(await events(scored)) == 20
+
+
+async def test_nothing_is_sent_twice_or_lost_when_it_is_killed(scored, config):
+    """Killed with an open transaction, too: what was sent in it is not there, and is sent again."""
+    file = config(scored.settings)
+
+    async def start():
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "worker.cli", "evaluations", "--config", file),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+
+    for _ in range(3):
+        process = await start()
+        line = b""
+        async with asyncio.timeout(LIMIT):
+            while b"sending the scores" not in line:
+                line = await process.stdout.readline()
+                assert line, "it ended"
+        process.kill()
+        await process.wait()
+    process = await start()
+    found = await read_all(scored, 20)
+    process.send_signal(signal.SIGTERM)
+    output, _ = await process.communicate()
+
+    assert process.returncode == 0, output
+    assert b"scores sent; skipped " in output
+    assert sorted(ids for ids, _ in found) == sorted({ids for ids, _ in found})
+    assert len(await events(scored)) == 20
+
+
+async def test_events_and_positions_are_committed_together(scored, monkeypatch):
+    commit = AIOKafkaProducer.send_offsets_to_transaction
+
+    async def fail(producer, *offsets):
+        await commit(producer, *offsets)
+        raise DeliveryError("killed")
+
+    monkeypatch.setattr(AIOKafkaProducer, "send_offsets_to_transaction", fail)
+    with pytest.raises(DeliveryError, match="killed"):
+        await evaluated(scored)
+    assert await events(scored) == []
+    assert await position(scored) == 0
+
+    monkeypatch.undo()
+    assert (await evaluated(scored)).sent == 20

@@ -1,0 +1,210 @@
+"""The guards before `contribute`, from the settings to what is on the topics."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from support.commands import kp_worker
+from support.streams import Message, headers_of, score_of, source_of
+from worker.audit import audit
+from worker.observe import page
+from worker.policy import Policy
+from worker.settings import render
+
+pytestmark = pytest.mark.integration
+
+FUNCTIONS = """
+import time
+
+def redact(trace):
+    note = trace["task"].pop("note", "")
+    if note == "raise":
+        raise ValueError(note)
+    if note == "hang":
+        time.sleep(3600)
+    if note == "drop a member":
+        del trace["steps"]
+    trace["task"]["objective"] = "[redacted]"
+    return trace
+"""
+SECRET = "canary-of-an-objective"
+FAILURES = {"raise": "raised", "hang": "timeout", "drop a member": "invalid"}
+
+
+def values(real_traces, **metadata):
+    """Return real traces with members of their metadata replaced."""
+    for line in real_traces:
+        trace = json.loads(line)
+        trace["metadata"] |= metadata
+        yield json.dumps(trace).encode()
+
+
+async def test_only_traces_of_a_listed_visibility_are_contributed(make_stream, real_traces, config):
+    """The policy gets its guard while the worker runs; the audit and the commands agree about each trace."""
+    stream = await make_stream(2, policy={"threshold": 0})
+    org, private = (values(real_traces[:8], visibility=one) for one in ("org", "private"))
+    both = [Message(value, partition=n % 2) for n, value in enumerate([*org, *private])]
+    guarded = Policy(threshold=0, contribute_visibility=["org"])
+    async with stream.worker() as worker:
+        raw = await stream.publish(both)
+        await stream.outputs(worker, raw)
+        changed = worker.settings.model_copy(update={"policy": guarded})
+        worker.config.write_text(render(changed))
+        await worker.logged(" replaces ")
+        before = {(record.partition, record.offset) for record in raw}
+        raw = await stream.publish(both)
+        outputs = await stream.outputs(worker, raw)
+        assert await worker.stop() == 0
+
+    topics = stream.settings.topics
+    by_raw = {(record.partition, record.offset): json.loads(record.value) for record in raw}
+    for output in outputs:
+        visibility = by_raw[source_of(output)]["metadata"]["visibility"]
+        is_withheld = source_of(output) not in before and visibility == "private"
+        assert output.topic == (topics.rejected if is_withheld else topics.contribute)
+        assert score_of(output).get("withheld") == ("visibility" if is_withheld else None)
+        assert ("withheld" in score_of(output)) == is_withheld
+    assert len(outputs) == 32
+
+    report = await audit(stream.settings)  # whose own policy has no guard
+    assert (report.missing, report.differing) == (0, 0)
+    assert sum(one.unknown_policy for one in report.partitions) == 0
+
+    file = config(stream.settings)
+    status, shown, errors = await kp_worker("policy", "show", "--config", file)
+    assert status == 0, errors
+    assert f"policy {guarded.digest}, in force since " in shown
+    assert "  contribute_visibility: private, org, network → org" in shown
+    policy = worker.config  # has the guard
+    rescored = await kp_worker("policy", "rescore", "--policy", str(policy), "--json", "--config", file)
+    routes = json.loads(rescored[1])["routes"]
+    assert sum(one["contribute → rejected"] for one in routes.values()) == 8
+    withheld = next(one for one in outputs if "withheld" in score_of(one))
+    source = headers_of(withheld)["kp-source"]
+    _, explained, _ = await kp_worker("traces", "show", source, "--policy", str(policy), "--config", file)
+    assert "; visibility private is withheld: rejected" in explained
+    assert f"policy {guarded.digest}:" in explained
+
+
+@pytest.fixture
+def redacting(make_stream, tmp_path):
+    """Return a stream whose worker redacts with the function above, and the worker's environment."""
+
+    async def make(partitions):
+        (tmp_path / "privacy.py").write_text(FUNCTIONS)
+        stream = await make_stream(
+            partitions,
+            policy={"threshold": 0},
+            topics={"redacted": f"redacted-{os.urandom(4).hex()}"},
+            redaction={"function": "privacy:redact", "timeout": 1},
+        )
+        path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+        return stream, {"PYTHONPATH": path}
+
+    return make
+
+
+def with_note(line, note=None):
+    trace = json.loads(line)
+    trace["task"] = {"objective": SECRET} | ({"note": note} if note else {})
+    return trace
+
+
+async def test_every_contributed_trace_has_a_redacted_copy_or_a_record_that_says_why_not(
+    redacting, real_traces
+):
+    stream, environment = await redacting(2)
+    notes = [None, "raise", None, "hang", None, "drop a member", None, None]
+    messages = [
+        Message(
+            json.dumps(with_note(line, note)).encode(),
+            SECRET.encode(),
+            partition=number % 2,
+            headers=[("h", SECRET.encode())],
+        )
+        for number, (line, note) in enumerate(zip(real_traces, notes, strict=False))
+    ]
+    raw = await stream.publish([*messages, Message(b"no trace", partition=0)])
+    topics = stream.settings.topics
+    async with stream.worker(environment=environment) as worker:
+        await worker.published(len(raw))
+        metrics = await worker.metrics()
+        assert await worker.stop() == 0
+        log = worker.log()
+
+    contributed = await stream.read(topics.contribute)
+    copies = await stream.read(topics.redacted)
+    by_source = {headers_of(copy)["kp-source"]: copy for copy in copies}
+    assert len(copies) == len(by_source) == len(contributed) == len(notes)
+    for output in contributed:
+        copy = by_source[headers_of(output)["kp-source"]]
+        trace = json.loads(output.value)
+        failure = FAILURES.get(trace["task"].get("note"))
+        assert headers_of(copy).get("kp-redaction-error") == failure
+        assert (copy.partition, copy.timestamp) == (output.partition, output.timestamp)
+        assert SECRET not in repr(copy)
+        if failure:
+            assert (copy.key, copy.value) == (None, None)
+        else:
+            assert json.loads(copy.value) == trace | {"task": {"objective": "[redacted]"}}
+            assert copy.key == trace["id"].encode()
+        [original] = [one.value for one in raw if (one.partition, one.offset) == source_of(output)]
+        assert trace | {"metadata": None} == json.loads(original) | {"metadata": None}
+    assert page.value(metrics, "kp_redactions_total", result="ok") == len(notes) - len(FAILURES)
+    for reason in FAILURES.values():
+        assert page.value(metrics, "kp_redactions_total", result=reason) == 1
+    assert SECRET not in log
+    assert (await stream.committed()) == {0: 5, 1: 4}
+    report = await audit(stream.settings)
+    assert (report.missing, report.differing) == (0, 0)
+
+
+async def test_no_copy_is_lost_when_workers_are_killed(redacting, real_traces):
+    stream, environment = await redacting(1)
+    lines = [json.dumps(with_note(line)).encode() for line in real_traces[:60]]
+    raw = await stream.publish(Message(line) for line in lines)
+    for published in (1, 20):
+        async with stream.worker(environment=environment) as worker:
+            await worker.published(published)
+            await worker.kill()
+    async with stream.worker(environment=environment) as worker:
+        await stream.outputs(worker, raw)
+        while (await stream.committed()).get(0) != len(raw):
+            pass
+        assert await worker.stop() == 0
+
+    copies = await stream.read(stream.settings.topics.redacted)
+    by_source = {}
+    for copy in copies:
+        by_source.setdefault(source_of_copy(copy), set()).add((copy.key, copy.value))
+    assert by_source.keys() == {(record.partition, record.offset) for record in raw}
+    assert all(len(distinct) == 1 for distinct in by_source.values()), "repeats are equal"
+
+
+def source_of_copy(copy):
+    _, partition, offset = headers_of(copy)["kp-source"].rsplit("/", 2)
+    return int(partition), int(offset)
+
+
+async def test_a_function_that_cannot_be_imported_ends_the_start_with_78(redacting, config):
+    stream, _ = await redacting(1)
+
+    status, _, errors = await kp_worker("run", "--config", config(stream.settings), KP_LOG__FORMAT="human")
+
+    assert status == os.EX_CONFIG
+    assert "redaction.function: privacy:redact: No module named 'privacy'" in errors
+
+
+async def test_a_missing_topic_of_copies_is_named(redacting, config):
+    stream, environment = await redacting(1)
+    await stream.delete_topic(stream.settings.topics.redacted)
+
+    status, _, errors = await kp_worker(
+        "run", "--config", config(stream.settings), KP_LOG__FORMAT="human", **environment
+    )
+
+    assert status == os.EX_CONFIG
+    assert f"missing: {stream.settings.topics.redacted}" in errors

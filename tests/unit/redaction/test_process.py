@@ -1,0 +1,183 @@
+"""The redaction function in its own process: what it returns, how it fails, and that nothing else suffers."""
+
+import asyncio
+import json
+import os
+
+import pytest
+
+from worker.errors import RedactionError, SettingsError
+from worker.redaction.process import RedactionProcess
+
+FUNCTIONS = """
+import os, re, signal, sys, time
+
+def masks(trace):
+    print("printing is harmless")
+    os.write(1, b"and so is this")
+    return {**trace, "masked": True}
+
+def raises(trace):
+    raise ValueError(trace["secret"])
+
+def returns_no_json(trace):
+    return {"a set": {1, 2}}
+
+def returns_nan(trace):
+    return float("nan")
+
+def returns_a_surrogate(trace):
+    return {"text": "\\ud800"}
+
+def obeys(trace):
+    if trace.get("sleep"):
+        time.sleep(3600)
+    if trace.get("backtrack"):
+        re.fullmatch("(a+)+", "a" * 60 + "b")  # holds the interpreter's lock for years
+    if trace.get("exit"):
+        os._exit(3)
+    if trace.get("close"):
+        os.closerange(3, 100)
+    return trace
+
+async def is_async(trace):
+    return trace
+
+not_a_function = 1
+"""
+SECRET = "canary-of-a-trace"
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Return a function that creates a process for one of the functions above."""
+    (tmp_path / "functions.py").write_text(FUNCTIONS)
+    (tmp_path / "broken.py").write_text(f"raise RuntimeError('{SECRET}')")
+    (tmp_path / "gone.py").write_text("import os; os._exit(1)")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    return lambda name, timeout=60.0: RedactionProcess(name, timeout)
+
+
+async def redacted(process, **trace):
+    return json.loads(await process.redact(json.dumps(trace).encode()))
+
+
+async def test_a_trace_is_what_the_function_returns(start):
+    async with start("functions:masks") as process:
+        for number in range(3):
+            assert await redacted(process, number=number) == {"number": number, "masked": True}
+
+
+async def test_a_large_trace_passes(start):
+    text = "ö" * 2_000_000
+    async with start("functions:obeys") as process:
+        assert await redacted(process, text=text) == {"text": text}
+
+
+async def test_a_lone_surrogate_is_replaced(start):
+    async with start("functions:returns_a_surrogate") as process:
+        assert await redacted(process) == {"text": "?"}
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("raises", "ValueError"), ("returns_no_json", "TypeError"), ("returns_nan", "ValueError")],
+)
+async def test_an_error_is_reported_by_its_class_alone(start, name, error):
+    """Its text may quote the trace, and what is reported is logged."""
+    async with start(f"functions:{name}") as process:
+        for _ in range(2):
+            with pytest.raises(RedactionError) as raised:
+                await redacted(process, secret=SECRET)
+            assert (raised.value.reason, str(raised.value)) == ("raised", f"raised: {error}")
+
+
+@pytest.mark.parametrize("how", ["sleep", "backtrack"])
+async def test_a_call_that_takes_too_long_is_ended_and_the_next_one_succeeds(start, how):
+    async with start("functions:obeys", timeout=1) as process:
+        with pytest.raises(RedactionError, match=r"^timeout$"):
+            await redacted(process, **{how: True})
+        assert await redacted(process, number=1) == {"number": 1}
+
+
+async def test_the_limit_does_not_end_a_process_that_waits_for_a_trace(start):
+    async with start("functions:obeys", timeout=1) as process:
+        await redacted(process, number=1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(process._process.wait(), 1.5)
+        assert await redacted(process, number=2) == {"number": 2}
+
+
+@pytest.mark.parametrize("how", ["exit", "close"])
+async def test_a_function_that_ends_its_process_fails_for_that_trace_alone(start, how):
+    async with start("functions:obeys") as process:
+        with pytest.raises(RedactionError, match=r"^crashed$"):
+            await redacted(process, **{how: True})
+        assert await redacted(process, number=1) == {"number": 1}
+
+
+async def test_a_process_that_cannot_start_again_fails_for_each_trace(start, tmp_path):
+    async with start("functions:obeys") as process:
+        with pytest.raises(RedactionError):
+            await redacted(process, exit=True)
+        (tmp_path / "functions.py").unlink()
+        for _ in range(2):
+            with pytest.raises(
+                RedactionError, match=r"^crashed: redaction\.function: functions:obeys: No module"
+            ):
+                await redacted(process, number=1)
+
+
+async def test_an_abandoned_call_does_not_answer_the_next(start):
+    """As when the partition moves away while its trace is being redacted."""
+    async with start("functions:obeys") as process:
+        abandoned = asyncio.create_task(redacted(process, sleep=True))
+        while not process._lock.locked():
+            await asyncio.sleep(0)
+        abandoned.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await abandoned
+        assert await redacted(process, number=1) == {"number": 1}
+
+
+async def test_calls_take_turns(start):
+    async with start("functions:obeys") as process:
+        calls = [redacted(process, number=number) for number in range(20)]
+        assert [one["number"] for one in await asyncio.gather(*calls)] == list(range(20))
+
+
+async def test_the_event_loop_runs_on_meanwhile(start):
+    async with start("functions:obeys", timeout=1) as process:
+        call = asyncio.create_task(redacted(process, backtrack=True))
+        turns = 0
+        while not call.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns > 100
+        assert isinstance(call.exception(), RedactionError)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("nosuch:redact", "nosuch:redact: No module named 'nosuch'"),
+        ("functions:nosuch", "functions:nosuch: module 'functions' has no attribute 'nosuch'"),
+        ("functions:not_a_function", "functions:not_a_function: is not a function"),
+        ("functions:is_async", "functions:is_async: is an async function; a plain one is needed"),
+        ("broken:redact", "broken:redact: RuntimeError on import"),
+        ("gone:redact", "gone:redact: its process ended on import"),
+    ],
+)
+async def test_an_unusable_function_is_an_error_that_names_it(start, name, problem):
+    with pytest.raises(SettingsError) as raised:
+        async with start(name):
+            pass
+    assert str(raised.value) == f"redaction.function: {problem}"
+
+
+async def test_the_process_ends_with_the_worker(start):
+    """Also if the worker is killed, which ends its pipes, as here."""
+    async with start("functions:obeys") as process:
+        child = process._process
+        child.stdin.close()
+        assert await child.wait() == 0

@@ -1,0 +1,1 @@
+"""Scores sent back to the traces that agents' instrumentation recorded, as OpenTelemetry events."""

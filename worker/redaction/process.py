@@ -1,0 +1,128 @@
+"""Call the redaction function in a process of its own, off the event loop and within a time limit."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from worker.errors import RedactionError, SettingsError
+from worker.redaction.child import FAILED, LENGTH, SETTING
+
+START_LIMIT = 30.0
+"""Seconds for the function's module to be imported."""
+
+END_LIMIT = 1.0
+"""Seconds for a process to end after its last answer."""
+
+
+class RedactionProcess:
+    """A process that redacts one trace at a time, and is replaced when it ends.
+
+    An asynchronous context manager; on entry the process starts.
+
+    Args:
+        function: the function, ``module:function``: it takes a trace as a dict and returns the redacted one.
+        timeout: seconds that a call may take.
+    """
+
+    def __init__(self, function: str, timeout: float) -> None:
+        self._function = function
+        self._command = (sys.executable, "-m", "worker.redaction.child", function, str(timeout))
+        self._process: Process | None = None
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        """Start the process.
+
+        Raises:
+            SettingsError: the function cannot be imported.
+        """
+        self._process = await self._start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            await _kill(self._process)
+
+    async def redact(self, value: bytes) -> bytes:
+        """Return a trace's JSON as the function redacts it; it need not be a trace.
+
+        Raises:
+            RedactionError: the function raised (``raised``), took too long (``timeout``) or ended its process
+                (``crashed``).
+        """
+        async with self._lock:
+            process = self._process = self._process or await self._restart()
+            try:
+                answer = await _ask(process, value)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                self._process = None
+                timed_out = await _ended(process) == -signal.SIGALRM
+                raise RedactionError("timeout" if timed_out else "crashed") from None
+            except BaseException:
+                self._process = None  # its answer would be taken for that to the next trace
+                await _kill(process)
+                raise
+        if answer.startswith(FAILED):
+            raise RedactionError("raised", answer[len(FAILED) :].decode())
+        return answer[len(FAILED) :]
+
+    async def _restart(self) -> Process:
+        try:
+            return await self._start()
+        except SettingsError as error:
+            raise RedactionError("crashed", str(error)) from error
+
+    async def _start(self) -> Process:
+        # In a session of its own: Ctrl-C in the terminal must not end it before the worker is done.
+        process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=PIPE, stdout=PIPE, start_new_session=True
+        )
+        try:
+            async with asyncio.timeout(START_LIMIT):
+                problem = (await _answer(process))[len(FAILED) :].decode()
+        except TimeoutError:
+            problem = f"{SETTING}: {self._function}: was not imported within {START_LIMIT:g} s"
+        except asyncio.IncompleteReadError:
+            problem = f"{SETTING}: {self._function}: its process ended on import"
+        except BaseException:
+            await _kill(process)
+            raise
+        if problem:
+            await _kill(process)
+            raise SettingsError(problem)
+        return process
+
+
+async def _ask(process: Process, value: bytes) -> bytes:
+    assert process.stdin is not None  # noqa: S101 - it is a pipe
+    process.stdin.write(len(value).to_bytes(LENGTH, "big") + value)
+    await process.stdin.drain()
+    return await _answer(process)
+
+
+async def _answer(process: Process) -> bytes:
+    assert process.stdout is not None  # noqa: S101 - it is a pipe
+    length = await process.stdout.readexactly(LENGTH)
+    return await process.stdout.readexactly(int.from_bytes(length, "big"))
+
+
+async def _ended(process: Process) -> int:
+    """Return the exit status of a process that answers no more; kill it if it runs on."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_LIMIT):
+            return await process.wait()
+    return await _kill(process)
+
+
+async def _kill(process: Process) -> int:
+    with suppress(ProcessLookupError):
+        process.kill()
+    return await process.wait()
