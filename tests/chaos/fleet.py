@@ -60,7 +60,7 @@ class Fleet:
             environment = environment | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
             config_of = _without_defaults
         for _ in range(count):
-            worker = self._stream.worker(self._settings, "chaos.process", environment, config_of)
+            worker = self._stream.worker(self._settings, "chaos.process", environment, config_of=config_of)
             self.workers.append(await self._stack.enter_async_context(worker))
             self._started.append(self.workers[-1])
 
