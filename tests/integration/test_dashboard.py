@@ -17,7 +17,7 @@ import yaml
 from support.streams import Message, headers_of, score_of
 from support.tools import tool
 from worker.demo.processes import LOOPBACK, free_ports, start
-from worker.errors import REASONS
+from worker.errors import REASONS, REDACTION_REASONS
 from worker.observe.metrics import DIMENSIONS
 from worker.policies.records import read_record
 from worker.policy import Policy
@@ -206,6 +206,7 @@ async def test_every_dashboard_query_matches_the_output_topics(make_stream, real
     assert counted(shown["Records a second"]) == {"": len(raw)}
     assert counted(shown["Dead letters"]) == {
         **dict.fromkeys((*REASONS, "skipped"), 0),
+        **{f"not redacted: {reason}": 0 for reason in REDACTION_REASONS},
         **dict.fromkeys(UNSCORABLE, 1),
     }
     assert shown["Contributed"] == {"": pytest.approx(len(contributed) / len(scores))}

@@ -95,7 +95,9 @@ def _settings(broker: Broker) -> Settings:
     """Return the user's settings with the demo's own topics, group and port."""
     name = f"kp-demo-{uuid4().hex[:6]}"
     settings = load_settings()
-    topics = {topic: f"{name}-{default}" for topic, default in settings.topics.model_dump().items()}
+    topics = {
+        topic: f"{name}-{default}" for topic, default in settings.topics.model_dump(exclude_none=True).items()
+    }
     settings = override(settings, "kafka", {"bootstrap_servers": broker.bootstrap_servers, "group": name})
     settings = override(settings, "topics", topics)
     settings = override(settings, "log", {"format": "human"})  # shown to the user if the worker exits
