@@ -9,7 +9,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-import worker.demo
+from support import traces
 from support.streams import Stream, own_settings
 from worker.demo.brokers import Broker, running_broker
 from worker.settings import Settings, render
@@ -37,14 +37,13 @@ def broker() -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def real_traces() -> list[bytes]:
     """The 154 real traces as the values of Kafka records."""
-    return Path(worker.demo.__file__).with_name("real_traces.jsonl").read_bytes().splitlines()
+    return traces.real_traces()
 
 
 @pytest.fixture(scope="session")
 def reference_scores() -> list[dict[str, Any]]:
     """What the KnowledgePulse SDK 0.1.1 gave the real traces, on one pass in order from an empty cache."""
-    expected = Path(__file__).parent / "data" / "real_traces.expected.jsonl"
-    return [json.loads(line) for line in expected.read_bytes().splitlines()]
+    return [json.loads(line) for line in traces.SCORES.read_bytes().splitlines()]
 
 
 @pytest.fixture

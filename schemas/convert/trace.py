@@ -44,7 +44,7 @@ class Options:
     """Trace fields that a source cannot provide.
 
     Attributes:
-        domains: ``task_domain`` by the name of an agent, a service or a project; others are ``default``.
+        domains: ``task_domain`` by the name of an agent, service, project or format; others are ``default``.
         labels: labels by the run's native id or the trace's id; they override the source's.
         visibility: ``visibility`` of all traces.
     """
@@ -82,7 +82,7 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
     success, outcome_source = _success(run, labels, failed_last=steps.failed)
     metadata: dict[str, Any] = {
         "created_at": _iso(run.ended_at or UNKNOWN_TIME),
-        "task_domain": next((options.domains[n] for n in run.names if n in options.domains), "default"),
+        "task_domain": _domain(run, options.domains),
         "success": success,
         "visibility": options.visibility,
         "privacy_level": "private",
@@ -220,6 +220,11 @@ def _arguments(arguments: Any) -> dict[str, Any] | None:
     if isinstance(parsed, dict) or parsed is None:
         return parsed
     return None if parsed == "" else {"raw": arguments}
+
+
+def _domain(run: Run, domains: Mapping[str, str]) -> str:
+    """Return the domain of the run's first name in the map; the format's name comes last."""
+    return next((domains[name] for name in (*run.names, run.framework) if name in domains), "default")
 
 
 def _success(run: Run, labels: Labels, *, failed_last: bool) -> tuple[bool, str]:

@@ -22,10 +22,10 @@ from bench.context import Context
 from bench.measure import Budget, Figure, Section, alternate, ratio
 from bench.processes import suspend, wake
 from bench.stream import PARTITIONS, create_topics, start_loop
-from bench.traces import real_traces
 from bench.workers import ARRIVAL_LIMIT, SUSPENDABLE
 from support.spans import export, spans_of
 from support.streams import Stream, own_settings, tests_environment
+from support.traces import real_traces
 from worker.kafka.topics import assembled_topic_name
 from worker.observe import page
 

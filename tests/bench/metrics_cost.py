@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.context import Context
 from bench.measure import Budget, Figure, Section, alternate, ratio
-from bench.traces import real_traces
+from support.traces import real_traces
 from worker.lane.lane import LaneServices
 from worker.lane.lanes import Lanes
 from worker.lane.ledger import Changelog

@@ -21,9 +21,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from bench.context import Context
 from bench.measure import Budget, Figure, Section, alternate, ratio
 from bench.processes import suspend, wake
-from bench.traces import STREAM_BYTES, of_size, real_traces
+from bench.traces import STREAM_BYTES, of_size
 from bench.workers import ARRIVAL_LIMIT, SUSPENDABLE, Publisher
 from support.streams import Stream, own_settings, tests_environment
+from support.traces import real_traces
 from worker.kafka.topics import changelog_topic_name
 from worker.settings import Settings
 

@@ -1,4 +1,4 @@
-"""The traces to process: the demo's real ones."""
+"""The traces to process, made from the real ones."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-import worker.demo
+from support.traces import real_traces
 from worker.lane.decode import decode_trace
 from worker.scoring import embedding_text
 
@@ -18,11 +17,6 @@ _OBJECTIVE = re.compile(rb'"objective": ?"')
 
 STREAM_BYTES = 6000
 """Record size of the comparison with other clients."""
-
-
-@cache
-def real_traces() -> list[bytes]:
-    return Path(worker.demo.__file__).with_name("real_traces.jsonl").read_bytes().splitlines()
 
 
 @cache

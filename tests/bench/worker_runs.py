@@ -13,8 +13,8 @@ from bench.context import Context
 from bench.embedder import EmbeddingSide
 from bench.measure import ENOUGH, Budget, Figure, Section, Side, alternate, poisson_schedule, ratio
 from bench.processes import on_cores
-from bench.traces import real_traces
 from bench.workers import SUSPENDABLE, Fleet, Publisher
+from support.traces import real_traces
 
 PARTITIONS = (1, 4, 16, 64)
 PARTITIONS_SHORT = (4, 64)

@@ -19,10 +19,11 @@ from chaos.assembly import ASSEMBLE, assemble
 from chaos.brokers import running_brokers
 from chaos.fuzz import FUZZ, INPUTS, INPUTS_SHORT, fuzz
 from chaos.overload import OVERLOADS
-from chaos.play import judge, play, real_traces
+from chaos.play import judge, play
 from chaos.results import Outcome
 from chaos.rows import ROWS
 from chaos.weight import ATTEMPTS, ATTEMPTS_SHORT, WEIGHT, search
+from support.traces import real_traces
 
 OTHERS = {"assemble": (ASSEMBLE, assemble), **OVERLOADS}
 """What also needs brokers, but is no row."""

@@ -19,11 +19,11 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.structs import ConsumerRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from chaos.play import real_traces
 from chaos.results import Outcome
 from schemas.convert import Conversion, convert
 from support.spans import export, spans_of
 from support.streams import Stream, Worker, own_settings
+from support.traces import real_traces
 from worker.assemble.exports import read, split
 from worker.kafka.topics import TopicAdmin
 from worker.observe import page

@@ -21,10 +21,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from chaos.embedder import Order, Orders
 from chaos.load import Make
-from chaos.play import real_traces
 from chaos.process import ORDERS
 from chaos.results import Outcome
 from support.streams import ARRIVAL_LIMIT, Stream, Worker, own_settings, source_of
+from support.traces import real_traces
 from worker.audit import Report, audit
 from worker.kafka.topics import MAX_MESSAGE_BYTES, OUTPUT_HEADROOM, TopicAdmin
 from worker.observe import page

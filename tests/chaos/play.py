@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import worker.demo
 from chaos.brokers import Brokers
 from chaos.load import traces
 from chaos.results import Outcome
 from chaos.rows import Row
 from chaos.trial import Trial, running_trial
+from support.traces import real_traces
 from worker.audit import Report, audit
 
 _PATIENCE = 60.0
@@ -20,11 +20,6 @@ _PATIENCE_WITHOUT = 10.0
 """Seconds without output after which records count as missing; shorter if a mechanism is switched off."""
 
 _MAX_DEFECTS = 5
-
-
-def real_traces() -> list[bytes]:
-    """Return the real traces as record values."""
-    return Path(worker.demo.__file__).with_name("real_traces.jsonl").read_bytes().splitlines()
 
 
 async def play(

@@ -11,8 +11,9 @@ from chaos.assembly import assemble
 from chaos.brokers import running_brokers
 from chaos.fuzz import INPUTS_SHORT, fuzz
 from chaos.overload import gap
-from chaos.play import judge, play, real_traces
+from chaos.play import judge, play
 from chaos.rows import ROWS
+from support.traces import real_traces
 
 
 @pytest.fixture(scope="module")

@@ -35,6 +35,7 @@ BEFORE = {
         "curl --silent --fail --retry 60 --retry-all-errors --retry-delay 1 http://localhost:6066/readyz",
     ],
     "schemas/README.md": [
+        "cp tests/data/reference_traces.jsonl traces.jsonl",
         "kp-worker topics",
         "kp-worker run",
     ],

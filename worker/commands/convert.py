@@ -24,7 +24,7 @@ def conversion_options(function: Function) -> Function:
         click.option(
             "--domain-map",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="TOML file of task domains by agent, service or project.",
+            help="TOML file of task domains by agent, service, project or format.",
         ),
         click.option(
             "--labels",

@@ -30,10 +30,13 @@ from worker.errors import WorkerError
 from worker.kafka.reader import Record, TopicReader
 from worker.kafka.topics import TopicAdmin
 from worker.observe import page
+from worker.policy import Policy
 from worker.produce import TracePublisher
 from worker.settings import Settings, load_settings, override, render
 
 PARTITIONS = 4
+THRESHOLD = 0.5
+"""Unless another is set. The default is out of reach for these traces, as no agent gave its confidence."""
 THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.75)
 
 _START_LIMIT = 180.0
@@ -71,7 +74,7 @@ def show(console: Console, *, stay: bool) -> None:
 
 async def _demo(broker: Broker, console: Console, *, stay: bool) -> None:
     traces = files("worker.demo").joinpath("real_traces.jsonl").read_bytes().splitlines()
-    settings = _settings(broker)
+    settings = demo_settings(broker)
     async with AsyncExitStack() as stack:
         # A broker started here is a single node; for others, use their default replication factor.
         await stack.enter_async_context(_topics(settings, -1 if broker.kind == "configured" else 1))
@@ -83,6 +86,8 @@ async def _demo(broker: Broker, console: Console, *, stay: bool) -> None:
             f"[bold]worker[/]  {settings.embedding.backend}, status page at {child.status_page}",
             highlight=False,
         )
+        threshold, default = settings.policy.threshold, Policy().threshold
+        console.print(f"[bold]policy[/]  threshold {threshold:g}; the default is {default:g}", highlight=False)
         results = await _watch(traces, settings, child, console)
         _summarise(console, results, await child.metrics(), settings)
         _what_next(console, child.status_page, stay=stay)
@@ -91,13 +96,15 @@ async def _demo(broker: Broker, console: Console, *, stay: bool) -> None:
             await _until_interrupted()
 
 
-def _settings(broker: Broker) -> Settings:
-    """Return the user's settings with the demo's own topics, group and port."""
+def demo_settings(broker: Broker) -> Settings:
+    """Return the user's settings with the demo's topics, group and port, and its threshold if none is set."""
     name = f"kp-demo-{uuid4().hex[:6]}"
     settings = load_settings()
     topics = {
         topic: f"{name}-{default}" for topic, default in settings.topics.model_dump(exclude_none=True).items()
     }
+    if "threshold" not in settings.policy.model_fields_set:
+        settings = override(settings, "policy", {"threshold": THRESHOLD})
     settings = override(settings, "kafka", {"bootstrap_servers": broker.bootstrap_servers, "group": name})
     settings = override(settings, "topics", topics)
     settings = override(settings, "log", {"format": "human"})  # shown to the user if the worker exits

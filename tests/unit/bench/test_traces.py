@@ -2,7 +2,8 @@
 
 from itertools import islice
 
-from bench.traces import STREAM_BYTES, endless_texts, endless_traces, of_size, real_traces
+from bench.traces import STREAM_BYTES, endless_texts, endless_traces, of_size
+from support.traces import real_traces
 from worker.lane.decode import decode_trace, with_quality_score
 from worker.scoring import embedding_text
 

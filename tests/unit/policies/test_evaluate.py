@@ -1,7 +1,6 @@
 """Evaluation matches numpy and scikit-learn, and warns of leaks."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, f1_score, precision_score, recall_score, roc_auc_score
 
-import worker.demo
+from support.traces import LABELS
 from worker.errors import InputError
 from worker.policies.evaluate import ALL, auc, evaluate
 from worker.policies.labels import Label, labels_of_files
@@ -21,7 +20,7 @@ from worker.policy import Policy
 @pytest.fixture(scope="module")
 def labels():
     """Return the labels of the real traces: the rewards of their runs."""
-    return labels_of_files([Path(worker.demo.__file__).with_name("real_traces.labels.jsonl")])
+    return labels_of_files([LABELS])
 
 
 @pytest.fixture(scope="module")

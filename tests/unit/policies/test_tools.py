@@ -5,15 +5,11 @@ import os
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
-import worker.demo
+from support.traces import LABELS, TRACES
 from worker.policy import Policy
-
-DEMO = Path(worker.demo.__file__).parent
-LABELS = DEMO / "real_traces.labels.jsonl"
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +65,7 @@ def test_a_table_in_a_pipe_is_not_cut_to_the_width_of_a_terminal(kp_worker, scor
 
 
 def test_tune_scores_raw_traces_itself(kp_worker, scored):
-    raw = output(kp_worker("policy", "tune", DEMO / "real_traces.jsonl", "--embedder", "none", "--json"))
+    raw = output(kp_worker("policy", "tune", TRACES, "--embedder", "none", "--json"))
     assert raw == output(kp_worker("policy", "tune", scored, "--json"))
 
 

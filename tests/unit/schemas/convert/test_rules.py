@@ -210,6 +210,13 @@ def test_the_first_name_in_the_domain_map_decides():
     assert convert(ASK, DONE, names=("x",), options=options).trace.metadata.task_domain == "default"
 
 
+def test_the_formats_name_is_the_last_in_the_domain_map():
+    options = Options(domains={"payments": "finance", "test": "medical"})
+
+    assert convert(ASK, DONE, names=("x",), options=options).trace.metadata.task_domain == "medical"
+    assert convert(ASK, DONE, names=("payments",), options=options).trace.metadata.task_domain == "finance"
+
+
 def test_visibility_is_private_by_default():
     assert convert(ASK, DONE).trace.metadata.visibility == "private"
     assert convert(ASK, DONE, options=Options(visibility="org")).trace.metadata.visibility == "org"

@@ -1,0 +1,18 @@
+"""The 154 real traces that the reference scored; the demo's are such runs, made by `kp-worker convert`."""
+
+from pathlib import Path
+
+_DATA = Path(__file__).parents[1] / "data"
+
+LABELS = _DATA / "reference_labels.jsonl"
+"""The rewards of their runs."""
+
+SCORES = _DATA / "reference_scores.jsonl"
+"""What the KnowledgePulse SDK 0.1.1 gave them, on one pass in order from an empty cache."""
+
+TRACES = _DATA / "reference_traces.jsonl"
+
+
+def real_traces() -> list[bytes]:
+    """Return the traces as the values of Kafka records."""
+    return TRACES.read_bytes().splitlines()
