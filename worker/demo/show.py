@@ -87,7 +87,9 @@ async def _demo(broker: Broker, console: Console, *, stay: bool) -> None:
             highlight=False,
         )
         threshold, default = settings.policy.threshold, Policy().threshold
-        console.print(f"[bold]policy[/]  threshold {threshold:g}; the default is {default:g}", highlight=False)
+        console.print(
+            f"[bold]policy[/]  threshold {threshold:g}; the default is {default:g}", highlight=False
+        )
         results = await _watch(traces, settings, child, console)
         _summarise(console, results, await child.metrics(), settings)
         _what_next(console, child.status_page, stay=stay)
