@@ -103,7 +103,7 @@ def _in_openvino(precision: str) -> Forward:
     def call(ids: np.ndarray) -> object:
         if not hasattr(requests, "own"):
             requests.own = compiled.create_infer_request()
-        return requests.own.infer({0: ids}, share_inputs=True)
+        return requests.own.infer({0: ids})
 
     return call
 

@@ -61,7 +61,8 @@ class OpenVinoForward:
         request: openvino.InferRequest | None = getattr(self._threads, "request", None)
         if request is None:
             request = self._threads.request = self._compiled.create_infer_request()
-        request.infer({0: ids}, share_inputs=True)
+        # Copied, not shared: memory shared with a request has corrupted the heap once both were freed.
+        request.infer({0: ids})
         vectors: NDArray[np.float32] = request.get_output_tensor().data.copy()  # the next call overwrites it
         return vectors
 
