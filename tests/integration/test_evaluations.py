@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import sys
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -14,9 +12,12 @@ from aiokafka import AIOKafkaProducer
 from schemas.convert import from_otlp
 from support.otlp import attributes_of, logs_of
 from support.streams import Message, headers_of, score_of
+from worker.demo.processes import free_ports
 from worker.errors import DeliveryError
-from worker.evaluations.run import Counts, run_evaluations
+from worker.evaluations.run import run_evaluations
+from worker.kafka.consumer import BatchConsumer
 from worker.kafka.topics import TopicAdmin, evaluations_group
+from worker.observe import page
 
 pytestmark = pytest.mark.integration
 
@@ -76,7 +77,8 @@ async def evaluated(stream):
     topics = stream.settings.topics
     outputs = len(await stream.read(topics.contribute, topics.rejected))
     stop = asyncio.Event()
-    running = asyncio.create_task(run_evaluations(stream.settings, stop))
+    settings = stream.configured(web={"port": free_ports(1)[0]})
+    running = asyncio.create_task(run_evaluations(settings, stop))
     try:
         async with asyncio.timeout(LIMIT):
             while not running.done() and await position(stream) < outputs:
@@ -102,7 +104,7 @@ async def test_each_score_becomes_an_event_of_the_agents_span(scored):
 
     counts = await evaluated(scored)
 
-    assert counts == Counts(sent=20, without_span=3)
+    assert counts == {"sent": 20, "without_span": 3, "repeat": 0, "foreign": 0}
     found = dict(await events(scored))
     assert found.keys() == {(f"{n:032x}", f"{n:016x}") for n in range(1, 21)}
     labels = set()
@@ -133,7 +135,7 @@ async def test_a_second_run_continues_where_the_first_one_stopped(scored, real_t
         await scored.outputs(worker, raw)
         assert await worker.stop() == 0
 
-    assert await evaluated(scored) == Counts(sent=1)
+    assert (await evaluated(scored))["sent"] == 1
 
 
 async def test_an_output_that_was_published_again_is_sent_once(scored):
@@ -152,39 +154,46 @@ async def test_an_output_that_was_published_again_is_sent_once(scored):
 
     counts = await evaluated(scored)
 
-    assert (counts.sent, counts.repeats) == (20, 5)
+    assert (counts["sent"], counts["repeat"]) == (20, 5)
     assert len(await events(scored)) == 20
 
 
-async def test_nothing_is_sent_twice_or_lost_when_it_is_killed(scored, config):
+async def test_nothing_is_sent_twice_or_lost_when_it_is_killed(scored):
     """Killed with an open transaction, too: what was sent in it is not there, and is sent again."""
-    file = config(scored.settings)
-
-    async def start():
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "worker.cli", "evaluations", "--config", file),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-
     for _ in range(3):
-        process = await start()
-        line = b""
-        async with asyncio.timeout(LIMIT):
-            while b"sending the scores" not in line:
-                line = await process.stdout.readline()
-                assert line, "it ended"
-        process.kill()
-        await process.wait()
-    process = await start()
-    found = await read_all(scored, 20)
-    process.send_signal(signal.SIGTERM)
-    output, _ = await process.communicate()
+        async with scored.worker(command="evaluations") as command:
+            await command.logged("sending the scores")
+    async with scored.worker(command="evaluations") as command:
+        found = await read_all(scored, 20)
+        assert await command.stop() == 0, command.log()
 
-    assert process.returncode == 0, output
-    assert b"scores sent; skipped " in output
+    assert "scores sent; skipped " in command.log()
     assert sorted(ids for ids, _ in found) == sorted({ids for ids, _ in found})
     assert len(await events(scored)) == 20
+
+
+async def test_progress_and_probes_are_served(scored):
+    async with scored.worker(command="evaluations") as command, asyncio.timeout(LIMIT):
+        while page.value(metrics := await command.metrics(), "kp_evaluations_total") < 23:
+            await asyncio.sleep(0.1)
+        while page.value(metrics, "kp_evaluations_lag_records") != 0:
+            metrics = await command.metrics()
+        results = ("sent", "without_span", "repeat", "foreign")
+        found = [page.value(metrics, "kp_evaluations_total", result=result) for result in results]
+        assert found == [20, 3, 0, 0]
+        assert [(await command.get(path))[0] for path in ("/livez", "/readyz")] == [200, 200]
+
+
+async def test_the_lag_is_what_is_left_to_read(scored):
+    topics = scored.settings.topics
+    names = (topics.contribute, topics.rejected)
+    async with BatchConsumer(scored.settings.kafka, "another", names, 2**20) as consumer:
+        read = 0
+        async with asyncio.timeout(LIMIT):
+            while read < 23:
+                read += len(await consumer.batch())
+                assert await consumer.lag() <= 23 - read
+        assert await consumer.lag() == 0
 
 
 async def test_events_and_positions_are_committed_together(scored, monkeypatch):
@@ -201,4 +210,4 @@ async def test_events_and_positions_are_committed_together(scored, monkeypatch):
     assert await position(scored) == 0
 
     monkeypatch.undo()
-    assert (await evaluated(scored)).sent == 20
+    assert (await evaluated(scored))["sent"] == 20

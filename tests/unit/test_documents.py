@@ -15,6 +15,7 @@ from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, Reader, blocks, diffe
 from worker.assemble.runs import COMPLETED_BY
 from worker.cli import main
 from worker.observe.assembly import AssemblyMetrics
+from worker.observe.evaluations import EvaluationMetrics
 from worker.observe.metrics import Metrics
 from worker.observe.status import Status
 from worker.policy import REFERENCE_WEIGHTS, Policy
@@ -51,6 +52,7 @@ def test_the_metrics_table_is_what_the_worker_exposes():
     assert table(REFERENCE, "Metrics of assembly") == list(
         metric_rows(lambda registry: AssemblyMetrics(COMPLETED_BY, registry))
     )
+    assert table(REFERENCE, "Metrics of evaluations") == list(metric_rows(EvaluationMetrics))
 
 
 def test_the_headers_table_names_every_header():

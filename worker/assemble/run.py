@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
-
-from aiohttp import web
 
 from schemas.convert import Options
 from worker.assemble.assembler import Assembler
@@ -21,11 +17,11 @@ from worker.errors import StartError, TopicError
 from worker.kafka.group_reader import GroupReader, OnRevoked
 from worker.kafka.rights import assembly_rights, require_rights
 from worker.kafka.topics import Topic, TopicAdmin, assembly_group
-from worker.observe import probes
 from worker.observe.assembly import AssemblyMetrics
+from worker.observe.port import serving_metrics
 from worker.settings import Settings
 from worker.signals import stop_signals
-from worker.web import METRICS, listening, probe_response
+from worker.web import METRICS
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +56,7 @@ async def _work(settings: Settings, options: Options) -> None:
         RunOutputs(settings, options, topics),
         metrics,
     )
-    async with _serving(settings, metrics, assembler):
+    async with serving_metrics(settings.web, metrics.render, lambda: assembler.not_ready):
         where = f"http://{settings.web.host}:{settings.web.port}{METRICS}"
         logger.info(
             "assembling %s into %s; metrics at %s", settings.assemble.spans, settings.topics.raw, where
@@ -91,25 +87,3 @@ async def _require_topics(settings: Settings) -> dict[str, Topic]:
             return await admin.require_for_assembly(settings.assemble)
     except TopicError as error:
         raise StartError(str(error)) from error
-
-
-@asynccontextmanager
-async def _serving(settings: Settings, metrics: AssemblyMetrics, assembler: Assembler) -> AsyncIterator[None]:
-    """Serve metrics and probes."""
-
-    async def page(_request: web.Request) -> web.Response:
-        content_type, body = metrics.render()
-        return web.Response(body=body, headers={"Content-Type": content_type})
-
-    async def live(_request: web.Request) -> web.Response:
-        return probe_response(*probes.live())
-
-    async def ready(_request: web.Request) -> web.Response:
-        return probe_response(*probes.ready(assembler.not_ready))
-
-    app = web.Application()
-    app.router.add_get(METRICS, page)
-    app.router.add_get(probes.LIVE, live)
-    app.router.add_get(probes.READY, ready)
-    async with listening(settings.web, app):
-        yield

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
+from importlib.metadata import version
 from pathlib import Path
 
 import click
 
-from worker.evaluations.run import log_counts, run_evaluations
+from worker.extras import extra
 from worker.logs import configure, errors_logged
 from worker.options import config_option
-from worker.settings import Settings, load_settings
+from worker.settings import load_settings
 from worker.signals import stop_signals
+
+logger = logging.getLogger(__name__)
 
 
 @click.command()
@@ -27,13 +31,20 @@ def evaluations(config: Path | None) -> None:
     Each score is sent once, also across crashes. Run one process: a second one stops the first.
     """
     settings = load_settings(config)
+    with extra("worker"):
+        version("prometheus-client")
+        from worker.evaluations.run import run_evaluations  # noqa: PLC0415 - `--help` needs no extra
+
+    async def run() -> dict[str, int]:
+        stop = asyncio.Event()
+        for number in (*stop_signals(), signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        return await run_evaluations(settings, stop)
+
     configure(settings.log)
     with errors_logged():
-        asyncio.run(_evaluations(settings))
-
-
-async def _evaluations(settings: Settings) -> None:
-    stop = asyncio.Event()
-    for number in (*stop_signals(), signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    log_counts(await run_evaluations(settings, stop))
+        counts = asyncio.run(run())
+    logger.info(
+        "%d scores sent; skipped %d traces without a span, %d repeats, %d records not written by a worker",
+        *counts.values(),
+    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import IllegalStateError, KafkaError
 
 from worker.ending import within
 from worker.kafka.diagnosis import unreachable
@@ -76,6 +77,20 @@ class BatchConsumer:
         except KafkaError as error:
             raise await unreachable(self._kafka, error) from error
         return [record for records in batches.values() for record in records]
+
+    @property
+    def not_ready(self) -> list[str]:
+        """Reasons why nothing is read; empty if the group has assigned partitions."""
+        return [] if self._consumer.assignment() else ["partitions are not assigned yet"]
+
+    async def lag(self) -> int:
+        """Return the number of offsets from the positions to the ends that the last fetches saw."""
+        lag = 0
+        for tp in self._consumer.assignment():
+            end = self._consumer.highwater(tp)
+            with suppress(IllegalStateError):  # it has been reassigned meanwhile
+                lag += end - await self._consumer.position(tp) if end is not None else 0
+        return lag
 
     async def _close(self) -> None:
         await within(_CLOSE_LIMIT, self._consumer.stop)

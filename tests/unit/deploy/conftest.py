@@ -19,6 +19,7 @@ from support.commands import command
 from worker.assemble.runs import COMPLETED_BY
 from worker.cli import main
 from worker.observe.assembly import AssemblyMetrics
+from worker.observe.evaluations import EvaluationMetrics
 from worker.observe.metrics import Metrics
 from worker.policy import Policy
 from worker.settings import ENV_PREFIX, Settings, load_settings
@@ -85,12 +86,12 @@ def labels_of() -> dict[str, set[str]]:
 
 
 @pytest.fixture(scope="session")
-def assembly_labels_of() -> dict[str, set[str]]:
-    """Return the labels of each series that an assembler exposes, by name."""
-    metrics = AssemblyMetrics(COMPLETED_BY)
-    metrics.open_runs(0, 0, 0)
-    _, page = metrics.render()
-    return _labels_on(page)
+def span_labels_of() -> dict[str, set[str]]:
+    """Return the labels of each series of the commands for spans, `assemble` and `evaluations`, by name."""
+    assembly = AssemblyMetrics(COMPLETED_BY)
+    assembly.open_runs(0, 0, 0)
+    pages = [page for _, page in (assembly.render(), EvaluationMetrics().render())]
+    return _labels_on(pages[0]) | _labels_on(pages[1])
 
 
 def _labels_on(page: bytes) -> dict[str, set[str]]:

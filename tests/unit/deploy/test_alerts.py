@@ -150,21 +150,21 @@ def test_every_runbook_section_has_meaning_checks_and_actions(sections):
         assert re.findall(r"^\*\*(.+?)\.\*\*", text, re.MULTILINE) == ["Means", "Look at", "Do"], name
 
 
-def test_alerts_use_only_series_that_are_exposed(rules, labels_of, assembly_labels_of):
+def test_alerts_use_only_series_that_are_exposed(rules, labels_of, span_labels_of):
     """An unknown name is no error: the alert would never fire."""
     recorded = {rule["record"] for rule in rules if "record" in rule}
     for rule in rules:
         named = set(re.findall(r"\bkp[_:][\w:]+", rule["expr"]))
         assert named
-        assert named - recorded <= labels_of.keys() | assembly_labels_of.keys(), rule["expr"]
+        assert named - recorded <= labels_of.keys() | span_labels_of.keys(), rule["expr"]
 
 
 def test_the_runbook_names_existing_metrics_panels_and_commands(
-    sections, labels_of, assembly_labels_of, panels, commands
+    sections, labels_of, span_labels_of, panels, commands
 ):
     """At night, operators must find what it names."""
     text = "".join(sections.values())
-    series = labels_of.keys() | assembly_labels_of.keys()
+    series = labels_of.keys() | span_labels_of.keys()
     metrics = {name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum") for name in series}
 
     assert set(re.findall(r"`(kp_\w+)", text)) <= metrics | series

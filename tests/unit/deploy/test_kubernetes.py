@@ -16,8 +16,10 @@ from worker.web import METRICS
 
 WORKER = "app.kubernetes.io/name"
 DEPLOYMENTS = ["kp-worker", "kp-worker-assemble", "kp-worker-evaluations"]
-SERVING = ["kp-worker", "kp-worker-assemble"]
+SERVING = ["kp-worker", "kp-worker-assemble", "kp-worker-evaluations"]
 """The deployments with a web port."""
+DRAINING = ["kp-worker", "kp-worker-assemble"]
+"""The deployments that finish records when they stop."""
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +156,7 @@ def test_the_brokers_can_be_reached(documents, folder):
     assert f"/spec/egress/1/ports/0/port, value: {tls.bootstrap_servers.split(':')[1]} " in overlay
 
 
-@pytest.mark.parametrize("name", SERVING)
+@pytest.mark.parametrize("name", DRAINING)
 def test_the_grace_period_covers_a_workers_drain(documents, name, settings_files):
     pod = only(documents, "Deployment", name)["spec"]["template"]["spec"]
     longest = max(load_settings(file).limits.drain for file in settings_files)

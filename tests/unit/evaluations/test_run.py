@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
 from schemas import ReasoningTrace
 from support.otlp import logs_of
 from support.scored import dead_letter, published
-from worker.evaluations.run import Counts, Evaluations
+from worker.evaluations.run import Evaluations
+from worker.observe.evaluations import EvaluationMetrics
 from worker.policy import Policy
 from worker.scoring import Scorer
 
@@ -32,25 +34,30 @@ def scored(real_traces):
     return make
 
 
-def test_a_score_is_sent_under_its_trace_id(scored):
-    evaluations = Evaluations("a-group", 10)
+@pytest.fixture
+def metrics():
+    return EvaluationMetrics(CollectorRegistry())
+
+
+def test_a_score_is_sent_under_its_trace_id(scored, metrics):
+    evaluations = Evaluations("a-group", 10, metrics)
 
     key, value = evaluations.event(scored(0))
 
     assert (key, len(logs_of(value))) == (TRACE.encode(), 1)
-    assert evaluations.counts == Counts(sent=1)
+    assert metrics.counts() == {"sent": 1, "without_span": 0, "repeat": 0, "foreign": 0}
 
 
-def test_what_is_skipped_is_counted(scored):
-    evaluations = Evaluations("a-group", 10)
+def test_what_is_skipped_is_counted(scored, metrics):
+    evaluations = Evaluations("a-group", 10, metrics)
     records = [scored(0), scored(0), scored(1, span=False), dead_letter(2), replace(scored(3), headers=())]
 
     assert [evaluations.event(record) is not None for record in records] == [True, *[False] * 4]
-    assert evaluations.counts == Counts(sent=1, without_span=1, repeats=1, foreign=2)
+    assert metrics.counts() == {"sent": 1, "without_span": 1, "repeat": 1, "foreign": 2}
 
 
-def test_a_trace_at_the_offset_of_a_recreated_topic_is_no_repeat(scored):
-    evaluations = Evaluations("a-group", 10)
+def test_a_trace_at_the_offset_of_a_recreated_topic_is_no_repeat(scored, metrics):
+    evaluations = Evaluations("a-group", 10, metrics)
 
     assert evaluations.event(scored(0))
     assert evaluations.event(scored(0, trace_id="kp:trace:2"))
@@ -59,7 +66,7 @@ def test_a_trace_at_the_offset_of_a_recreated_topic_is_no_repeat(scored):
 @given(st.lists(st.integers(0, 30), max_size=60))
 def test_a_score_is_sent_once_as_long_as_its_repeat_is_among_the_last_of_its_partition(scored, offsets):
     window = 31
-    evaluations = Evaluations("a-group", window)
+    evaluations = Evaluations("a-group", window, EvaluationMetrics(CollectorRegistry()))
 
     sent = [offset for offset in offsets if evaluations.event(scored(offset))]
 
@@ -67,8 +74,8 @@ def test_a_score_is_sent_once_as_long_as_its_repeat_is_among_the_last_of_its_par
     assert all(len(seen) <= window for seen in evaluations._seen.values())
 
 
-def test_memory_is_bounded(scored):
-    evaluations = Evaluations("a-group", 3)
+def test_memory_is_bounded(scored, metrics):
+    evaluations = Evaluations("a-group", 3, metrics)
 
     for offset in range(10):
         evaluations.event(scored(offset))
