@@ -88,10 +88,15 @@ $(OTELCOL): tests/collector/builder.yaml
 clean: ## remove the virtual environment and the tools' caches
 	rm -rf $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
+# Without an NVIDIA GPU, PyTorch's CPU build leaves out 4 of 6 GB. Its index may be out of reach, or not have this platform.
+CPU_TORCH = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --retries 0 --timeout 10 \
+	--index-url https://download.pytorch.org/whl/cpu $(shell sed -n 's/^torch==.*/&+cpu/p' constraints.txt)
+
 # One environment for all targets, with a stamp file for each installed extra.
 $(VENV)/.%: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing the '$*' extra into $(VENV); the first time this downloads PyTorch and takes minutes."
+	@command -v nvidia-smi > /dev/null || $(CPU_TORCH) 2> /dev/null || true
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
 	@touch $@
