@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,7 @@ from worker.kafka.topics import TopicAdmin
 from worker.observe import page
 from worker.policy import Policy
 from worker.produce import TracePublisher
-from worker.settings import Settings, load_settings, override, render
+from worker.settings import ENV_PREFIX, NESTED, KafkaSettings, Settings, load_settings, override, render
 
 PARTITIONS = 4
 THRESHOLD = 0.5
@@ -99,7 +100,10 @@ async def _demo(broker: Broker, console: Console, *, stay: bool) -> None:
 
 
 def demo_settings(broker: Broker) -> Settings:
-    """Return the user's settings with the demo's topics, group and port, and its threshold if none is set."""
+    """Return the user's settings with the demo's topics, group and port, and its threshold if none is set.
+
+    The user's connection is that to the configured broker: one that the demo has started takes the defaults.
+    """
     name = f"kp-demo-{uuid4().hex[:6]}"
     settings = load_settings()
     topics = {
@@ -107,10 +111,27 @@ def demo_settings(broker: Broker) -> Settings:
     }
     if "threshold" not in settings.policy.model_fields_set:
         settings = override(settings, "policy", {"threshold": THRESHOLD})
+    if broker.kind != "configured":
+        settings = settings.model_copy(update={"kafka": KafkaSettings()})
     settings = override(settings, "kafka", {"bootstrap_servers": broker.bootstrap_servers, "group": name})
     settings = override(settings, "topics", topics)
     settings = override(settings, "log", {"format": "human"})  # shown to the user if the worker exits
     return override(settings, "web", {"port": processes.free_ports(1)[0]})
+
+
+def worker_environment(settings: Settings) -> dict[str, str]:
+    """Return the environment of a worker whose settings are in a file.
+
+    It has none of the settings that this process' environment has, which would override the file, and the
+    secrets, which :func:`~worker.settings.render` omits.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.upper().startswith(ENV_PREFIX)}
+    secrets = {name: getattr(settings.kafka, name) for name in KafkaSettings.secrets()}
+    return inherited | {
+        f"{ENV_PREFIX}KAFKA{NESTED}{name.upper()}": secret.get_secret_value()
+        for name, secret in secrets.items()
+        if secret is not None
+    }
 
 
 @asynccontextmanager
@@ -135,7 +156,9 @@ class _Worker:
         config.write_text(render(settings), encoding="utf-8")
         self._log = folder / "worker.log"
         command = [sys.executable, "-m", "worker.cli", "run", "--config", str(config)]
-        self._process: subprocess.Popen[bytes] = processes.start(stack, command, self._log)
+        self._process: subprocess.Popen[bytes] = processes.start(
+            stack, command, self._log, worker_environment(settings)
+        )
 
     async def ready(self) -> None:
         """Wait until all partitions are owned."""
