@@ -92,8 +92,7 @@ class Reader:
         self._renamed = renamed
         self._prefix = prefix
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("KP_")}
-        self._environment = {**inherited, "PATH": path, "ROOT": str(ROOT), "COLUMNS": "200", **environment}
+        self._environment = {**os.environ, "PATH": path, "ROOT": str(ROOT), "COLUMNS": "200", **environment}
         self._background: list[subprocess.Popen[bytes]] = []
         self._previous: tuple[list[str], str] = ([], "")
         for entry in ROOT.iterdir():
