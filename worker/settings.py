@@ -177,25 +177,29 @@ def _read_secret(setting: str, file: Path) -> str:
     return text
 
 
+def _topic(value: str) -> str:
+    """Require a name that Kafka accepts for a topic."""
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", value) or value in {".", ".."}:
+        raise ValueError("should be 1 to 249 ASCII letters, digits, '.', '_' and '-'")
+    return value
+
+
+TopicName = Annotated[str, AfterValidator(_topic)]
+
+
 class TopicSettings(_Section):
     """The topics' names."""
 
-    raw: str = Field("raw-traces", min_length=1, max_length=249, description="topic that agents publish to")
-    contribute: str = Field("contribute", min_length=1, max_length=249, description="traces worth keeping")
-    rejected: str = Field("rejected", min_length=1, max_length=249, description="traces below the threshold")
-    dead_letter: str = Field(
-        "dead-letter", min_length=1, max_length=249, description="records that could not be scored"
-    )
-    redacted: str | None = Field(
+    raw: TopicName = Field("raw-traces", description="topic that agents publish to")
+    contribute: TopicName = Field("contribute", description="traces worth keeping")
+    rejected: TopicName = Field("rejected", description="traces below the threshold")
+    dead_letter: TopicName = Field("dead-letter", description="records that could not be scored")
+    redacted: TopicName | None = Field(
         None,
-        min_length=1,
-        max_length=249,
         description="redacted copies of contributed traces; needs `redaction.function`",
     )
-    evaluations: str = Field(
+    evaluations: TopicName = Field(
         "otlp_logs",
-        min_length=1,
-        max_length=249,
         description="scores as OTLP logs, by `kp-worker evaluations`; the default is the topic that the "
         "Collector's Kafka receiver reads logs from",
     )
@@ -356,16 +360,12 @@ class WebSettings(_Section):
 class AssembleSettings(_Section):
     """The assembly of agent runs from spans; times are measured on the spans' record timestamps."""
 
-    spans: str = Field(
+    spans: TopicName = Field(
         "otlp_spans",
-        min_length=1,
-        max_length=249,
         description="topic that the OpenTelemetry Collector writes spans to",
     )
-    late: str = Field(
+    late: TopicName = Field(
         "late-spans",
-        min_length=1,
-        max_length=249,
         description="topic of spans that arrive after their run was published",
     )
     key: Literal["id", "agent_id", "task_domain"] = Field(
@@ -490,7 +490,7 @@ def parse_file(config: Path, content: bytes) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # integers have a limit, too
         raise SettingsError(f"{config}: is not TOML: {error}") from error
 
 
@@ -505,7 +505,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
         settings = Settings(**values)
     except ValidationError as error:
         raise SettingsError("\n".join([*unknown, *map(_explain, error.errors())])) from None
-    except pydantic_settings.SettingsError as error:
+    except (pydantic_settings.SettingsError, RecursionError) as error:
         raise SettingsError("\n".join([*unknown, *_unreadable_variables()])) from error.__cause__
     if unknown:
         raise SettingsError("\n".join(unknown))
@@ -636,7 +636,7 @@ def _unreadable_variables() -> Iterator[str]:
         if is_list or _model_at(path) or path[1:] == ["domains"]:
             try:
                 json.loads(value)
-            except ValueError:
+            except (ValueError, RecursionError):
                 parts = f"its parts can be set one by one, as {name}{NESTED}<KEY>"
                 yield f"{name}: is not JSON; {'it takes a list of strings' if is_list else parts}"
 

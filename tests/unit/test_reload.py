@@ -139,7 +139,16 @@ def test_a_policy_that_cannot_be_kept_is_tried_again(start, caplog):
     assert here.in_force.policy.threshold == 0.6
 
 
-@pytest.mark.parametrize("text", ["[policy]\nthreshold = 7", "[policy", "[polices]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[policy]\nthreshold = 7",
+        "[policy",
+        "[polices]",
+        pytest.param("a = " + "[" * 100_000, id="nested too deeply"),
+        pytest.param("a = " + "9" * 5_000, id="too many digits"),
+    ],
+)
 def test_an_invalid_file_changes_nothing_and_is_logged(start, text, caplog):
     here = start("[policy]\nthreshold = 0.5")
 

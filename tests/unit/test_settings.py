@@ -1,5 +1,6 @@
 """Settings: their sources, the errors about invalid ones, and that no secret is shown."""
 
+import json
 import os
 import re
 import tomllib
@@ -218,6 +219,14 @@ def test_an_invalid_server_list_is_reported(problems_of, servers):
     assert problem.startswith(f"kafka.bootstrap_servers: got {servers!r}; should be host:port, several with")
 
 
+@pytest.mark.parametrize("name", ["a:b", "a/b", "Größe", "a" * 250, ".", "..", "a b", "a\n"])
+@pytest.mark.parametrize("setting", ["topics.raw", "topics.evaluations", "assemble.spans", "assemble.late"])
+def test_a_name_that_kafka_refuses_for_a_topic_is_reported(problems_of, setting, name):
+    section, key = setting.split(".")
+    (problem,) = problems_of(f"[{section}]\n{key} = {json.dumps(name)}")
+    assert problem.startswith(f"{setting}: got {name!r}; should be 1 to 249 ASCII letters, digits, '.', '_'")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -260,6 +269,12 @@ def test_a_variable_without_the_separator_is_ignored(problems_of, monkeypatch, n
     assert load_settings() == Settings()
 
 
+def test_a_variable_that_is_nested_too_deeply_is_reported(problems_of, monkeypatch):
+    monkeypatch.setenv("KP_POLICY__DOMAINS", "[" * 100_000)
+
+    assert [line.split(":")[0] for line in problems_of()] == ["KP_POLICY__DOMAINS"]
+
+
 def test_a_variable_of_an_unknown_key_is_reported(problems_of, monkeypatch):
     monkeypatch.setenv("KP_KAFKA__GRUOP", "x")
 
@@ -281,9 +296,14 @@ def test_an_unreadable_file_is_named(tmp_path, problems_of):
     assert "worker.toml: is not TOML: " in problems_of("[kafka")[0]
 
 
-def test_a_file_that_is_not_utf_8_is_named(tmp_path):
+@pytest.mark.parametrize(
+    "content",
+    [b'[kafka]\ngroup = "\xff"', b"a = " + b"[" * 100_000, b"[web]\nport = " + b"9" * 5_000],
+    ids=["not UTF-8", "nested too deeply", "too many digits"],
+)
+def test_a_file_that_cannot_be_parsed_is_named(tmp_path, content):
     config = tmp_path / "worker.toml"
-    config.write_bytes(b'[kafka]\ngroup = "\xff"')
+    config.write_bytes(content)
 
     with pytest.raises(errors.SettingsError, match="is not TOML"):
         load_settings(config)
@@ -362,6 +382,7 @@ def test_the_effective_settings_are_rendered_without_the_secret(monkeypatch):
 
 POSITIVE = st.floats(1e-3, 1e6)
 NAMES = st.text(min_size=1, max_size=8)
+TOPICS = st.from_regex(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,7}", fullmatch=True)
 SERVERS = st.lists(
     st.tuples(st.sampled_from(["kafka", "10.0.0.1", "[::1]"]), st.integers(1, 65_535)), min_size=1
 ).map(lambda servers: ",".join(f"{host}:{port}" for host, port in servers))
@@ -384,7 +405,7 @@ VALUES = st.fixed_dictionaries(
             {"bootstrap_servers": SERVERS, "group": NAMES},
             optional={"ssl_cafile": st.just(Path("ca.pem")), "sasl_username": NAMES},
         ),
-        "topics": st.lists(NAMES, min_size=4, max_size=4, unique=True).map(
+        "topics": st.lists(TOPICS, min_size=4, max_size=4, unique=True).map(
             lambda names: dict(zip(("raw", "contribute", "rejected", "dead_letter"), names, strict=True))
         ),
         "cache": st.fixed_dictionaries(
