@@ -149,7 +149,7 @@ def _result(content: Any, path: str, losses: Losses) -> tuple[str, bool]:
             for name, member in value.items():
                 if name not in {"type", "text"}:
                     losses.add(f"{path}[].{name}", member)
-        elif kind in {"image", "document"}:
+        elif kind in ("image", "document"):
             losses.add(f"{path}[].{kind}", value)
         else:
             texts.append(as_text(value))

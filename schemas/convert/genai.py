@@ -38,8 +38,8 @@ from schemas.convert.span import Span, count_unread, count_whole, error_of, text
 from schemas.convert.tree import Node, labels_of, latency_ms
 
 _OPERATION = "gen_ai.operation.name"
-_MODEL_CALLS = {"chat", "text_completion", "generate_content"}
-_AGENTS = {"invoke_agent", "invoke_workflow"}
+_MODEL_CALLS = ("chat", "text_completion", "generate_content")
+_AGENTS = ("invoke_agent", "invoke_workflow")
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 _SYSTEM = "gen_ai.system_instructions"
 _FINISH = "gen_ai.response.finish_reasons"

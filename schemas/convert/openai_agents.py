@@ -51,7 +51,7 @@ def recognises(document: Any) -> bool:
     document = unwrap(document, "data")
     if isinstance(document, list):
         return bool(document) and all(recognises(one) for one in document)
-    return isinstance(document, dict) and document.get("object") in {"trace", "trace.span"}
+    return isinstance(document, dict) and document.get("object") in ("trace", "trace.span")
 
 
 def runs(document: Any) -> Iterator[Run | ConversionError]:

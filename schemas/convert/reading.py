@@ -113,7 +113,7 @@ def parse_json(text: Any) -> Any:
     if not isinstance(text, str) or not re.match(r'\s*[\[{"]', text):
         return text
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=str)  # traces have no NaN
     except (ValueError, RecursionError):
         return text
 

@@ -108,6 +108,8 @@ def convert(
         yield error
     except RecursionError:
         yield ConversionError("nested too deeply")
+    except Exception as error:  # noqa: BLE001 - a defect here costs one document, not the ones after it
+        yield ConversionError(f"the converter failed: {error!r}")
 
 
 def _convert_run(run: Run | ConversionError, options: Options | None) -> Conversion | ConversionError:

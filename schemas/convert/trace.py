@@ -75,7 +75,7 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
         raise ConversionError("no objective: a user message with text is required")
     if not steps.steps:
         raise ConversionError("no steps: text, reasoning or a tool call is required besides the user's text")
-    native_id = run.native_id or _digest(objective, steps.steps)
+    native_id = _encodable(run.native_id or _digest(objective, steps.steps))
     trace_id = f"{ID_PREFIX}{uuid5(NAMESPACE, native_id)}"
     overrides = [options.labels[one] for one in (trace_id, native_id) if one in options.labels]
     labels = reduce(Labels.over, [*overrides, run.labels])
@@ -240,6 +240,11 @@ def _success(run: Run, labels: Labels, *, failed_last: bool) -> tuple[bool, str]
 def _digest(objective: str, steps: list[Step]) -> str:
     """Return a hash of a run's content, to replace a missing native id."""
     return sha256(_json([objective, steps])).hexdigest()
+
+
+def _encodable(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot encode, with ``?``."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _iso(moment: datetime) -> str:

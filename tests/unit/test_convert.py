@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import resource
 import signal
 
 import pytest
@@ -138,6 +139,71 @@ def test_a_malformed_multi_line_document_is_a_single_error(convert):
 
     assert result.stderr.count("not converted: ") == 1
     assert "not JSON: Expecting" in result.stderr
+
+
+def test_invalid_lines_at_the_start_do_not_hide_the_others(convert, tmp_path):
+    result = convert(b"log line\nanother\n" + lines(CHAT, CHAT))
+
+    assert (result.exit_code, len(traces(result))) == (1, 2)
+    assert [f"{tmp_path / '0.json'}:{number}: not converted" in result.stderr for number in (1, 2, 3)] == [
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ({"object": {"a": 1}, "output": []}, "unknown format"),
+        ({"trajectory": [], "object": ["trace"]}, ""),
+    ],
+)
+def test_members_of_an_unexpected_type_cost_their_document_alone(convert, content, reason):
+    result = convert(lines(CHAT, content, CHAT))
+
+    assert (result.exit_code, len(traces(result))) == (1, 2)
+    assert result.stderr.count("not converted: ") == 1
+    assert f"not converted: {reason}" in result.stderr
+
+
+def test_reports_escape_what_could_control_a_terminal(convert):
+    document = [{**CHAT[0], "x\nforged: 5 traces\x1b[2J": "lost"}, CHAT[1]]
+    result = convert(lines(document))
+
+    assert "\x1b" not in result.stderr
+    assert "\nforged" not in result.stderr
+    assert r"x\nforged: 5 traces\x1b[2J" in result.stderr
+
+
+def test_a_number_that_json_lacks_stays_in_the_trace_as_text(convert):
+    call = {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "f", "arguments": '{"a": NaN, "b": -Infinity}'},
+    }
+    result = convert(lines([CHAT[0], {"role": "assistant", "tool_calls": [call]}]))
+
+    (trace,) = traces(result)
+    assert trace["steps"][0]["input"] == {"a": "NaN", "b": "-Infinity"}
+
+
+def test_more_files_than_a_process_may_open_are_converted(convert):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, before[1]))
+    try:
+        result = convert(*[lines(CHAT)] * 150)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+    assert (result.exit_code, len(traces(result))) == (0, 150)
+
+
+def test_a_file_that_cannot_be_read_is_named(convert):
+    result = convert(options=["/proc/self/mem"])
+
+    assert result.exit_code == 1
+    assert result.stderr.endswith("Error: /proc/self/mem: cannot be read: Input/output error\n")
 
 
 def test_reports_the_location_of_a_document_in_another_format(convert):

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 from rich.progress import DownloadColumn, Progress
@@ -16,6 +16,7 @@ from worker.commands.files import Document, echo, files_argument, opened
 from worker.convert.files import convert_lines, read_domains, read_labels
 from worker.options import Function
 from worker.progress import errors, progress_bars
+from worker.terminal import printable
 
 
 def conversion_options(function: Function) -> Function:
@@ -55,7 +56,7 @@ def conversion_options(function: Function) -> Function:
     help="Format of the files.",
 )
 @conversion_options
-def convert(files: tuple[BinaryIO, ...], source: str, **options: Any) -> None:
+def convert(files: tuple[str, ...], source: str, **options: Any) -> None:
     """Convert FILES from other formats to traces, one JSON object per line.
 
     A file contains one JSON document, or one per line; with `--from otlp`, also protobuf. Reports on standard
@@ -92,8 +93,8 @@ class ConversionReport:
         if self.losses:
             errors.print("not in the traces:")
         for path, loss in sorted(self.losses.items(), key=lambda one: (-one[1].characters, one[0])):
-            line = f"  {path}: {loss.values} values, {loss.characters} characters"
-            errors.print(line, markup=False)
+            line = f"  {printable(path)}: {loss.values} values, {loss.characters} characters"
+            errors.print(line, markup=False, emoji=False)
 
 
 def read_options(domain_map: Path | None, labels: Path | None, visibility: Any) -> Options:
@@ -110,7 +111,7 @@ def read_options(domain_map: Path | None, labels: Path | None, visibility: Any) 
 
 
 def converted(
-    files: Iterable[BinaryIO],
+    files: Iterable[str],
     source: str,
     report: ConversionReport,
     progress: Progress,
@@ -125,7 +126,7 @@ def converted(
         for place, outcome in convert_lines(name, lines, source, options):
             if isinstance(outcome, ConversionError):
                 report.failed += 1
-                errors.print(f"{place}: not converted: {outcome}", markup=False)
+                errors.print(printable(f"{place}: not converted: {outcome}"), markup=False, emoji=False)
                 continue
             report.count(outcome)
             yield Document(place, outcome.trace.to_json())

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any
 
 import click
 from rich.progress import Progress
 
-from worker.errors import RejectedRecord
+from worker.errors import InputError, RejectedRecord
 from worker.progress import errors
 from worker.terminal import printable
 
-files_argument = click.argument("files", nargs=-1, required=True, type=click.File("rb"))
+files_argument = click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)
+)
 """Files to read; `-` is standard input."""
 
 
@@ -25,7 +28,7 @@ def echo(line: str, progress: Progress) -> None:
     if errors.is_terminal and sys.stdout.isatty():
         progress.print(line, markup=False, emoji=False)
     else:
-        click.echo(line)
+        click.echo(line.encode())  # UTF-8 whatever the locale
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,13 @@ class Document:
     text: bytes
 
 
-def lines_of(files: Iterable[BinaryIO], progress: Progress) -> Iterator[Document]:
+def lines_of(files: Iterable[str], progress: Progress) -> Iterator[Document]:
     """Yield the non-empty lines of files."""
     for name, lines in opened(files, progress):
         for number, text in enumerate(lines, start=1):
-            if text.strip():
-                yield Document(f"{name}:{number}", text)
+            line = text.removeprefix(codecs.BOM_UTF8) if number == 1 else text
+            if line.strip():
+                yield Document(f"{name}:{number}", line)
 
 
 def print_rejected(document: Document, error: RejectedRecord) -> None:
@@ -49,15 +53,32 @@ def print_rejected(document: Document, error: RejectedRecord) -> None:
     errors.print(printable(f"{document.place}: {error.reason}: {error}"), markup=False, emoji=False)
 
 
-def opened(files: Iterable[BinaryIO], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Yield each file's name and lines, and advance the progress bar."""
-    for file in files:
-        name = getattr(file, "name", "-")  # a replaced standard input may have no name
+def opened(files: Iterable[str], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Yield each file's name and lines, and advance the progress bar.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    for name in files:
         task = progress.add_task(name, total=Path(name).stat().st_size if Path(name).is_file() else None)
-        yield name, _with_progress(file, partial(progress.advance, task))
+        try:
+            with click.open_file(name, "rb") as file:
+                yield name, _with_progress(name, file, partial(progress.advance, task))
+        except OSError as error:
+            raise _unreadable(name, error) from error
 
 
-def _with_progress(lines: Iterable[bytes], advance: Callable[[float], None]) -> Iterator[bytes]:
-    for line in lines:
+def _with_progress(name: str, file: IO[Any], advance: Callable[[float], None]) -> Iterator[bytes]:
+    while True:
+        try:
+            line = file.readline()
+        except OSError as error:
+            raise _unreadable(name, error) from error
+        if not line:
+            return
         advance(len(line))
         yield line
+
+
+def _unreadable(name: str, error: OSError) -> InputError:
+    return InputError(f"{printable(name)}: cannot be read: {error.strerror}")

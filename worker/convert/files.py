@@ -113,7 +113,7 @@ def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
         if not isinstance(whole, ConversionError):
             yield _Document(None, whole)
             return
-        if not rest or isinstance(_parsed(rest[0][1]), ConversionError):
+        if not any(isinstance(_parsed(line), dict | list) for _, line in rest):
             yield _Document(None, whole)
             return
         filled = iter(rest)
@@ -134,7 +134,7 @@ def _parsed(text: bytes) -> Any:
     if not text.strip():
         return ConversionError("empty")
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=str)  # traces have no NaN
     except (ValueError, RecursionError) as error:
         return ConversionError(f"not JSON: {error}")
 
@@ -149,7 +149,7 @@ def read_domains(path: Path) -> dict[str, str]:
         return TypeAdapter(dict[str, str]).validate_python(
             tomllib.loads(path.read_text("utf-8")), strict=True
         )
-    except (ValueError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise InputError(
             f'{path}: not a TOML file with lines such as helm_agent = "code": {_first(error)}'
         ) from error
@@ -162,7 +162,11 @@ def read_labels(path: Path) -> dict[str, Labels]:
         InputError: a line is invalid.
     """
     labels = {}
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    for number, line in enumerate(content.splitlines(), start=1):
         if not line.strip():
             continue
         try:

@@ -132,6 +132,11 @@ def outcomes(document, source):
     {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "", "spanId": "", "attributes": None}]}]}]},
     "otlp",
 )
+@example({"trajectory": [], "object": ["trace"]}, AUTO)
+@example(
+    [{"role": "user", "content": [{"type": "tool_result", "content": [{"type": ["text"]}]}]}], "anthropic"
+)
+@example({"traceId": "a", "spanId": "1", "attributes": {"gen_ai.operation.name": ["chat"]}}, "otlp")
 def test_any_document_gives_valid_traces_or_conversion_errors(document, source):
     for outcome in outcomes(document, source):
         if isinstance(outcome, Conversion):
@@ -139,6 +144,7 @@ def test_any_document_gives_valid_traces_or_conversion_errors(document, source):
         else:
             assert isinstance(outcome, ConversionError)
             assert str(outcome)
+            assert not str(outcome).startswith("the converter failed: ")
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -238,6 +238,12 @@ def test_lone_surrogates_are_replaced():
     assert b"cut ?" in convert(ASK, Message("assistant", (Text("cut \ud83d"),))).trace.to_json()
 
 
+def test_an_id_with_a_lone_surrogate_still_names_its_trace():
+    conversion = convert(ASK, DONE, native_id="run \ud800")
+
+    assert conversion.trace.id == convert(ASK, DONE, native_id="run ?").trace.id
+
+
 def test_non_finite_numbers_become_null():
     value = convert(ASK, Message("assistant", (ToolCall("f", {"x": float("nan")}),))).trace.to_json()
 
