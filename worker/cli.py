@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import signal
 import sys
@@ -68,6 +70,22 @@ _COMMANDS = (
 class _Group(click.Group):
     """Import the invoked command, and print the message of a WorkerError instead of a traceback."""
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command; an error of standard output is one line, and the exit status 1."""
+        _require_streams()
+        try:
+            try:
+                return super().main(*args, **extra)
+            finally:
+                sys.stdout.flush()
+        except OSError as error:
+            # Otherwise Python would write the rest at exit, and fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if error.errno != errno.EPIPE:
+                place = error.filename or "standard output"
+                click.echo(f"Error: {place}: {error.strerror or error}", err=True)
+            sys.exit(1)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -96,6 +114,18 @@ def main(ctx: click.Context) -> None:
     leave_out_attempts()
     if ctx.invoked_subcommand != "work":  # its parent has said so
         _warn_of_ignored_variables()
+
+
+def _require_streams() -> None:
+    """Make standard input and output usable: a shell may have closed them, or a locale lack characters."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 - as long as the process
+    if sys.stdout is None:
+        # Nothing would be printed, and the next file that is opened would take its place.
+        click.echo("Error: standard output is closed; redirect it, for example to /dev/null", err=True)
+        sys.exit(1)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _warn_of_ignored_variables() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,6 +22,8 @@ from worker.embedding import HashingEmbedder
 from worker.policy import REFERENCE_WEIGHTS
 from worker.scoring import Scorer
 from worker.settings import load_settings
+
+KP_WORKER = [sys.executable, "-m", "worker.cli"]
 
 
 @pytest.fixture
@@ -304,6 +308,89 @@ def test_signals_end_a_command_in_the_same_way_as_ctrl_c(number):
         process.send_signal(number)
         process.communicate()
     assert process.returncode == 128 + number
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["config"], ["config", "--help"], ["licenses"]]
+)
+def test_an_output_that_cannot_be_written_is_an_error_in_one_line(arguments):
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*KP_WORKER, *arguments], stdout=full, stderr=subprocess.PIPE, check=False)
+
+    assert (done.returncode, done.stderr) == (1, b"Error: standard output: No space left on device\n")
+
+
+def test_traces_are_never_printed_to_a_closed_output(traces):
+    done = subprocess.run(
+        f"{shlex.join(KP_WORKER)} score --embedder none {traces} >&-",
+        shell=True,
+        capture_output=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"Error: standard output is closed; ")
+
+
+def test_a_closed_input_is_empty():
+    done = subprocess.run(
+        f"{shlex.join(KP_WORKER)} publish --dry-run - <&-", shell=True, capture_output=True, check=False
+    )
+
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.startswith(b"0 records would be published")
+
+
+def test_a_reader_that_stops_is_no_error_message(traces):
+    done = subprocess.run(
+        f"{shlex.join(KP_WORKER)} score --embedder none {traces} | head -1",
+        shell=True,
+        capture_output=True,
+        check=False,
+    )
+
+    assert len(done.stdout.splitlines()) == 1
+    assert b"Traceback" not in done.stderr
+
+
+def test_text_that_the_locale_lacks_is_escaped_and_traces_are_utf_8(tmp_path):
+    file = tmp_path / "chat.json"
+    file.write_text(
+        json.dumps([{"role": "user", "content": "Größe?"}, {"role": "assistant", "content": "→"}])
+    )
+
+    done = subprocess.run(
+        [*KP_WORKER, "convert", str(file)],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=True,
+    )
+
+    assert json.loads(done.stdout)["task"]["objective"] == "Größe?"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(kp_worker, tmp_path, real_traces):
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(codecs.BOM_UTF8 + b"\n".join(real_traces[:2]))
+
+    result = kp_worker("score", file, "--embedder", "none")
+
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--visibility", "private"), ("--labels", __file__), ("--domain-map", __file__)]
+)
+def test_publish_refuses_options_that_would_change_nothing(kp_worker, traces, option, value):
+    result = kp_worker("publish", "--dry-run", traces, option, value)
+
+    assert result.exit_code == 2
+    assert f"{option} needs --from" in result.stderr
+
+
+@pytest.mark.parametrize("count", ["9" * 30, "-1"])
+def test_a_count_out_of_range_is_a_usage_error(kp_worker, traces, count):
+    assert kp_worker("publish", "--dry-run", traces, "--skip", count).exit_code == 2
 
 
 def test_an_ignored_sighup_stays_ignored():

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -56,6 +57,12 @@ class _NewFile(click.Path):
         if not path.parent.is_dir():
             raise InputError(f"{path}: cannot be written: {os.strerror(errno.ENOENT)}")
         return path
+
+
+def _require_no_input(output: Path, inputs: Iterable[Path | None]) -> None:
+    """Raise an InputError if writing a file would overwrite what the command reads."""
+    if output.exists() and any(one is not None and one.exists() and one.samefile(output) for one in inputs):
+        raise InputError(f"{output}: is read by this command; write to another file")
 
 
 class _Number(click.FloatRange):
@@ -244,6 +251,8 @@ def tune(
     from worker.policies.tune import proposed_toml  # noqa: PLC0415
     from worker.policies.tune import tune as run_tune  # noqa: PLC0415
 
+    if output:
+        _require_no_input(output, [*source["files"], source["config"], file])
     settings, active = _settings_and_policy(source, file)
     tuning = run_tune(_records(settings, source), active, target)
     if plot:
@@ -375,7 +384,11 @@ def evaluate(
 @_label_options
 @_policy_option
 @click.option(
-    "--count", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number of traces."
+    "--count",
+    type=click.IntRange(1, sys.maxsize),
+    default=20,
+    show_default=True,
+    help="Maximum number of traces.",
 )
 def queue(file: Path | None, count: int, **source: Any) -> None:
     """Print the traces with the most informative labels, one JSON object per line.

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.progress import DownloadColumn
 
 from schemas.convert import AUTO, SOURCES
@@ -39,14 +40,14 @@ from worker.settings import Settings, load_settings
 )
 @click.option(
     "--skip",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, sys.maxsize),
     default=0,
     metavar="N",
     help="Skip the first N records, which an earlier run reported as confirmed.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be published, without a broker.")
 def publish(
-    files: tuple[BinaryIO, ...],
+    files: tuple[str, ...],
     config: Path | None,
     key: KeyBy,
     source: str | None,
@@ -62,6 +63,8 @@ def publish(
     Waits while the brokers are away; retries publish nothing twice. When it stops early, it prints how many
     records are confirmed, and `--skip` continues after them.
     """
+    if source is None:
+        _refuse(options)
     settings = load_settings(config)
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
@@ -78,6 +81,15 @@ def publish(
     if source is not None:
         report.show()
     sys.exit(1 if report.failed or invalid else 0)
+
+
+def _refuse(options: Iterable[str]) -> None:
+    """Refuse options of a conversion, as nothing is converted."""
+    context = click.get_current_context()
+    given = [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise click.UsageError(f"{names} needs --from: without it, the traces are published unchanged")
 
 
 def _publish(documents: Iterable[Document], settings: Settings, key: KeyBy, skip: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 from rich.progress import DownloadColumn
@@ -33,7 +32,7 @@ from worker.settings import load_settings, override
 @click.option("--text", type=click.Choice(["sdk", "agent"]), help="Overrides embedding.text.")
 @click.option("--dry-run", is_flag=True, help="Only validate the lines, without a model.")
 def score(
-    files: tuple[BinaryIO, ...],
+    files: tuple[str, ...],
     config: Path | None,
     backend: str | None,
     max_tokens: int | None,

@@ -172,6 +172,14 @@ BAD_INPUT = {
     "another plot": ((*TUNE, "--plot", "OUT.pdf"), "OUT.pdf: the suffix of a plot must be one of .png, .svg"),
     "no folder": ((*TUNE, "--plot", "OUT/tune.png"), "OUT/tune.png: cannot be written: No"),
     "no folder for a policy": ((*TUNE, "--output", "OUT/p.toml"), "OUT/p.toml: cannot be written: No"),
+    "its input as output": (
+        (*TUNE, "--output", "SCORED"),
+        "SCORED: is read by this command; write to another",
+    ),
+    "its config as output": (
+        (*TUNE, "--config", "POLICY", "--output", "POLICY"),
+        "POLICY: is read by this command; write to another file",
+    ),
     "one of two folders": (
         (*TUNE, "--plot", "OUT.png", "--output", "OUT/p.toml"),
         "OUT/p.toml: cannot be written: No",
