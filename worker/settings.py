@@ -489,7 +489,7 @@ def parse_file(config: Path, content: bytes) -> dict[str, Any]:
         SettingsError: the content is not TOML.
     """
     try:
-        return tomllib.loads(content.decode())
+        return tomllib.loads(content.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:  # integers have a limit, too
         raise SettingsError(f"{config}: is not TOML: {error}") from error
 

@@ -225,9 +225,11 @@ def test_lists_losses_largest_first(convert):
     ]
 
 
-def test_applies_the_domain_map_and_the_labels(convert, tmp_path):
-    (tmp_path / "domains.toml").write_text('fixer = "code"')
-    (tmp_path / "labels.jsonl").write_text('{"id": "1", "success": false, "confidence": 0.9}\n\n{"id": "3"}')
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_applies_the_domain_map_and_the_labels(convert, tmp_path, encoding):
+    (tmp_path / "domains.toml").write_text('fixer = "code"', encoding)
+    labels = '{"id": "1", "success": false, "confidence": 0.9}\n\n{"id": "3"}'
+    (tmp_path / "labels.jsonl").write_text(labels, encoding)
 
     result = convert(
         lines(trajectory("1"), trajectory("2")),

@@ -296,6 +296,14 @@ def test_an_unreadable_file_is_named(tmp_path, problems_of):
     assert "worker.toml: is not TOML: " in problems_of("[kafka")[0]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path):
+    """Some editors of Windows write one."""
+    config = tmp_path / "worker.toml"
+    config.write_text('[kafka]\ngroup = "g"', encoding="utf-8-sig")
+
+    assert load_settings(config).kafka.group == "g"
+
+
 @pytest.mark.parametrize(
     "content",
     [b'[kafka]\ngroup = "\xff"', b"a = " + b"[" * 100_000, b"[web]\nport = " + b"9" * 5_000],

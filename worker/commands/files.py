@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +43,7 @@ def lines_of(files: Iterable[str], progress: Progress) -> Iterator[Document]:
     """Yield the non-empty lines of files."""
     for name, lines in opened(files, progress):
         for number, text in enumerate(lines, start=1):
-            line = text.removeprefix(codecs.BOM_UTF8) if number == 1 else text
+            line = text.removeprefix(BOM_UTF8) if number == 1 else text
             if line.strip():
                 yield Document(f"{name}:{number}", line)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -25,8 +26,6 @@ from schemas.convert import (
 )
 from worker.convert.protobuf import read_exports
 from worker.errors import InputError
-
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Converted = tuple[str, Conversion | ConversionError]
 """Location of a run, ``file`` or ``file:line``, and the result of its conversion."""
@@ -99,7 +98,7 @@ def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
     lines = iter(lines)
     start = next(lines, b"")
     lines = chain([start], lines)
-    if binary and start and not start.lstrip(_BYTE_ORDER_MARK).lstrip().startswith((b"{", b"[")):
+    if binary and start and not start.removeprefix(BOM_UTF8).lstrip().startswith((b"{", b"[")):
         yield _Document(None, _from_protobuf(b"".join(lines)))
         return
     filled: Iterator[tuple[int, bytes]] = (
@@ -147,7 +146,7 @@ def read_domains(path: Path) -> dict[str, str]:
     """
     try:
         return TypeAdapter(dict[str, str]).validate_python(
-            tomllib.loads(path.read_text("utf-8")), strict=True
+            tomllib.loads(path.read_text("utf-8-sig")), strict=True
         )
     except (ValueError, RecursionError, OSError) as error:
         raise InputError(
@@ -166,7 +165,7 @@ def read_labels(path: Path) -> dict[str, Labels]:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    for number, line in enumerate(content.splitlines(), start=1):
+    for number, line in enumerate(content.removeprefix(BOM_UTF8).splitlines(), start=1):
         if not line.strip():
             continue
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -49,7 +50,8 @@ def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
     try:
         with path.open("rb") as file:
             for number, text in enumerate(file, start=1):
-                if line := text.strip():
+                content = text.removeprefix(BOM_UTF8) if number == 1 else text
+                if line := content.strip():
                     empty = False
                     yield f"{path}:{number}", line
     except OSError as error:

@@ -1,5 +1,7 @@
 """Scored traces from files."""
 
+from codecs import BOM_UTF8
+
 import pytest
 
 from worker.errors import InputError
@@ -22,7 +24,7 @@ def read(*paths, make_scorer=Scorer):
 def test_scores_raw_traces_and_reads_scored_ones(tmp_path, real_traces, scored_lines):
     raw, scored = tmp_path / "raw.jsonl", tmp_path / "scored.jsonl"
     raw.write_bytes(b"\n".join(real_traces[:5]))
-    scored.write_bytes(b"\n\n".join(scored_lines) + b"\n")
+    scored.write_bytes(BOM_UTF8 + b"\n\n".join(scored_lines) + b"\n")
 
     records = read(raw, scored)
 
