@@ -117,11 +117,12 @@ class Worker:
 
 
 def own_settings(bootstrap_servers: str, purpose: str, *layers: Mapping[str, Mapping[str, Any]]) -> Settings:
-    """Return settings with a unique group and topics; later layers override earlier ones."""
+    """Return settings with a group, topics and a port of their own; later layers override earlier ones."""
     name = f"{purpose}-{uuid4().hex[:8]}"
     values: dict[str, dict[str, Any]] = {
         "kafka": {"bootstrap_servers": bootstrap_servers, "group": name},
         "topics": {topic: f"{name}-{topic}" for topic in ("raw", "contribute", "rejected", "dead_letter")},
+        "web": {"port": free_ports(1)[0]},
     }
     for layer in layers:
         for section, changes in layer.items():
