@@ -76,12 +76,12 @@ def _span_id(number: int) -> bytes:
     return (number + 1).to_bytes(8, "big")
 
 
-def export(spans: Sequence[Span], *, as_json: bool = False) -> bytes:
+def export(spans: Sequence[Span], *, as_json: bool = False, service: str = "test-service") -> bytes:
     """Return what the Collector's Kafka exporter writes for spans: ``otlp_proto`` or ``otlp_json``."""
-    service = KeyValue(key="service.name", value=AnyValue(string_value="test-service"))
+    name = KeyValue(key="service.name", value=AnyValue(string_value=service))
     data = TracesData(
         resource_spans=[
-            ResourceSpans(resource=Resource(attributes=[service]), scope_spans=[ScopeSpans(spans=spans)])
+            ResourceSpans(resource=Resource(attributes=[name]), scope_spans=[ScopeSpans(spans=spans)])
         ]
     )
     if not as_json:

@@ -14,9 +14,10 @@ import msgspec
 
 from schemas.convert import ConversionError
 from worker.convert.protobuf import read_exports, split_export
+from worker.errors import RejectedRecord
 
 _OPEN, _CLOSE = b'{"resourceSpans":[', b"]}"
-_TRACE_ID, _SPAN_ID = re.compile("[0-9a-f]{32}"), re.compile("[0-9a-f]{16}")
+_TRACE_ID, _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{32}"), re.compile("(?!0+$)[0-9a-f]{16}")
 _NOTHING = msgspec.Raw(b"null")
 
 
@@ -59,28 +60,35 @@ class _Export(msgspec.Struct, rename="camel"):
 
 
 _export = msgspec.json.Decoder(_Export).decode
-_span = msgspec.json.Decoder(_Span).decode
+_decode_span = msgspec.json.Decoder(_Span).decode
 
 
-def split(value: bytes) -> list[SpanExport]:
+def split(value: bytes, max_bytes: int | None = None) -> list[SpanExport]:
     """Return the spans of an export, in JSON or protobuf.
+
+    Args:
+        value: the export.
+        max_bytes: the size that all spans may have together, each with its resource, of which the export has
+            one for many spans.
 
     Raises:
         ConversionError: the value is neither, or a span's ids are invalid.
+        RejectedRecord: the spans are larger than ``max_bytes``.
         MissingExtraError: the protobuf packages are not installed.
     """
-    if _is_json(value):
-        try:
-            spans = list(_split_json(value))
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise ConversionError(f"not OTLP JSON: {error}") from None
-    else:
-        spans = [
-            SpanExport(trace_id, span_id, not parent_id, one)
-            for trace_id, span_id, parent_id, one in split_export(value)
-        ]
-    if not all(_TRACE_ID.fullmatch(span.trace_id) and _SPAN_ID.fullmatch(span.span_id) for span in spans):
-        raise ConversionError("a span's trace id or span id is not 16 or 8 bytes in hexadecimal")
+    spans: list[SpanExport] = []
+    size = 0
+    for span in _split(value):
+        if not (_TRACE_ID.fullmatch(span.trace_id) and _SPAN_ID.fullmatch(span.span_id)):
+            raise ConversionError("a span's trace id or span id is not 16 or 8 bytes in hexadecimal, or zero")
+        size += len(span.value)
+        if max_bytes is not None and size > max_bytes:
+            raise RejectedRecord(
+                "too_large",
+                f"its spans, each with its resource, exceed assemble.open_bytes = {max_bytes}; export "
+                "smaller batches, or fewer resource attributes",
+            )
+        spans.append(span)
     return spans
 
 
@@ -88,7 +96,7 @@ def join(values: Iterable[bytes]) -> list[bytes]:
     """Join exports from :func:`split` into one for each encoding, which is nearly always a single one."""
     in_json, in_protobuf = [], []
     for value in values:
-        if _is_json(value):
+        if _is_split_json(value):
             in_json.append(value[len(_OPEN) : -len(_CLOSE)])
         else:
             in_protobuf.append(value)
@@ -99,18 +107,37 @@ def join(values: Iterable[bytes]) -> list[bytes]:
 
 def read(value: bytes) -> list[Any]:
     """Parse an export that :func:`split` accepted, for :func:`schemas.convert.convert`."""
-    return [json.loads(value)] if _is_json(value) else read_exports(value)
+    return [json.loads(value)] if _is_split_json(value) else read_exports(value)
 
 
-def _is_json(value: bytes) -> bool:
-    return value.lstrip().startswith(b"{")
+def _is_split_json(value: bytes) -> bool:
+    """Check for JSON from :func:`split`, which begins without white space."""
+    return value.startswith(b"{")
 
 
-def _split_json(value: bytes) -> Iterator[SpanExport]:
-    for resource in _export(value).resource_spans:
+def _split(value: bytes) -> Iterator[SpanExport]:
+    if not value.lstrip().startswith(b"{"):
+        return _split_protobuf(value)
+    try:
+        value.decode()  # the parser skips text that it does not need
+        return _split_json(_export(value))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        # A newline is also how protobuf begins, and "{" a resource of 123 bytes.
+        if value.startswith(b"\n"):
+            return _split_protobuf(value)
+        raise ConversionError(f"not OTLP JSON: {error}") from None
+
+
+def _split_protobuf(value: bytes) -> Iterator[SpanExport]:
+    for trace_id, span_id, parent_id, one in split_export(value):
+        yield SpanExport(trace_id, span_id, _is_no_id(parent_id), one)
+
+
+def _split_json(export: _Export) -> Iterator[SpanExport]:
+    for resource in export.resource_spans:
         for scope in resource.scope_spans:
             for text in scope.spans:
-                span = _span(text)
+                span = _parse_span(text)
                 alone = {
                     "resource": resource.resource,
                     "scopeSpans": [{"scope": scope.scope, "spans": [text], "schemaUrl": scope.schema_url}],
@@ -119,9 +146,21 @@ def _split_json(value: bytes) -> Iterator[SpanExport]:
                 yield SpanExport(
                     span.trace_id.lower(),
                     span.span_id.lower(),
-                    not span.parent_span_id,
+                    _is_no_id(span.parent_span_id or ""),
                     _OPEN + msgspec.json.encode(_without_nothing(alone)) + _CLOSE,
                 )
+
+
+def _is_no_id(parent_id: str) -> bool:
+    """Check for a missing parent, which some exporters write as zeros."""
+    return not parent_id.strip("0")
+
+
+def _parse_span(text: msgspec.Raw) -> _Span:
+    try:
+        return _decode_span(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConversionError(f"not OTLP JSON: {error}") from None
 
 
 def _without_nothing(value: Any) -> Any:

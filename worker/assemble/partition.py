@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -11,9 +13,11 @@ from worker.assemble.exports import SpanExport, split
 from worker.assemble.log import Step
 from worker.assemble.outputs import Refused, RunOutputs
 from worker.assemble.runs import OpenRuns
-from worker.errors import Reason, RejectedRecord
+from worker.errors import Reason, RejectedRecord, WorkerError
 from worker.lane.records import OutputRecord, RawRecord
 from worker.observe.assembly import AssemblyMetrics
+
+logger = logging.getLogger(__name__)
 
 STEP_RECORDS = 100
 """Records after which a transaction is committed; larger ones might time out."""
@@ -53,6 +57,8 @@ class PartitionAssembler:
         outputs: builds the records to publish.
         publish: publishes a step in one transaction.
         metrics: counts.
+        now: seconds since 1970, to which records from the future are moved: one wrong clock must not end all
+            runs, nor stop the time of the partition until then.
     """
 
     def __init__(
@@ -62,12 +68,14 @@ class PartitionAssembler:
         outputs: RunOutputs,
         publish: Callable[[Step], Awaitable[None]],
         metrics: AssemblyMetrics,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._partition = partition
         self._runs = runs
         self._outputs = outputs
         self._publish = publish
         self._metrics = metrics
+        self._now = now
         self._pending = _Pending()
         self._committed = runs.watermark
 
@@ -83,7 +91,7 @@ class PartitionAssembler:
             DeliveryError: a transaction was not confirmed.
         """
         for record in records:
-            self._runs.arrive(record.offset, record.timestamp_ms)
+            self._runs.arrive(record.offset, min(record.timestamp_ms, round(self._now() * 1000)))
             await self._complete()
             self._read(record)
             await self._complete()
@@ -102,7 +110,7 @@ class PartitionAssembler:
     def _read(self, record: RawRecord) -> None:
         is_replayed = self._runs.is_replaying
         try:
-            spans = _spans(record)
+            spans = _spans(record, self._runs.limit)
         except RejectedRecord as error:
             self._runs.add([])
             if not is_replayed:
@@ -153,17 +161,23 @@ class PartitionAssembler:
         self._metrics.published(pending.traces, pending.reasons)
 
 
-def _spans(record: RawRecord) -> list[SpanExport]:
+def _spans(record: RawRecord, max_bytes: int) -> list[SpanExport]:
     """Return the spans of a record.
 
     Raises:
-        RejectedRecord: it is no export of spans.
+        RejectedRecord: it is no export of spans, or its spans are too large.
+        MissingExtraError: the protobuf packages are not installed.
     """
     if record.fault is not None:
         raise RejectedRecord(record.fault.reason, record.fault.message)
     if not record.value:
         raise RejectedRecord("empty", "the record has no value")
     try:
-        return split(record.value)
+        return split(record.value, max_bytes)
     except ConversionError as error:
         raise RejectedRecord("undecodable", str(error)) from error
+    except WorkerError:
+        raise
+    except Exception as error:  # one record must not stop the others, whatever is wrong with it
+        logger.warning("a record of spans cannot be read", exc_info=error)
+        raise RejectedRecord("undecodable", f"{type(error).__name__}: {error}") from error

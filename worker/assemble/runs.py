@@ -88,6 +88,7 @@ class OpenRuns:
     Attributes:
         position: the next offset.
         size: the bytes of all open spans.
+        limit: the bytes that they may have, ``assemble.open_bytes``.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class OpenRuns:
     ) -> None:
         self.position = position
         self.size = 0
+        self.limit = settings.open_bytes
         self._settings = settings
         self._resume = resume
         self._published = OrderedDict(published or {})
@@ -155,7 +157,7 @@ class OpenRuns:
             return
         while self._oversized:
             yield self._close(*self._oversized.popitem())
-        while self.size > self._settings.open_bytes:
+        while self.size > self.limit:
             yield self._close(next(iter(self._open)), "memory")
         while self._deadlines and self._deadlines[0][0] <= self._clock:
             _, _, trace_id = heappop(self._deadlines)

@@ -167,6 +167,51 @@ async def test_what_is_no_export_is_a_dead_letter_with_its_place():
     )
 
 
+async def test_an_unexpected_error_in_one_record_stops_no_other(real_traces, monkeypatch):
+    def split_or_fail(value, max_bytes):
+        if value == b"broken":
+            raise ZeroDivisionError
+        return split(value, max_bytes)
+
+    monkeypatch.setattr(worker.assemble.partition, "split", split_or_fail)
+    values = [b"broken", export(spans_of(real_traces[0]))]
+    partition = Partition(values)
+    await partition.run()
+
+    assert by_id(partition.published(TOPICS.raw)) == directly(values[1:])
+    (letter,) = partition.published(TOPICS.dead_letter)
+    assert DeadLetterHeaders.from_kafka(letter.headers).reason == "undecodable"
+    assert letter.value == b"broken"
+
+
+async def test_a_record_with_more_bytes_of_spans_than_may_be_open_is_a_dead_letter(real_traces):
+    settings = Settings(assemble={"grace": 10, "idle": 60, "open_bytes": 1024})
+    partition = Partition([export(spans_of(real_traces[0]))], settings=settings)
+    await partition.run()
+
+    (letter,) = partition.published(TOPICS.dead_letter)
+    assert DeadLetterHeaders.from_kafka(letter.headers).reason == "too_large"
+
+
+async def test_a_record_from_the_future_ends_no_run_and_does_not_stop_time(real_traces):
+    """Producers set timestamps, and one wrong clock must not end every run early."""
+    *early, last = spans_of(real_traces[0])
+    values = [export(early), export([span(b"\2" * 16, 0, "GET /", {}, None)]), export([last]), export([])]
+    times = [1000, 10**8, 1000, 1011]
+    partition = Partition([])
+    now = iter(times[:1] * 3 + times[3:])
+    assembler = PartitionAssembler(
+        3, OpenRuns(SETTINGS.assemble), partition._outputs, partition.publish, partition.metrics, now.__next__
+    )
+    await assembler.process(
+        RawRecord(SETTINGS.assemble.spans, 3, offset, seconds * 1000, None, value, ())
+        for offset, (value, seconds) in enumerate(zip(values, times, strict=True))
+    )
+
+    assert by_id(partition.published(TOPICS.raw)) == directly([values[0], values[2]])
+    assert partition.published(LATE) == []
+
+
 async def test_a_run_without_content_is_a_dead_letter_with_its_spans():
     values = [export([span(TRACE_ID, 0, "invoke_agent", {}, None)])]
     partition = Partition(values)
