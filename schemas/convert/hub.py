@@ -9,7 +9,7 @@ Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -69,6 +69,10 @@ class ToolCall:
     mcp_server: str | None = None
     latency_ms: float | None = None
 
+    def __post_init__(self) -> None:
+        """Take an empty id for none, as some tracers write it for all calls."""
+        object.__setattr__(self, "id", self.id or None)
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCallResponse:
@@ -78,6 +82,10 @@ class ToolCallResponse:
     id: str | None = None
     name: str | None = None
     failed: bool = False
+
+    def __post_init__(self) -> None:
+        """Take an empty id for none, as :class:`ToolCall` does."""
+        object.__setattr__(self, "id", self.id or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +203,9 @@ def conversation(
 ) -> list[Message]:
     """Rebuild a run's conversation from its recorded calls.
 
-    The input of every model call repeats the conversation so far; only its new messages are added. Tool calls
-    and responses are matched by id, texts by their number of occurrences. A tool execution answers the call
-    with its id, or else the first open call of the same tool, and provides the failure flag and the latency.
+    The input of every model call repeats the conversation so far; only its new messages are added: tool calls
+    and responses by how often their id occurs, texts by how often they do. A tool execution answers the first
+    open call with its id, or else of the same tool, and provides the failure flag and the latency.
 
     Args:
         events: in time order.
@@ -207,16 +215,26 @@ def conversation(
     return _Conversation().add([ModelCall(output=earlier), *events])[before:]
 
 
-_PartKey = tuple[str, type[Part], str]  # role, type and text of a part
+_Key = tuple[str, type[Part], str]  # role, type and text of a part, or type and id
 _Position = tuple[int, int]  # of a part: index of its message, index in the message
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call of the conversation, and its response, if it has one."""
+
+    id: str | None
+    position: _Position
+    response: _Position | None = None
 
 
 class _Conversation:
     def __init__(self) -> None:
         self._messages: list[Message] = []
-        self._seen: Counter[_PartKey] = Counter()
-        self._calls: dict[str, _Position] = {}
-        self._responses: dict[str, _Position] = {}
+        self._seen: Counter[_Key] = Counter()
+        self._responses: set[tuple[str, str]] = set()  # id and text
+        self._calls: dict[tuple[str, str], deque[_Call]] = {}  # by id and by name; answered ones are dropped
+        self._last: dict[str, _Call] = {}  # by id
 
     def add(self, events: Iterable[ModelCall | ToolRun | Error]) -> list[Message]:
         for event in events:
@@ -233,53 +251,78 @@ class _Conversation:
         return self._messages
 
     def _add_input(self, messages: Iterable[Message]) -> None:
-        repeated: Counter[_PartKey] = Counter()
+        repeated: Counter[_Key] = Counter()
         for message in messages:
             self._append(
                 message.role,
                 tuple(part for part in message.parts if self._is_new(message.role, part, repeated)),
             )
 
-    def _is_new(self, role: str, part: Part, repeated: Counter[_PartKey]) -> bool:
-        if isinstance(part, ToolCall) and part.id is not None:
-            return part.id not in self._calls
-        if isinstance(part, ToolCallResponse) and part.id is not None:
-            return part.id not in self._responses
-        key = _part_key(role, part)
+    def _is_new(self, role: str, part: Part, repeated: Counter[_Key]) -> bool:
+        key = _key(role, part)
         repeated[key] += 1
-        return repeated[key] > self._seen[key]
+        if repeated[key] > self._seen[key]:
+            return True
+        # Agents that each number their calls from 1 share ids, but no inputs.
+        return (
+            isinstance(part, ToolCallResponse)
+            and part.id is not None
+            and (part.id, part.response.strip()) not in self._responses
+            and self._unanswered("id", part.id) is not None
+        )
 
     def _append(self, role: Role, parts: tuple[Part, ...]) -> None:
         for number, part in enumerate(parts):
-            self._seen[_part_key(role, part)] += 1
+            self._seen[_key(role, part)] += 1
             position = len(self._messages), number
             if isinstance(part, ToolCall):
-                self._calls[part.id or f"call {len(self._calls)} without an id"] = position
+                self._add_call(part, position)
             elif isinstance(part, ToolCallResponse):
-                self._responses[part.id or self._open_call(part.name) or f"response {position}"] = position
+                self._add_response(part, position)
         if parts:
             self._messages.append(Message(role, parts))
 
-    def _open_call(self, name: str | None) -> str | None:
-        """Return the key of a tool's first call without a response."""
-        for key, (message, number) in self._calls.items():
-            call = self._messages[message].parts[number] if message < len(self._messages) else None
-            if key not in self._responses and isinstance(call, ToolCall) and call.name == name:
-                return key
-        return None
+    def _add_call(self, part: ToolCall, position: _Position) -> None:
+        call = _Call(part.id, position)
+        self._calls.setdefault(("name", part.name), deque()).append(call)
+        if part.id is not None:
+            self._calls.setdefault(("id", part.id), deque()).append(call)
+            self._last[part.id] = call
+
+    def _add_response(self, part: ToolCallResponse, position: _Position) -> None:
+        call = self._unanswered("name", part.name) if part.id is None else self._unanswered("id", part.id)
+        if call is not None:
+            call.response = position
+        if call is not None and call.id is not None and part.id is None:
+            self._seen["", ToolCallResponse, call.id] += 1  # inputs repeat it with its id
+        if identity := part.id or (call and call.id):
+            self._responses.add((identity, part.response.strip()))
+
+    def _unanswered(self, attribute: str, value: str | None) -> _Call | None:
+        """Return the first call with an id or a name that has no response."""
+        calls = self._calls.get((attribute, value or ""), deque())
+        while calls and calls[0].response is not None:
+            calls.popleft()
+        return calls[0] if calls else None
 
     def _add_tool_run(self, run: ToolRun) -> None:
-        key = run.call.id or self._open_call(run.call.name)
-        if key is None or key not in self._calls:
+        call = self._call_of(run.call)
+        if call is None:
             self._append("assistant", (run.call,))
-            key = next(reversed(self._calls))
+            call = self._call_of(run.call)
         else:
-            self._change(self._calls[key], mcp_server=run.call.mcp_server, latency_ms=run.call.latency_ms)
-        if key in self._responses:
-            self._change(self._responses[key], failed=run.failed or None)
+            self._change(call.position, mcp_server=run.call.mcp_server, latency_ms=run.call.latency_ms)
+        if call is not None and call.response is not None:
+            self._change(call.response, failed=run.failed or None)
         elif run.response is not None or run.failed:
             response = ToolCallResponse(run.response or "", run.call.id, run.call.name, failed=run.failed)
             self._append("tool", (response,))
+
+    def _call_of(self, recorded: ToolCall) -> _Call | None:
+        """Return the call that a tool's execution answers, or answered."""
+        if recorded.id is None:
+            return self._unanswered("name", recorded.name)
+        return self._unanswered("id", recorded.id) or self._last.get(recorded.id)
 
     def _change(self, position: _Position, **changes: Any) -> None:
         """Set the attributes of a part that are not None."""
@@ -290,8 +333,10 @@ class _Conversation:
         self._messages[message] = replace(self._messages[message], parts=tuple(parts))
 
 
-def _part_key(role: str, part: Part) -> _PartKey:
+def _key(role: str, part: Part) -> _Key:
     match part:
+        case ToolCall(id=str(identity)) | ToolCallResponse(id=str(identity)):
+            return "", type(part), identity
         case Text() | Reasoning():
             text = part.content.strip()
         case ToolCall():

@@ -10,6 +10,7 @@ from typing import Any
 
 from schemas.convert.errors import ConversionError
 from schemas.convert.hub import (
+    ROLES,
     Error,
     Message,
     Part,
@@ -33,7 +34,7 @@ _ROLES: dict[str, Role] = {
     "ai": "assistant",
     "tool": "tool",
     "function": "tool",
-    "chat": "assistant",
+    "chat": "assistant",  # unless it says otherwise
 }
 
 _CALL_BLOCKS = {"tool_use", "tool_call", "tool_call_chunk", "function_call", "invalid_tool_call"}
@@ -47,8 +48,27 @@ class _Call(SourceModel):
     error: str | None = None
 
 
+class _Called(SourceModel):
+    name: str
+    arguments: Any = None
+
+
+class _ProviderCall(SourceModel):
+    """A tool call as OpenAI's API has it."""
+
+    function: _Called
+    id: str | None = None
+    type: str | None = None
+
+
 class _Block(SourceModel):
     type: str
+    id: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    input: Any = None
+    args: Any = None
+    arguments: Any = None
     text: str | None = None
     reasoning: str | None = None
     thinking: str | None = None
@@ -119,7 +139,7 @@ def is_message(value: Any) -> bool:
     """Check for a serialised message in any of LangChain's three forms."""
     try:
         return _plain(value).get("type", "").removesuffix("MessageChunk").lower() in _ROLES
-    except (AttributeError, TypeError):
+    except (AttributeError, TypeError, LookupError):
         return False
 
 
@@ -168,14 +188,14 @@ def _message(value: Any, path: str, unindexed: str, losses: Losses) -> Message:
     count_unread(message, unindexed, losses)
     losses.add(f"{unindexed}.additional_kwargs", _unrepeated(message.additional_kwargs))
     losses.add(f"{unindexed}.response_metadata", message.response_metadata)
-    role = _ROLES[kind]
+    role = ROLES.get((message.role or "").lower(), "assistant") if kind == "chat" else _ROLES[kind]
     content = tuple(_content(message.content, f"{unindexed}.content", losses))
     if role == "tool":
         failed = message.status == "error"
         response = ToolCallResponse(join_texts(content), message.tool_call_id, message.name, failed=failed)
         return Message(role, (response,))
     losses.add(f"{unindexed}.name", message.name)
-    return Message(role, (*_reasoning(message), *content, *_calls(message), *_cut_off(message)))
+    return Message(role, (*_reasoning(message), *content, *_calls(message, path), *_cut_off(message)))
 
 
 def _content(content: str | list[str | _Block], path: str, losses: Losses) -> Iterator[Part]:
@@ -186,7 +206,7 @@ def _content(content: str | list[str | _Block], path: str, losses: Losses) -> It
             yield Text(block.text or "")
         elif block.type in {"reasoning", "thinking"}:
             yield Reasoning(block.reasoning or block.thinking or block.text or "")
-        elif block.type not in _CALL_BLOCKS:  # tool_calls has the calls, too
+        elif block.type not in _CALL_BLOCKS:
             losses.add(f"{path}[].{block.type}", block.text or "-")
 
 
@@ -196,12 +216,35 @@ def _reasoning(message: _Message) -> Iterator[Part]:
         yield Reasoning(text)
 
 
-def _calls(message: _Message) -> Iterator[Part]:
+def _calls(message: _Message, path: str) -> Iterator[Part]:
+    if not message.tool_calls and not message.invalid_tool_calls:
+        yield from list(_provider_calls(message, path)) or _block_calls(message)
     for call in message.tool_calls or ():
         yield ToolCall(call.name or "", call.args, call.id)
     for call in message.invalid_tool_calls or ():
         yield ToolCall(call.name or "", as_text(call.args), call.id)
         yield ToolCallResponse(call.error or "", call.id, call.name, failed=True)
+
+
+def _provider_calls(message: _Message, path: str) -> Iterator[ToolCall]:
+    """Yield the calls as the provider wrote them, from before LangChain had ``tool_calls``."""
+    members = message.additional_kwargs or {}
+    for number, value in enumerate(members.get("tool_calls") or ()):
+        call = read(_ProviderCall, value, f"{path}.additional_kwargs.tool_calls[{number}]")
+        yield ToolCall(call.function.name, call.function.arguments, call.id)
+    if members.get("function_call"):
+        called = read(_Called, members["function_call"], f"{path}.additional_kwargs.function_call")
+        yield ToolCall(called.name, called.arguments)
+
+
+def _block_calls(message: _Message) -> Iterator[ToolCall]:
+    """Yield the calls in a message's content, which ``tool_calls`` otherwise repeats."""
+    for block in () if isinstance(message.content, str) else message.content:
+        if isinstance(block, _Block) and block.type in _CALL_BLOCKS:
+            arguments = next(
+                (one for one in (block.input, block.args, block.arguments) if one is not None), None
+            )
+            yield ToolCall(block.name or "", arguments, block.call_id or block.id)
 
 
 def _cut_off(message: _Message) -> Iterator[Part]:

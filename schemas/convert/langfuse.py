@@ -48,6 +48,7 @@ def _either(camel: str, snake: str) -> Any:
 class _Score(SourceModel):
     name: str = ""
     value: Any = None
+    observation_id: str | None = _either("observationId", "observation_id")
 
 
 class _Observation(SourceModel):
@@ -134,6 +135,10 @@ def _nodes_of_trace(value: Any, path: str) -> list[Node]:
     start = nanoseconds(parse_time(trace.timestamp))
     losses = Losses()
     count_unread(trace.model_copy(update={"observations": []}), "", losses)
+    scores = [one for one in trace.scores or () if isinstance(one, _Score)]
+    for score in scores:
+        if score.observation_id is not None:  # it judges a part of the run
+            losses.add("scores[] of observations", [score.name, score.value])
     root = Node(
         trace_id=trace.id,
         id=trace.id,
@@ -144,7 +149,7 @@ def _nodes_of_trace(value: Any, path: str) -> list[Node]:
         event=_whole(trace, "", losses),
         agent_id=trace.name,
         names=(trace.name,) if trace.name else (),
-        labels=labels_of((one.name, one.value) for one in trace.scores or () if isinstance(one, _Score)),
+        labels=labels_of((one.name, one.value) for one in scores if one.observation_id is None),
         losses=losses,
     )
     known = {one.id for one in observations}

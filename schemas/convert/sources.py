@@ -80,7 +80,14 @@ SOURCES: dict[str, Source] = {
 
 def source_of(document: Any) -> Source | None:
     """Detect a document's source; None if no source recognises it."""
-    return next((source for source in SOURCES.values() if source.recognises(document)), None)
+    return next((source for source in SOURCES.values() if _recognises(source, document)), None)
+
+
+def _recognises(source: Source, document: Any) -> bool:
+    try:
+        return source.recognises(document)
+    except RecursionError:
+        return False
 
 
 def convert(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -128,6 +129,7 @@ class _Steps:
         self.failed = False
         self._losses = run.losses
         self._tools: dict[str, Step] = {}
+        self._tools_without_id: deque[Step] = deque()
         for message in run.messages:
             self._add(message)
 
@@ -164,6 +166,8 @@ class _Steps:
             tool["mcp_server"] = call.mcp_server
         if call.id is not None:
             self._tools[call.id] = tool
+        else:
+            self._tools_without_id.append(tool)
         step: Step = {"type": "tool_call", "tool": tool}
         if (arguments := _arguments(call.arguments)) is not None:
             step["input"] = arguments
@@ -173,15 +177,22 @@ class _Steps:
 
     def _add_response(self, response: ToolCallResponse) -> None:
         step: Step = {"type": "observation", "content": response.response}
-        tool = self._tools.get(response.id) if response.id is not None else None
-        if tool is None and response.name:
-            tool = {"name": response.name}
+        tool = self._tool_of(response)
         if tool is None:
             self._losses.add("tool of a response without a call", response.id or "-")
         else:
             step["tool"] = tool
         self.steps.append(step)
         self.failed = self.failed or response.failed
+
+    def _tool_of(self, response: ToolCallResponse) -> Step | None:
+        if response.id in self._tools:
+            return self._tools[response.id]
+        if response.name:
+            return {"name": response.name}
+        if response.id is None and self._tools_without_id:
+            return self._tools_without_id.popleft()
+        return None
 
     def _add_error(self, error: Error) -> None:
         if error.message.strip():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -49,7 +49,7 @@ class Node:
         error: the failure that its tracer flags.
         agent_id: the agent's id or name.
         names: names to look up in a domain map.
-        labels: the tracer's labels.
+        labels: the tracer's labels of the node; a run has those of its root, as others judge a part of it.
         losses: dropped values of the node.
         shared: dropped values of its surroundings, such as the resource; counted once per run.
         problem: why it could not be read; its run is then rejected.
@@ -136,7 +136,7 @@ class _Tree:
             if node.problem is not None:
                 raise ConversionError(f"trace {root.trace_id}, span {node.id}: {node.problem}")
         nodes = sorted(self._below(root), key=lambda node: (node.start, node.end, node.id))
-        losses, labels = Losses(), root.labels
+        losses = Losses()
         messages = self._messages(root, nodes, losses)
         if not any(message.parts for message in messages):
             raise ConversionError(f"trace {root.trace_id}, span {root.id}: {NO_CONTENT}")
@@ -147,7 +147,6 @@ class _Tree:
         losses.merge(root.shared)
         for node in nodes:
             losses.merge(node.losses)
-            labels = labels.over(node.labels)
         return Run(
             self._framework,
             messages,
@@ -157,31 +156,58 @@ class _Tree:
             ending="without_error" if root.error is None else "failed",
             agent_id=root.agent_id,
             names=root.names,
-            labels=labels,
+            labels=root.labels,
             losses=losses,
         )
 
     def _messages(self, root: Node, nodes: list[Node], losses: Losses) -> list[Message]:
         """Return the messages of the calls below the root, or the root's own if those have none."""
-        timed: list[tuple[int, ModelCall | ToolRun | Error]] = []
-        for node in nodes:
-            if node.event is not None and not node.agent and not self._is_repeated(node):
-                timed.append((node.start, node.event))
-            elif node.agent and node.error is not None and node is not root:
-                timed.append((node.end, node.error))
-        timed.sort(key=lambda one: one[0])
-        events = [event for _, event in timed]
+        events = self._events(root, nodes)
         if all(is_empty(event) for event in events) and isinstance(root.event, ModelCall):
             events = [root.event, *events]
             return conversation(events, _earlier_runs(events, losses))
         if isinstance(root.event, ModelCall) and not _has_user(conversation(events)):
             events = [ModelCall(input=root.event.input), *events]
+        if isinstance(root.event, ModelCall) and not any(map(_has_output, events)):
+            events.append(ModelCall(output=root.event.output))
         messages = conversation(events, _earlier_runs(events, losses))
         transcript = "\n".join(_text_of(part) for message in messages for part in message.parts)
         for node in nodes:
             if node.agent and isinstance(node.event, ModelCall):
                 _count_unsaid(node.event, transcript, losses)
         return messages
+
+    def _events(self, root: Node, nodes: list[Node]) -> list[ModelCall | ToolRun | Error]:
+        """Return the calls below the root in time order.
+
+        A tool that ran an agent responds after all that happened below it.
+        """
+        timed: list[tuple[int, int, ModelCall | ToolRun | Error]] = []
+        last = self._last_below(root)
+        for node in nodes:
+            if node.event is not None and not node.agent and not self._is_repeated(node):
+                if isinstance(node.event, ToolRun) and node.id in last:
+                    timed.append((node.start, 0, replace(node.event, response=None, failed=False)))
+                    timed.append((max(node.start, last[node.id]), 1, node.event))
+                else:
+                    timed.append((node.start, 0, node.event))
+            elif node.agent and node.error is not None and node is not root:
+                timed.append((node.end, 0, node.error))
+        timed.sort(key=lambda one: one[:2])
+        return [event for *_, event in timed]
+
+    def _last_below(self, root: Node) -> dict[str, int]:
+        """Return when the last event below a node happened, by its id, for nodes that have one."""
+        last: dict[str, int] = {}
+        for node in reversed(list(self._below(root))):  # children first
+            times = [last[node.id]] if node.id in last else []
+            if node.event is not None and not node.agent:
+                times.append(node.start)
+            elif node.agent and node.error is not None:
+                times.append(node.end)
+            if times and node.parent_id is not None and node is not root:
+                last[node.parent_id] = max(*times, last.get(node.parent_id, 0))
+        return last
 
     def _is_repeated(self, node: Node) -> bool:
         """Check whether an enclosing span of another tracer records the same call."""
@@ -198,6 +224,10 @@ class _Tree:
 def is_empty(event: ModelCall | ToolRun | Error) -> bool:
     """Check for a model call without recorded messages."""
     return isinstance(event, ModelCall) and not any(message.parts for message in event.input + event.output)
+
+
+def _has_output(event: ModelCall | ToolRun | Error) -> bool:
+    return isinstance(event, ModelCall) and any(message.parts for message in event.output)
 
 
 def _earlier_runs(events: list[ModelCall | ToolRun | Error], losses: Losses) -> tuple[Message, ...]:

@@ -66,6 +66,8 @@ def otlp_logs(record: ScoredRecord, span: SpanContext, service: str, observed_ns
     """
     score = record.score
     time_ns = observed_ns if record.timestamp_ms is None else max(0, record.timestamp_ms) * 1_000_000
+    if time_ns >= 2**64:  # of another unit than milliseconds, and more than OTLP's times hold
+        time_ns = observed_ns
     event = {
         "timeUnixNano": str(time_ns),
         "observedTimeUnixNano": str(observed_ns),

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 
 import pytest
 from google.protobuf.json_format import ParseDict
@@ -93,6 +94,16 @@ def test_an_event_is_the_agent_spans_with_score_label_and_explanation(scored):
     }
     assert attributes_of(resource) == {"service.name": "a-group"}
     assert scope.name == "knowledgepulse-worker"
+
+
+@pytest.mark.parametrize(("timestamp_ms", "expected"), [(NOW, NOW), (-1, 0)])
+def test_a_time_that_otlp_cannot_hold_is_replaced(scored, timestamp_ms, expected):
+    """Producers set record timestamps, and some take them for nanoseconds."""
+    record = replace(scored(), timestamp_ms=timestamp_ms)
+
+    ((_, _, event),) = logs_of(otlp_logs(record, SpanContext(TRACE, SPAN), "a-group", NOW))
+
+    assert event.time_unix_nano == expected
 
 
 def test_a_withheld_trace_says_so(scored):

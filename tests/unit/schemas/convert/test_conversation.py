@@ -1,5 +1,7 @@
 """Rebuilding a conversation from calls whose inputs repeat it."""
 
+import pytest
+
 from schemas.convert.hub import (
     Error,
     Message,
@@ -95,3 +97,53 @@ def test_a_failed_tool_execution_flags_an_existing_response():
 
 def test_a_failed_model_call_is_an_error_after_its_input():
     assert parts(ModelCall((ASK,), error=Error("overloaded"))) == [*ASK.parts, Error("overloaded")]
+
+
+def turn(identity, answer):
+    """A tool call with an id, and its answer."""
+    call = Message("assistant", (ToolCall("shell", {"make": answer}, identity),))
+    return call, Message("tool", (ToolCallResponse(answer, identity, "shell"),))
+
+
+@pytest.mark.parametrize("identities", [("1", "2"), ("call_0", "call_0"), ("", ""), (None, None)])
+def test_ids_that_are_reused_or_missing_repeat_nothing_and_lose_nothing(identities):
+    """Some servers begin to number at every turn, some tracers write empty ids."""
+    (first, one), (second, two) = turn(identities[0], "one"), turn(identities[1], "two")
+
+    assert conversation(
+        [
+            ModelCall((ASK,), (first,)),
+            ModelCall((ASK, first, one), (second,)),
+            ModelCall((ASK, first, one, second, two), (DONE,)),
+        ]
+    ) == [ASK, first, one, second, two, DONE]
+
+
+def test_agents_that_each_number_their_calls_from_one_keep_their_answers():
+    other = Message("user", (Text("Test it"),))
+    (first, one), (second, two) = turn("1", "one"), turn("1", "two")
+
+    assert conversation(
+        [
+            ModelCall((ASK,), (first,)),
+            ModelCall((ASK, first, one), (DONE,)),
+            ModelCall((other,), (second,)),
+            ModelCall((other, second, two), (DONE,)),
+        ]
+    ) == [ASK, first, one, DONE, other, second, two, DONE]
+
+
+def test_executions_with_a_reused_id_answer_one_call_each():
+    calls = [Message("assistant", (ToolCall("shell", {}, "1"),)) for _ in range(2)]
+
+    found = parts(
+        ModelCall((ASK,), (calls[0],)),
+        ToolRun(ToolCall("shell", id="1"), "first"),
+        ModelCall((ASK, calls[0]), (calls[1],)),
+        ToolRun(ToolCall("shell", id="1"), "second", failed=True),
+    )
+
+    assert [(part.response, part.failed) for part in found if isinstance(part, ToolCallResponse)] == [
+        ("first", False),
+        ("second", True),
+    ]

@@ -208,6 +208,18 @@ def test_langfuse_scores_are_labels():
     assert trace.outcome.confidence == 0.6
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_langfuse_score_of_an_observation_is_no_label(first):
+    document = langfuse_trace()
+    score = {"name": "success", "value": 0, "observationId": document["observations"][0]["id"]}
+    document["scores"].insert(0 if first else len(document["scores"]), score)
+
+    conversion = only(document)
+
+    assert conversion.trace.metadata.success is True
+    assert "scores[] of observations" in conversion.losses
+
+
 def test_the_step_after_a_failed_langfuse_tool_is_an_error_recovery():
     values = langfuse_observations()
     error = {"level": ObservationLevel.ERROR, "status_message": "no such city", "name": "weather"}

@@ -101,3 +101,43 @@ def test_a_cut_off_answer_is_not_a_success():
     cut = AIMessage("It is", response_metadata={"finish_reason": "length"})
 
     assert from_langchain(WAYS["model_dump"]([MESSAGES[1], cut])).trace.metadata.success is False
+
+
+CALLED = {"name": "weather", "arguments": '{"city": "Paris"}'}
+OLDER = {
+    "tool calls of the provider": {
+        "additional_kwargs": {"tool_calls": [{"id": "1", "type": "function", "function": CALLED}]}
+    },
+    "a function call of the provider": {"additional_kwargs": {"function_call": CALLED}},
+    "a block of Anthropic": {
+        "content": [{"type": "tool_use", "id": "1", "name": "weather", "input": {"city": "Paris"}}]
+    },
+}
+
+
+@pytest.mark.parametrize("members", OLDER.values(), ids=OLDER)
+def test_calls_that_only_the_provider_s_members_have_are_calls(members):
+    """As in messages from before LangChain had ``tool_calls``."""
+    document = [
+        {"type": "human", "content": "What is the weather in Paris?"},
+        {"type": "ai", "content": "", **members},
+        {"type": "tool", "content": "Sunny", "tool_call_id": "1", "name": "weather"},
+    ]
+
+    conversion = from_langchain(document)
+
+    call, answer = conversion.trace.steps
+    assert (call.type, call.tool.name, call.input) == ("tool_call", "weather", {"city": "Paris"})
+    assert (answer.content, answer.tool.name) == ("Sunny", "weather")
+    assert not conversion.losses
+
+
+def test_a_chat_message_has_the_role_that_it_names():
+    document = [
+        {"type": "chat", "role": "user", "content": "Fix it"},
+        {"type": "chat", "role": "critic", "content": "Done"},
+    ]
+
+    trace = from_langchain(document).trace
+
+    assert (trace.task.objective, trace.outcome.result_summary) == ("Fix it", "Done")

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemas import ReasoningTrace
-from schemas.convert import AUTO, SOURCES, Conversion, ConversionError, convert
+from schemas.convert import AUTO, SOURCES, Conversion, ConversionError, convert, source_of
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 arbitrary_json = st.recursive(
@@ -137,6 +137,8 @@ def outcomes(document, source):
     [{"role": "user", "content": [{"type": "tool_result", "content": [{"type": ["text"]}]}]}], "anthropic"
 )
 @example({"traceId": "a", "spanId": "1", "attributes": {"gen_ai.operation.name": ["chat"]}}, "otlp")
+@example([{"data": {"messages": []}}], AUTO)
+@example([{"lc": 1, "id": [], "kwargs": {}}], AUTO)
 def test_any_document_gives_valid_traces_or_conversion_errors(document, source):
     for outcome in outcomes(document, source):
         if isinstance(outcome, Conversion):
@@ -145,6 +147,14 @@ def test_any_document_gives_valid_traces_or_conversion_errors(document, source):
             assert isinstance(outcome, ConversionError)
             assert str(outcome)
             assert not str(outcome).startswith("the converter failed: ")
+
+
+def test_a_too_deeply_nested_document_is_of_no_source():
+    document = []
+    for _ in range(100_000):
+        document = [document]
+
+    assert source_of(document) is None
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -233,6 +233,20 @@ def test_a_response_without_its_call_is_kept_and_reported():
     assert "tool of a response without a call" in conversion.losses
 
 
+@pytest.mark.parametrize("identity", ["", None])
+def test_responses_without_ids_belong_to_the_calls_in_their_order(identity):
+    calls = Message("assistant", (ToolCall("a", {}, identity), ToolCall("b", {}, identity)))
+    answers = [Message("tool", (ToolCallResponse(text, identity),)) for text in ("of a", "of b")]
+
+    conversion = convert(ASK, calls, *answers)
+
+    assert [(step.content, step.tool.name) for step in conversion.trace.steps[2:]] == [
+        ("of a", "a"),
+        ("of b", "b"),
+    ]
+    assert not conversion.losses
+
+
 def test_lone_surrogates_are_replaced():
     """As in a text cut in the middle of an emoji: JSON can escape it, UTF-8 cannot encode it."""
     assert b"cut ?" in convert(ASK, Message("assistant", (Text("cut \ud83d"),))).trace.to_json()

@@ -320,6 +320,46 @@ def test_a_nested_agent_is_part_of_the_outermost_agents_run():
     assert steps(otlp(spans)) == TRACE[2:]
 
 
+def agent_as_tool(**options):
+    """A tool that runs an agent, and answers when that has ended."""
+    given = {"role": "user", "parts": [{"type": "text", "content": "Forecast for Paris"}]}
+    said = {"role": "assistant", "parts": [{"type": "text", "content": "Looking outside"}]}
+    return [
+        agent(),
+        chat(2, [ASK], [CALL], at=1),
+        tool(3, at=3, takes=6, **options),
+        agent(5, parent=3, at=4, takes=4),
+        chat(6, [given], [said], parent=5, at=5),
+    ]
+
+
+def test_a_tool_that_runs_an_agent_answers_after_it():
+    spans = [*agent_as_tool(), chat(4, [ASK, CALL, ANSWER], [DONE], at=9)]
+
+    assert steps(otlp(spans)) == [
+        TRACE[0],
+        ("observation", "Forecast for Paris", None),
+        ("thought", "Looking outside", None),
+        *TRACE[1:],
+    ]
+
+
+def test_a_failed_tool_that_ran_an_agent_is_a_failure_after_it():
+    trace = only(otlp(agent_as_tool(failed="quota exceeded"))).trace
+
+    assert trace.metadata.outcome_source == "structural_failure"
+    assert [step.type for step in trace.steps] == ["tool_call", "observation", "thought", "observation"]
+
+
+def test_the_agents_own_output_is_the_answer_if_no_model_calls_has_one():
+    """Frameworks that record the content of agents and tools only."""
+    said = {gen_ai.GEN_AI_INPUT_MESSAGES: [ASK], gen_ai.GEN_AI_OUTPUT_MESSAGES: [DONE]}
+    root = agent()
+    root.attributes.extend(attributes({name: json.dumps(value) for name, value in said.items()}))
+
+    assert steps(otlp([root, tool(3, at=3)])) == TRACE
+
+
 def test_every_outermost_agent_is_a_run():
     root = span(9, "POST /chat", {}, takes=30)
     spans = [
@@ -422,6 +462,10 @@ def test_an_evaluation_event_is_a_label():
 
     assert (trace.metadata.success, trace.metadata.outcome_source) == (False, "label")
     assert (trace.outcome.confidence, trace.metadata.confidence_source) == (0.9, "label")
+
+    of_a_tool = only(otlp([agent(), tool(3, at=1, events=events), *run()[3:]])).trace
+
+    assert (of_a_tool.metadata.success, of_a_tool.metadata.confidence_source) == (True, "default")
 
 
 @pytest.mark.parametrize("name", ["forecaster", "weather-service"])
