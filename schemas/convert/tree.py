@@ -110,6 +110,13 @@ class _Tree:
                 yield self._run(root)
             except ConversionError as error:
                 yield error
+        reached = {node.id for root in self._roots for node in self._below(root)}
+        for node in self._nodes.values():
+            if node.id not in reached and (node.agent or node.event is not None):
+                yield ConversionError(
+                    f"trace {node.trace_id}, span {node.id}: not part of a run, as its parents form a cycle"
+                )
+                return
 
     def _outermost_agents(self) -> Iterator[Node]:
         rest = list(self._roots)

@@ -439,6 +439,15 @@ def test_spans_without_recorded_content_are_rejected():
         from_otlp(otlp(spans))
 
 
+def test_spans_that_are_each_others_parents_are_rejected():
+    cycle = [agent(7, parent=8), agent(8, parent=7)]
+
+    conversion, error = convert(otlp([*run(), *cycle]))
+
+    assert conversion.trace.steps
+    assert "span 0000000000000007: not part of a run, as its parents form a cycle" in str(error)
+
+
 def test_a_failed_run_does_not_stop_the_rest_of_its_export():
     good = data(run()).resource_spans[0].scope_spans[0].spans
     other = agent(7)
