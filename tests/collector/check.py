@@ -10,7 +10,6 @@ import io
 import json
 import os
 import random
-import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -19,7 +18,6 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from aiokafka import AIOKafkaProducer
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 
@@ -38,6 +36,8 @@ OTELCOL = ROOT / ".venv" / "otelcol" / "otelcol"
 CONFIG = ROOT / "deploy" / "otel-collector" / "collector.yaml"
 READY = "Everything is ready"
 LIMIT = 60
+GRACE = 20.0
+"""Seconds in which all spans of a test arrive."""
 REQUEST = 50
 """Spans of a request."""
 
@@ -50,7 +50,7 @@ def make_stream_of_spans(make_stream):
         name = f"collector-{uuid4().hex[:8]}"
         stream = await make_stream(
             partitions,
-            assemble={"spans": f"{name}-spans", "late": f"{name}-late", "grace": 300.0},
+            assemble={"spans": f"{name}-spans", "late": f"{name}-late", "grace": GRACE},
             topics={"evaluations": f"{name}-logs"},
         )
         async with TopicAdmin(stream.settings.kafka, stream.settings.topics) as admin:
@@ -152,20 +152,9 @@ async def arrived(stream, count):
             await asyncio.sleep(0.2)
 
 
-async def complete(stream):
-    """Write a later record to each partition, which completes all runs."""
-    later = round(time.time() * 1000) + 600_000
-    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
-        for partition in await producer.partitions_for(stream.settings.assemble.spans):
-            await producer.send_and_wait(
-                stream.settings.assemble.spans, export([]), partition=partition, timestamp_ms=later
-            )
-
-
 async def assembled(stream, count):
     """Assemble so many traces; return them by id."""
     topics = stream.settings.topics
-    await complete(stream)
     async with stream.worker(command="assemble") as assembler, asyncio.timeout(LIMIT):
         while len(raw := await stream.read(topics.raw)) < count:
             await asyncio.sleep(0.2)
@@ -237,7 +226,6 @@ async def test_scores_reach_the_backend_as_they_were_written(make_stream_of_span
         for spans in runs:
             await running.send(export(spans))
         await arrived(stream, sum(map(len, runs)))
-        await complete(stream)
         while len(running.backend.logs) < len(runs):
             await asyncio.sleep(0.2)
     written = [
