@@ -16,7 +16,7 @@ demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show the
 # Two files at a time, in order: the tests of whole workers take half of the time, and start first.
 .PHONY: test
 test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real model
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: test-fast
 test-fast: tools $(VENV)/.test ## run the tests that need neither broker nor model
