@@ -19,6 +19,7 @@ from worker.errors import RejectedRecord
 _OPEN, _CLOSE = b'{"resourceSpans":[', b"]}"
 _TRACE_ID, _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{32}"), re.compile("(?!0+$)[0-9a-f]{16}")
 _NOTHING = msgspec.Raw(b"null")
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class SpanExport(NamedTuple):
@@ -60,7 +61,7 @@ class _Export(msgspec.Struct, rename="camel"):
 
 
 _export = msgspec.json.Decoder(_Export).decode
-_decode_span = msgspec.json.Decoder(_Span).decode
+_span = msgspec.json.Decoder(_Span).decode
 
 
 def split(value: bytes, max_bytes: int | None = None) -> list[SpanExport]:
@@ -76,9 +77,17 @@ def split(value: bytes, max_bytes: int | None = None) -> list[SpanExport]:
         RejectedRecord: the spans are larger than ``max_bytes``.
         MissingExtraError: the protobuf packages are not installed.
     """
+    try:
+        return _bounded(_split(value), max_bytes)
+    except _NOT_JSON as error:
+        raise ConversionError(f"not OTLP JSON: {error}") from None
+
+
+def _bounded(found: Iterable[SpanExport], max_bytes: int | None) -> list[SpanExport]:
+    """Return spans with valid ids, up to a size."""
     spans: list[SpanExport] = []
     size = 0
-    for span in _split(value):
+    for span in found:
         if not (_TRACE_ID.fullmatch(span.trace_id) and _SPAN_ID.fullmatch(span.span_id)):
             raise ConversionError("a span's trace id or span id is not 16 or 8 bytes in hexadecimal, or zero")
         size += len(span.value)
@@ -121,11 +130,11 @@ def _split(value: bytes) -> Iterator[SpanExport]:
     try:
         value.decode()  # the parser skips text that it does not need
         return _split_json(_export(value))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except _NOT_JSON:
         # A newline is also how protobuf begins, and "{" a resource of 123 bytes.
         if value.startswith(b"\n"):
             return _split_protobuf(value)
-        raise ConversionError(f"not OTLP JSON: {error}") from None
+        raise
 
 
 def _split_protobuf(value: bytes) -> Iterator[SpanExport]:
@@ -137,7 +146,7 @@ def _split_json(export: _Export) -> Iterator[SpanExport]:
     for resource in export.resource_spans:
         for scope in resource.scope_spans:
             for text in scope.spans:
-                span = _parse_span(text)
+                span = _span(text)
                 alone = {
                     "resource": resource.resource,
                     "scopeSpans": [{"scope": scope.scope, "spans": [text], "schemaUrl": scope.schema_url}],
@@ -154,13 +163,6 @@ def _split_json(export: _Export) -> Iterator[SpanExport]:
 def _is_no_id(parent_id: str) -> bool:
     """Check for a missing parent, which some exporters write as zeros."""
     return not parent_id.strip("0")
-
-
-def _parse_span(text: msgspec.Raw) -> _Span:
-    try:
-        return _decode_span(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ConversionError(f"not OTLP JSON: {error}") from None
 
 
 def _without_nothing(value: Any) -> Any:
