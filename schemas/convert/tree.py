@@ -154,6 +154,8 @@ class _Tree:
         losses.merge(root.shared)
         for node in nodes:
             losses.merge(node.losses)
+            if node is not root and node.labels != Labels():
+                losses.add("labels below the root", [node.labels.success, node.labels.confidence])
         return Run(
             self._framework,
             messages,

@@ -351,7 +351,7 @@ def test_a_failed_tool_that_ran_an_agent_is_a_failure_after_it():
     assert [step.type for step in trace.steps] == ["tool_call", "observation", "thought", "observation"]
 
 
-def test_the_agents_own_output_is_the_answer_if_no_model_calls_has_one():
+def test_the_agents_own_output_is_the_answer_if_no_model_call_has_one():
     """Frameworks that record the content of agents and tools only."""
     said = {gen_ai.GEN_AI_INPUT_MESSAGES: [ASK], gen_ai.GEN_AI_OUTPUT_MESSAGES: [DONE]}
     root = agent()
@@ -472,9 +472,11 @@ def test_an_evaluation_event_is_a_label():
     assert (trace.metadata.success, trace.metadata.outcome_source) == (False, "label")
     assert (trace.outcome.confidence, trace.metadata.confidence_source) == (0.9, "label")
 
-    of_a_tool = only(otlp([agent(), tool(3, at=1, events=events), *run()[3:]])).trace
+    of_a_tool = only(otlp([agent(), tool(3, at=1, events=events), *run()[3:]]))
 
-    assert (of_a_tool.metadata.success, of_a_tool.metadata.confidence_source) == (True, "default")
+    metadata = of_a_tool.trace.metadata
+    assert (metadata.success, metadata.confidence_source) == (True, "default")
+    assert of_a_tool.losses["labels below the root"].values == 1
 
 
 @pytest.mark.parametrize("name", ["forecaster", "weather-service"])
