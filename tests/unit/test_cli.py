@@ -320,34 +320,29 @@ def test_an_output_that_cannot_be_written_is_an_error_in_one_line(arguments):
     assert (done.returncode, done.stderr) == (1, b"Error: standard output: No space left on device\n")
 
 
-def test_traces_are_never_printed_to_a_closed_output(traces):
-    done = subprocess.run(
-        f"{shlex.join(KP_WORKER)} score --embedder none {traces} >&-",
-        shell=True,
-        capture_output=True,
-        check=False,
+def in_a_shell(command):
+    """Run a shell's command line, in which KP is kp-worker."""
+    return subprocess.run(
+        command.replace("KP", shlex.join(KP_WORKER)), shell=True, capture_output=True, check=False
     )
+
+
+def test_traces_are_never_printed_to_a_closed_output(traces):
+    done = in_a_shell(f"KP score --embedder none {traces} >&-")
 
     assert done.returncode == 1
     assert done.stderr.startswith(b"Error: standard output is closed; ")
 
 
 def test_a_closed_input_is_empty():
-    done = subprocess.run(
-        f"{shlex.join(KP_WORKER)} publish --dry-run - <&-", shell=True, capture_output=True, check=False
-    )
+    done = in_a_shell("KP publish --dry-run - <&-")
 
     assert (done.returncode, done.stdout) == (0, b"")
     assert done.stderr.startswith(b"0 records would be published")
 
 
 def test_a_reader_that_stops_is_no_error_message(traces):
-    done = subprocess.run(
-        f"{shlex.join(KP_WORKER)} score --embedder none {traces} | head -1",
-        shell=True,
-        capture_output=True,
-        check=False,
-    )
+    done = in_a_shell(f"KP score --embedder none {traces} | head -1")
 
     assert len(done.stdout.splitlines()) == 1
     assert b"Traceback" not in done.stderr
