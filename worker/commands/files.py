@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +13,7 @@ import click
 from rich.progress import Progress
 
 from worker.errors import InputError, RejectedRecord
+from worker.lines import without_mark
 from worker.progress import errors
 from worker.terminal import printable
 
@@ -43,9 +43,8 @@ def lines_of(files: Iterable[str], progress: Progress) -> Iterator[Document]:
     """Yield the non-empty lines of files."""
     for name, lines in opened(files, progress):
         for number, text in enumerate(lines, start=1):
-            line = text.removeprefix(BOM_UTF8) if number == 1 else text
-            if line.strip():
-                yield Document(f"{name}:{number}", line)
+            if text.strip():
+                yield Document(f"{name}:{number}", text)
 
 
 def print_rejected(document: Document, error: RejectedRecord) -> None:
@@ -63,7 +62,7 @@ def opened(files: Iterable[str], progress: Progress) -> Iterator[tuple[str, Iter
         task = progress.add_task(name, total=Path(name).stat().st_size if Path(name).is_file() else None)
         try:
             with click.open_file(name, "rb") as file:
-                yield name, _with_progress(name, file, partial(progress.advance, task))
+                yield name, without_mark(_with_progress(name, file, partial(progress.advance, task)))
         except OSError as error:
             raise _unreadable(name, error) from error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -26,6 +25,7 @@ from schemas.convert import (
 )
 from worker.convert.protobuf import read_exports
 from worker.errors import InputError
+from worker.lines import without_mark
 
 Converted = tuple[str, Conversion | ConversionError]
 """Location of a run, ``file`` or ``file:line``, and the result of its conversion."""
@@ -98,7 +98,7 @@ def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
     lines = iter(lines)
     start = next(lines, b"")
     lines = chain([start], lines)
-    if binary and start and not start.removeprefix(BOM_UTF8).lstrip().startswith((b"{", b"[")):
+    if binary and start and not start.lstrip().startswith((b"{", b"[")):
         yield _Document(None, _from_protobuf(b"".join(lines)))
         return
     filled: Iterator[tuple[int, bytes]] = (
@@ -165,7 +165,7 @@ def read_labels(path: Path) -> dict[str, Labels]:
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    for number, line in enumerate(content.removeprefix(BOM_UTF8).splitlines(), start=1):
+    for number, line in enumerate(without_mark(content.splitlines()), start=1):
         if not line.strip():
             continue
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from worker.errors import InputError, RejectedRecord
+from worker.lines import without_mark
 from worker.offline import score_line
 from worker.policies.records import read_line
 from worker.scoring import ScoredRecord, Scorer
@@ -49,9 +49,8 @@ def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
     empty = True
     try:
         with path.open("rb") as file:
-            for number, text in enumerate(file, start=1):
-                content = text.removeprefix(BOM_UTF8) if number == 1 else text
-                if line := content.strip():
+            for number, text in enumerate(without_mark(file), start=1):
+                if line := text.strip():
                     empty = False
                     yield f"{path}:{number}", line
     except OSError as error:
