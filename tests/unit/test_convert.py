@@ -7,6 +7,7 @@ import json
 import re
 import resource
 import signal
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -190,7 +191,8 @@ def test_a_number_that_json_lacks_stays_in_the_trace_as_text(convert):
 
 def test_more_files_than_a_process_may_open_are_converted(convert):
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (100, before[1]))
+    in_use = max(int(file.name) for file in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 50, before[1]))
     try:
         result = convert(*[lines(CHAT)] * 150)
     finally:
