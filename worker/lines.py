@@ -7,6 +7,6 @@ from collections.abc import Iterable, Iterator
 
 
 def without_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file without the byte order mark that some editors of Windows begin it with."""
+    """Yield the lines of a file without the byte order mark that some Windows editors put at its start."""
     for number, line in enumerate(lines):
         yield line if number else line.removeprefix(BOM_UTF8)

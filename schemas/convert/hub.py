@@ -70,7 +70,7 @@ class ToolCall:
     latency_ms: float | None = None
 
     def __post_init__(self) -> None:
-        """Take an empty id for none, as some tracers write it for all calls."""
+        """Treat an empty id as missing: some tracers write one for every call."""
         object.__setattr__(self, "id", self.id or None)
 
 
@@ -84,7 +84,7 @@ class ToolCallResponse:
     failed: bool = False
 
     def __post_init__(self) -> None:
-        """Take an empty id for none, as :class:`ToolCall` does."""
+        """Treat an empty id as missing, as :class:`ToolCall` does."""
         object.__setattr__(self, "id", self.id or None)
 
 
@@ -319,7 +319,7 @@ class _Conversation:
             self._append("tool", (response,))
 
     def _call_of(self, recorded: ToolCall) -> _Call | None:
-        """Return the call that a tool's execution answers, or answered."""
+        """Return the call that a tool execution answers, or has answered already."""
         if recorded.id is None:
             return self._unanswered("name", recorded.name)
         return self._unanswered("id", recorded.id) or self._last.get(recorded.id)

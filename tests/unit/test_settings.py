@@ -297,7 +297,7 @@ def test_an_unreadable_file_is_named(tmp_path, problems_of):
 
 
 def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path):
-    """Some editors of Windows write one."""
+    """Some Windows editors write one."""
     config = tmp_path / "worker.toml"
     config.write_text('[kafka]\ngroup = "g"', encoding="utf-8-sig")
 

@@ -57,8 +57,8 @@ class PartitionAssembler:
         outputs: builds the records to publish.
         publish: publishes a step in one transaction.
         metrics: counts.
-        now: seconds since 1970, to which records from the future are moved: one wrong clock must not end all
-            runs, nor stop the time of the partition until then.
+        now: returns the current time in seconds since 1970. Later timestamps of records count as now: one
+            wrong clock must neither end every run nor stop the partition's time.
     """
 
     def __init__(
