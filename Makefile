@@ -96,7 +96,7 @@ CPU_TORCH = $(BIN)/python -m pip install --quiet --disable-pip-version-check --n
 $(VENV)/.%: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing the '$*' extra into $(VENV); the first time this downloads PyTorch and takes minutes."
+	@echo "Installing the '$*' extra into $(VENV); the first time this downloads PyTorch and takes minutes and up to 10 GB of disk."
 	@command -v nvidia-smi > /dev/null || $(CPU_TORCH) 2> /dev/null || true
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
 	@touch $@

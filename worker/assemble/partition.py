@@ -179,5 +179,5 @@ def _spans(record: RawRecord, max_bytes: int) -> list[SpanExport]:
     except WorkerError:
         raise
     except Exception as error:  # one record must not stop the others, whatever is wrong with it
-        logger.warning("a record of spans cannot be read", exc_info=error)
+        logger.warning("cannot read a record of spans", exc_info=error)
         raise RejectedRecord("undecodable", f"{type(error).__name__}: {error}") from error
