@@ -33,6 +33,10 @@ import openvino  # noqa: E402
 # deadlock, one of them with the GIL.
 _ = openvino.Tensor(np.zeros(1, dtype=np.float32)).data
 
+# One for the process: a Core's CPU plugin gives the thread that loads it a signal stack, and unmaps it when
+# the Core goes. With several, a thread was left with an unmapped one: its next signal was a SIGSEGV.
+_CORE = openvino.Core()
+
 logger = logging.getLogger(__name__)
 
 _HINTS: dict[Precision, str] = {"float32": "f32", "bfloat16": "bf16", "int8": "bf16"}
@@ -95,7 +99,7 @@ class OpenVinoRuntime:
                 "embedding.precision: got int8, which needs a CPU with AVX-512 VNNI or AVX-VNNI, and Linux; "
                 "set auto"
             )
-        compiled = openvino.Core().compile_model(
+        compiled = _CORE.compile_model(
             int8.with_int8_weights(self.network) if precision == "int8" else self.network,
             "CPU",
             {
@@ -196,7 +200,7 @@ def _read(folder: Path) -> tuple[openvino.Model, Transformer]:
     about = json.loads((folder / _ABOUT).read_text())
     if about["sha256"] != _digests(folder):
         raise ValueError("its files have changed since they were written")
-    return openvino.Core().read_model(folder / _MODEL), Transformer(**about["transformer"])
+    return _CORE.read_model(folder / _MODEL), Transformer(**about["transformer"])
 
 
 def _digests(folder: Path) -> dict[str, str]:
