@@ -164,6 +164,7 @@ async def test_nothing_is_sent_twice_or_lost_when_it_is_killed(scored):
         async with scored.worker(command="evaluations") as command:
             await command.logged("sending the scores")
     async with scored.worker(command="evaluations") as command:
+        await command.logged("sending the scores")
         found = await read_all(scored, 20)
         assert await command.stop() == 0, command.log()
 
