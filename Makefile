@@ -13,7 +13,8 @@ help: ## list the targets
 demo: $(VENV)/.demo ## score 154 real traces through a real broker, and show the results
 	@$(BIN)/kp-worker demo
 
-# Two files at a time, in order: the tests of whole workers take half of the time, and start first.
+# Two files at a time, in order: the tests of whole workers take half of the time, and start first. A test process that dies
+# ends the run, which names its test: pytest-xdist would wait forever for the rest of its file.
 .PHONY: test
 test: tools $(VENV)/.test ## run the tests, on real Kafka and with the real model
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0

@@ -247,7 +247,7 @@ def test_threads_that_embed_first_at_the_same_time_do_not_deadlock():
 
 
 def test_a_signal_is_handled_after_several_models_came_and_went():
-    """With a Core for each, SIGTERM killed the process with SIGSEGV, without a word."""
+    """With a Core for each, the next signal was a SIGSEGV, which left no message."""
     code = """if True:
         import signal
         import numpy as np
