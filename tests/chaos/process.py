@@ -56,7 +56,7 @@ def _without_ledger() -> None:
 def _without_watermark() -> None:
     """Commit records when they are taken, confirmed or not."""
     Lanes.watermarks = lambda self: {  # type: ignore[method-assign]
-        partition: lane.next_offset for partition, lane in self._lanes.items()
+        partition: lane.next_offset for partition, lane in self._assignment.lanes.items()
     }
 
 

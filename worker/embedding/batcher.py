@@ -186,16 +186,17 @@ class Batcher:
         started: float,
         finished: float,
     ) -> None:
+        # The results come first: whatever the callbacks raise, no waiter is left behind.
         if isinstance(outcome, EmbeddingError):
-            self._on_error()
             for waiting in batch:
                 if not waiting.result.done():
                     waiting.result.set_exception(outcome)
+            self._on_error()
             return
-        self._on_batch(len(batch), outcome.truncated, outcome.repeated)
         for waiting, vector in zip(batch, outcome.vectors, strict=True):
             if not waiting.result.done():
                 waiting.result.set_result(Embedded(vector, waiting.admitted, started, finished))
+        self._on_batch(len(batch), outcome.truncated, outcome.repeated)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from worker.errors import TimestampError, TooLargeError
 from worker.lane.ledger import Changelog, Entry, Failure, Ledger
 from worker.lane.outputs import Outputs, with_current_timestamp
 from worker.lane.publisher import Publisher
-from worker.lane.records import NO_TIMESTAMP, OutputRecord
-from worker.lane.stages import Published, Remembered, Scored
+from worker.lane.records import NO_TIMESTAMP, OutputRecord, RawRecord
+from worker.lane.stages import Confirmed, Published, Remembered, Scored
 from worker.observe.metrics import Metrics
 
 
@@ -27,7 +27,7 @@ class Delivery:
 
     Args:
         partition: its number.
-        changelog: advances with the confirmed offsets.
+        changelog: gets every entry and tombstone that the broker confirms.
         changelog_topic: the topic of the entries.
         ledger: updated when an outcome changes to a dead letter.
         outputs: builds dead letters.
@@ -63,13 +63,12 @@ class Delivery:
         """Send a record's entry, unless it is already in the changelog."""
         if scored.entry_value is None:
             return None
-        return await self.send(self._entry_record(scored.entry.offset, scored.entry_value))
+        return await self._send_to_changelog(scored.entry.offset, scored.entry_value)
 
     async def send_tombstones(self, offsets: list[int]) -> None:
         """Delete entries from the changelog; a failed deletion is repeated at the next start."""
         for offset in offsets:
-            delivery = await self.send(self._entry_record(offset, None))
-            delivery.add_done_callback(self._note_tombstone)
+            await self._send_to_changelog(offset, None)
 
     async def confirm_entry(self, remembered: Remembered) -> Scored:
         """Wait for the confirmation of a record's entry.
@@ -84,7 +83,7 @@ class Delivery:
         if remembered.delivery is None or scored.entry_value is None:
             return scored
         try:
-            self._changelog.confirmed(await remembered.delivery)
+            await remembered.delivery
         except (TooLargeError, TimestampError):
             self._metrics.retried()
             try:
@@ -93,16 +92,20 @@ class Delivery:
                 return replace(scored, entry=await self._shrink_entry(scored.entry, error))
         return scored
 
-    async def confirm_output(self, published: Published) -> tuple[Entry, OutputRecord]:
+    async def confirm_output(self, published: Published) -> Confirmed:
         """Wait for the confirmation of a record's output.
-
-        Returns:
-            the final entry and output; they differ from ``published`` if the output was rejected.
 
         Raises:
             DeliveryError: the broker did not confirm the output.
         """
-        record, entry, output = published.scored.record, published.scored.entry, published.output
+        scored = published.scored
+        entry, output = await self._confirm(scored.record, scored.entry, published)
+        return Confirmed(scored, entry, output, published.sent_at)
+
+    async def _confirm(
+        self, record: RawRecord, entry: Entry, published: Published
+    ) -> tuple[Entry, OutputRecord]:
+        output = published.output
         try:
             await published.delivery
         except (TooLargeError, TimestampError):
@@ -147,7 +150,20 @@ class Delivery:
         return small
 
     async def _write_entry(self, offset: int, value: bytes) -> None:
-        self._changelog.confirmed(await self._publisher.send_alone(self._entry_record(offset, value)))
+        changelog_offset = await self._publisher.send_alone(self._entry_record(offset, value))
+        self._changelog.confirmed(changelog_offset, offset, value)
+
+    async def _send_to_changelog(self, offset: int, value: bytes | None) -> asyncio.Future[int]:
+        """Send an entry or a tombstone, which the changelog gets with its confirmation."""
+
+        def confirmed(delivery: asyncio.Future[int]) -> None:
+            if not delivery.cancelled() and delivery.exception() is None:
+                self._changelog.confirmed(delivery.result(), offset, value)
+
+        # Not where the entry's confirmation is awaited: a later tombstone of the same key might come first.
+        delivery = await self.send(self._entry_record(offset, value))
+        delivery.add_done_callback(confirmed)
+        return delivery
 
     def _entry_record(self, offset: int, value: bytes | None) -> OutputRecord:
         return OutputRecord(
@@ -158,10 +174,6 @@ class Delivery:
             value=value,
             headers=(),
         )
-
-    def _note_tombstone(self, delivery: asyncio.Future[int]) -> None:
-        if not delivery.cancelled() and delivery.exception() is None:
-            self._changelog.confirmed(delivery.result())
 
 
 def retrieve_exception(done: asyncio.Future[Any]) -> None:

@@ -2,12 +2,12 @@
 
 Records overlap, but each step happens in offset order::
 
-    take ─▶ decode ─▶ embed ─▶ score ─▶ remember ─▶ publish ─▶ finish
-                      (batcher)         (ledger)    (outputs)  (watermark)
+    take ─▶ decode ─▶ embed ─▶ score ─▶ remember ─▶ publish ─▶ confirm ─▶ finish
+                      (batcher)         (ledger)    (outputs)             (redacted copy, watermark)
 
 A record is published once the broker has confirmed its ledger entry and all earlier ones. The watermark
-advances once the broker has confirmed the output, and the source commits the watermark. A failed send stops
-the lane at that record; nothing after it is committed.
+advances once the broker has confirmed the output, and the redacted copy if there is one; the source commits
+the watermark. A failed send stops the lane at that record; nothing after it is committed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,16 @@ from worker.lane.redaction import Redaction
 from worker.lane.report import Reporter
 from worker.lane.retention import RetentionCheck
 from worker.lane.scorer import LaneScorer, bounded_failure, failed_entry
-from worker.lane.stages import Decoded, Published, Redelivered, Remembered, Scored, Taken, Undecodable
+from worker.lane.stages import (
+    Confirmed,
+    Decoded,
+    Published,
+    Redelivered,
+    Remembered,
+    Scored,
+    Taken,
+    Undecodable,
+)
 from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
 from worker.scoring import TraceText, VectorCache, embedding_text
@@ -46,6 +55,9 @@ if TYPE_CHECKING:
     from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
 
 logger = logging.getLogger(__name__)
+
+COPIES_LIMIT = 1.0
+"""Seconds that a draining lane waits for redacted copies; the rest are left to redelivery."""
 
 
 @dataclass(frozen=True)
@@ -139,12 +151,14 @@ class Lane:
         self._in_flight = 0
         self._in_flight_bytes = 0
         self._unconfirmed = 0
+        self._unfinished = 0
         self._closing = False
         self._changed = asyncio.Event()
         self._to_score: asyncio.Queue[Taken] = asyncio.Queue()
         self._to_remember: asyncio.Queue[Scored] = asyncio.Queue()
         self._to_publish: asyncio.Queue[Remembered] = asyncio.Queue()
-        self._to_finish: asyncio.Queue[Published] = asyncio.Queue()
+        self._to_confirm: asyncio.Queue[Published] = asyncio.Queue()
+        self._to_finish: asyncio.Queue[Confirmed] = asyncio.Queue()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def open(self) -> None:
@@ -172,6 +186,7 @@ class Lane:
             "score": self._score_next,
             "remember": self._remember_next,
             "publish": self._publish_next,
+            "confirm": self._confirm_next,
             "finish": self._finish_next,
         }
         for name, step in steps.items():
@@ -224,6 +239,9 @@ class Lane:
     async def drain(self, limit: float) -> None:
         """Stop taking records, drop unscored ones, finish scored ones, and close.
 
+        A scored record that then only waits for its redacted copy gets :data:`COPIES_LIMIT` in all: what the
+        user's function takes for a full lane may exceed any rebalance.
+
         Args:
             limit: seconds to wait for the broker's confirmations.
 
@@ -237,6 +255,10 @@ class Lane:
             async with asyncio.timeout(limit):
                 while self._unconfirmed and not self._failed():
                     await self._wait_for_change()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(COPIES_LIMIT):
+                    while self._unfinished and not self._failed():
+                        await self._wait_for_change()
         except TimeoutError:
             raise DeliveryError(
                 f"partition {self.partition}: {self._unconfirmed} records unconfirmed after {limit:g} s "
@@ -254,6 +276,8 @@ class Lane:
         while not self._to_score.empty():
             _cancel_embedding(self._to_score.get_nowait())
         self._count(-self._in_flight, -self._in_flight_bytes)
+        self._unconfirmed = self._unfinished = 0
+        self._changed.set()  # a drain under way has nothing left to wait for
         self._journal.end_partition(self.partition)
 
     def _with_contents(self, record: RawRecord) -> RawRecord:
@@ -342,6 +366,7 @@ class Lane:
         scored = self._redeliver(taken) if isinstance(taken, Redelivered) else self._score(taken, embedded)
         self._journal.end(scored.record.location)
         self._unconfirmed += 1
+        self._unfinished += 1
         self._to_remember.put_nowait(scored)
 
     def _redeliver(self, taken: Redelivered) -> Scored:
@@ -396,18 +421,27 @@ class Lane:
             output = self._services.outputs.build(scored.record, scored.entry)
             sent_at = time.monotonic()
             delivery = await self._delivery.send(output)
-        self._to_finish.put_nowait(Published(scored, output, delivery, sent_at))
+        self._to_confirm.put_nowait(Published(scored, output, delivery, sent_at))
+
+    async def _confirm_next(self) -> None:
+        published = await self._to_confirm.get()
+        with self._confirming(published.scored.record):
+            confirmed = await self._delivery.confirm_output(published)
+        self._metrics.stage("publish", time.monotonic() - published.sent_at)
+        self._to_finish.put_nowait(confirmed)
+        self._unconfirmed -= 1
+        self._changed.set()
 
     async def _finish_next(self) -> None:
-        published = await self._to_finish.get()
-        record = published.scored.record
+        confirmed = await self._to_finish.get()
+        record, entry = confirmed.scored.record, confirmed.entry
         with self._confirming(record):
-            entry, output = await self._delivery.confirm_output(published)
             if self._services.redaction is not None and entry.decision == "contribute":
-                await self._services.redaction.publish(record, entry, output, self._delivery.send_alone)
-            self._reporter.finished(published.scored, entry, output, published.sent_at)
+                send = self._delivery.send_alone
+                await self._services.redaction.publish(record, entry, confirmed.output, send)
+            self._reporter.finished(confirmed)
         self.watermark = record.offset + 1
-        self._unconfirmed -= 1
+        self._unfinished -= 1
         self._count(-1, -record.size)
         self._changed.set()
 

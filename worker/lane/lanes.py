@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from worker.journal import Treatment
 from worker.lane.lane import Lane, LaneServices
@@ -20,6 +21,28 @@ YIELD_FACTOR = 19.0
 """After a large record, its lane yields for this many times the record's processing time."""
 YIELD_SHARE = 10.0
 """A yield lasts at most ``limits.stall`` divided by this, so that the lane never counts as stalled."""
+
+
+@dataclass
+class _Assignment:
+    """What belongs to one assignment of partitions, and ends with it.
+
+    Attributes:
+        lanes: the lanes by partition, created with the partitions' first records.
+        committed: the group's committed offsets by partition.
+        lock: held exclusively by a suspect.
+        is_over: whether records are ignored: they will be redelivered to the partition's next owner.
+    """
+
+    lanes: dict[int, Lane] = field(default_factory=dict)
+    committed: dict[int, int] = field(default_factory=dict)
+    lock: SharedLock = field(default_factory=SharedLock)
+    is_over: bool = False
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing is in flight, or the assignment is over."""
+        for lane in list(self.lanes.values()):
+            await lane.wait_idle()
 
 
 class Lanes:
@@ -44,11 +67,8 @@ class Lanes:
         self._services = services
         self._changelog_of = changelog_of
         self._on_failure = on_failure
-        self._lanes: dict[int, Lane] = {}
-        self._committed: dict[int, int] = {}
         self._journal = services.journal
-        self._lock = SharedLock()
-        self._is_open = False
+        self._assignment = _Assignment(is_over=True)
 
     async def take(self, record: RawRecord) -> None:
         """Hand a record to its partition's lane; return when the lane has taken it.
@@ -56,37 +76,33 @@ class Lanes:
         Before :meth:`open`, and again after :meth:`drain`, records are ignored: they will be redelivered to
         the partition's next owner.
         """
-        if not self._is_open:
-            return
+        assignment = self._assignment
         try:
-            await self._dispatch(record)
+            await self._dispatch(record, assignment)
         except Exception as error:  # noqa: BLE001 - Faust would restart the actor and skip the record
-            self._is_open = False
+            assignment.is_over = True
             self._on_failure(error)
 
-    async def _dispatch(self, record: RawRecord) -> None:
+    async def _dispatch(self, record: RawRecord, assignment: _Assignment) -> None:
         """Hand over a record; a suspect only while nothing else is in flight."""
         if not self._journal.has_suspects:
-            await self._hand_over(record)
+            await self._hand_over(record, assignment)
             return
-        lock = self._lock
+        lock = assignment.lock
         treatment = self._journal.treatment(record.location)
         is_isolated = treatment is not None and treatment is not Treatment.WATCHED
         async with lock.exclusive() if is_isolated else lock.shared():
-            if lock is not self._lock:
-                return  # the assignment has ended
             if is_isolated:
-                await self._wait_idle()
-            await self._hand_over(record)
+                await assignment.wait_idle()
+            await self._hand_over(record, assignment)
             if is_isolated:
-                await self._wait_idle()
+                await assignment.wait_idle()
 
-    async def _wait_idle(self) -> None:
-        for lane in list(self._lanes.values()):
-            await lane.wait_idle()
-
-    async def _hand_over(self, record: RawRecord) -> None:
-        lane = self._lanes.get(record.partition)
+    async def _hand_over(self, record: RawRecord, assignment: _Assignment) -> None:
+        """Hand over a record, unless its assignment ended while it waited: nobody would drain a new lane."""
+        if assignment.is_over:
+            return
+        lane = assignment.lanes.get(record.partition)
         if lane is not None and (record.offset < lane.next_offset or record.topic_id != lane.topic_id):
             logger.warning(
                 "partition %d: position moved back from offset %d to %d",
@@ -95,13 +111,13 @@ class Lanes:
                 record.offset,
             )
             await lane.drain(self._services.limits.drain)
-            if not self._is_open:
+            if assignment.is_over:
                 return
             lane = None
         if lane is None:
-            lane = self._lanes[record.partition] = Lane(
+            lane = assignment.lanes[record.partition] = Lane(
                 record,
-                self._committed.get(record.partition, 0),
+                assignment.committed.get(record.partition, 0),
                 self._changelog_of(record.partition),
                 self._services,
                 self._on_failure,
@@ -109,25 +125,25 @@ class Lanes:
             )
             await lane.open()
         seconds = await lane.take(record)
-        if record.size > LARGE_BYTES and len(self._lanes) > 1:
+        if record.size > LARGE_BYTES and len(assignment.lanes) > 1:
             await asyncio.sleep(min(YIELD_FACTOR * seconds, self._services.limits.stall / YIELD_SHARE))
 
     def watermarks(self) -> dict[int, int]:
         """Return every lane's watermark by partition."""
-        return {partition: lane.watermark for partition, lane in self._lanes.items()}
+        return {partition: lane.watermark for partition, lane in self._assignment.lanes.items()}
 
     def committed(self, offsets: Mapping[int, int]) -> None:
         """Record the group's committed offsets, by partition."""
         for partition, offset in offsets.items():
-            self._committed[partition] = offset
+            self._assignment.committed[partition] = offset
             self._journal.forget(partition, below=offset)
-            lane = self._lanes.get(partition)
+            lane = self._assignment.lanes.get(partition)
             if lane is not None:
                 lane.committed(offset)
 
     def open(self) -> None:
-        """Start taking records."""
-        self._is_open = True
+        """Start taking the records of a new assignment."""
+        self._assignment = _Assignment()
 
     async def drain(self) -> None:
         """Stop taking records, and drain all lanes at once.
@@ -135,22 +151,18 @@ class Lanes:
         Raises:
             ExceptionGroup: the DeliveryErrors of the lanes whose records were not confirmed in time.
         """
-        self._close()
+        self._assignment.is_over = True
         limit = self._services.limits.drain
         async with asyncio.TaskGroup() as group:
-            for lane in self._lanes.values():
+            for lane in self._assignment.lanes.values():
                 group.create_task(lane.drain(limit))
 
     async def abandon(self) -> None:
         """Stop taking records, and close all lanes at once: their partitions belong to another member."""
-        self._close()
-        for lane in self._lanes.values():
+        self._assignment.is_over = True
+        for lane in self._assignment.lanes.values():
             await lane.close()
         self.clear()
-
-    def _close(self) -> None:
-        self._is_open = False
-        self._lock = SharedLock()
 
     def clear(self) -> None:
         """Drop the lanes, once they are drained and committed, or closed.
@@ -158,5 +170,4 @@ class Lanes:
         Committing their watermarks after the next assignment would move the group back behind what another
         worker has since finished.
         """
-        self._lanes.clear()
-        self._committed.clear()
+        self._assignment = _Assignment(is_over=True)

@@ -144,7 +144,10 @@ CutReason = Literal["recreated", "rewind", "model"]
 
 
 class Changelog:
-    """One partition's live entries, as bytes, and its read position in the changelog.
+    """One partition's entries, as bytes, as far as the broker has confirmed them, and the read position.
+
+    What a lane has put into its :class:`Ledger` is not here before its confirmation: if the partition is lost
+    first, and then comes back, the next lane must not take it for written.
 
     Args:
         partition: the partition number, for error messages.
@@ -167,11 +170,9 @@ class Changelog:
         except ValueError:
             problem = f"key {(key or b'')[:40]!r} is not an offset"
             raise self._unreadable(changelog_offset, problem) from None
-        if value is None:
-            self.entries.pop(offset, None)
-        else:
+        if value is not None:
             self._require_readable(changelog_offset, offset, value)
-            self.entries[offset] = value
+        self._set(offset, value)
         self.position = changelog_offset
 
     def _require_readable(self, changelog_offset: int, offset: int, value: bytes) -> None:
@@ -200,12 +201,18 @@ class Changelog:
         known = max((known for known in self.entries if known < offset), default=None)
         return None if known is None else decode_entry(self.entries[known])
 
-    def confirmed(self, changelog_offset: int) -> None:
-        """Advance the position past a record of ours that the broker has confirmed.
+    def confirmed(self, changelog_offset: int, offset: int, value: bytes | None) -> None:
+        """Apply a record of ours that the broker has confirmed, and advance the position past it.
 
-        It advances only over a run of our own offsets, so that the next recovery reads what another process
-        wrote in between. Confirmations may arrive out of order.
+        The position advances only over a run of our own offsets, so that the next recovery reads what another
+        process wrote in between. Confirmations of different keys may arrive out of order.
+
+        Args:
+            changelog_offset: its offset in the changelog topic.
+            offset: its key, a source offset.
+            value: the entry; None for a tombstone.
         """
+        self._set(offset, value)
         position = -1 if self.position is None else self.position
         if changelog_offset > position and len(self._ahead) < _MAX_AHEAD:
             self._ahead.add(changelog_offset)
@@ -213,6 +220,12 @@ class Changelog:
             position += 1
             self._ahead.remove(position)
             self.position = position
+
+    def _set(self, offset: int, value: bytes | None) -> None:
+        if value is None:
+            self.entries.pop(offset, None)
+        else:
+            self.entries[offset] = value
 
 
 def _problem(entry: Entry) -> str | None:
@@ -240,8 +253,10 @@ class Ledger:
     The window covers all offsets that can be redelivered. So a redelivered record always finds its entry, and
     a new record always finds every vector that it must be compared with.
 
+    It belongs to one lane, and runs ahead of the broker: a record's entry is here once the record is scored.
+
     Args:
-        changelog: the partition's entries, updated by the ring.
+        changelog: the partition's confirmed entries, which :meth:`open` starts from.
         max_elements: the number of scored records that novelty compares with.
         window: the number of most recent offsets that can be redelivered.
     """
@@ -251,13 +266,14 @@ class Ledger:
         self._max_elements = max_elements
         self._window = window
         self._effective_window = window
+        self._entries: dict[int, bytes] = {}
         self._recent: deque[tuple[int, bool]] = deque()
         self._older: deque[int] = deque()
 
     def open(
         self, next_offset: int, cache: VectorCache, model: str, topic_id: bytes = b""
     ) -> tuple[list[int], CutReason | None]:
-        """Fill the cache with the vectors scored before an offset, and rebuild the ring.
+        """Rebuild the ring from the changelog, and fill the cache with the vectors scored before an offset.
 
         Args:
             next_offset: the offset of the lane's first record.
@@ -281,16 +297,17 @@ class Ledger:
         if entries and max(entries) >= next_offset + written_window:
             entries = {offset: entry for offset, entry in entries.items() if offset < next_offset}
             reason = "rewind"
-        foreign = [
+        foreign = {
             o
             for o, entry in entries.items()
             if entry.vector
             and (len(entry.vector) != 4 * cache.dimensions if entry.model == model else o < next_offset)
-        ]
+        }
         if foreign:
             entries = {offset: entry for offset, entry in entries.items() if offset not in foreign}
             reason = "model"
         evicted = [offset for offset in self._changelog.entries if offset not in entries]
+        self._entries = {offset: self._changelog.entries[offset] for offset in entries}
         for entry in entries.values():
             evicted += self._append(entry)
             if entry.offset < next_offset and entry.vector:
@@ -300,7 +317,7 @@ class Ledger:
 
     def find(self, record: RawRecord) -> Entry | None:
         """Return a redelivered record's entry; None for a new record, or another one at a known offset."""
-        value = self._changelog.entries.get(record.offset)
+        value = self._entries.get(record.offset)
         entry = None if value is None else decode_entry(value)
         if entry is None:
             return None
@@ -318,25 +335,25 @@ class Ledger:
             the entry's bytes for the changelog, and the offsets of the evicted entries.
         """
         value = _encode(replace(entry, window=self._window, version=ENTRY_VERSION))
-        known = entry.offset in self._changelog.entries
-        self._changelog.entries[entry.offset] = value
+        known = entry.offset in self._entries
+        self._entries[entry.offset] = value
         evicted = [] if known else self._append(entry)
         self._forget(evicted)
         return value, evicted
 
     def clear(self) -> list[int]:
         """Remove all entries; return the offsets to tombstone."""
-        evicted = list(self._changelog.entries)
+        evicted = list(self._entries)
         self._recent.clear()
         self._older.clear()
-        self._forget(evicted)
+        self._entries.clear()
         return evicted
 
     def __contains__(self, offset: int) -> bool:
-        return offset in self._changelog.entries
+        return offset in self._entries
 
     def __len__(self) -> int:
-        return len(self._changelog.entries)
+        return len(self._entries)
 
     def _append(self, entry: Entry) -> list[int]:
         evicted: list[int] = []
@@ -353,7 +370,7 @@ class Ledger:
 
     def _forget(self, offsets: list[int]) -> None:
         for offset in offsets:
-            self._changelog.entries.pop(offset, None)
+            self._entries.pop(offset, None)
 
 
 def remember(cache: VectorCache, entry: Entry) -> None:

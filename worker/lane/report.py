@@ -11,9 +11,8 @@ from msgspec.structs import asdict
 from schemas import ReasoningTrace
 from worker.lane.decode import decode_members
 from worker.lane.ledger import Entry
-from worker.lane.records import OutputRecord
 from worker.lane.retention import RetentionCheck
-from worker.lane.stages import Decoded, Scored
+from worker.lane.stages import Confirmed, Decoded, Scored
 from worker.lane.summary import TraceSummary
 from worker.observe.metrics import Metrics
 from worker.scoring import ScoredRecord
@@ -40,21 +39,13 @@ class Reporter:
         self._retention_check = retention_check
         self._tracing = tracing
 
-    def finished(self, scored: Scored, entry: Entry, output: OutputRecord, sent_at: float) -> None:
-        """Report one record.
-
-        Args:
-            scored: the record with its score.
-            entry: its final outcome; differs from ``scored.entry`` if the output was rejected.
-            output: the record that the broker confirmed.
-            sent_at: when the output was first sent (``time.monotonic``).
-        """
-        self._metrics.stage("publish", time.monotonic() - sent_at)
-        self._count(scored, entry)
+    def finished(self, confirmed: Confirmed) -> None:
+        """Report one record."""
+        self._count(confirmed.scored, confirmed.entry)
         if self._retention_check is not None:
-            self._retention_check.check(output)
+            self._retention_check.check(confirmed.output)
         if self._tracing is not None:
-            self._export_span(self._tracing, scored, entry, output, sent_at)
+            self._export_span(self._tracing, confirmed)
 
     def _count(self, scored: Scored, entry: Entry) -> None:
         timestamp = scored.record.timestamp_ms
@@ -102,9 +93,8 @@ class Reporter:
             )
             self._metrics.decided(decided, metadata.agent_id, metadata.framework, objective)
 
-    def _export_span(
-        self, tracing: Tracing, scored: Scored, entry: Entry, output: OutputRecord, sent_at: float
-    ) -> None:
+    def _export_span(self, tracing: Tracing, confirmed: Confirmed) -> None:
+        scored, entry = confirmed.scored, confirmed.entry
         record, score, embedded = scored.record, entry.header, scored.embedded
         tracing.finished(
             topic=record.topic,
@@ -114,8 +104,8 @@ class Reporter:
             value=record.value,
             taken=scored.taken.taken_at,
             embedded=None if embedded is None else (embedded.started, embedded.finished),
-            sent=sent_at,
-            output=output.topic,
+            sent=confirmed.sent_at,
+            output=confirmed.output.topic,
             verdict={
                 "outcome": entry.outcome,
                 "score": None if score is None else score.score,

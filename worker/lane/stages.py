@@ -2,7 +2,8 @@
 
 ::
 
-    RawRecord ─ take ─▶ Taken ─ score ─▶ Scored ─ remember ─▶ Remembered ─ publish ─▶ Published ─ finish ─▶
+    RawRecord ─ take ─▶ Taken ─ score ─▶ Scored ─ remember ─▶ Remembered
+              ─ publish ─▶ Published ─ confirm ─▶ Confirmed ─ finish ─▶
 """
 
 from __future__ import annotations
@@ -87,4 +88,20 @@ class Published:
     scored: Scored
     output: OutputRecord
     delivery: asyncio.Future[int]
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """A record whose output the broker has confirmed.
+
+    Attributes:
+        entry: its final outcome; differs from ``scored.entry`` if the first output was rejected.
+        output: the record that the broker confirmed.
+        sent_at: when the first output was sent (``time.monotonic``).
+    """
+
+    scored: Scored
+    entry: Entry
+    output: OutputRecord
     sent_at: float

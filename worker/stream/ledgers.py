@@ -84,6 +84,10 @@ class Ledgers:
         """Read what was written since the last read, or everything."""
         changelog = self.changelog(partition)
         bounds = await reader.bounds(self._topic, partition)
+        if changelog.position is not None and changelog.position >= bounds.stop:
+            # The topic was created again, or an unclean leader election lost its end.
+            del self._changelogs[partition]
+            changelog = self.changelog(partition)
         start = bounds.start if changelog.position is None else changelog.position + 1
         unread = range(max(start, bounds.start), bounds.stop)
         self.remaining[partition] = len(unread)

@@ -12,8 +12,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, cast
 
@@ -167,19 +176,29 @@ class _Partition:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
-    """Passes rebalances on; of an exception, the client would only log it."""
+    """Passes rebalances on; an exception ends the app, as the client would only log it."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        self._source.app.on_rebalance_start()
-        await self._source.on_partitions_revoked({TP(*one) for one in revoked})
+        async with self._crashing():
+            self._source.app.on_rebalance_start()
+            await self._source.on_partitions_revoked({TP(*one) for one in revoked})
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        app = self._source.app
-        app.consumer_generation_id += 1
-        await self._source.on_partitions_assigned({TP(*one) for one in assigned}, app.consumer_generation_id)
+        async with self._crashing():
+            app = self._source.app
+            app.consumer_generation_id += 1
+            tps = {TP(*one) for one in assigned}
+            await self._source.on_partitions_assigned(tps, app.consumer_generation_id)
+
+    @asynccontextmanager
+    async def _crashing(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, lanes may be left that nobody drains
+            await self._source.crash(error)
 
 
 class Source(Consumer):

@@ -183,11 +183,7 @@ class Harness:
 
     async def close(self) -> None:
         for lanes in self._lanes:
-            if isinstance(lanes, Lane):
-                await lanes.close()
-            else:
-                for partition in lanes.watermarks():
-                    await lanes._lanes[partition].close()
+            await (lanes.close() if isinstance(lanes, Lane) else lanes.abandon())
         self.embedder.free.set()
         await self.batcher.close()
 

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 
 import pytest
 
 from worker.errors import DeliveryError, LedgerError
+from worker.journal import Journal, Location, Suspect, Treatment, shared_memory
 from worker.lane import lane as lane_module
 from worker.lane import lanes as lanes_module
 from worker.lane.ledger import Changelog
@@ -160,6 +162,77 @@ async def test_abandoned_partitions_publish_nothing_more(make_harness, raw):
     assert harness.outputs() == []
     assert lanes.watermarks() == {}
     assert harness.metric("kp_in_flight_records") == 0
+
+
+async def test_an_abandoned_partition_that_comes_back_publishes_nothing_without_an_entry(make_harness, raw):
+    """A worker was expelled while it waited for its lease, and nobody took over."""
+    harness = make_harness()
+    lanes = harness.lanes()
+    send, leased = harness.publisher.send, asyncio.Event()
+
+    async def send_with_lease(record):
+        await leased.wait()
+        return await send(record)
+
+    harness.publisher.send = send_with_lease
+    for offset in range(3):
+        await lanes.take(raw(offset))
+    await harness.until(lambda: harness.metric("kp_novelty_cache_entries", partition="0") == 3)
+
+    await lanes.abandon()
+    leased.set()
+    lanes.open()
+    await processed(harness, lanes, *map(raw, range(3)))
+
+    assert len(harness.outputs()) == len(harness.entries()) == 3
+    assert harness.metric("kp_redelivered_total") == 0
+
+
+@pytest.mark.parametrize("ending", ["drained", "abandoned"])
+async def test_a_suspect_that_waits_for_its_turn_gets_no_lane_after_its_assignment(ending, make_harness, raw):
+    """The end of the assignment is what ends its wait; nobody would drain the lane."""
+    harness = make_harness()
+    descriptor = shared_memory()
+    Journal(descriptor).prepare({Location(1, 0): Suspect(2, Treatment.ISOLATED)})
+    harness.services = dataclasses.replace(harness.services, journal=Journal(descriptor))
+    harness.embedder.free.clear()
+    lanes = harness.lanes()
+    await lanes.take(raw(0))
+    suspect = asyncio.create_task(lanes.take(raw(0, partition=1)))
+    await harness.settle()
+
+    if ending == "drained":
+        await lanes.drain()
+        lanes.clear()
+    else:
+        await lanes.abandon()
+    harness.embedder.free.set()
+    await suspect
+    await harness.settle()
+
+    assert lane_tasks() == []
+    assert harness.failures == []
+    assert harness.outputs() == []
+
+
+async def test_a_record_of_an_earlier_assignment_gets_no_lane_in_the_next(make_harness, raw):
+    """It waited for a lane to be drained, after a rewind, while the partition left and came back."""
+    harness = make_harness()
+    harness.publisher.hold(*harness.scored)
+    lanes = harness.lanes()
+    await lanes.take(raw(5))
+    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
+    taking = asyncio.create_task(lanes.take(raw(3)))
+    await harness.settle()
+
+    await lanes.abandon()
+    lanes.open()
+    await taking
+    await harness.settle()
+
+    assert lane_tasks() == []
+    assert lanes.watermarks() == {}
+    assert harness.failures == []
 
 
 async def test_draining_finishes_every_lane_and_clearing_leaves_no_watermark_to_commit(make_harness, raw):

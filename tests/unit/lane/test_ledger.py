@@ -74,6 +74,19 @@ def entry_of(changelog, offset):
     return None if value is None else decode_entry(value)
 
 
+def written(changelog, ledger, entry):
+    """Put an entry into a ledger; the broker confirms what that writes. Return the evicted offsets."""
+    value, evicted = ledger.put(entry)
+    confirm(changelog, *((old, None) for old in evicted), (entry.offset, value))
+    return evicted
+
+
+def confirm(changelog, *writes):
+    """Confirm writes of source offsets and values, in order."""
+    for offset, value in writes:
+        changelog.confirmed(1 + (-1 if changelog.position is None else changelog.position), offset, value)
+
+
 def opened(changelog, next_offset=0, max_elements=3, window=2, model=MODEL, dimensions=4):
     """Return a ledger opened at an offset, its cache, and the result of opening it."""
     ledger, cache = Ledger(changelog, max_elements, window), VectorCache(max_elements, dimensions)
@@ -139,6 +152,7 @@ class Partition(RuleBasedStateMachine):
             self._commit(offset)
         entry = entry_of(self.changelog, offset)
         assert entry == self.known.get(offset)
+        assert (offset in self.ledger) == (entry is not None)
         if entry is not None:
             remember(self.cache, entry)
             return
@@ -238,6 +252,7 @@ class Partition(RuleBasedStateMachine):
 
     def _write(self, *writes):
         self.writes += writes
+        confirm(self.changelog, *writes)
 
     def _was_written(self, offset):
         return offset < self.committed or dict(self.writes).get(offset) is not None
@@ -248,13 +263,14 @@ class Partition(RuleBasedStateMachine):
         evicted, actual_reason = self._open(changelog, next_offset)
         assert actual_reason == reason
         assert sorted(evicted) == sorted(before - self.ledger_entries)
-        self._write(*((offset, None) for offset in evicted))
 
     def _open(self, changelog, next_offset=0):
         self.changelog = changelog
         self.ledger = Ledger(changelog, self.max_elements, self.window)
         self.cache = VectorCache(self.max_elements, 4, self.ttl)
-        return self.ledger.open(next_offset, self.cache, MODEL)
+        evicted, reason = self.ledger.open(next_offset, self.cache, MODEL)
+        self._write(*((offset, None) for offset in evicted))
+        return evicted, reason
 
 
 def _compacted(writes, random):
@@ -285,7 +301,7 @@ def test_a_rebuilt_cache_is_bit_identical_to_one_that_was_never_closed(max_eleme
     ledger, kept, _ = opened(changelog, max_elements=max_elements, window=2, dimensions=384)
     for offset in range(max_elements + 8):
         entry = scored(offset, generator.normal(size=384))
-        ledger.put(entry)
+        written(changelog, ledger, entry)
         remember(kept, entry)
     _, rebuilt, _ = opened(
         changelog, next_offset=max_elements + 8, max_elements=max_elements, window=2, dimensions=384
@@ -301,7 +317,7 @@ def test_a_rebuilt_cache_is_bit_identical_to_one_that_was_never_closed(max_eleme
 def test_an_entry_is_read_back_unchanged():
     entry = scored(7, VECTORS[9], seconds=3)
     changelog = Changelog(0)
-    opened(changelog)[0].put(entry)
+    written(changelog, opened(changelog)[0], entry)
 
     opened(changelog, next_offset=7)
 
@@ -314,10 +330,10 @@ def test_replacing_an_entry_evicts_nothing():
     changelog = Changelog(0)
     ledger, *_ = opened(changelog, max_elements=1, window=2)
     for offset in range(3):
-        ledger.put(scored(offset))
+        written(changelog, ledger, scored(offset))
     buried = scored(1, VECTORS[1])
 
-    assert ledger.put(buried)[1] == []
+    assert written(changelog, ledger, buried) == []
     assert set(changelog.entries) == {0, 1, 2}
     assert entry_of(changelog, 1) == buried
     assert ledger.put(scored(3))[1] == [0]
@@ -326,10 +342,10 @@ def test_replacing_an_entry_evicts_nothing():
 def test_dead_letters_and_gaps_evict_no_vector_from_the_cache():
     changelog = changelog_of(scored(0), dead(1), scored(5, VECTORS[2]), *(dead(o) for o in range(6, 30)))
 
-    _, cache, (evicted, _) = opened(changelog, next_offset=30, max_elements=2, window=2)
+    ledger, cache, (evicted, _) = opened(changelog, next_offset=30, max_elements=2, window=2)
 
     assert len(cache) == 2
-    assert sorted(changelog.entries) == [0, 5, 28, 29]
+    assert [offset for offset in range(30) if offset in ledger] == [0, 5, 28, 29]
     assert sorted(evicted) == [1, *range(6, 28)]
     assert cache.nearest(VECTORS[0], at=0) == Nearest(1.0, "kp:trace:0")
 
@@ -339,11 +355,11 @@ def test_vectors_of_another_model_are_cut_and_other_entries_stay():
         scored(0, model="other"), dead(1), scored(2, VECTORS[1]), scored(3, model="other")
     )
 
-    _, cache, (evicted, reason) = opened(changelog, next_offset=4, max_elements=10, window=10)
+    ledger, cache, (evicted, reason) = opened(changelog, next_offset=4, max_elements=10, window=10)
 
     assert (evicted, reason) == ([0, 3], "model")
     assert len(cache) == 1
-    assert sorted(changelog.entries) == [1, 2]
+    assert [offset for offset in range(4) if offset in ledger] == [1, 2]
 
 
 OLDER_RELEASE = Path(__file__).parents[2] / "integration" / "data" / "left-behind-by-56e9080.json"
@@ -396,11 +412,11 @@ def test_only_a_move_back_beyond_the_window_is_a_rewind(newest, reason):
     """Within the window records are redelivered; beyond it the old outcomes belong to another run."""
     changelog = changelog_of(scored(8), scored(9, VECTORS[1]), scored(10), scored(newest))
 
-    _, cache, (evicted, actual_reason) = opened(changelog, next_offset=10, max_elements=9, window=2)
+    ledger, cache, (evicted, actual_reason) = opened(changelog, next_offset=10, max_elements=9, window=2)
 
     assert actual_reason == reason
     assert sorted(evicted) == ([] if reason is None else [10, newest])
-    assert (entry_of(changelog, newest) is None) == (reason is not None)
+    assert (newest in ledger) == (reason is None)
     assert len(cache) == 2
 
 
@@ -422,7 +438,23 @@ def test_a_cleared_ledger_is_empty_and_usable():
     assert sorted(ledger.clear()) == [0, 1, 2]
     assert len(ledger) == 0
     assert ledger.put(scored(1))[1] == []
-    assert set(changelog.entries) == {1}
+    assert [offset for offset in range(3) if offset in ledger] == [1]
+
+
+def test_what_a_lane_put_into_its_ledger_is_unknown_to_the_next_until_it_is_confirmed():
+    """The partition may be lost before, and come back to the same process: the broker has no such entry."""
+    changelog = changelog_of(scored(0), window=9)
+    ledger, *_ = opened(changelog, next_offset=1, window=9)
+    unconfirmed, _ = ledger.put(scored(1, VECTORS[1]))
+    written(changelog, ledger, scored(2))
+    ledger.clear()
+
+    successor, cache, _ = opened(changelog, next_offset=3, window=9)
+    assert [offset for offset in range(3) if offset in successor] == [0, 2]
+    assert len(cache) == 2
+
+    confirm(changelog, (1, unconfirmed), (0, None))
+    assert sorted(changelog.entries) == [1, 2]
 
 
 # --- the changelog's records
@@ -547,7 +579,7 @@ def test_an_equal_record_of_another_topic_is_not_a_redelivery():
 def test_the_position_advances_with_our_own_writes_from_an_empty_changelog():
     changelog = Changelog(0)
     for offset in range(3):
-        changelog.confirmed(offset)
+        changelog.confirmed(offset, offset, None)
 
     assert changelog.position == 2
 
@@ -557,12 +589,12 @@ def test_another_process_s_write_in_between_holds_the_position_back():
     changelog = Changelog(0)
     changelog.apply(10, b"1", None)
     for offset in (11, 13, 14):
-        changelog.confirmed(offset)
+        changelog.confirmed(offset, offset, None)
     assert changelog.position == 11
 
     for offset in (12, 13, 14):
         changelog.apply(offset, b"%d" % offset, None)
-    changelog.confirmed(15)
+    changelog.confirmed(15, 15, None)
 
     assert changelog.position == 15
 
@@ -571,7 +603,7 @@ def test_the_position_advances_whatever_the_order_of_confirmations():
     """A batch confirms entries and tombstones at once, and different tasks await them."""
     changelog = Changelog(0)
     for offset in (0, 2, 1, 4, 3, 5):
-        changelog.confirmed(offset)
+        changelog.confirmed(offset, offset, None)
 
     assert changelog.position == 5
 
@@ -579,6 +611,6 @@ def test_the_position_advances_whatever_the_order_of_confirmations():
 def test_an_old_confirmation_does_not_move_the_position_back():
     changelog = Changelog(0)
     changelog.apply(10, b"1", None)
-    changelog.confirmed(3)
+    changelog.confirmed(3, 3, None)
 
     assert changelog.position == 10

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from worker.errors import REDACTION_REASONS, DeliveryError, RedactionError
+from worker.lane import lane as lane_module
 from worker.lane.ledger import Entry
 from worker.lane.outputs import Outputs
 from worker.lane.records import OutputRecord
@@ -173,6 +174,67 @@ async def test_a_copy_that_its_topic_refuses_as_too_large_is_a_failed_redaction(
 
     (failed,) = copies(harness)
     assert (failed.value, dict(failed.headers)["kp-redaction-error"]) == (None, b"too_large")
+
+
+async def test_a_drain_leaves_slow_redactions_to_redelivery(make_harness, raw, monkeypatch):
+    """The broker has confirmed everything else, so that the rebalance goes on without an error."""
+    free = asyncio.Event()
+
+    async def slow(value):
+        await free.wait()
+        return await mask(value)
+
+    monkeypatch.setattr(lane_module, "COPIES_LIMIT", 0.01)
+    harness = make_harness(policy=EVERYTHING, redact=slow)
+    lane = await harness.lane()
+    for offset in range(3):
+        await lane.take(raw(offset))
+    await harness.until(lambda: len(harness.outputs()) == 3)
+
+    await lane.drain(600)
+    assert (lane.watermark, copies(harness), harness.failures) == (0, [], [])
+
+    free.set()
+    await processed(harness, await harness.lane(0, harness.changelog()), *map(raw, range(3)))
+    assert harness.outputs()[3:] == harness.outputs()[:3]
+    assert len(copies(harness)) == 3
+    assert len(harness.embedder.texts) == 3
+
+
+async def test_a_drain_waits_for_the_copies_of_a_quick_function(make_harness, raw, monkeypatch):
+    """So that an orderly stop repeats nothing."""
+    monkeypatch.setattr(lane_module, "COPIES_LIMIT", 600)
+    harness = make_harness(policy=EVERYTHING, redact=mask)
+    harness.publisher.hold(harness.redacted)
+    lane = await harness.lane()
+    await lane.take(raw(0))
+    await harness.until(lambda: harness.publisher.waiting(harness.redacted))
+
+    draining = asyncio.create_task(lane.drain(600))
+    await harness.settle()
+    assert not draining.done()
+    harness.publisher.release(harness.redacted)
+    await draining
+
+    assert lane.watermark == 1
+
+
+async def test_a_slow_redaction_does_not_hold_back_the_outputs_behind_it(make_harness, raw):
+    free = asyncio.Event()
+
+    async def slow(value):
+        await free.wait()
+        return await mask(value)
+
+    harness = make_harness(policy=EVERYTHING, redact=slow)
+    harness.publisher.refused_in_batch.add("contribute")
+    lane = await harness.lane()
+    for offset in range(3):
+        await lane.take(raw(offset))
+
+    await harness.until(lambda: len(harness.outputs()) == 3)
+    free.set()
+    await harness.until(lambda: lane.watermark == 3)
 
 
 async def test_a_lane_that_closes_abandons_the_redaction(make_harness, raw):

@@ -264,6 +264,56 @@ async def test_a_worker_outside_its_group_does_not_wait_for_confirmations(start)
     assert world.app.lanes.watermarks() == {}
 
 
+async def test_a_partition_that_is_lost_and_comes_back_has_an_entry_for_each_output(start, monkeypatch):
+    """The coordinator is out of reach: the lease ends, then the membership, and nobody takes over."""
+    world = await start()
+    send, leased = world.publisher.send, asyncio.Event()
+
+    async def send_with_lease(record):
+        await leased.wait()
+        return await send(record)
+
+    monkeypatch.setattr(world.publisher, "send", send_with_lease)
+    world.publish(0, 1, 2, 3)
+    await world.member.rebalance([0])
+    await world.until(lambda: world.metric("kp_stage_seconds_count", stage="score") == 3)
+
+    world.member.expel()
+    await world.member.rebalance([0])
+    leased.set()
+    await committed(world, p0=3)
+
+    assert world.outputs() == [1, 2, 3]
+    assert [entry.key for entry in world.publisher.records(world.changelog)] == [b"0", b"1", b"2"]
+
+
+async def test_a_changelog_that_lost_its_end_is_read_again_from_its_beginning(start):
+    """It was created again, or an unclean election lost what was confirmed: it is not known any more."""
+    world = await start()
+    world.publish(0, 1, 2, 3)
+    await world.member.rebalance([0])
+    await committed(world, p0=3)
+
+    del world.publisher.confirmed[:]
+    await world.member.rebalance([0])
+    await world.until(lambda: not world.app.ledgers.changelog(0).entries)
+
+
+@pytest.mark.parametrize("moment", ["on_partitions_revoked", "on_partitions_assigned"])
+async def test_an_error_in_a_rebalance_ends_the_app(start, monkeypatch, moment):
+    """The client would only log it, and lanes that nobody drained would go on."""
+    world = await start()
+    await world.member.rebalance([0])
+
+    async def fail(*_):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(world.app.source, moment, fail)
+    await world.member.rebalance([0])
+
+    await world.until(lambda: world.app.faust.crashed)
+
+
 async def test_the_end_of_the_group_membership_ends_the_app(start):
     world = await start()
     await world.member.rebalance([0])
