@@ -160,7 +160,6 @@ class Delivery:
             if not delivery.cancelled() and delivery.exception() is None:
                 self._changelog.confirmed(delivery.result(), offset, value)
 
-        # Not where the entry's confirmation is awaited: a later tombstone of the same key might come first.
         delivery = await self.send(self._entry_record(offset, value))
         delivery.add_done_callback(confirmed)
         return delivery

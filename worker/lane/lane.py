@@ -172,9 +172,12 @@ class Lane:
             await self._wait_for_change()
         if self._closing:
             return
-        evicted, reason = self._ledger.open(
-            self.next_offset, self._cache, self._services.model, self.topic_id
+        # In a thread: seconds for the largest ledgers, which the group's heartbeats must not wait for.
+        evicted, reason = await asyncio.to_thread(
+            self._ledger.open, self.next_offset, self._cache, self._services.model, self.topic_id
         )
+        if self._closing:
+            return
         if reason is not None:
             logger.warning("partition %d: invalid entries cut from the ledger: %s", self.partition, reason)
             self._metrics.cache_reset(reason)

@@ -119,8 +119,8 @@ class ScoreHeader(msgspec.Struct, frozen=True, omit_defaults=True):
         return _decode_header(value)
 
 
-# After a write by another process, confirmations pile up until the next recovery.
-_MAX_AHEAD = 10_000
+# After a write by another process, confirmed records pile up until the next recovery.
+_MAX_AHEAD = 1_000
 
 decode_entry = msgspec.msgpack.Decoder(Entry).decode
 """Decode an entry's bytes; raises msgspec.MsgspecError."""
@@ -144,10 +144,10 @@ CutReason = Literal["recreated", "rewind", "model"]
 
 
 class Changelog:
-    """One partition's entries, as bytes, as far as the broker has confirmed them, and the read position.
+    """One partition's entries, as bytes: the state of the changelog topic at a position.
 
-    What a lane has put into its :class:`Ledger` is not here before its confirmation: if the partition is lost
-    first, and then comes back, the next lane must not take it for written.
+    What a lane has put into its :class:`Ledger` is not here before the broker has confirmed it: if the
+    partition is lost first, and then comes back, the next lane must not take it for written.
 
     Args:
         partition: the partition number, for error messages.
@@ -157,7 +157,7 @@ class Changelog:
         self.entries: dict[int, bytes] = {}
         self.position: int | None = None
         self._partition = partition
-        self._ahead: set[int] = set()
+        self._ahead: dict[int, tuple[int, bytes | None]] = {}
 
     def apply(self, changelog_offset: int, key: bytes | None, value: bytes | None) -> None:
         """Apply one record of the changelog topic; a null value is a tombstone.
@@ -202,23 +202,22 @@ class Changelog:
         return None if known is None else decode_entry(self.entries[known])
 
     def confirmed(self, changelog_offset: int, offset: int, value: bytes | None) -> None:
-        """Apply a record of ours that the broker has confirmed, and advance the position past it.
+        """Take a record of ours that the broker has confirmed.
 
-        The position advances only over a run of our own offsets, so that the next recovery reads what another
-        process wrote in between. Confirmations of different keys may arrive out of order.
+        Records are applied in the topic's order, whatever the order of the calls, and only up to a record of
+        another process: the next recovery reads it, and those behind it.
 
         Args:
             changelog_offset: its offset in the changelog topic.
             offset: its key, a source offset.
             value: the entry; None for a tombstone.
         """
-        self._set(offset, value)
         position = -1 if self.position is None else self.position
         if changelog_offset > position and len(self._ahead) < _MAX_AHEAD:
-            self._ahead.add(changelog_offset)
+            self._ahead[changelog_offset] = offset, value
         while position + 1 in self._ahead:
             position += 1
-            self._ahead.remove(position)
+            self._set(*self._ahead.pop(position))
             self.position = position
 
     def _set(self, offset: int, value: bytes | None) -> None:
@@ -286,7 +285,8 @@ class Ledger:
             ``recreated`` (a new topic of the same name), ``rewind`` (the group was reset to before the
             window), ``model`` (another embedder), or None.
         """
-        entries = {offset: decode_entry(value) for offset, value in sorted(self._changelog.entries.items())}
+        values = dict(self._changelog.entries)  # in one step: the event loop may go on beside this
+        entries = {offset: decode_entry(value) for offset, value in sorted(values.items())}
         reason: CutReason | None = None
         if topic_id and any(entry.topic_id not in (b"", topic_id) for entry in entries.values()):
             entries = {offset: entry for offset, entry in entries.items() if entry.topic_id == topic_id}
@@ -306,8 +306,8 @@ class Ledger:
         if foreign:
             entries = {offset: entry for offset, entry in entries.items() if offset not in foreign}
             reason = "model"
-        evicted = [offset for offset in self._changelog.entries if offset not in entries]
-        self._entries = {offset: self._changelog.entries[offset] for offset in entries}
+        evicted = [offset for offset in values if offset not in entries]
+        self._entries = {offset: values[offset] for offset in entries}
         for entry in entries.values():
             evicted += self._append(entry)
             if entry.offset < next_offset and entry.vector:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TypeAlias
 
 import numpy as np
@@ -60,6 +61,7 @@ class VectorCache:
         self.ttl = ttl
         self._matrix = np.zeros((max_elements, dimensions), dtype=np.float32)
         self._times = np.zeros(max_elements, dtype=np.float64)
+        self._digests = np.zeros(max_elements, dtype=np.uint64)
         self._ids: list[str | None] = [None] * max_elements
         self._added = 0
 
@@ -83,7 +85,9 @@ class VectorCache:
             ValueError: the vector has another shape, or is not finite.
         """
         slot = self._added % self.max_elements
-        self._matrix[slot] = self._unit(vector)
+        unit = self._unit(vector)
+        self._matrix[slot] = unit
+        self._digests[slot] = int.from_bytes(blake2b(unit.tobytes(), digest_size=8).digest())
         self._times[slot] = time.time() if at is None else at
         self._ids[slot] = id
         self._added += 1
@@ -109,10 +113,10 @@ class VectorCache:
             return None
         # The product's last digits depend on a row's position in the matrix, so the rows near the maximum are
         # computed again, each by itself.
-        slots = np.flatnonzero(similarities >= similarities.max() - _ROUNDING)
+        slots = self._different(np.flatnonzero(similarities >= similarities.max() - _ROUNDING))
         exact = (self._matrix[slots].astype(np.float64) * unit.astype(np.float64)).sum(axis=1)
-        slot = self._oldest_of(slots[exact == exact.max()])
-        return Nearest(float(exact.max()), self._ids[slot])
+        first = int(exact.argmax())
+        return Nearest(float(exact[first]), self._ids[slots[first]])
 
     def max_cosine_similarity(self, vector: ArrayLike, *, at: float | None = None) -> float | None:
         """Return the similarity of :meth:`nearest`, or None if there is nothing to compare with."""
@@ -123,9 +127,12 @@ class VectorCache:
         """Remove all entries."""
         self._added = 0
 
-    def _oldest_of(self, slots: NDArray[np.intp]) -> int:
+    def _different(self, slots: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the slots by age, and of those with equal vectors only the oldest: retries have many."""
         head = self._added % self.max_elements if self._added > self.max_elements else 0
-        return int(slots[np.argmin((slots - head) % self.max_elements)])
+        by_age = slots[np.argsort((slots - head) % self.max_elements)]
+        _, firsts = np.unique(self._digests[by_age], return_index=True)
+        return by_age[np.sort(firsts)]
 
     def _unit(self, vector: ArrayLike) -> Vector:
         array = np.asarray(vector, dtype=np.float32)

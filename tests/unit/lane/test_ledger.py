@@ -608,6 +608,15 @@ def test_the_position_advances_whatever_the_order_of_confirmations():
     assert changelog.position == 5
 
 
+def test_confirmed_records_are_applied_in_the_order_of_the_topic():
+    """An entry's confirmation may be noticed after that of the record that replaced or deleted it."""
+    changelog = Changelog(0)
+    for number, offset, value in [(3, 8, None), (1, 7, b"last"), (2, 8, b"entry"), (0, 7, b"first")]:
+        changelog.confirmed(number, offset, value)
+
+    assert changelog.entries == {7: b"last"}
+
+
 def test_an_old_confirmation_does_not_move_the_position_back():
     changelog = Changelog(0)
     changelog.apply(10, b"1", None)

@@ -1,5 +1,6 @@
 """The novelty cache gives exactly the results of a list of the last entries."""
 
+import tracemalloc
 from collections import deque
 
 import numpy as np
@@ -227,3 +228,20 @@ def test_of_nearly_equal_entries_the_more_similar_is_returned():
     cache.add([1, 0, 0], id="nearest")
 
     assert cache.nearest([1, 0, 0]) == Nearest(1.0, "nearest")
+
+
+def test_equal_entries_are_compared_once():
+    """A fleet's retries fill the cache with one vector, of which each copy would be computed exactly."""
+    cache = VectorCache(20_000, 64)
+    for number in range(20_000):
+        cache.add(np.ones(64), id=str(number), at=0)
+
+    tracemalloc.start()
+    try:
+        nearest = cache.nearest(np.ones(64), at=0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert nearest.id == "0"
+    assert peak < 20_000 * 64 * np.dtype(np.float64).itemsize / 4
