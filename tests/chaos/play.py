@@ -73,8 +73,10 @@ def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outco
         f"{one.partition}/{one.offset} ({one.key!r}): missing" for one in sorted(witness.missing, key=str)
     ]
     wrong += [f"{one.partition}/{one.offset} ({one.key!r}): altered" for one in witness.altered]
+    wrong += [f"{partition}/{offset}: no redacted copy" for partition, offset in sorted(witness.uncopied)]
     for part in report.partitions:
         wrong += [f"{part.partition}/{one.offset}: {one.what}" for one in part.differing]
+        wrong += [f"{part.partition}/{offset}: no ledger entry" for offset in part.without_entry]
         if part.unknown_policy:
             wrong += [f"{part.partition}: {part.unknown_policy} records under a policy that was not kept"]
     return Outcome(
@@ -85,6 +87,7 @@ def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outco
         missing=max(len(witness.missing), report.missing),
         unexpected=len(witness.unexpected),
         differing=max(witness.differing, len(witness.altered), report.differing),
+        without_entry=report.without_entry,
         audited=sum(part.novelty_exact for part in report.partitions),
         wrong=wrong[:_MAX_DEFECTS],
         resumes=trial.resumes,
@@ -102,6 +105,7 @@ def judge(row: Row, outcome: Outcome) -> None:
     assert not outcome.missing, outcome
     assert not outcome.unexpected, outcome
     assert not outcome.differing, outcome
+    assert not outcome.without_entry, outcome
     assert not outcome.wrong, outcome
     assert row.may_repeat is None or outcome.repeats <= row.may_repeat, outcome
     if row.restarts is not None:

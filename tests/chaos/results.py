@@ -13,8 +13,8 @@ README = Path(__file__).with_name("README.md")
 RESULTS = Path(__file__).with_name("results.json")
 _BEGIN, _END = "<!-- written by make chaos -->\n", "<!-- up to here -->\n"
 _HEAD = (
-    "| fault | rounds | records in | outputs | repeats | missing | differing | novelty recomputed "
-    "| in flight at the fault: median, least | seconds to resume: median, longest | besides |"
+    "| fault | rounds | records in | outputs | repeats | missing | differing | without entry "
+    "| novelty recomputed | in flight at the fault: median, least | seconds to resume: median, longest | besides |"
 )
 
 
@@ -30,6 +30,7 @@ class Outcome(msgspec.Struct, kw_only=True):
         unexpected: number of outputs of records that never existed or were aborted.
         differing: number of records whose outputs differ from each other, from the raw record beyond the
             score, or from the audit.
+        without_entry: number of records with outputs but without a ledger entry.
         audited: number of records whose novelty the audit recomputed from the ledger's vectors alone.
         wrong: some of the defects.
         resumes: seconds from the end of each fault until each partition had an output again.
@@ -45,6 +46,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     missing: int
     unexpected: int = 0
     differing: int
+    without_entry: int | None = None
     audited: int
     wrong: list[str] = []
     resumes: list[float] = []
@@ -86,5 +88,7 @@ def _line(fault: str, one: Outcome) -> str:
     hits = f"{statistics.median(one.hits):.0f}, {min(one.hits)}" if one.hits else "-"
     resumes = f"{statistics.median(one.resumes):.1f}, {max(one.resumes):.1f}" if one.resumes else "-"
     notes = "; ".join(f"{name}: {value}" for name, value in one.notes.items()) or "-"
-    counts = (one.rounds, one.records, one.outputs, one.repeats, one.missing, one.differing, one.audited)
-    return f"| {' | '.join([fault, *map(str, counts), hits, resumes, notes])} |"
+    counts = (one.rounds, one.records, one.outputs, one.repeats, one.missing, one.differing)
+    entries = "-" if one.without_entry is None else str(one.without_entry)  # played before it was audited
+    cells = [fault, *map(str, counts), entries, str(one.audited), hits, resumes, notes]
+    return f"| {' | '.join(cells)} |"

@@ -282,6 +282,47 @@ async def mute(trial: Trial, doses: Sequence[Any]) -> None:
         await trial.shared()
 
 
+async def mute_alone(trial: Trial, doses: Sequence[Any]) -> None:
+    """Cut the only worker off from the group coordinator until it is expelled; its partitions come back.
+
+    It scores what it has in hand meanwhile, and must not take for written what it could not send.
+    """
+    await trial.fleet.start()
+    await trial.shared()
+    (worker,) = trial.fleet.workers
+
+    async def expelled() -> bool:
+        return not await trial.stream.members()
+
+    for number in range(1, len(doses) + 1):
+        await trial.a_while()
+        async with trial.fault(worker):
+            trial.orders.block(seconds=LIMIT)
+            trial.fleet.signal_child(worker, MUTE)
+            await trial.until(expelled, "the group has not expelled the worker")
+            trial.orders.as_usual()
+            await trial.until(
+                lambda times=number: worker.log().count("publishing is suspended") >= times,
+                "the worker does not wait for its lease",
+            )
+            trial.fleet.signal_child(worker, UNMUTE)
+        await trial.shared()
+
+
+async def redact_slowly(trial: Trial, doses: Sequence[Any]) -> None:
+    """Let a worker join, and the one before it leave, while traces wait for a slow redaction."""
+    await trial.fleet.start()
+    await trial.shared()
+    for _ in doses:
+        await trial.a_while()
+        async with trial.fault():
+            await trial.fleet.start()
+            await trial.shared()
+        await trial.a_while()
+        async with trial.fault():
+            await trial.fleet.stop(trial.fleet.workers[0])
+
+
 async def _owns_all(trial: Trial, worker: Worker) -> bool:
     return await trial.fleet.owned([worker]) == [PARTITIONS]
 
@@ -634,6 +675,25 @@ ROWS: dict[str, Row] = {
         mute,
         range(5),
         range(1),
+    ),
+    "mute-alone": Row(
+        "likewise the only worker, which nobody replaces: the same partitions come back to it",
+        mute_alone,
+        range(5),
+        range(1),
+    ),
+    "redaction": Row(
+        "workers join and leave while traces wait for a slow redaction",
+        redact_slowly,
+        range(5),
+        range(1),
+        sections={
+            "topics": {"redacted": "redacted-slowly"},
+            "redaction": {"function": "chaos.redact:slowly"},
+            "limits": {"in_flight_records": 128, "uncommitted_records": 128, "drain": 0.5},
+            "policy": {"threshold": 0.4},
+        },
+        restarts=0,
     ),
     "child": Row(
         "the child killed, its event loop blocked, its heartbeat cut",

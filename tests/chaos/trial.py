@@ -124,7 +124,10 @@ class Trial:
         """
         await self.paused()
         await self.until(
-            lambda: not self.witness.missing or time.monotonic() - self.witness.last_seen > patience,
+            lambda: (
+                not (self.witness.missing or self.witness.uncopied)
+                or time.monotonic() - self.witness.last_seen > patience
+            ),
             "some records still have no output",
         )
 

@@ -42,6 +42,7 @@ class Witness:
         outputs: digests of each raw record's outputs: topic, partition, timestamp, key, value and headers.
         altered: raw records with an output that differs from them in more than the score.
         dead_letters: raw records with a dead letter.
+        uncopied: source partitions and offsets of contributed traces without a redacted copy.
         given_up: number of raw records without an expected output.
         last_seen: time of the last record (``time.monotonic``).
         longest_pause: most seconds that a partition had no output, since :meth:`watch_pauses`.
@@ -55,6 +56,8 @@ class Witness:
         self.current: set[Identity] = set()
         self.outputs: dict[Identity, list[bytes]] = defaultdict(list)
         self.dead_letters: set[Identity] = set()
+        self.contributed: set[tuple[int, int]] = set()
+        self.copied: set[tuple[int, int]] = set()
         self._produced: dict[Identity, set[bytes]] = {}
         self._claimed: dict[Identity, set[bytes]] = defaultdict(set)
         self.given_up = 0
@@ -64,6 +67,9 @@ class Witness:
             TopicPartition(topic, number)
             for topic in (topics.contribute, topics.rejected, topics.dead_letter)
             for number in range(partitions)
+        ]
+        self._copies = [
+            TopicPartition(topics.redacted, number) for number in range(partitions) if topics.redacted
         ]
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=bootstrap_servers,
@@ -83,8 +89,8 @@ class Witness:
         consumer = self._consumer
         try:
             await consumer.start()
-            consumer.assign(self._raw + self._out)
-            await consumer.seek_to_beginning(*self._raw, *self._out)
+            consumer.assign(self._raw + self._out + self._copies)
+            await consumer.seek_to_beginning()
             while True:
                 for batch in (await consumer.getmany(timeout_ms=100)).values():
                     for record in batch:
@@ -116,6 +122,11 @@ class Witness:
     def missing(self) -> set[Identity]:
         """Raw records without an output."""
         return self.raw - self.outputs.keys()
+
+    @property
+    def uncopied(self) -> set[tuple[int, int]]:
+        """Partitions and offsets of contributed traces without a redacted copy, if there are copies."""
+        return self.contributed - self.copied if self._copies else set()
 
     @property
     def unexpected(self) -> set[Identity]:
@@ -171,6 +182,11 @@ class Witness:
             self.current.add(identity)
             self._produced[identity] = produced(record)
             return
+        if record.topic == self._topics.redacted:
+            self.copied.add(source_of(record))
+            return
+        if record.topic == self._topics.contribute:
+            self.contributed.add(source_of(record))
         identity = _identity(record.key, *source_of(record))
         partition, offset = identity.partition, identity.offset
         self.outputs[identity].append(_digest(record))

@@ -286,6 +286,17 @@ class Stream:
             records, key=lambda record: (topics.index(record.topic), record.partition, record.offset)
         )
 
+    async def members(self) -> list[Any]:
+        """Return the members of the workers' group, as its coordinator knows them."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
+        await admin.start()
+        try:
+            (response,) = await admin.describe_consumer_groups([self.settings.kafka.group])
+            ((*_, members, _operations),) = response.groups
+            return list(members)
+        finally:
+            await admin.close()
+
     async def committed(self) -> dict[int, int]:
         """Return the group's committed offset in each raw partition that has one."""
         kafka = self.settings.kafka

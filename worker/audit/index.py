@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import groupby
+from itertools import groupby, islice
 from math import inf
 from types import TracebackType
 from typing import Self
@@ -111,6 +111,7 @@ class SourceIndex:
         self._first: dict[tuple[str, int | None, int], int] = {}
         self._newest: dict[tuple[str, int | None, int], int] = {}
         self._rewound_to: dict[int, set[int]] = {}
+        self._whole: set[int] = set()
         # An empty name creates a private file that is deleted when it is closed.
         self._db = sqlite3.connect("", check_same_thread=False)
         self._db.execute("PRAGMA journal_mode = OFF")
@@ -141,6 +142,14 @@ class SourceIndex:
             if value is not None
         )
 
+    def add_whole(self, partition: int) -> None:
+        """Note that a partition of the changelog has every record that was ever written to it."""
+        self._whole.add(partition)
+
+    def is_whole(self, partition: int) -> bool:
+        """Return whether a partition of the changelog was never compacted."""
+        return partition in self._whole
+
     def complete(self) -> None:
         """Build the look-up index; call after everything was added."""
         self._db.execute("CREATE INDEX by_source ON known (partition, source)")
@@ -163,6 +172,22 @@ class SourceIndex:
                 else:
                     known.entries.append(_entry(value, partition, offset))
             yield known
+
+    def entries_from(self, partition: int, max_elements: int) -> float:
+        """Return the offset from which on every scored record must still have an entry.
+
+        Compaction takes entries away once they have left the ring, which holds more than the ``max_elements``
+        last scored records. A changelog that was never compacted must have the entries of all records.
+        """
+        if partition in self._whole:
+            return 0
+        rows = self._db.execute(
+            "SELECT source, value FROM known WHERE partition = ? AND NOT is_output ORDER BY source DESC",
+            (partition,),
+        )
+        entries = (_entry(value, partition, offset) for offset, value in rows)
+        scored = dict.fromkeys(entry.offset for entry in entries if entry.score is not None)
+        return min(islice(scored, max_elements), default=inf)
 
     def first_scored(self, partition: int) -> Entry | None:
         """Return the oldest remaining entry of a scored record."""

@@ -20,7 +20,7 @@ from worker.errors import Reason, TooLargeError
 from worker.lane.decode import decode_inputs
 from worker.lane.ledger import Entry, ScoreHeader
 from worker.lane.outputs import Outputs
-from worker.lane.records import NO_TIMESTAMP, RawRecord
+from worker.lane.records import NO_TIMESTAMP, UNREAD_FINGERPRINT, RawRecord
 from worker.policy import Policy
 from worker.scoring import TraceText, bounded_id, embedding_text
 from worker.settings import Settings
@@ -102,6 +102,8 @@ class PartitionAudit:
         self._rewinds = index.rewinds(partition)
         self._rewinds_ahead = deque(self._rewinds)
         self._builder = builder
+        self._has_whole_ledger = index.is_whole(partition)
+        self._entries_from = index.entries_from(partition, settings.cache.max_elements)
         self._vectors = Vectors(settings, index.first_scored(partition), texts, tolerance)
         self._memory = Memory(settings.cache, self._vectors.oldest_model)
         if bounds.first > 0:
@@ -182,6 +184,8 @@ class PartitionAudit:
                 for output in case.outputs
                 if not any(_agree(entry, output.says) for entry in entries)
             ]
+        if case.outputs and not _is_remembered(record, known.entries) and self._must_have_entry(case):
+            self._report.without_entry.append(record.offset)
         entry = _scored_entry(entries, case.outputs)
         # A finished record without outputs and entries was scored if it is a trace.
         finished = not case.outputs and not entries and record.offset < self._bounds.committed
@@ -189,6 +193,13 @@ class PartitionAudit:
             trace_id = None if trace is None else bounded_id(trace.id)
             case.remembered = self._vectors.recall(entry, trace_id, record.timestamp_ms)
         return case
+
+    def _must_have_entry(self, case: _Case) -> bool:
+        """Return whether an entry cannot have been evicted from the ring and compacted away."""
+        if self._has_whole_ledger:
+            return True
+        in_ring = self._entries_from <= case.offset < self._bounds.committed
+        return in_ring and _was_scored(case.outputs)
 
     def _is_of_another_record(self, wrong: list[str], offset: int) -> bool:
         """Return whether an output is of a record with the same offset in an earlier topic."""
@@ -276,6 +287,14 @@ class PartitionAudit:
                 return
         for header in headers:
             case.wrong += self._memory.check(remembered, header, tolerance)
+
+
+def _is_remembered(record: RawRecord, entries: Sequence[Entry]) -> bool:
+    """Return whether any of the entries at a record's offset is its own."""
+    fingerprints = {entry.fingerprint for entry in entries}
+    if record.fault is not None:  # it may have been read, with a larger limits.batch_bytes
+        return bool(fingerprints)
+    return bool(fingerprints & {record.fingerprint, UNREAD_FINGERPRINT})
 
 
 def _was_scored(outputs: Sequence[Output]) -> bool:

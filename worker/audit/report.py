@@ -35,6 +35,8 @@ class PartitionReport:
         waiting: number of uncommitted records without an output, which are still to be scored.
         repeated: number of outputs beyond the first of their record.
         differing: defects of the outputs.
+        without_entry: offsets of records with outputs but without a ledger entry: delivered again, they would
+            be scored again, and later records are compared with fewer vectors than they should be.
         rescored: number of records with unequal outputs because the topic was reread from before the ledger,
             which starts a new run.
         unknown: number of outputs whose record no longer exists: it was deleted, or the topic recreated.
@@ -58,6 +60,7 @@ class PartitionReport:
     waiting: int = 0
     repeated: int = 0
     differing: list[Difference] = field(default_factory=list)
+    without_entry: list[int] = field(default_factory=list)
     rescored: int = 0
     unknown: int = 0
     outputs_trimmed: int = 0
@@ -104,6 +107,11 @@ class Report:
         return sum(len(partition.differing) for partition in self.partitions)
 
     @property
+    def without_entry(self) -> int:
+        """Number of records with outputs but without a ledger entry."""
+        return sum(len(partition.without_entry) for partition in self.partitions)
+
+    @property
     def rescored(self) -> int:
         """Number of records rescored after a rewind."""
         return sum(partition.rescored for partition in self.partitions)
@@ -120,10 +128,10 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is missing and nothing differs."""
-        return not self.missing and not self.differing
+        """Whether nothing is missing, nothing differs, and every output has its ledger entry."""
+        return not self.missing and not self.differing and not self.without_entry
 
     def as_dict(self) -> dict[str, Any]:
         """Return the totals and the partitions as plain JSON."""
-        totals = ("ok", "missing", "repeated", "differing", "waiting", "rescored", "unknown", "deleted")
+        totals = "ok missing repeated differing without_entry waiting rescored unknown deleted".split()
         return {name: getattr(self, name) for name in totals} | asdict(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from worker.audit.index import SourceIndex
@@ -93,6 +94,10 @@ class _Log:
         """Return the first offsets of a topic's partitions; above 0, a partition has been trimmed."""
         return [bounds.start for bounds in self._bounds[topic]]
 
+    def ends(self, topic: str) -> list[int]:
+        """Return the offsets behind the last records of a topic's partitions; none if it does not exist."""
+        return [bounds.stop for bounds in self._bounds.get(topic, [])]
+
     async def read(self, topic: str) -> AsyncIterator[tuple[int, list[Record]]]:
         """Yield a topic's records in chunks, with their partition; nothing if the topic does not exist."""
         for partition in range(len(self._bounds.get(topic, []))):
@@ -138,8 +143,13 @@ class _Run:
     async def audit(self, committed: list[int], changelog: str) -> Report:
         topics, window = self._settings.topics, self._settings.limits.uncommitted_records
         with SourceIndex(topics, self._topics[topics.raw].partitions, window) as index:
+            written: Counter[int] = Counter()
             async for partition, records in self._log.read(changelog):
                 index.add_entries(partition, [(record.key, record.value) for record in records])
+                written[partition] += len(records)
+            for partition, end in enumerate(self._log.ends(changelog)):
+                if written[partition] == end:
+                    index.add_whole(partition)
             for name in self._outputs:
                 async for _, records in self._log.read(name):
                     index.add_outputs(map(_output, records))

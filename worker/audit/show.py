@@ -20,6 +20,9 @@ _REASONS: dict[Unaudited, str] = {
 }
 
 
+_COLUMNS = ("records", "waiting", "missing", "repeated", "differing", "without entry", "novelty audited")
+
+
 def show(report: Report, console: Console) -> None:
     """Print the table, the notes and the first defects."""
     console.print(_table(report))
@@ -34,7 +37,7 @@ def show(report: Report, console: Console) -> None:
 
 def _table(report: Report) -> Table:
     table = Table("partition", box=None, pad_edge=False)
-    for name in ("records", "waiting", "missing", "repeated", "differing", "novelty audited"):
+    for name in _COLUMNS:
         table.add_column(name, justify="right")
     for one in report.partitions:
         table.add_row(str(one.partition), *map(str, _row(one)))
@@ -47,7 +50,15 @@ def _table(report: Report) -> Table:
 
 def _row(one: PartitionReport) -> tuple[int, ...]:
     audited = one.novelty_exact + one.novelty_embedded
-    return one.records, one.waiting, len(one.missing), one.repeated, len(one.differing), audited
+    return (
+        one.records,
+        one.waiting,
+        len(one.missing),
+        one.repeated,
+        len(one.differing),
+        len(one.without_entry),
+        audited,
+    )
 
 
 def _notes(report: Report) -> Iterator[str]:
@@ -90,3 +101,7 @@ def _wrong(report: Report) -> Iterator[str]:
         partition = f"{report.topic}/{one.partition}"
         yield from (f"missing: {partition}/{offset} has no output" for offset in one.missing)
         yield from (f"differs: {partition}/{each.offset}: {each.what}" for each in one.differing)
+        yield from (
+            f"without entry: {partition}/{offset} has an output, but no entry in the changelog"
+            for offset in one.without_entry
+        )

@@ -136,12 +136,16 @@ class Stream:
             self.outputs.append(builder.build(record, self.entries[record.offset]))
             self.committed = max(self.committed, record.offset + 1)
 
-    def audit(self, *, first=0, outputs_from=0, embedder=None, tolerance=None, committed=None):
-        """Audit the partition, with or without an embedder."""
+    def audit(
+        self, *, first=0, outputs_from=0, embedder=None, tolerance=None, committed=None, compacted=True
+    ):
+        """Audit the partition, with or without an embedder and a compacted changelog."""
         committed = self.committed if committed is None else committed
         with SourceIndex(self.settings.topics, 2, WINDOW) as index:
             index.add_outputs(self.outputs)
             index.add_entries(1, self.changelog)
+            if not compacted:
+                index.add_whole(1)
             index.complete()
             audit = PartitionAudit(
                 1,

@@ -754,3 +754,85 @@ def test_an_unreadable_record_is_a_dead_letter_without_content(stream, reason):
 
     made.raw[1] = readable
     assert not made.audit().differing
+
+
+# --- outputs without ledger entries
+
+
+def without_entries(made, *offsets):
+    """Take entries out of the changelog, with what was written over them."""
+    keys = {b"%d" % offset for offset in offsets}
+    made.changelog = [(key, value) for key, value in made.changelog if key not in keys]
+
+
+@pytest.mark.parametrize("value", [None, b"no JSON"], ids=["scored", "dead letter"])
+def test_an_output_without_an_entry_is_found_in_a_changelog_that_was_never_compacted(stream, value):
+    made = stream()
+    made.publish(3)
+    made.publish(value=value)
+    made.publish(20)
+    made.work()
+    assert made.audit(compacted=False).without_entry == []
+
+    without_entries(made, 3)
+
+    assert made.audit(compacted=False).without_entry == [3]
+
+
+def test_outputs_without_any_entry_are_found(stream):
+    """As a worker left them that published what it had only in memory."""
+    made = stream()
+    made.publish(3)
+    made.work()
+
+    without_entries(made, 0, 1, 2)
+
+    assert made.audit(compacted=False).without_entry == [0, 1, 2]
+
+
+def test_a_tombstone_is_no_entry(stream):
+    made = stream()
+    made.publish(12)
+    made.work()
+
+    without_entries(made, 3)
+    made.changelog.append((b"3", None))
+
+    assert made.audit(compacted=False).without_entry == [3]
+
+
+def test_in_a_compacted_changelog_only_what_the_ring_must_hold_is_required(stream):
+    """The last scored records: compaction takes away what fell out, dead letters among them."""
+    made = stream()
+    made.publish(10)
+    made.publish(value=b"no JSON")
+    made.publish(9)
+    made.work()
+    without_entries(made, *range(10), 10)
+    assert made.audit().without_entry == []
+
+    without_entries(made, 18)
+
+    assert made.audit().without_entry == [18]
+
+
+def test_what_is_published_but_not_committed_may_lack_its_entry_in_a_compacted_changelog(stream):
+    """Its group was reset to an earlier offset, so that the entries were cut."""
+    made = stream()
+    made.publish(20)
+    made.work()
+
+    without_entries(made, 18)
+
+    assert made.audit(committed=18).without_entry == []
+
+
+def test_an_entry_of_another_record_at_the_offset_does_not_count(stream):
+    made = stream()
+    made.publish(5)
+    made.work()
+    number = next(number for number, (key, _) in enumerate(made.changelog) if key == b"2")
+    entry = msgspec.structs.replace(made.entries[2], fingerprint=b"another!")
+    made.changelog[number] = (b"2", msgspec.msgpack.encode(entry))
+
+    assert made.audit(compacted=False).without_entry == [2]
