@@ -14,7 +14,8 @@ RESULTS = Path(__file__).with_name("results.json")
 _BEGIN, _END = "<!-- written by make chaos -->\n", "<!-- up to here -->\n"
 _HEAD = (
     "| fault | rounds | records in | outputs | repeats | missing | differing | without entry "
-    "| novelty recomputed | in flight at the fault: median, least | seconds to resume: median, longest | besides |"
+    "| novelty recomputed | in flight at the fault: median, least "
+    "| seconds to resume: median, longest | besides |"
 )
 
 

@@ -133,5 +133,6 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the totals and the partitions as plain JSON."""
-        totals = "ok missing repeated differing without_entry waiting rescored unknown deleted".split()
-        return {name: getattr(self, name) for name in totals} | asdict(self)
+        totals = ("ok", "missing", "repeated", "differing", "without_entry", "waiting", "rescored")
+        outside = ("unknown", "deleted")
+        return {name: getattr(self, name) for name in (*totals, *outside)} | asdict(self)
