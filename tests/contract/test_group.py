@@ -13,7 +13,7 @@ from worker.kafka.lease import Lease
 from worker.kafka.memory_group import MemoryGroupConsumer, MemoryTopic
 
 PARTITIONS = 2
-LIMIT = 60
+LIMIT = 120
 
 
 class Listener(ConsumerRebalanceListener):

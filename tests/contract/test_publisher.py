@@ -325,6 +325,6 @@ async def test_nothing_is_sent_while_the_lease_is_not_held(broker, tmp_path, sen
 
 
 async def lease_awaited(lease):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not lease._waiting:
             await asyncio.sleep(0)

@@ -21,7 +21,7 @@ from worker.observe import page
 
 pytestmark = pytest.mark.integration
 
-LIMIT = 60
+LIMIT = 120
 
 
 def spans(number):

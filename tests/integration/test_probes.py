@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 async def ready(worker):
     """Wait until the worker is ready."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             with suppress(aiohttp.ClientConnectionError):
                 if (await worker.get("/readyz"))[0] == 200:

@@ -114,7 +114,7 @@ async def test_a_policy_may_change_while_the_worker_runs(make_stream, real_trace
     async with stream.worker() as worker:
         await stream.outputs(worker, await stream.publish(Message(line) for line in real_traces[:5]))
         worker.config.write_text(render(override(worker.settings, "policy", {"threshold": 0.0})))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while page.value(await worker.metrics(), "kp_policy_reloads_total", result="ok") != 1:
                 await asyncio.sleep(0.1)
         await stream.outputs(worker, await stream.publish(Message(line) for line in real_traces[5:10]))

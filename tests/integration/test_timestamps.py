@@ -104,7 +104,7 @@ async def test_a_topic_that_would_lose_what_must_be_kept_ends_the_start(make_str
     await stream.configure_topic(name, {setting: value})
 
     async with stream.worker() as worker:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             assert await worker.process.wait() == os.EX_CONFIG
 
     assert f"{name} has {setting}={value}, must have" in worker.log()

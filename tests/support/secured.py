@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 USER, PASSWORD = "worker", "canary-of-the-password-5150"
 CERTIFICATE_NAME = "fleet"
 LISTENERS = ("SASL_SSL", "SSL", "SASL_PLAINTEXT", "PLAINTEXT")
-START_LIMIT = 60
+START_LIMIT = 120
 _ANY = 1
 
 _LOGIN = "org.apache.kafka.common.security"

@@ -28,7 +28,7 @@ from worker.settings import Settings, render
 TESTS = Path(__file__).parents[1]
 READY_LIMIT = 120
 ARRIVAL_LIMIT = 120
-IN_FLIGHT_LIMIT = 60
+IN_FLIGHT_LIMIT = 120
 _DYNAMIC_TOPIC_CONFIG = 1
 
 
@@ -101,7 +101,7 @@ class Worker:
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 return await self.process.wait()
         except TimeoutError:
             raise AssertionError(f"it did not stop:\n{self.log()}") from None

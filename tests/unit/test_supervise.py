@@ -81,18 +81,18 @@ class Supervised:
         return [int(line) for line in self._starts.read_text().split()] if self._starts.exists() else []
 
     async def started(self, count: int) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while len(self.starts) < count:
                 await asyncio.sleep(0.01)
 
     async def worked(self) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while not self._starts.with_name("starts.works").exists():
                 await asyncio.sleep(0.01)
 
     async def get(self, path: str) -> tuple[int, str]:
         """Return the response of the worker's port, once it listens."""
-        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(120), aiohttp.ClientSession() as session:
             while True:
                 with suppress(aiohttp.ClientConnectionError):
                     async with session.get(f"http://127.0.0.1:{self.port}{path}") as response:
@@ -101,12 +101,12 @@ class Supervised:
 
     async def answers(self, path: str, status: int, body: str) -> None:
         """Wait until the worker's port gives this response."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while await self.get(path) != (status, body):
                 await asyncio.sleep(0.01)
 
     async def run(self) -> int:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             return await self.supervisor.run()
 
     async def stopped_at_work(self, number: int = signal.SIGTERM) -> int:
@@ -295,7 +295,7 @@ async def test_a_stop_ends_the_wait_for_a_broker(tmp_path, monkeypatch):
     monkeypatch.setattr(Answering, "away", 10**9)
     here = Supervised(tmp_path, "beat(60)")
     running = asyncio.create_task(here.run())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while Answering.away > 10**9 - 2:
             await asyncio.sleep(0.01)
     stop()

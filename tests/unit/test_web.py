@@ -63,7 +63,7 @@ async def raw(port, sent):
     reader, writer = await asyncio.open_connection("127.0.0.1", port.settings.port)
     writer.write(sent)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await reader.read()
     finally:
         writer.close()
@@ -162,7 +162,7 @@ async def test_connections_beyond_the_limit_are_closed_and_the_rest_are_answered
     port = front.settings.port
     connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(6)]
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for reader, _ in connections[3:]:
             with suppress(ConnectionResetError):
                 assert await reader.read() == b""

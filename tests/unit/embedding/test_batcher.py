@@ -14,7 +14,7 @@ from worker.embedding import batcher as module
 from worker.embedding.batcher import MAX_ADMITTED, admission_limit
 from worker.errors import EmbeddingError
 
-LIMIT = 30  # seconds until a test gives up on what should have happened
+LIMIT = 60  # seconds until a test gives up on what should have happened
 
 
 class GatedEmbedder:
@@ -288,7 +288,7 @@ async def test_closing_leaves_no_waiter(make_batcher, embedder, limit):
 
     await batcher.close()
 
-    _, waiting = await asyncio.wait(tasks, timeout=2)
+    _, waiting = await asyncio.wait(tasks, timeout=LIMIT)
     for task in waiting:
         task.cancel()
     assert not waiting

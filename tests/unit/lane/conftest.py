@@ -171,7 +171,7 @@ class Harness:
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait until a condition holds."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 await asyncio.sleep(0)
 

@@ -199,7 +199,7 @@ class Partition:
         assert {record.offset for record in self.records if record.offset < self.committed} <= finished
 
     async def _complete(self, random, lane, batcher, failures):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while lane.watermark < self.end:
                 self._step(random, lane, batcher)
                 lane.committed(self.committed)

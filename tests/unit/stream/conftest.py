@@ -121,7 +121,7 @@ class World:
         return [int(one.key) for one in records if partition in (None, one.partition)]
 
     async def until(self, condition):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 await asyncio.sleep(0.005)
 
