@@ -17,7 +17,7 @@ from aiokafka.structs import ConsumerRecord
 
 from chaos.content import claimed, produced, with_own_time
 from support.streams import source_of
-from worker.kafka.record_batches import install
+from worker.kafka.record_batches import decoding
 from worker.lane.outputs import CUT_BYTES
 from worker.settings import TopicSettings
 
@@ -51,7 +51,7 @@ class Witness:
     def __init__(
         self, bootstrap_servers: str, topics: TopicSettings, partitions: int, batch_bytes: int
     ) -> None:
-        install(batch_bytes)
+        self._batch_bytes = batch_bytes
         self.raw: set[Identity] = set()
         self.current: set[Identity] = set()
         self.outputs: dict[Identity, list[bytes]] = defaultdict(list)
@@ -88,7 +88,8 @@ class Witness:
         """Read until cancelled."""
         consumer = self._consumer
         try:
-            await consumer.start()
+            with decoding(self._batch_bytes):
+                await consumer.start()
             consumer.assign(self._raw + self._out + self._copies)
             await consumer.seek_to_beginning()
             while True:

@@ -195,7 +195,10 @@ def test_in_bfloat16_scores_are_the_references_within_a_thousandth(make_real, tr
 
 @pytest.mark.model
 def test_in_int8_novelty_is_the_references_within_a_fiftieth(traces, reference_scores):
-    """Its vectors are not comparable with float32's, so a ledger is cut between them."""
+    """Its vectors are not comparable with float32's, so a ledger is cut between them.
+
+    How far they are apart depends on the CPU: with AMX they are nearer than without.
+    """
     embedder = make_int8(truncation="sdk")
     scorer = Scorer(lambda text: embedder.embed([text]).vectors[0])
     reference = make_openvino(truncation="sdk")
@@ -206,7 +209,6 @@ def test_in_int8_novelty_is_the_references_within_a_fiftieth(traces, reference_s
     assert embedder.identity != reference.identity
     expected = {expected["id"]: expected["score_minilm_256_tokens"] for expected in reference_scores}
     assert scores == pytest.approx(expected, rel=0, abs=0.02 * 0.35)
-    assert scores != pytest.approx(expected, rel=0, abs=1e-3)
 
 
 @pytest.mark.model

@@ -417,7 +417,7 @@ VALUES = st.fixed_dictionaries(
             lambda names: dict(zip(("raw", "contribute", "rejected", "dead_letter"), names, strict=True))
         ),
         "cache": st.fixed_dictionaries(
-            {"max_elements": st.integers(1, 1_000_000)}, optional={"ttl": POSITIVE}
+            {"max_elements": st.integers(1, 100_000)}, optional={"ttl": POSITIVE}
         ),
         "policy": POLICY,
         "shadow": st.none() | POLICY,

@@ -14,7 +14,7 @@ from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 
 from worker.kafka.connection import client_arguments
 from worker.kafka.lease import Lease, heartbeat_interval
-from worker.kafka.record_batches import MAX_POLL_RECORDS, install
+from worker.kafka.record_batches import MAX_POLL_RECORDS, decoding
 from worker.settings import KafkaSettings
 
 FETCH_BYTES = 131_072
@@ -43,7 +43,6 @@ class GroupConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is unty
     def __init__(
         self, kafka: KafkaSettings, batch_bytes: int, lease: Lease, rebalance_timeout: float
     ) -> None:
-        install(batch_bytes)
         super().__init__(
             **client_arguments(kafka),
             group_id=kafka.group,
@@ -60,10 +59,12 @@ class GroupConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is unty
             partition_assignment_strategy=(StickyPartitionAssignor,),
         )
         self._lease = lease
+        self._batch_bytes = batch_bytes
 
     async def start(self) -> None:
         """Connect."""
-        await super().start()
+        with decoding(self._batch_bytes):
+            await super().start()
         # The client has no hook for the coordinator's responses.
         coordinator = self._coordinator
         coordinator._send_req = self._observed(coordinator._send_req)  # noqa: SLF001

@@ -14,7 +14,7 @@ from aiokafka.structs import ConsumerRecord as Record
 from worker.errors import TopicError
 from worker.kafka.connection import client_arguments
 from worker.kafka.diagnosis import unreachable
-from worker.kafka.record_batches import MAX_POLL_RECORDS, install
+from worker.kafka.record_batches import MAX_POLL_RECORDS, decoding
 from worker.kafka.topics import Topic
 from worker.lane.records import Fault, RawRecord
 from worker.settings import KafkaSettings
@@ -106,8 +106,8 @@ class TopicReader:
     """
 
     def __init__(self, kafka: KafkaSettings, batch_bytes: int) -> None:
-        install(batch_bytes)
         self._kafka = kafka
+        self._batch_bytes = batch_bytes
         self._consumer = AIOKafkaConsumer(
             **client_arguments(kafka),
             isolation_level="read_committed",
@@ -119,7 +119,8 @@ class TopicReader:
 
     async def __aenter__(self) -> Self:
         try:
-            await self._consumer.start()
+            with decoding(self._batch_bytes):
+                await self._consumer.start()
         except KafkaError as error:
             await self._consumer.stop()
             raise await unreachable(self._kafka, error) from error

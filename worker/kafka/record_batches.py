@@ -1,7 +1,7 @@
 """Decode fetched record batches so that nothing that a broker accepts can stop a partition.
 
 The client's own parser raises at the first batch that it cannot decode, inflates without a limit, and accepts
-only UTF-8 header names. :func:`install` wraps it with this module's parser:
+only UTF-8 header names. The consumers that start within :func:`decoding` use this module's parser instead:
 
 - A compressed batch is inflated up to a limit.
 - A batch that cannot be decoded, or is too large, yields one placeholder for each of its offsets.
@@ -18,6 +18,8 @@ from __future__ import annotations
 import copy
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -92,19 +94,32 @@ class _MalformedError(Exception):
     """A batch violates its format."""
 
 
-def install(batch_bytes: int) -> None:
-    """Make all consumers of this process decode with this module.
+@contextmanager
+def decoding(batch_bytes: int) -> Iterator[None]:
+    """Make the consumers that start inside decode with this module; others of the process do not.
 
     Args:
         batch_bytes: the largest batch to decode, inflated.
     """
+    token = _batch_bytes.set(batch_bytes)
+    try:
+        yield
+    finally:
+        _batch_bytes.reset(token)
 
-    def batches(data: bytes) -> Batches:
-        return Batches(data, batch_bytes)
 
-    # The client has no hook: its fetcher looks both classes up by these names.
-    fetcher.MemoryRecords = batches
-    fetcher.PartitionRecords = PartitionRecords
+# A consumer's fetching tasks inherit the context in which it starts.
+_batch_bytes: ContextVar[int | None] = ContextVar("batch_bytes", default=None)
+
+
+def _batches(data: bytes) -> Batches | MemoryRecords:
+    batch_bytes = _batch_bytes.get()
+    return MemoryRecords(data) if batch_bytes is None else Batches(data, batch_bytes)
+
+
+def _partition_records(tp: Any, records: Batches | MemoryRecords, *rest: Any) -> ClientPartitionRecords:
+    kind = PartitionRecords if isinstance(records, Batches) else ClientPartitionRecords
+    return kind(tp, records, *rest)
 
 
 class PartitionRecords(ClientPartitionRecords):  # type: ignore[misc]  # aiokafka is untyped
@@ -126,6 +141,11 @@ class PartitionRecords(ClientPartitionRecords):  # type: ignore[misc]  # aiokafk
         record = super().__next__()
         self._left -= RECORD_BYTES + len(record.key or b"") + len(record.value or b"")
         return record
+
+
+# The client has no hook: its fetcher looks both classes up by these names.
+fetcher.MemoryRecords = _batches
+fetcher.PartitionRecords = _partition_records
 
 
 class Batches:

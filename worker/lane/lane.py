@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as replace_fields
@@ -55,6 +56,10 @@ if TYPE_CHECKING:
     from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
 
 logger = logging.getLogger(__name__)
+
+LARGE_RING = 2_000
+"""``cache.max_elements`` above which a ledger is opened in a thread: the largest takes seconds, which the
+group's heartbeats must not wait for."""
 
 COPIES_LIMIT = 1.0
 """Seconds that a draining lane waits for redacted copies; the rest are left to redelivery."""
@@ -172,12 +177,15 @@ class Lane:
             await self._wait_for_change()
         if self._closing:
             return
-        # In a thread: seconds for the largest ledgers, which the group's heartbeats must not wait for.
-        evicted, reason = await asyncio.to_thread(
+        rebuild = partial(
             self._ledger.open, self.next_offset, self._cache, self._services.model, self.topic_id
         )
-        if self._closing:
-            return
+        if self._services.cache.max_elements > LARGE_RING:
+            evicted, reason = await asyncio.to_thread(rebuild)
+            if self._closing:
+                return
+        else:
+            evicted, reason = rebuild()
         if reason is not None:
             logger.warning("partition %d: invalid entries cut from the ledger: %s", self.partition, reason)
             self._metrics.cache_reset(reason)

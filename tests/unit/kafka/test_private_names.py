@@ -14,13 +14,14 @@ import faust
 import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient
-from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
+from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.producer.sender import Sender
 from aiokafka.protocol.api import Request
 from faust.transport.consumer import Consumer
 
 from worker.kafka.record_batches import Batches
+from worker.kafka.record_batches import ClientPartitionRecords as PartitionRecords
 
 WORKER = Path(__file__).parents[3] / "worker"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import struct
 import tracemalloc
@@ -22,19 +23,13 @@ from hypothesis import strategies as st
 from support.batches import ENCODERS, HEADER_BYTES, by_hand, sealed
 from worker.kafka import record_batches
 from worker.kafka.reader import raw_record
-from worker.kafka.record_batches import Batches, PartitionRecords, inflate
+from worker.kafka.record_batches import Batches, PartitionRecords, decoding, inflate
 from worker.lane.records import Fault
 
 TP = TopicPartition("raw-traces", 0)
 LIMIT = 1_048_576
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 ClientPartitionRecords = record_batches.ClientPartitionRecords
-
-
-@pytest.fixture(autouse=True)
-def _the_clients_own_parser_afterwards(monkeypatch):
-    monkeypatch.setattr(fetcher, "MemoryRecords", MemoryRecords)
-    monkeypatch.setattr(fetcher, "PartitionRecords", ClientPartitionRecords)
 
 
 def batch(records, codec=0, base=0):
@@ -338,10 +333,25 @@ def test_a_large_batch_is_yielded_in_parts(codec, count, size):
     assert max(sizes) < record_batches.FETCH_BYTES_INFLATED + 2 * LIMIT
 
 
-def test_consumers_use_the_parser_once_it_is_installed():
-    record_batches.install(LIMIT)
+async def test_each_consumer_has_the_limit_that_it_started_with():
+    """Its tasks do: they inherit the context, and others of the process do not."""
 
-    batches = fetcher.MemoryRecords(small())
+    async def limit():
+        await asyncio.sleep(0)
+        return getattr(fetcher.MemoryRecords(small()), "batch_bytes", None)
+
+    tasks = []
+    for number in (LIMIT, 2 * LIMIT):
+        with decoding(number):
+            tasks.append(asyncio.create_task(limit()))
+    tasks.append(asyncio.create_task(limit()))
+
+    assert await asyncio.gather(*tasks) == [LIMIT, 2 * LIMIT, None]
+
+
+def test_a_consumer_s_records_are_read_from_its_batches():
+    with decoding(LIMIT):
+        batches = fetcher.MemoryRecords(small())
     records = fetcher.PartitionRecords(TP, batches, [], 1, None, None, True, 1)
 
     assert (batches.batch_bytes, batches.size_in_bytes()) == (LIMIT, len(small()))
