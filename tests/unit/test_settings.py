@@ -416,9 +416,7 @@ VALUES = st.fixed_dictionaries(
         "topics": st.lists(TOPICS, min_size=4, max_size=4, unique=True).map(
             lambda names: dict(zip(("raw", "contribute", "rejected", "dead_letter"), names, strict=True))
         ),
-        "cache": st.fixed_dictionaries(
-            {"max_elements": st.integers(1, 100_000)}, optional={"ttl": POSITIVE}
-        ),
+        "cache": st.fixed_dictionaries({"max_elements": st.integers(1, 100_000)}, optional={"ttl": POSITIVE}),
         "policy": POLICY,
         "shadow": st.none() | POLICY,
         "fleet": st.fixed_dictionaries({}, optional={"agent_ids": st.lists(NAMES, max_size=3)}),

@@ -277,6 +277,29 @@ async def test_every_batch_is_reported_with_its_truncated_and_repeated_texts(mak
     assert counted == [(3, 1, 2)]
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_report_that_raises_leaves_no_waiter(make_batcher, embedder, fails):
+    raised: list[BaseException] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context["exception"]))
+    error = ValueError("no such metric")
+
+    def report(*_):
+        raise error
+
+    def broken(_):
+        raise EmbeddingError("out of memory")
+
+    batcher = make_batcher(on_batch=report, on_error=report)
+    if fails:
+        embedder.make = broken
+    tasks = await submit(batcher, "1", "2")
+    _, waiting = await asyncio.wait(tasks, timeout=LIMIT)
+
+    assert not waiting
+    assert [type(task.exception()) for task in tasks] == 2 * [EmbeddingError if fails else type(None)]
+    assert set(raised) == {error}
+
+
 @pytest.mark.parametrize("limit", [64, 1])
 async def test_closing_leaves_no_waiter(make_batcher, embedder, limit):
     """Neither for texts in a running batch, nor admitted ones, nor queued ones."""

@@ -350,6 +350,20 @@ async def test_a_record_after_redelivered_ones_is_compared_with_them(make_harnes
     assert after.metric("kp_novelty_cache_entries", partition="0") == 3
 
 
+async def test_a_record_is_not_compared_with_a_redelivered_one_of_another_model(make_harness, raw):
+    """The redelivered outcome stands, but vectors of different models do not compare."""
+    before = make_harness()
+    await processed(before, await before.lane(), raw(0))
+    after = make_harness()
+    after.embedder.identity = "another"
+
+    await processed(after, await after.lane(0, before.changelog()), raw(0), raw(1))
+
+    assert after.outputs()[0] == before.outputs()[0]
+    assert score(after.outputs()[1])["nearest"] is None
+    assert after.metric("kp_novelty_cache_entries", partition="0") == 1
+
+
 async def test_a_redelivered_dead_letter_is_published_unchanged(make_harness, raw):
     before = make_harness()
     before.publisher.refused.update(before.scored)

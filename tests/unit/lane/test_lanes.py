@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import threading
 
 import pytest
 
@@ -11,7 +12,7 @@ from worker.errors import DeliveryError, LedgerError
 from worker.journal import Journal, Location, Suspect, Treatment, shared_memory
 from worker.lane import lane as lane_module
 from worker.lane import lanes as lanes_module
-from worker.lane.ledger import Changelog
+from worker.lane.ledger import Changelog, Ledger
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -340,6 +341,42 @@ async def test_a_lane_drained_while_it_opens_starts_nothing(make_harness, raw, m
     await harness.settle()
 
     assert lane_tasks() == []
+
+
+@pytest.mark.parametrize("drained", [False, True])
+async def test_a_large_ledger_is_opened_beside_the_event_loop(drained, make_harness, raw, monkeypatch):
+    """It takes seconds: other lanes and the group's heartbeats go on, and the partition may leave."""
+    changelog = Changelog(0)
+    old = make_harness()
+    await processed(old, old.lanes([changelog].__getitem__), raw(0))
+    await old.close()
+    monkeypatch.setattr(lane_module, "LARGE_RING", 0)
+    harness = make_harness()
+    harness.embedder.identity = "another"
+    opening, go_on = threading.Event(), threading.Event()
+    real_open = Ledger.open
+
+    def slow_open(*args):
+        opening.set()
+        assert go_on.wait(60)
+        return real_open(*args)
+
+    monkeypatch.setattr(Ledger, "open", slow_open)
+    lanes = harness.lanes([changelog].__getitem__)
+    taking = asyncio.create_task(lanes.take(raw(1)))
+    assert await asyncio.to_thread(opening.wait, 60)
+    await harness.settle()
+    assert not taking.done()
+
+    if drained:
+        await lanes.drain()
+    go_on.set()
+    await taking
+    await harness.settle()
+
+    assert (lane_tasks() == []) == drained
+    keys = [record.key for record in harness.publisher.records(harness.ledger)]
+    assert keys == ([] if drained else [b"0", b"1"])  # the tombstone of the other model's, and its own entry
 
 
 # --- fatal errors

@@ -362,6 +362,28 @@ def test_vectors_of_another_model_are_cut_and_other_entries_stay():
     assert [offset for offset in range(4) if offset in ledger] == [1, 2]
 
 
+def test_a_change_of_model_compares_no_offset_with_all_others():
+    """Otherwise a large ledger takes longer to open than a worker lives (limits.heartbeat)."""
+    compared = 0
+
+    class Offset(int):
+        __hash__ = int.__hash__
+
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return int(self) == other
+
+    count = 400
+    changelog = changelog_of(*(scored(offset, model="other") for offset in range(count)))
+    changelog.entries = {Offset(offset): value for offset, value in changelog.entries.items()}
+
+    _, _, (evicted, reason) = opened(changelog, next_offset=count, max_elements=count, window=1)
+
+    assert (len(evicted), reason) == (count, "model")
+    assert compared < 20 * count
+
+
 OLDER_RELEASE = Path(__file__).parents[2] / "integration" / "data" / "left-behind-by-56e9080.json"
 
 
