@@ -178,6 +178,17 @@ async def test_records_get_their_partition_s_offsets_in_the_order_of_sending(sta
     )
 
 
+async def test_a_flush_waits_for_records_that_nobody_waits_for_any_more(stage):
+    topic = await stage.topic()
+    for number in range(20):
+        delivery = await stage.publisher.send(record(topic, partition=number % PARTITIONS))
+        delivery.cancel()
+
+    await stage.publisher.flush()
+
+    assert len(await stage.read(topic)) == 20
+
+
 async def test_a_record_without_key_and_value_keeps_its_order_among_the_others(stage):
     topic = await stage.topic()
     sent = [(b"1", b"k"), (None, None), (b"2", b"k"), (b"3", b"k")]

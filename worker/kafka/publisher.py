@@ -98,6 +98,10 @@ class KafkaPublisher:
         # This machine's clock or the broker's is wrong; records without a timestamp are never rejected.
         return await self._confirmed_alone(record, NO_TIMESTAMP)
 
+    async def flush(self) -> None:
+        """See :meth:`~worker.lane.publisher.Publisher.flush`."""
+        await self._producer.flush()
+
     async def _confirmed_alone(self, record: OutputRecord, timestamp_ms: int) -> int:
         await self._lease.hold()
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from worker.errors import DeliveryError, TimestampError, TooLargeError
 from worker.lane.records import NO_TIMESTAMP, OutputRecord
@@ -16,6 +16,7 @@ class _Sent:
     record: OutputRecord
     alone: bool
     delivery: asyncio.Future[int]
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class MemoryPublisher:
@@ -57,6 +58,11 @@ class MemoryPublisher:
         """See :meth:`Publisher.send_alone`."""
         return await self._hand_over(record, alone=True)
 
+    async def flush(self) -> None:
+        """See :meth:`Publisher.flush`."""
+        for sent in list(self._waiting):
+            await sent.ended.wait()
+
     def records(self, *topics: str) -> list[OutputRecord]:
         """Return the confirmed records of the topics."""
         return [record for record in self.confirmed if record.topic in topics]
@@ -81,7 +87,9 @@ class MemoryPublisher:
             self._decide(sent)
 
     def lose(self) -> None:
-        """Drop the waiting records: their sender was killed before the broker received them."""
+        """Drop the waiting records: the broker receives them never, and their sender hears nothing."""
+        for sent in self._waiting:
+            sent.ended.set()
         self._waiting.clear()
 
     def _hand_over(self, record: OutputRecord, *, alone: bool) -> asyncio.Future[int]:
@@ -99,6 +107,7 @@ class MemoryPublisher:
         return replace(record, partition=zlib.crc32(record.key or b"") % self._partitions)
 
     def _decide(self, sent: _Sent) -> None:
+        sent.ended.set()
         error = self._error(sent)
         if error is None:
             topic_partition = sent.record.topic, sent.record.partition

@@ -29,3 +29,7 @@ class Publisher(Protocol):
             DeliveryError: the broker rejected it for another reason, or did not confirm it.
         """
         ...
+
+    async def flush(self) -> None:
+        """Wait until every record handed over is confirmed or given up, whoever waits for it."""
+        ...

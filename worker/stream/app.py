@@ -106,7 +106,7 @@ class WorkerApp:
         self._owned: set[int] = set()
         self._assigned_at = 0.0
         changelog = changelog_topic_name(kafka.group)
-        self.ledgers = Ledgers(changelog, clients.reader)
+        self.ledgers = Ledgers(changelog, clients.reader, clients.publisher)
         outputs = Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()})
         copies = settings.topics.redacted
         services = LaneServices(

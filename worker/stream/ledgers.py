@@ -11,6 +11,7 @@ from typing import Protocol
 from worker.errors import LedgerError
 from worker.kafka.reader import Record
 from worker.lane.ledger import Changelog
+from worker.lane.publisher import Publisher
 
 PARALLEL_READERS = 4
 """Maximum number of changelog partitions read at a time."""
@@ -34,15 +35,22 @@ class Ledgers:
     Args:
         topic: the changelog topic.
         connect: returns a reader that connects on entry.
+        publisher: sends the entries.
 
     Attributes:
         remaining: the number of changelog offsets still to be read, by partition in recovery.
     """
 
-    def __init__(self, topic: str, connect: Callable[[], AbstractAsyncContextManager[Reader]]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        connect: Callable[[], AbstractAsyncContextManager[Reader]],
+        publisher: Publisher,
+    ) -> None:
         self.remaining: dict[int, int] = {}
         self._topic = topic
         self._connect = connect
+        self._publisher = publisher
         self._changelogs: dict[int, Changelog] = {}
 
     def changelog(self, partition: int) -> Changelog:
@@ -59,6 +67,9 @@ class Ledgers:
     async def recover(self, partitions: Collection[int], recovered: Callable[[int], Awaitable[None]]) -> None:
         """Read the changelogs of partitions, up to :data:`PARALLEL_READERS` at a time.
 
+        The client may still send entries of lanes that were abandoned. They are awaited first: one that came
+        later, between the next lane's entries, could rest on a vector that these had replaced.
+
         Args:
             partitions: the partition numbers.
             recovered: called with each partition once its changelog is read to the end.
@@ -67,6 +78,7 @@ class Ledgers:
             WorkerError: a changelog cannot be read, or holds an invalid entry.
         """
         self.remaining = {}
+        await self._publisher.flush()
         waiting = deque(sorted(partitions))
         async with asyncio.TaskGroup() as group:
             for _ in range(min(PARALLEL_READERS, len(waiting))):

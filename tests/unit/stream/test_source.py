@@ -287,6 +287,32 @@ async def test_a_partition_that_is_lost_and_comes_back_has_an_entry_for_each_out
     assert [entry.key for entry in world.publisher.records(world.changelog)] == [b"0", b"1", b"2"]
 
 
+async def test_entries_that_the_client_still_sends_are_recovered_by_the_next_lane(start, monkeypatch):
+    """They must not arrive between its own: one could rest on a vector that it has replaced."""
+    world = await start()
+    flush, flushed = world.publisher.flush, asyncio.Event()
+
+    async def flush_slowly():
+        flushed.set()
+        await flush()
+
+    monkeypatch.setattr(world.publisher, "flush", flush_slowly)
+    world.publisher.hold(world.changelog)
+    world.publish(0, 1, 2, 3)
+    await world.member.rebalance([0])
+    await world.until(lambda: len(world.publisher.waiting(world.changelog)) == 3)
+
+    flushed.clear()
+    world.member.expel()
+    await world.member.rebalance([0])
+    await world.until(lambda: flushed.is_set() or len(world.publisher.waiting(world.changelog)) > 3)
+    world.publisher.release(world.changelog)
+    await committed(world, p0=3)
+
+    assert world.outputs() == [1, 2, 3]
+    assert [entry.key for entry in world.publisher.records(world.changelog)] == [b"0", b"1", b"2"]
+
+
 async def test_a_changelog_that_lost_its_end_is_read_again_from_its_beginning(start):
     """It was created again, or an unclean election lost what was confirmed: it is not known any more."""
     world = await start()
