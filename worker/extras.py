@@ -9,13 +9,17 @@ from worker.errors import MissingExtraError
 
 
 @contextmanager
-def extra(name: str) -> Iterator[None]:
+def extra(name: str, reason: str = "") -> Iterator[None]:
     """Name the extra to install if an import fails.
 
     ::
 
         with extra("policy"):
             from scipy import stats
+
+    Args:
+        name: the extra.
+        reason: why it is needed, where that is not obvious.
 
     Raises:
         MissingExtraError: a package is not installed.
@@ -24,6 +28,5 @@ def extra(name: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         install = f"pip install 'knowledgepulse-worker[{name}]'"
-        raise MissingExtraError(
-            f"{error.name} is not installed; the extra {name!r} provides it: {install}"
-        ) from error
+        missing = f"{error.name} is not installed; the extra {name!r} provides it: {install}"
+        raise MissingExtraError(f"{reason}; {missing}" if reason else missing) from error

@@ -225,7 +225,7 @@ class EmbeddingSettings(_Section):
         description="`hashing` compares words, not meaning (for tests); with `none` novelty is always 0.5",
     )
     model: str | None = Field(
-        None, description="a folder, or a hub name; by default the packaged all-MiniLM-L6-v2"
+        None, description="a folder, or a hub name; by default all-MiniLM-L6-v2, from its package or the hub"
     )
     revision: str | None = Field(None, description="the hub's revision, required with a hub name")
     max_tokens: int = Field(
@@ -240,16 +240,14 @@ class EmbeddingSettings(_Section):
         description="`sdk`: the objective and all steps, as in the SDK; `agent`: the beginning of the "
         "objective, then thoughts and tool calls, but no observations",
     )
-    precision: Literal["auto", "float32", "bfloat16", "int8"] = Field(
-        "auto",
-        description="`auto` measures float32 and bfloat16 once: bfloat16 if it is 1.3 times as fast, and as "
-        "accurate; `int8` is faster on CPUs with VNNI, and less accurate",
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="`auto`: bfloat16 where the processor has instructions for it"
     )
-    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="`auto`: CUDA if available")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="`cuda` needs the extra `sentence-transformers`; `auto` uses it where it can"
+    )
     cache_folder: Path | None = Field(
-        None,
-        description="folder for the converted model and the measurements of the first start; "
-        "by default `~/.cache/knowledgepulse-worker`",
+        None, description="folder for a downloaded model; by default `~/.cache/knowledgepulse-worker`"
     )
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from worker.scoring import TraceText
+
+Precision = Literal["float32", "bfloat16"]
+"""The number format of a model's arithmetic; its vectors are float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +44,12 @@ class Embedder(Protocol):
 
     @property
     def identity(self) -> str:
-        """A hash of all that makes vectors comparable: weights, window, dimensions, text, int8."""
+        """A hash of all that makes vectors comparable: weights, window, dimensions, text."""
         ...
 
     @property
-    def precision(self) -> str:
-        """The number format of the arithmetic, such as ``float32``."""
+    def precision(self) -> Precision:
+        """The number format of the arithmetic."""
         ...
 
     @property
@@ -65,8 +68,21 @@ class Embedder(Protocol):
         ...
 
     @property
+    def batch(self) -> int:
+        """The most texts of a call that still make it faster."""
+        ...
+
+    @property
     def description(self) -> str:
         """The model's human-readable name."""
+        ...
+
+    def warm(self) -> None:
+        """Do at the start what else the first texts would wait for.
+
+        Raises:
+            EmbeddingError: the model failed.
+        """
         ...
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
@@ -78,14 +94,12 @@ class Embedder(Protocol):
         ...
 
 
-def identity_of(model: str, text: TraceText, precision: str = "float32") -> str:
+def identity_of(model: str, text: TraceText) -> str:
     """Return the identity of a model that embeds a certain text of each trace.
 
-    For ``sdk`` it is the model's own, as in ledgers from before there was a choice. The vectors of int8 are
-    comparable only with each other; those of float32 and bfloat16 differ little.
+    For ``sdk`` it is the model's own, as in ledgers from before there was a choice.
     """
-    choices = [*([text] if text != "sdk" else []), *([precision] if precision == "int8" else [])]
-    return hashlib.sha256(" ".join([model, *choices]).encode()).hexdigest() if choices else model
+    return model if text == "sdk" else hashlib.sha256(f"{model} {text}".encode()).hexdigest()
 
 
 def description_of(model: str, text: TraceText) -> str:

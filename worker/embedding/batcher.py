@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from worker.embedding.base import Embedder, Embeddings
-from worker.embedding.measurements import measured_once
 from worker.errors import EmbeddingError
-
-MAX_ADMITTED = 64
-"""Upper bound of the admission limit; beyond it larger batches gain nothing."""
-
-_SAMPLE = "the agent calls a tool, reads what it says and decides what to do next " * 40
-_REPEATS = 10
-"""Measurements, of which the fastest counts: on a busy machine a few could all be slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +45,14 @@ class _Waiting:
 class Batcher:
     """Embeds texts of many lanes in batches, first come, first served.
 
-    At most ``limit`` texts are admitted at a time, and as many again may be queued, so that the next batch is
-    ready; the rest waits in the lanes, and behind them in Kafka. The embedder's threads admit and take texts
-    themselves, each its share of the queue, so that none waits for the event loop, and a lone text is never
-    held back to fill a batch. If the embedder fails, every text of the batch gets the error.
+    As many texts are admitted as the embedder's threads embed at a time, and as many again may be queued, so
+    that the next batch is ready; the rest waits in the lanes, and behind them in Kafka. The embedder's
+    threads admit and take texts themselves, each its share of the queue, so that none waits for the event
+    loop, and a lone text is never held back to fill a batch. If the embedder fails, every text of the batch
+    gets the error.
 
     Args:
         embedder: called from ``embedder.parallel`` threads.
-        limit: the maximum number of admitted texts.
         on_batch: called with every batch's size, and the number of truncated and repeated texts in it.
         on_error: called for every failed batch.
     """
@@ -71,16 +60,14 @@ class Batcher:
     def __init__(
         self,
         embedder: Embedder,
-        limit: int = MAX_ADMITTED,
         on_batch: Callable[[int, int, int], None] = lambda _size, _truncated, _repeated: None,
         on_error: Callable[[], None] = lambda: None,
     ) -> None:
         self.embedder = embedder
-        self.limit = limit
+        self.limit = embedder.batch * embedder.parallel
         self._on_batch = on_batch
         self._on_error = on_error
-        self._room = asyncio.Semaphore(2 * limit)
-        self._largest_batch = math.ceil(limit / embedder.parallel)
+        self._room = asyncio.Semaphore(2 * self.limit)
         self._queued: deque[_Waiting] = deque()
         self._admitted: deque[_Waiting] = deque()
         self._embedding = 0
@@ -154,7 +141,7 @@ class Batcher:
                 self._admit()
                 if self._admitted:
                     share = math.ceil(len(self._admitted) / (1 + self._idle))
-                    batch = [self._admitted.popleft() for _ in range(min(share, self._largest_batch))]
+                    batch = [self._admitted.popleft() for _ in range(min(share, self.embedder.batch))]
                     self._embedding += len(batch)
                     return batch
                 self._idle += 1
@@ -197,63 +184,3 @@ class Batcher:
             if not waiting.result.done():
                 waiting.result.set_result(Embedded(vector, waiting.admitted, started, finished))
         self._on_batch(len(batch), outcome.truncated, outcome.repeated)
-
-
-@dataclass(frozen=True)
-class Admission:
-    """An embedder's measured speed.
-
-    Attributes:
-        rate: texts per second, over all threads.
-    """
-
-    rate: float
-
-
-def admission_limit(embedder: Embedder, budget: float, folder: Path | None = None) -> int:
-    """Return the number of texts to admit so that the last stays within the budget.
-
-    That is a quarter of the budget times the rate, rounded up to the same number for each thread: the rest is
-    for a batch already running, and for other work on the same cores.
-
-    Args:
-        embedder: its rate is measured once per machine.
-        budget: seconds.
-        folder: stores the measurement for the next start; None stores nothing.
-    """
-    conditions = {
-        "identity": embedder.identity,
-        "runtime": embedder.runtime,
-        "precision": embedder.precision,
-        "device": embedder.device,
-        "parallel": embedder.parallel,
-        "budget": budget,
-    }
-    admission = measured_once(folder, Admission, conditions, lambda: _measure(embedder, budget))
-    per_thread = math.ceil(budget / 4 * admission.rate / embedder.parallel)
-    return max(1, min(MAX_ADMITTED, per_thread * embedder.parallel))
-
-
-def _measure(embedder: Embedder, budget: float) -> Admission:
-    """Measure an embedder's rate in batches that take about a quarter of the budget.
-
-    A moderately busy machine gives the same result.
-    """
-    rate, size = 0.0, 1
-    texts = (f"{number} {_SAMPLE}" for number in itertools.count())  # repeated texts would not be computed
-    with ThreadPoolExecutor(embedder.parallel) as threads:
-
-        def seconds(size: int) -> float:
-            batches = [[next(texts) for _ in range(size)] for _ in range(embedder.parallel)]
-            started = time.perf_counter()
-            list(threads.map(embedder.embed, batches))
-            return time.perf_counter() - started
-
-        seconds(1)
-        while size <= MAX_ADMITTED:
-            fastest = min(seconds(size) for _ in range(_REPEATS))
-            rate = max(rate, embedder.parallel * size / fastest)
-            if fastest > budget / 4:
-                break
-            size *= 2
-    return Admission(rate)

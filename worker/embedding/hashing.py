@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from worker.embedding.base import Embeddings, description_of, identity_of
+from worker.embedding.base import Embeddings, Precision, description_of, identity_of
 from worker.scoring import TraceText
 
 
@@ -24,10 +24,11 @@ class HashingEmbedder:
         text: which text of a trace is embedded.
     """
 
-    precision = "float32"
+    precision: Precision = "float32"
     device = "cpu"
     runtime = "Python"
     parallel = 1
+    batch = 64
 
     def __init__(self, dimensions: int = 384, max_tokens: int = 256, text: TraceText = "sdk") -> None:
         self.dimensions = dimensions
@@ -35,6 +36,9 @@ class HashingEmbedder:
         model = hashlib.sha256(f"hashing {dimensions} {max_tokens}".encode()).hexdigest()
         self.identity = identity_of(model, text)
         self.description = description_of("hashing", text)
+
+    def warm(self) -> None:
+        """Nothing is to be prepared."""
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
         """Embed the texts; all texts without words have the same vector."""

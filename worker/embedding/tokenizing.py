@@ -7,10 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from tokenizers import Encoding, Tokenizer
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from worker.errors import EmbeddingError
+
+Truncation = Literal["standard", "sdk"]
 
 # Before each of these characters BERT's basic tokenizer ends a word whatever follows, so the text before it
 # has the same tokens with or without the rest: BERT's white space, CJK ideographs, and punctuation. Not `]`,
@@ -25,6 +32,58 @@ _BOUNDARY = re.compile(
 )
 _CHARACTERS_PER_TOKEN = 5
 """Length of the first prefix to try; real traces have 2.5 to 4.8 characters per token."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The part of a text that a model reads.
+
+    Attributes:
+        max_tokens: the number of tokens, including special tokens.
+        truncation: ``standard`` keeps the closing ``[SEP]`` of a truncated text, as in the model's training
+            and ``SentenceTransformer.encode``; ``sdk`` drops it, like the SDK's tokenizer.
+    """
+
+    max_tokens: int = 256
+    truncation: Truncation = "standard"
+
+    def cut(self, ids: list[int]) -> list[int]:
+        """Truncate a text's ids to the window."""
+        if len(ids) <= self.max_tokens:
+            return ids
+        if self.truncation == "sdk":
+            return ids[: self.max_tokens]
+        return [*ids[: self.max_tokens - 1], ids[-1]]
+
+    def require(self, positions: int, model: str) -> None:
+        """Raise :class:`EmbeddingError` if a model reads fewer tokens."""
+        if self.max_tokens > positions:
+            raise EmbeddingError(
+                f"embedding.max_tokens: got {self.max_tokens}; {model} reads at most {positions}"
+            )
+
+
+def read_tokenizer(folder: Path, vocabulary: int) -> Tokenizer:
+    """Return a model's tokenizer, which neither pads nor truncates.
+
+    Raises:
+        EmbeddingError: its file is missing or damaged, or has ids that the model's vocabulary lacks.
+    """
+    file = folder / "tokenizer.json"
+    try:
+        tokenizer = Tokenizer.from_str(file.read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise EmbeddingError(f"embedding.model: {file} cannot be read: {error.strerror}") from error
+    except Exception as error:  # the library has no class of its own
+        raise EmbeddingError(f"embedding.model: {file} is no tokenizer: {error}") from error
+    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+    if largest >= vocabulary:
+        raise EmbeddingError(
+            f"embedding.model: {file} has the token id {largest}; config.json has room for {vocabulary} ids"
+        )
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 class PrefixTokenizer:
@@ -63,10 +122,10 @@ class PrefixTokenizer:
         return text if boundary is None else text[: boundary.start()]
 
     def _encode(self, texts: list[str]) -> list[Encoding]:
-        return list(self._tokenizer.encode_batch_fast([_well_formed(text) for text in texts]))
+        return list(self._tokenizer.encode_batch_fast([well_formed(text) for text in texts]))
 
 
-def _well_formed(text: str) -> str:
+def well_formed(text: str) -> str:
     """Return the text with unpaired surrogates replaced, which the tokenizer rejects."""
     try:
         text.encode()

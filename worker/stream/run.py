@@ -19,8 +19,6 @@ import joblib
 
 from worker import __version__
 from worker.embedding import Batcher, Embedder, load_embedder
-from worker.embedding.batcher import admission_limit
-from worker.embedding.load import cache_folder
 from worker.ending import run_in_time, within
 from worker.errors import (
     DeliveryError,
@@ -63,8 +61,6 @@ REBALANCE_MARGIN = 40.0
 END_LIMIT = 20.0
 """Seconds from a failure to the end of the process: more than all steps of an orderly end take."""
 
-_SAMPLE = "any text"
-
 TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
 """OpenTelemetry's variable that selects the span exporter: ``otlp`` or ``none`` (the default here)."""
 
@@ -80,7 +76,6 @@ class _Setup:
     socket: str
     topics: dict[str, Topic]
     embedder: Embedder | None
-    admission_limit: int
     tracing: Tracing | None
 
 
@@ -104,19 +99,12 @@ def run_worker(
         topics = asyncio.run(_require_topics(settings))
         # Before the event loop starts, so that a signal interrupts the seconds of loading a model.
         embedder = load_embedder(settings.embedding, settings.cache, joblib.cpu_count())
-        limit = (
-            0
-            if embedder is None
-            else admission_limit(embedder, settings.limits.budget, cache_folder(settings.embedding))
-        )
         if embedder is not None:
-            embedder.embed([_SAMPLE])  # an embedder that always fails does so here, and no record is blamed
+            embedder.warm()  # an embedder that always fails does so here, and no record is blamed
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
     with _tracing(settings) as tracing:
-        run_in_time(
-            _work(_Setup(settings, config, heartbeat, journal, socket, topics, embedder, limit, tracing))
-        )
+        run_in_time(_work(_Setup(settings, config, heartbeat, journal, socket, topics, embedder, tracing)))
 
 
 async def _require_topics(settings: Settings) -> dict[str, Topic]:
@@ -158,7 +146,7 @@ async def _work(setup: _Setup) -> None:
     metrics.set_shadow(settings.shadow)
     async with AsyncExitStack() as stack:
         stack.callback(setup.journal.close)
-        batcher = _make_batcher(setup.embedder, setup.admission_limit, metrics)
+        batcher = _make_batcher(setup.embedder, metrics)
         if batcher is not None:
             stack.push_async_callback(within, STOP_LIMIT, batcher.close)
         lease = Lease(settings.kafka.session_timeout - heartbeat_interval(settings.kafka.session_timeout))
@@ -197,7 +185,7 @@ async def _work(setup: _Setup) -> None:
             reload = PolicyReload(setup.config, settings, in_force, metrics, partial(keep_policy, settings))
             guards.append(_guard(reload.watch(), fail))
         gc.collect()
-        gc.freeze()  # spares every full collection the objects of PyTorch and other imports
+        gc.freeze()  # spares every full collection the objects of all imports
         await _serve(app, stop, failed, heart, guards)
 
 
@@ -222,20 +210,19 @@ def _guard(watching: Coroutine[Any, Any, None], fail: Callable[[BaseException], 
     return task
 
 
-def _make_batcher(embedder: Embedder | None, limit: int, metrics: Metrics) -> Batcher | None:
+def _make_batcher(embedder: Embedder | None, metrics: Metrics) -> Batcher | None:
     if embedder is None:
         metrics.set_build_info(__version__, "none", "none", "none")
         return None
     metrics.set_build_info(__version__, embedder.description, embedder.precision, embedder.device)
     logger.info(
-        "embedding with %s in %s on %s, %d at a time in %d threads",
+        "embedding with %s in %s on %s in %d threads",
         embedder.description,
         embedder.precision,
         embedder.device,
-        limit,
         embedder.parallel,
     )
-    return Batcher(embedder, limit, metrics.embedded, metrics.embedding_failed)
+    return Batcher(embedder, metrics.embedded, metrics.embedding_failed)
 
 
 async def _serve(

@@ -3,15 +3,11 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from itertools import chain, count, cycle
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from worker.embedding import Batcher, Embedded, Embeddings
-from worker.embedding import batcher as module
-from worker.embedding.batcher import MAX_ADMITTED, admission_limit
 from worker.errors import EmbeddingError
 
 LIMIT = 60  # seconds until a test gives up on what should have happened
@@ -26,6 +22,7 @@ class GatedEmbedder:
     device = "cpu"
     runtime = "a test"
     parallel = 1
+    batch = 64
     description = "gated"
 
     def __init__(self) -> None:
@@ -60,7 +57,8 @@ def embedder() -> GatedEmbedder:
 async def make_batcher(embedder) -> AsyncIterator[Callable[..., Batcher]]:
     batchers: list[Batcher] = []
 
-    def make(**arguments) -> Batcher:
+    def make(limit=64, **arguments) -> Batcher:
+        embedder.batch = limit // embedder.parallel
         batchers.append(Batcher(embedder, **arguments))
         return batchers[-1]
 
@@ -99,7 +97,7 @@ async def test_a_lone_text_is_embedded_at_once(make_batcher, embedder):
 async def test_parallel_threads_share_the_queue_and_each_takes_at_most_its_share(
     make_batcher, embedder, burst
 ):
-    """So both work at once, and no batch takes much longer than a quarter of the budget."""
+    """So both work at once, and no batch is larger than the embedder says."""
     embedder.parallel = 2
     batcher = make_batcher(limit=6)
     embedder.gate.clear()
@@ -322,72 +320,3 @@ async def test_closing_an_unused_batcher_is_fine(make_batcher):
     batcher = make_batcher()
     await batcher.close()
     await batcher.close()
-
-
-@pytest.mark.parametrize(
-    ("call", "text", "budget", "expected"),
-    [
-        (0, 1 / 64, 1 / 2, 8),
-        (0, 1 / 64, 15 / 32, 8),
-        (0, 1 / 64, 14 / 32, 7),
-        (0, 1 / 64, 1 / 64, 1),
-        (0, 8, 1 / 2, 1),
-        (0, 1 / 4096, 1, MAX_ADMITTED),
-        (1 / 64, 1 / 1024, 1 / 2, 64),
-        (1 / 64, 1 / 64, 1 / 2, 8),
-    ],
-)
-def test_the_admission_limit_is_what_the_embedder_can_do_in_a_quarter_of_the_budget(
-    monkeypatch, call, text, budget, expected
-):
-    """At least one, so that texts get through; at most the size beyond which batches gain nothing.
-
-    The rate is that of batches that take a quarter of the budget, since larger ones amortize a call's fixed
-    cost. The result is rounded up.
-    """
-    clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
-    # The first call warms up; of ten others the fastest counts.
-    slower = chain([50], cycle([3, 4, 3, 2, 3, 4, 3, 1, 2, 5]))
-
-    class Timed(GatedEmbedder):
-        def embed(self, texts):
-            clock.now += (call + text * len(texts)) * next(slower)
-            return super().embed(["0" for _ in texts])
-
-    assert admission_limit(Timed(), budget) == expected
-
-
-def test_the_admission_limit_is_at_least_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=count(step=100).__next__))
-    embedder = GatedEmbedder()
-    embedder.make = lambda texts: np.zeros((len(texts), 3), np.float32)
-    embedder.parallel = 3
-
-    assert admission_limit(embedder, budget=0.1) == 3
-
-
-def test_the_rate_is_measured_once(monkeypatch, tmp_path):
-    embedder = GatedEmbedder()
-    embedder.make = lambda texts: np.zeros((len(texts), 3), np.float32)
-
-    first = admission_limit(embedder, 0.1, tmp_path)
-    calls = len(embedder.batches)
-
-    assert calls > 0
-    assert admission_limit(embedder, 0.1, tmp_path) == first
-    assert len(embedder.batches) == calls
-    embedder.precision = "bfloat16"
-    admission_limit(embedder, 0.1, tmp_path)
-    assert len(embedder.batches) > calls
-
-
-@pytest.mark.parametrize("rate", ["-5.0", "0.0", "1e300"])
-def test_an_implausible_stored_rate_neither_stops_nor_floods_the_batcher(tmp_path, rate):
-    embedder = GatedEmbedder()
-    embedder.make = lambda texts: np.zeros((len(texts), 3), np.float32)
-    admission_limit(embedder, 0.1, tmp_path)
-    (kept,) = tmp_path.iterdir()
-    kept.write_text(f'{{"rate": {rate}}}')
-
-    assert 1 <= admission_limit(embedder, 0.1, tmp_path) <= MAX_ADMITTED

@@ -1,16 +1,17 @@
 """A window is computed only once, and the cache's memory is bounded."""
 
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
 
+from support.bert import WIDTH, write_bert
 from worker.embedding.recent import RecentVectors
-from worker.embedding.transformer import Transformer, TransformerEmbedder, Window
+from worker.embedding.tokenizing import Window
+from worker.embedding.transformer import TransformerEmbedder
+from worker.embedding.weights import ModelFolder
 
 
 def vector(number):
@@ -47,11 +48,8 @@ def test_the_least_recently_used_are_evicted_first():
     assert [recent.find([number]) is not None for number in (1, 2, 3)] == [True, False, True]
 
 
-WORDS = {word: number for number, word in enumerate(["a", "b", "c", "d"])}
-
-
 class CountingForward:
-    """A forward pass with vectors that identify the ids; counts computed windows."""
+    """A forward pass with vectors that identify the ids; records the computed windows."""
 
     precision = "float32"
 
@@ -59,8 +57,8 @@ class CountingForward:
         self.computed = []
 
     def __call__(self, ids):
-        self.computed += map(tuple, ids.tolist())
-        return np.array([[sum(5**n * (one + 1) for n, one in enumerate(row)), len(row)] for row in ids])
+        self.computed.append(ids)
+        return np.array([hash(ids), len(ids), *[0] * (WIDTH - 2)])
 
 
 @pytest.fixture
@@ -69,29 +67,31 @@ def forward():
 
 
 @pytest.fixture
-def embedder(forward):
+def embedder(make_embedder, forward):
     return make_embedder(forward)
 
 
-def make_embedder(forward):
-    tokenizer = Tokenizer(models.WordLevel(WORDS, unk_token="a"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    runtime = SimpleNamespace(
-        transformer=Transformer(dimensions=2, identity="", tokenizer=tokenizer.to_str()),
-        name="",
-        device="cpu",
-        parallel=1,
-        forward=lambda precision: forward,
-    )
-    return TransformerEmbedder(runtime, Window(max_tokens=3, truncation="sdk"), "float32", "")
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return ModelFolder(write_bert(tmp_path_factory.mktemp("model")), "")
+
+
+@pytest.fixture(scope="module")
+def make_embedder(model):
+    def make(forward):
+        embedder = TransformerEmbedder(model, Window(max_tokens=4), "float32")
+        embedder._forward = forward
+        return embedder
+
+    return make
 
 
 def test_a_window_is_computed_once_within_and_across_batches(embedder, forward):
     first = embedder.embed(["a b", "c", "a b", "a b c d"])
-    again = embedder.embed(["a b c a", "a b"])
+    again = embedder.embed(["a b d d", "a b"])
 
-    assert forward.computed == [(0, 1), (2,), (0, 1, 2)]
-    assert (first.repeated, again.repeated) == (1, 2)
+    assert len(forward.computed) == 2  # of "a b", with which the longer texts begin, and "c"
+    assert (first.repeated, again.repeated) == (2, 2)
     assert np.array_equal(again.vectors, first.vectors[[3, 0]])
     assert (first.truncated, again.truncated) == (1, 1)
 
@@ -102,7 +102,7 @@ def test_a_window_is_computed_once_within_and_across_batches(embedder, forward):
     ),
     st.integers(1, 4),
 )
-def test_repeats_change_no_vector(texts, size):
+def test_repeats_change_no_vector(make_embedder, texts, size):
     embedder = make_embedder(CountingForward())
     batches = [texts[start : start + size] for start in range(0, len(texts), size)]
 

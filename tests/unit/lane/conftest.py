@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from worker.embedding.base import Embeddings
-from worker.embedding.batcher import MAX_ADMITTED, Batcher
+from worker.embedding.batcher import Batcher
 from worker.lane.lane import Lane, LaneServices
 from worker.lane.lanes import Lanes
 from worker.lane.ledger import Changelog, Entry
@@ -103,7 +103,8 @@ class Harness:
 
     def __init__(self, policy, embedding, admitted, limits, redact):
         self.embedder = FakeEmbedder()
-        self.batcher = Batcher(self.embedder, admitted)
+        self.embedder.batch = admitted
+        self.batcher = Batcher(self.embedder)
         self.publisher = MemoryPublisher()
         self.failures = []
         self.commit_requested = False
@@ -214,7 +215,7 @@ async def make_harness(no_leaks):
     """A factory of harnesses, which are closed at the end of the test."""
     harnesses = []
 
-    def new(*, policy=None, embedding=True, admitted=MAX_ADMITTED, redact=None, **limits):
+    def new(*, policy=None, embedding=True, admitted=64, redact=None, **limits):
         harnesses.append(Harness(policy, embedding, admitted, limits, redact))
         return harnesses[-1]
 

@@ -1,0 +1,129 @@
+"""The compiled forward pass, in threads, and what OpenVINO does to its process."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from support.bert import write_bert
+from worker.embedding import forward as module
+from worker.embedding.forward import Forward, best_precision
+from worker.embedding.network import read_bert
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_bert(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def bert(folder):
+    return read_bert(folder)
+
+
+def test_vectors_do_not_change_when_the_next_text_is_computed(bert):
+    forward = Forward(bert, "float32", 8)
+
+    first = forward([2, 5, 3])
+    copy = first.copy()
+    forward([2, 6, 3])
+
+    assert np.array_equal(first, copy)
+
+
+def test_after_warming_no_length_is_new(bert, monkeypatch):
+    """OpenVINO compiles each shape at its first text, which would take that text's time."""
+    forward = Forward(bert, "float32", 40, parallel=2)
+    shapes = set()
+    infer = module.openvino.InferRequest.infer
+
+    def recorded(request, inputs):
+        shapes.add((inputs["ids"].shape, "length" in inputs))
+        return infer(request, inputs)
+
+    monkeypatch.setattr(module.openvino.InferRequest, "infer", recorded)
+    forward.warm()
+    warmed = set(shapes)
+    for length in range(1, 41):
+        forward([5] * length)
+
+    assert shapes == warmed
+    assert len(warmed) == 4  # 16, 32 and 48 tokens with padding, and the whole window
+
+
+def test_a_precision_that_the_cpu_lacks_is_not_reported(bert, monkeypatch):
+    """OpenVINO then computes in float32, as only its own property shows."""
+
+    def lacking(network, device, config):
+        return compile_model(network, device, config | {"INFERENCE_PRECISION_HINT": "f32"})
+
+    compile_model = module._CORE.compile_model
+    monkeypatch.setattr(module._CORE, "compile_model", lacking)
+
+    assert Forward(bert, "bfloat16", 8).precision == "float32"
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"), [(["FP32", "BF16", "INT8"], "bfloat16"), (["FP32", "INT8"], "float32")]
+)
+def test_the_best_precision_is_what_the_processor_has_instructions_for(monkeypatch, capabilities, expected):
+    monkeypatch.setattr(module._CORE, "get_property", lambda _device, _name: capabilities)
+
+    assert best_precision() == expected
+
+
+def run(folder, code):
+    start = "import sys; from pathlib import Path; from worker.embedding.network import read_bert; "
+    start += "from worker.embedding.forward import Forward; bert = read_bert(Path(sys.argv[1]))\n"
+    command = [sys.executable, "-c", start + code, str(folder)]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def test_threads_that_embed_first_at_the_same_time_do_not_deadlock(folder):
+    """With the GIL held, the process hung for good: its bindings initialize NumPy at the first tensor."""
+    code = """if True:
+        import faulthandler, os, threading
+
+        def start():
+            faulthandler.dump_traceback_later(60, exit=True)
+            forward = Forward(bert, "float32", 8, 2)
+            barrier = threading.Barrier(2)
+            def embed():
+                barrier.wait()
+                forward([2, 5, 3])
+            threads = [threading.Thread(target=embed) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+        sys.setswitchinterval(1e-6)
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                start()
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+    """
+    assert run(folder, code).returncode == 0
+
+
+def test_a_signal_is_handled_after_several_models_came_and_went(folder):
+    """With a Core for each, the next signal was a SIGSEGV, which left no message."""
+    code = """if True:
+        import signal
+        first, second = (Forward(bert, "float32", 8) for _ in range(2))
+        del first
+        del second
+        signal.signal(signal.SIGTERM, lambda number, _: print("handled", number))
+        signal.raise_signal(signal.SIGTERM)
+    """
+    done = run(folder, code)
+    assert (done.returncode, done.stdout) == (0, "handled 15\n")
+
+
+def test_openvino_reports_nothing_to_its_makers(folder):
+    """Its telemetry would, at each import, unless the user opts out."""
+    done = run(folder, "sys.exit(sys.modules['openvino_telemetry'] is not None)")
+    assert done.returncode == 0

@@ -1,0 +1,95 @@
+"""Run a network on the CPU, in a handful of shapes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.embedding.base import Precision
+from worker.embedding.network import Bert, build_network, openvino
+
+# The bindings initialize their use of NumPy at the first tensor. Two threads that do so at the same time
+# deadlock, one of them with the GIL.
+_ = openvino.Tensor(np.zeros(1, dtype=np.float32)).data
+
+# One for the process: a Core's CPU plugin gives the thread that loads it a signal stack, and unmaps it when
+# the Core goes. With several, a thread was left with an unmapped one: its next signal was a SIGSEGV.
+_CORE = openvino.Core()
+
+NAME = f"OpenVINO {openvino.__version__.partition('-')[0]}"
+
+_STEP = 16
+"""Lengths are rounded up to its multiples, since OpenVINO compiles every length that it meets."""
+
+_HINTS: dict[Precision, str] = {"float32": "f32", "bfloat16": "bf16"}
+
+
+def best_precision() -> Precision:
+    """Return bfloat16 where the CPU has instructions for it, else float32."""
+    return "bfloat16" if "BF16" in _CORE.get_property("CPU", "OPTIMIZATION_CAPABILITIES") else "float32"
+
+
+class Forward:
+    """A model's compiled forward pass, one text a call, for threads that call it at the same time.
+
+    Texts as long as the window, as most traces are, have a network of their own: it is a tenth faster, for
+    45 MB. Shorter ones are padded to a multiple of 16 tokens. Several texts a call would be no faster, and
+    in bfloat16 the vector of a text would depend on the others.
+
+    Args:
+        bert: the model.
+        precision: of its arithmetic; a CPU without bfloat16 computes in float32.
+        longest: the longest text, in tokens.
+        parallel: the number of concurrently calling threads; they share the cores.
+    """
+
+    def __init__(self, bert: Bert, precision: Precision, longest: int, parallel: int = 1) -> None:
+        settings = {
+            "INFERENCE_PRECISION_HINT": _HINTS[precision],
+            "NUM_STREAMS": parallel,
+            "INFERENCE_NUM_THREADS": max(parallel, joblib.cpu_count()),
+            "ENABLE_CPU_PINNING": False,  # several workers would all pin themselves to the same cores
+        }
+        self._whole = _CORE.compile_model(build_network(bert, longest), "CPU", settings)
+        self._padded = _CORE.compile_model(build_network(bert), "CPU", settings)
+        computed = self._whole.get_property("INFERENCE_PRECISION_HINT").to_string()
+        self.precision: Precision = precision if computed == _HINTS[precision] else "float32"
+        self._longest = longest
+        self._parallel = parallel
+        self._threads = threading.local()
+
+    def __call__(self, ids: Sequence[int]) -> NDArray[np.float32]:
+        """Turn a text's token ids, at most ``longest``, into a unit vector, shape (dimensions,)."""
+        if not hasattr(self._threads, "whole"):
+            self._threads.whole = self._whole.create_infer_request()
+            self._threads.padded = self._padded.create_infer_request()
+        # Inputs are copied: memory shared with a request has corrupted the heap once both were freed.
+        request: openvino.InferRequest
+        if len(ids) == self._longest:
+            request = self._threads.whole
+            request.infer({"ids": np.array([ids], dtype=np.int64)})
+        else:
+            request = self._threads.padded
+            padded = np.zeros((1, -(-len(ids) // _STEP) * _STEP), dtype=np.int64)
+            padded[0, : len(ids)] = ids
+            request.infer({"ids": padded, "length": np.array([len(ids)], dtype=np.int64)})
+        vector: NDArray[np.float32] = (
+            request.get_output_tensor().data[0].copy()
+        )  # the next call overwrites it
+        return vector
+
+    def warm(self) -> None:
+        """Compile every shape, in every stream, as OpenVINO else does at a shape's first text."""
+        shapes = [*range(_STEP, self._longest, _STEP), self._longest - 1, self._longest]
+
+        def run(_thread: int) -> None:
+            for length in shapes:
+                self([0] * length)
+
+        with ThreadPoolExecutor(self._parallel) as threads:
+            list(threads.map(run, range(self._parallel)))

@@ -1,0 +1,115 @@
+"""Run any sentence-transformers model in PyTorch, by its own ``encode``: for GPUs and other architectures."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers.utils import logging as transformers_logging
+
+from worker.embedding.base import Embeddings, Precision, description_of, identity_of
+from worker.embedding.network import UnsupportedModelError, read_bert
+from worker.embedding.tokenizing import Window, well_formed
+from worker.embedding.weights import ModelFolder
+from worker.errors import EmbeddingError
+from worker.scoring import TraceText
+
+
+class SentenceTransformerEmbedder:
+    """Embeds texts with ``SentenceTransformer.encode``.
+
+    Args:
+        model: the model's folder.
+        window: the part of a text that is read; only the truncation ``standard``.
+        precision: ``bfloat16`` multiplies matrices in it; ``auto`` does where the device is a GPU.
+        text: which text of a trace is embedded.
+        device: ``auto`` is a GPU if there is one.
+
+    Raises:
+        EmbeddingError: the model cannot be loaded, or not as the settings say; names the setting.
+    """
+
+    parallel = 1
+    batch = 32
+    runtime = f"PyTorch {torch.__version__}"
+
+    def __init__(
+        self,
+        model: ModelFolder,
+        window: Window,
+        precision: Precision | Literal["auto"] = "auto",
+        text: TraceText = "sdk",
+        device: Literal["auto", "cpu", "cuda"] = "auto",
+    ) -> None:
+        if window.truncation == "sdk":
+            raise EmbeddingError("embedding.truncation: sdk needs a BERT model on the CPU; set standard")
+        self.device = _device(device)
+        best: Precision = "bfloat16" if self.device == "cuda" else "float32"
+        self.precision: Precision = best if precision == "auto" else precision
+        self.description = description_of(model.description, text)
+        self._model = _load(model, self.device)
+        window.require(_positions(self._model, window), model.description)
+        self._model.max_seq_length = self._max_tokens = window.max_tokens
+        self.dimensions = int(self._model.get_embedding_dimension() or 0)
+        self.identity = identity_of(_identity(model, window), text)
+
+    def embed(self, texts: Sequence[str]) -> Embeddings:
+        """Embed the texts; read unpaired surrogates as U+FFFD."""
+        readable = [well_formed(text) for text in texts]
+        bfloat16 = self.precision == "bfloat16"
+        try:
+            with torch.autocast(self.device, torch.bfloat16, enabled=bfloat16):
+                vectors = self._model.encode(
+                    readable, batch_size=self.batch, normalize_embeddings=True, show_progress_bar=False
+                )
+            truncated = sum(len(ids) > self._max_tokens for ids in self._tokenize(readable))
+        except Exception as error:
+            raise EmbeddingError(f"{self.description} failed on a batch of {len(texts)}: {error}") from error
+        return Embeddings(vectors, truncated)
+
+    def warm(self) -> None:
+        """Load what PyTorch loads at the first text."""
+        self.embed(["any text"])
+
+    def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        ids: list[list[int]] = self._model.tokenizer(list(texts), truncation=False, verbose=False)[
+            "input_ids"
+        ]
+        return ids
+
+
+def _device(device: Literal["auto", "cpu", "cuda"]) -> str:
+    if device != "auto" and (device == "cpu" or torch.cuda.is_available()):
+        return device
+    if device == "cuda":
+        raise EmbeddingError("embedding.device: got cuda; PyTorch finds no CUDA device here, set auto or cpu")
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _load(model: ModelFolder, device: str) -> SentenceTransformer:
+    transformers_logging.disable_progress_bar()
+    try:
+        loaded = SentenceTransformer(str(model.path), device=device, trust_remote_code=False)
+    except Exception as error:
+        raise EmbeddingError(f"embedding.model: {model.path} cannot be loaded: {error}") from error
+    return loaded.eval().float()
+
+
+def _positions(model: SentenceTransformer, window: Window) -> int:
+    config = getattr(getattr(model[0], "auto_model", None), "config", None)
+    return int(getattr(config, "max_position_embeddings", window.max_tokens))
+
+
+def _identity(model: ModelFolder, window: Window) -> str:
+    """Return a BERT model's identity, whatever computes its vectors, or a hash of another's files."""
+    try:
+        return read_bert(model.path).identity(window)
+    except UnsupportedModelError:
+        digest = hashlib.sha256(f"{window.max_tokens} {window.truncation}".encode())
+    for file in sorted(model.path.rglob("*.safetensors")):
+        with file.open("rb") as opened:
+            digest.update(hashlib.file_digest(opened, "sha256").digest())
+    return digest.hexdigest()
