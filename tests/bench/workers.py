@@ -123,9 +123,7 @@ class Fleet:
         cls, stack: AsyncExitStack, context: Context, partitions: int, **sections: Mapping[str, Any]
     ) -> Fleet:
         """Create the topics, which are deleted with the stack, without workers."""
-        # Measurements taken on a busy machine would be reused by all later runs.
-        embedding = {"cache_folder": context.folder / "cache"}
-        usual = {"log": {"format": "json"}, "embedding": embedding}
+        usual = {"log": {"format": "json"}}
         settings = own_settings(context.servers, "bench", usual, sections)
         folder = context.folder / settings.kafka.group
         folder.mkdir()
