@@ -13,6 +13,7 @@ from typing import Any
 
 from bench.context import Context
 from bench.measure import Budget, Figure, Section, alternate, ratio
+from bench.processes import cpu_seconds
 from support.streams import tests_environment
 
 
@@ -21,10 +22,12 @@ class EmbeddingSide:
 
     Attributes:
         description: its own description, once it is prepared.
+        cpu: CPU seconds per text, of each measurement.
     """
 
     def __init__(self, process: Process, log: Path) -> None:
         self.description = ""
+        self.cpu: list[float] = []
         self._process = process
         self._log = log
 
@@ -63,7 +66,10 @@ class EmbeddingSide:
 
     async def rate(self, seconds: float) -> float:
         """Embed for a number of seconds, and return the texts per second."""
-        return float(await self._ask(str(seconds)))
+        before = cpu_seconds(self._process.pid)
+        rate = float(await self._ask(str(seconds)))
+        self.cpu.append((cpu_seconds(self._process.pid) - before) / (rate * seconds))
+        return rate
 
     async def stop(self) -> None:
         if self._process.returncode is None:

@@ -57,11 +57,18 @@ class _Runs:
         rates = await alternate(sides, self.budget.rounds(self.context.rounds, share=0.45))
         for name, values in rates.items():
             self.section.figures.append(Figure(f"saturated, {name}", "traces/s", values))
-        for count in self.fleets:
+        for count, fleet in self.fleets.items():
             name = _partitions(count)
-            self.section.figures.append(
-                ratio(f"{name} / {FORWARD}", rates[name], rates[FORWARD], "0.75 at least, aim 0.9")
-            )
+            rounds = len(rates[name])
+            self.section.figures += [
+                ratio(f"{name} / {FORWARD}", rates[name], rates[FORWARD], "0.75 at least, aim 0.9"),
+                ratio(
+                    f"CPU time a trace, {FORWARD} / {name}",
+                    forward.cpu[-rounds:],
+                    fleet.cpu[-rounds:],
+                    "0.9 at least",
+                ),
+            ]
         many, few = rates[_partitions(64)], rates[_partitions(4)]
         self.section.figures.append(ratio("64 partitions / 4 partitions", many, few, "0.95 at least"))
         self._report("saturated", durations)
