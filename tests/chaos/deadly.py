@@ -30,8 +30,12 @@ class DeadlyEmbedder:
         self.runtime = embedder.runtime
         self.device = embedder.device
         self.parallel = embedder.parallel
+        self.batch = 64
         self.description = f"{embedder.description}, deadly"
         self._embedder = embedder
+
+    def warm(self) -> None:
+        """The first texts may take their time."""
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
         if any(DEADLY in text for text in texts):

@@ -248,6 +248,13 @@ def test_the_runtimes_agree_on_the_identity_and_on_the_vectors(traces):
 
 
 @pytest.mark.model
+def test_the_default_model_s_identity_is_that_of_earlier_releases():
+    """So ledgers go on at an upgrade: another identity would cut them."""
+    identity = "da810228a708bcd4ccf337e7336fe396471d2e475e53af6b66be3731ad47834b"
+    assert make_openvino().identity == identity
+
+
+@pytest.mark.model
 def test_concurrent_threads_get_their_own_vectors(standard):
     texts = [f"trace {number} " * (number % 7 + 1) for number in range(40)]
     expected = {text: standard.embed([text]).vectors[0] for text in texts}
