@@ -196,7 +196,7 @@ async def _convert(file: Path, count: int) -> float:
     """Convert a file of exports, and return the runs per second."""
     started = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "worker.cli", "convert", "--from", "otlp", str(file)),
+        *(sys.executable, "-m", "worker.cli.entry", "convert", "--from", "otlp", str(file)),
         stdout=DEVNULL,
         stderr=DEVNULL,
         env=tests_environment(),

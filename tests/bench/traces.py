@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from support.traces import real_traces
-from worker.lane.decode import decode_trace
+from worker.records.decode import decode_trace
 from worker.scoring import embedding_text
 
 _OBJECTIVE = re.compile(rb'"objective": ?"')

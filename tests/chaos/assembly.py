@@ -24,9 +24,9 @@ from schemas.convert import Conversion, convert
 from support.spans import export, spans_of
 from support.streams import Stream, Worker, own_settings
 from support.traces import real_traces
-from worker.assemble.exports import read, split
 from worker.kafka.topics import TopicAdmin
 from worker.observe import page
+from worker.tools.assemble.exports import read, split
 
 ASSEMBLE = (
     "kill -9 of one or both assemblers; spans shuffled, repeated, late, beside records that are no spans"

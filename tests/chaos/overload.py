@@ -25,10 +25,10 @@ from chaos.process import ORDERS
 from chaos.results import Outcome
 from support.streams import ARRIVAL_LIMIT, Stream, Worker, own_settings, source_of
 from support.traces import real_traces
-from worker.audit import Report, audit
 from worker.kafka.topics import MAX_MESSAGE_BYTES, OUTPUT_HEADROOM, TopicAdmin
 from worker.observe import page
 from worker.settings import Settings
+from worker.tools.audit import Report, audit
 
 SMALL, MEDIUM, LARGE = 6_000, 10_000, 1_000_000
 """Sizes of traces in bytes."""

@@ -25,9 +25,9 @@ from schemas.convert import convert
 from support.collector import ENCODINGS, RECORDED, record, recorded, sent
 from support.otlp import logs_in, logs_of
 from support.spans import export, message, span, spans_of
-from worker.assemble.exports import read, split
-from worker.demo.processes import free_ports
 from worker.kafka.topics import TopicAdmin
+from worker.tools.assemble.exports import read, split
+from worker.tools.demo.processes import free_ports
 
 pytestmark = pytest.mark.integration
 

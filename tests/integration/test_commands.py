@@ -18,7 +18,7 @@ from support.commands import kp_worker
 from support.streams import Message, source_of
 from worker.errors import DeliveryError
 from worker.kafka.topics import OUTPUT_HEADROOM, TopicAdmin, changelog_topic_name
-from worker.produce import TracePublisher
+from worker.tools.publish.trace_publisher import TracePublisher
 
 pytestmark = pytest.mark.integration
 

@@ -28,16 +28,16 @@ from support.secured import (
     write_client_certificate,
 )
 from support.streams import Message, Stream, own_settings, source_of
-from worker.dead_letters.letter import Selection
-from worker.dead_letters.replay import replay
-from worker.demo.processes import LOOPBACK, free_ports
 from worker.errors import NoBrokerError, SecurityError
-from worker.kafka import rights
 from worker.kafka.connection import client_arguments
-from worker.kafka.diagnosis import _failures
-from worker.kafka.rights import require_rights
+from worker.kafka.preflight import rights
+from worker.kafka.preflight.diagnosis import _failures
+from worker.kafka.preflight.rights import require_rights
 from worker.kafka.topics import TopicAdmin
 from worker.settings import render
+from worker.tools.dead_letters.letter import Selection
+from worker.tools.dead_letters.replay import replay
+from worker.tools.demo.processes import LOOPBACK, free_ports
 
 # Kafka's client does not wait until a TLS connection is closed that failed; the loop's end comes first here.
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]

@@ -12,14 +12,14 @@ import worker.scoring
 from schemas import DeadLetterHeaders
 from support.commands import command
 from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, Reader, blocks, difference, read, table
-from worker.assemble.runs import COMPLETED_BY
-from worker.cli import main
-from worker.observe.assembly import AssemblyMetrics
-from worker.observe.evaluations import EvaluationMetrics
+from worker.cli.entry import main
 from worker.observe.metrics import Metrics
 from worker.observe.status import Status
 from worker.policy import REFERENCE_WEIGHTS, Policy
 from worker.settings import Settings, describe
+from worker.tools.assemble.metrics import AssemblyMetrics
+from worker.tools.assemble.open_runs import COMPLETED_BY
+from worker.tools.evaluations.metrics import EvaluationMetrics
 
 REFERENCE = "deploy/reference.md"
 

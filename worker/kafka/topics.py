@@ -25,7 +25,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from worker.errors import SecurityError, TopicError
 from worker.kafka.connection import client_arguments
-from worker.kafka.diagnosis import unreachable
+from worker.kafka.preflight.diagnosis import unreachable
 from worker.settings import AssembleSettings, KafkaSettings, TopicSettings
 
 OUTPUT_HEADROOM = 1_048_576

@@ -15,17 +15,18 @@ from faust.types import TP, StreamT
 from yarl import URL
 
 from worker.embedding.batcher import Batcher
-from worker.journal import Journal
+from worker.http.probes import Readiness
+from worker.http.server import socket_address
 from worker.kafka.topics import LOG_APPEND_TIME, Topic, changelog_topic_name
+from worker.lane.journal import Journal
 from worker.lane.lane import LaneServices
 from worker.lane.lanes import Lanes
-from worker.lane.outputs import Outputs
-from worker.lane.publisher import Publisher
-from worker.lane.redaction import Redact, Redaction
 from worker.lane.retention import RetentionCheck
 from worker.observe.metrics import Metrics
-from worker.observe.probes import Readiness
 from worker.policy import PolicyInForce
+from worker.records.outputs import Outputs
+from worker.records.publisher import Publisher
+from worker.redaction.copies import Redact, Redaction
 from worker.settings import Settings
 from worker.stream.guard import Guard
 from worker.stream.ledgers import Ledgers, Reader
@@ -39,7 +40,6 @@ from worker.stream.source import (
     SourceTransport,
     TopicIdentity,
 )
-from worker.web import socket_address
 
 if TYPE_CHECKING:
     from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed

@@ -6,10 +6,10 @@ from faust import App
 from faust.web import Request, Response, View
 from faust.web.base import BlueprintManager
 
+from worker.http.server import METRICS, STATUS, STATUS_DATA
 from worker.observe.metrics import Metrics
 from worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, Status, shows_content
 from worker.settings import Settings
-from worker.web import METRICS, STATUS, STATUS_DATA
 
 
 def add_pages(app: App, settings: Settings, metrics: Metrics) -> None:

@@ -38,10 +38,10 @@ from mode.types import ServiceT
 from yarl import URL
 
 from worker.errors import WorkerError
-from worker.kafka.reader import Record, raw_record
+from worker.kafka.topic_reader import Record, raw_record
 from worker.lane.lanes import Lanes
-from worker.lane.records import RawRecord
 from worker.observe.metrics import Metrics
+from worker.records.record import RawRecord
 from worker.stream.ledgers import Ledgers
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ _MAX_GAPS = 1000
 
 
 class Client(Protocol):
-    """A group member: the part of :class:`~worker.kafka.group.GroupConsumer` that the source uses."""
+    """A group member: what the source uses of :class:`~worker.kafka.wire.group_member.GroupMember`."""
 
     @property
     def is_member(self) -> bool: ...  # noqa: D102 - as documented there, like all of these
@@ -88,7 +88,7 @@ class Client(Protocol):
 
 
 class TopicIdentity(Protocol):
-    """Tells apart topics of the same name, as :class:`~worker.kafka.topic_id.TopicIds` does."""
+    """Tells apart topics of the same name, as :class:`~worker.kafka.wire.topic_id.TopicIds` does."""
 
     async def start(self) -> None: ...  # noqa: D102 - as documented there, like all of these
     async def stop(self) -> None: ...  # noqa: D102

@@ -16,13 +16,13 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.commands import command
-from worker.assemble.runs import COMPLETED_BY
-from worker.cli import main
-from worker.observe.assembly import AssemblyMetrics
-from worker.observe.evaluations import EvaluationMetrics
+from worker.cli.entry import main
 from worker.observe.metrics import Metrics
 from worker.policy import Policy
 from worker.settings import ENV_PREFIX, Settings, load_settings
+from worker.tools.assemble.metrics import AssemblyMetrics
+from worker.tools.assemble.open_runs import COMPLETED_BY
+from worker.tools.evaluations.metrics import EvaluationMetrics
 
 ROOT = Path(__file__).parents[3]
 

@@ -14,14 +14,15 @@ from worker.embedding.base import Embeddings
 from worker.embedding.batcher import MAX_ADMITTED, Batcher
 from worker.lane.lane import Lane, LaneServices
 from worker.lane.lanes import Lanes
-from worker.lane.ledger import Changelog, Entry
-from worker.lane.memory_publisher import MemoryPublisher
-from worker.lane.outputs import Outputs
-from worker.lane.records import RawRecord
-from worker.lane.redaction import Redaction
+from worker.lane.ring import Changelog
 from worker.observe.metrics import Metrics
 from worker.policy import Policy, PolicyInForce
+from worker.records.entry import Entry
+from worker.records.outputs import Outputs
+from worker.records.record import RawRecord
+from worker.redaction.copies import Redaction
 from worker.settings import CacheSettings, LimitSettings, TopicSettings
+from worker.testing.memory_publisher import MemoryPublisher
 
 DIMENSIONS = 8
 

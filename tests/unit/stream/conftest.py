@@ -9,14 +9,14 @@ from prometheus_client import CollectorRegistry
 
 from schemas import ReasoningTrace
 from worker.errors import TopicError
-from worker.kafka.memory_group import MemoryGroupConsumer, MemoryTopic, MemoryTopicIds
-from worker.kafka.reader import Record
+from worker.kafka.topic_reader import Record
 from worker.kafka.topics import Topic, changelog_topic_name
-from worker.lane.memory_publisher import MemoryPublisher
 from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
 from worker.settings import Settings
 from worker.stream.app import Clients, WorkerApp
+from worker.testing.memory_group import MemoryGroupMember, MemoryTopic, MemoryTopicIds
+from worker.testing.memory_publisher import MemoryPublisher
 
 RAW = "raw-traces"
 TRACE = ReasoningTrace.new(
@@ -77,7 +77,7 @@ class World:
         self.topic = topic
         self.publisher = publisher
         self.reader = MemoryReader(publisher)
-        self.member = MemoryGroupConsumer(topic)
+        self.member = MemoryGroupMember(topic)
         self.failures = []
         self.registry = CollectorRegistry()
         self.settings = Settings(embedding={"backend": "none"}, limits=limits, log={})

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from worker.kafka.reader import raw_record
+from worker.kafka.topic_reader import raw_record
 from worker.stream.source import Batch
 
 

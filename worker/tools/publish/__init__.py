@@ -1,0 +1,1 @@
+"""Publish traces to the raw topic."""
