@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from worker.lane.journal import Journal
 from worker.logs import configure, errors_logged
+from worker.records.journal import Journal
 from worker.settings import load_settings
 from worker.stream.worker import run_worker
 from worker.terminal.options import config_option

@@ -27,7 +27,6 @@ from worker.embedding.base import Embedder
 from worker.embedding.batcher import Batcher, Embedded
 from worker.errors import DeliveryError, RejectedRecord
 from worker.lane.delivery import Delivery, retrieve_exception
-from worker.lane.journal import Journal, Phase, Treatment
 from worker.lane.reporter import Reporter
 from worker.lane.retention import RetentionCheck
 from worker.lane.ring import Changelog, Ledger, remember
@@ -46,6 +45,7 @@ from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
 from worker.records.decode import check_readable, decode_inputs, decode_trace
 from worker.records.entry import Entry, Failure
+from worker.records.journal import Journal, Phase, Treatment
 from worker.records.outputs import Outputs
 from worker.records.publisher import Publisher
 from worker.records.record import UNREAD_FINGERPRINT, RawRecord

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from worker.lane.journal import Treatment
 from worker.lane.lane import Lane, LaneServices
 from worker.lane.ring import Changelog
 from worker.lane.shared_lock import SharedLock
+from worker.records.journal import Treatment
 from worker.records.record import RawRecord
 
 logger = logging.getLogger(__name__)

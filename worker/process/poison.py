@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from worker.lane.journal import Suspect, Treatment
+from worker.records.journal import Suspect, Treatment
 from worker.records.record import Location
 
 _DEATHS_BEFORE_ISOLATION = 2

@@ -20,12 +20,12 @@ from typing import Any
 from worker.errors import NoBrokerError, SecurityError, SettingsError, StartError
 from worker.http.server import serving, socket_name
 from worker.kafka.topics import TopicAdmin
-from worker.lane.journal import Journal, Treatment, shared_memory
 from worker.process.descriptors import raise_descriptor_limit
 from worker.process.heartbeat import INTERVAL, read_beat
 from worker.process.memory_limit import memory_limit
 from worker.process.poison import after_death
 from worker.process.signals import stop_signals
+from worker.records.journal import Journal, Treatment, shared_memory
 from worker.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -18,12 +18,12 @@ from worker.embedding.batcher import Batcher
 from worker.http.probes import Readiness
 from worker.http.server import socket_address
 from worker.kafka.topics import LOG_APPEND_TIME, Topic, changelog_topic_name
-from worker.lane.journal import Journal
 from worker.lane.lane import LaneServices
 from worker.lane.lanes import Lanes
 from worker.lane.retention import RetentionCheck
 from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
+from worker.records.journal import Journal
 from worker.records.outputs import Outputs
 from worker.records.publisher import Publisher
 from worker.redaction.copies import Redact, Redaction

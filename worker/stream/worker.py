@@ -39,11 +39,11 @@ from worker.kafka.topic_reader import TopicReader
 from worker.kafka.topics import Topic, TopicAdmin, differences
 from worker.kafka.wire.group_member import GroupMember
 from worker.kafka.wire.topic_id import TopicIds
-from worker.lane.journal import Journal, Phase
 from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
 from worker.process.heartbeat import beat
 from worker.process.signals import stop_signals
+from worker.records.journal import Journal, Phase
 from worker.redaction.process import RedactionProcess
 from worker.settings import Settings
 from worker.stream.app import Clients, WorkerApp

@@ -280,7 +280,7 @@ def test_the_short_help_is_the_first_sentence_of_the_help(kp_worker, name):
 @pytest.mark.parametrize(
     ("arguments", "unwanted"),
     [
-        (["--help"], {"aiohttp", "asyncio", "numpy", "pydantic", "rich", "schemas", "worker.cli"}),
+        (["--help"], {"aiohttp", "asyncio", "numpy", "pydantic", "rich", "schemas", "worker.tools"}),
         (["config"], {"aiohttp", "numpy", "worker.embedding", "worker.kafka", "worker.lane"}),
         (["run", "--help"], {"numpy", "worker.embedding", "worker.lane"}),
     ],
@@ -390,7 +390,7 @@ def test_a_count_out_of_range_is_a_usage_error(kp_worker, traces, count):
 
 def test_an_ignored_sighup_stays_ignored():
     """`nohup kp-worker …`."""
-    code = "import signal; from worker import cli; cli.main(['config'], standalone_mode=False); "
+    code = "import signal; from worker.cli import entry; entry.main(['config'], standalone_mode=False); "
     code += "assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN"
     shell = ["sh", "-c", 'trap "" HUP; exec "$0" -c "$1"', sys.executable, code]
     done = subprocess.run(shell, capture_output=True, text=True, check=False)

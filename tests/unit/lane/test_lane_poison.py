@@ -13,7 +13,6 @@ from prometheus_client import CollectorRegistry
 import worker.lane.lane
 from schemas import ReasoningTrace
 from worker.embedding.batcher import Embedded
-from worker.lane.journal import Journal, Phase, shared_memory
 from worker.lane.lane import LaneServices
 from worker.lane.lanes import Lanes
 from worker.lane.ring import Changelog
@@ -21,6 +20,7 @@ from worker.observe.metrics import Metrics
 from worker.policy import Policy, PolicyInForce
 from worker.process.poison import after_death
 from worker.records.decode import decode_trace
+from worker.records.journal import Journal, Phase, shared_memory
 from worker.records.outputs import Outputs
 from worker.records.record import Location, RawRecord
 from worker.settings import CacheSettings, LimitSettings, TopicSettings

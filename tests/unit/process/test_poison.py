@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from worker.lane.journal import Suspect, Treatment
 from worker.process.poison import after_death
+from worker.records.journal import Suspect, Treatment
 from worker.records.record import Location
 
 A, B = Location(0, 7), Location(1, 3)

@@ -416,7 +416,7 @@ async def test_a_record_that_kills_process_after_process_is_dead_lettered_by_the
     path = [str(Path(supervise.__file__).parents[1]), *sys.path]  # an editable install is not on it
     does = f"""
 sys.path[:] = {path!r}
-from worker.lane.journal import Journal, Location, Treatment
+from worker.records.journal import Journal, Location, Treatment
 journal, location = Journal(int(sys.argv[-5])), Location(2, 41)
 if journal.treatment(location) is Treatment.DEAD_LETTER:
     open(sys.argv[1] + ".works", "w").close()

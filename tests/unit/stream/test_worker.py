@@ -11,7 +11,7 @@ import pytest
 from worker import ending
 from worker.ending import run_in_time, within
 from worker.errors import DeliveryError, EmbeddingError, StalledError, StartError, TopicError
-from worker.lane.journal import Phase
+from worker.records.journal import Phase
 from worker.settings import Settings
 from worker.stream import worker as run
 

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from worker.lane import journal as module
-from worker.lane.journal import Journal, Phase, Suspect, Treatment, shared_memory
+from worker.records import journal as module
+from worker.records.journal import Journal, Phase, Suspect, Treatment, shared_memory
 from worker.records.record import Location
 
 A, B = Location(0, 0), Location(1, 2**40)
@@ -25,7 +25,7 @@ def memory():
 
 CHILD = """\
 import os, sys
-from worker.lane.journal import Journal, Location
+from worker.records.journal import Journal, Location
 journal = Journal(int(sys.argv[1]))
 journal.begin(Location(0, 0))
 journal.begin(Location(5, 6))
