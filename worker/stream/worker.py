@@ -47,6 +47,7 @@ from worker.records.journal import Journal, Phase
 from worker.redaction.process import RedactionProcess
 from worker.settings import Settings
 from worker.stream.app import Clients, WorkerApp
+from worker.stream.faust import FaustApp
 from worker.stream.reload import PolicyReload
 
 if TYPE_CHECKING:
@@ -180,7 +181,6 @@ async def _work(setup: _Setup) -> None:
         )
         app = WorkerApp(
             settings,
-            setup.socket,
             topics,
             batcher,
             clients,
@@ -191,14 +191,15 @@ async def _work(setup: _Setup) -> None:
             setup.journal,
             redact,
         )
+        program = FaustApp(app, setup.socket)
         heart = _guard(beat(setup.heartbeat, lambda: app.readiness.reasons), fail)
-        guards = [_guard(app.guard.watch(lambda: app.source), fail)]
+        guards = [_guard(app.guard.watch(program.source), fail)]
         if setup.config is not None:
             reload = PolicyReload(setup.config, settings, in_force, metrics, partial(keep_policy, settings))
             guards.append(_guard(reload.watch(), fail))
         gc.collect()
         gc.freeze()  # spares every full collection the objects of PyTorch and other imports
-        await _serve(app, stop, failed, heart, guards)
+        await _serve(program, settings, stop, failed, heart, guards)
 
 
 def _blamed(error: BaseException) -> frozenset[Phase]:
@@ -239,20 +240,21 @@ def _make_batcher(embedder: Embedder | None, limit: int, metrics: Metrics) -> Ba
 
 
 async def _serve(
-    app: WorkerApp,
+    program: FaustApp,
+    settings: Settings,
     stop: asyncio.Event,
     failed: asyncio.Future[None],
     heart: asyncio.Task[None],
     guards: list[asyncio.Task[None]],
 ) -> None:
-    web = app.settings.web
+    web = settings.web
     logger.info(
-        "scoring %s; status page and metrics at http://%s:%d/", app.settings.topics.raw, web.host, web.port
+        "scoring %s; status page and metrics at http://%s:%d/", settings.topics.raw, web.host, web.port
     )
-    starting = asyncio.create_task(app.faust.start())
+    starting = asyncio.create_task(program.start())
     ends: list[asyncio.Future[Any]] = [
         asyncio.create_task(stop.wait()),
-        asyncio.create_task(app.faust.wait_until_stopped()),
+        asyncio.create_task(program.wait_until_stopped()),
         failed,
     ]
     try:
@@ -262,8 +264,8 @@ async def _serve(
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if failed.done():
             failed.result()
-        if app.faust.crashed:
-            raise WorkerError(f"Faust gave up: {app.faust.crash_reason!r}") from app.faust.crash_reason
+        if program.crashed:
+            raise WorkerError(f"Faust gave up: {program.crash_reason!r}") from program.crash_reason
     finally:
         logger.info("stopping")
         if not stop.is_set():
@@ -272,7 +274,7 @@ async def _serve(
         for guard in guards:
             guard.cancel()
         # An orderly stop finishes scored records; after a failure there is nothing to wait for.
-        await within(STOP_LIMIT + (app.settings.limits.drain if stop.is_set() else 0), app.faust.stop)
+        await within(STOP_LIMIT + (settings.limits.drain if stop.is_set() else 0), program.stop)
         heart.cancel()  # with no more heartbeats, the supervisor kills the process if it hangs from here on
         for end in (starting, *ends):
             end.cancel()

@@ -20,7 +20,7 @@ import asyncio, sys
 from types import SimpleNamespace
 from worker.settings import Settings
 from worker import ending
-from worker.stream import run
+from worker.stream import worker as run
 
 run.STOP_LIMIT, run.END_LIMIT = 0.1, 0.5
 
@@ -39,8 +39,7 @@ async def main():
     failed = asyncio.get_running_loop().create_future()
     failed.set_exception(RuntimeError("a lane cannot go on"))
     faust = SimpleNamespace(start=done, wait_until_stopped=forever.wait, stop=stubborn, crashed=False)
-    app = SimpleNamespace(settings=Settings(), faust=faust)
-    await run._serve(app, asyncio.Event(), failed, asyncio.create_task(forever.wait()), [])
+    await run._serve(faust, Settings(), asyncio.Event(), failed, asyncio.create_task(forever.wait()), [])
 
 ending.run_in_time(main())
 """

@@ -40,9 +40,9 @@ WORKER = Path(__file__).parents[4] / "worker"
         (AIOKafkaClient, "force_metadata_update", ["self"]),
         (AIOKafkaClient, "get_random_node", ["self"]),
         (Request, "build", ["self", "request_struct_class"]),
-        # worker/stream/app.py: an app stores nothing, and there may be no place for its folders.
+        # worker/stream/faust.py: an app stores nothing, and there may be no place for its folders.
         (faust.App, "_create_directories", ["self"]),
-        # worker/stream/source.py: abstract, so a subclass must have them.
+        # worker/stream/faust.py: abstract, so a subclass must have them.
         (Consumer, "_new_topicpartition", ["self", "topic", "partition"]),
         (Consumer, "_to_message", ["self", "tp", "record"]),
         (Consumer, "_getmany", ["self", "active_partitions", "timeout"]),

@@ -280,7 +280,8 @@ def test_a_plot_without_matplotlib_names_the_extra(kp_worker, scored, tmp_path, 
 def test_help_needs_neither_numpy_nor_kafka():
     """`kp-worker policy --help` stays fast."""
     code = (
-        "import sys; from worker import cli; cli.main(['policy', 'tune', '--help'], standalone_mode=False); "
+        "import sys; from worker.cli.entry import main; "
+        "main(['policy', 'tune', '--help'], standalone_mode=False); "
         "heavy = {'numpy', 'scipy', 'sklearn', 'matplotlib', 'aiokafka', 'torch'} & set(sys.modules); "
         "sys.exit(str(heavy) if heavy else 0)"
     )
