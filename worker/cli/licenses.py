@@ -52,7 +52,7 @@ def _data(distributions: set[License]) -> Iterator[License]:
     versions = {one.name: one.version for one in distributions}
     if _WEIGHTS in versions:
         yield License("all-MiniLM-L6-v2 (weights)", f"in {_WEIGHTS} {versions[_WEIGHTS]}", "Apache-2.0")
-    yield License("real_traces.jsonl (tau-bench, Sierra; SWE-agent)", "in worker/demo", "MIT")
+    yield License("real_traces.jsonl (tau-bench, Sierra; SWE-agent)", "in worker/tools/demo", "MIT")
 
 
 @click.command("licenses")

@@ -12,6 +12,7 @@ from aiokafka.structs import RecordMetadata
 from worker.errors import DeliveryError
 from worker.kafka.connection import client_arguments
 from worker.kafka.preflight.diagnosis import unreachable
+from worker.kafka.wire.producer import abandon
 from worker.settings import KafkaSettings
 
 _LINGER_MS = 5
@@ -74,8 +75,7 @@ class IdempotentPublisher:
             async with asyncio.timeout(_CLOSE_LIMIT):
                 await self._producer.stop()
         except TimeoutError:  # it would wait for the brokers for as long as they are away
-            await self._producer._sender.close()  # noqa: SLF001 - there is no other way to stop its retries
-            await self._producer.client.close()
+            await abandon(self._producer)
 
 
 def delivery_error(topic: str, error: BaseException) -> DeliveryError:

@@ -31,7 +31,7 @@ WORKER = Path(__file__).parents[4] / "worker"
     [
         # worker/kafka/wire/group_member.py: the coordinator's answers renew the lease; no hook tells them.
         (GroupCoordinator, "_send_req", ["self", "request"]),
-        # worker/kafka/idempotent_publisher.py: the producer's own stop waits for brokers that are away.
+        # worker/kafka/wire/producer.py: the producer's own stop waits for brokers that are away.
         (Sender, "close", ["self"]),
         # worker/kafka/wire/topic_id.py: no request of the client's asks for topic ids.
         (AIOKafkaClient, "send", ["self", "node_id", "request", "group"]),
@@ -121,6 +121,6 @@ def test_no_private_name_of_a_library_is_used_elsewhere():
     assert {one for one in found if one[0].split("/")[0] not in ("embedding", "observe")} == {
         ("cli/work.py", "_exit"),
         ("kafka/wire/group_member.py", "_send_req"),
-        ("kafka/idempotent_publisher.py", "_sender"),
+        ("kafka/wire/producer.py", "_sender"),
         ("records/record.py", "_asdict"),  # a named tuple's, public in spite of its name
     }
