@@ -26,8 +26,8 @@ from bench.workers import ARRIVAL_LIMIT, SUSPENDABLE
 from support.spans import export, spans_of
 from support.streams import Stream, own_settings, tests_environment
 from support.traces import real_traces
-from worker.kafka.topics import assembled_topic_name
 from worker.observe import page
+from worker.tools.assemble.assembly_topics import assembled_topic_name
 
 RUNS, RUNS_SHORT = 600, 150
 WARM_UP = 50

@@ -24,7 +24,7 @@ from schemas.convert import Conversion, convert
 from support.spans import export, spans_of
 from support.streams import Stream, Worker, own_settings
 from support.traces import real_traces
-from worker.kafka.topics import TopicAdmin
+from worker.kafka.topic_admin import TopicAdmin
 from worker.observe import page
 from worker.tools.assemble.exports import read, split
 

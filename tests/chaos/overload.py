@@ -25,7 +25,8 @@ from chaos.process import ORDERS
 from chaos.results import Outcome
 from support.streams import ARRIVAL_LIMIT, Stream, Worker, own_settings, source_of
 from support.traces import real_traces
-from worker.kafka.topics import MAX_MESSAGE_BYTES, OUTPUT_HEADROOM, TopicAdmin
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topics import MAX_MESSAGE_BYTES, OUTPUT_HEADROOM
 from worker.observe import page
 from worker.settings import Settings
 from worker.tools.audit import Report, audit

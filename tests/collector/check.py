@@ -25,7 +25,7 @@ from schemas.convert import convert
 from support.collector import ENCODINGS, RECORDED, record, recorded, sent
 from support.otlp import logs_in, logs_of
 from support.spans import export, message, span, spans_of
-from worker.kafka.topics import TopicAdmin
+from worker.kafka.topic_admin import TopicAdmin
 from worker.tools.assemble.exports import read, split
 from worker.tools.demo.processes import free_ports
 

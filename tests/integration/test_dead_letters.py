@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from support.commands import command
 from support.streams import Message, headers_of
 from worker.errors import DeliveryError, TopicError
-from worker.kafka.topics import TopicAdmin
+from worker.kafka.topic_admin import TopicAdmin
 from worker.lane.scorer import failed_entry
 from worker.records.entry import Failure
 from worker.records.outputs import Outputs

@@ -14,9 +14,10 @@ from support.otlp import attributes_of, logs_of
 from support.streams import Message, headers_of, score_of
 from worker.errors import DeliveryError
 from worker.kafka.sole_reader import SoleReader
-from worker.kafka.topics import TopicAdmin, evaluations_group
+from worker.kafka.topic_admin import TopicAdmin
 from worker.observe import page
 from worker.tools.demo.processes import free_ports
+from worker.tools.evaluations.evaluations_topic import evaluations_group
 from worker.tools.evaluations.run import run_evaluations
 
 pytestmark = pytest.mark.integration

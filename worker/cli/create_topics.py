@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from worker.kafka.preflight.rights import creation_rights, require_rights
-from worker.kafka.topics import TopicAdmin, differences
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topics import differences
 from worker.settings import Settings, load_settings
 from worker.terminal.options import config_option
 from worker.terminal.progress import errors

@@ -19,7 +19,7 @@ from typing import Any
 
 from worker.errors import NoBrokerError, SecurityError, SettingsError, StartError
 from worker.http.server import serving, socket_name
-from worker.kafka.topics import TopicAdmin
+from worker.kafka.topic_admin import TopicAdmin
 from worker.process.descriptors import raise_descriptor_limit
 from worker.process.heartbeat import INTERVAL, read_beat
 from worker.process.memory_limit import memory_limit

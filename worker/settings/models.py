@@ -10,19 +10,19 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from worker.callables import PATTERN
 from worker.errors import SettingsError
 from worker.policy import Policy
+from worker.settings.assemble import AssembleSettings
+from worker.settings.redaction import RedactionSettings
+from worker.settings.section import Section as _Section
+from worker.settings.section import TopicName
 
 ENV_PREFIX = "KP_"
 NESTED = "__"
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 _SERVER = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s\[\]/@:,]+):(?P<port>[0-9]{1,5})")
@@ -167,16 +167,6 @@ def _read_secret(setting: str, file: Path) -> str:
     if not text:
         raise SettingsError(f"{setting}: {file}: is empty")
     return text
-
-
-def _topic(value: str) -> str:
-    """Require a name that Kafka accepts for a topic."""
-    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", value) or value in {".", ".."}:
-        raise ValueError("should be 1 to 249 ASCII letters, digits, '.', '_' and '-'")
-    return value
-
-
-TopicName = Annotated[str, AfterValidator(_topic)]
 
 
 class TopicSettings(_Section):
@@ -328,20 +318,6 @@ class LimitSettings(_Section):
     )
 
 
-class RedactionSettings(_Section):
-    """The function that redacts contributed traces for a topic of their own."""
-
-    function: str | None = Field(
-        None,
-        pattern=PATTERN,
-        description="`module:function`, called with each contributed trace as a dict; returns the redacted "
-        "one, which goes to `topics.redacted`",
-    )
-    timeout: float = Field(
-        5.0, gt=0, le=10, description="seconds that a call may take; then the trace has no redacted copy"
-    )
-
-
 class WebSettings(_Section):
     """The web port of metrics and status page, and what they show."""
 
@@ -350,47 +326,6 @@ class WebSettings(_Section):
     show_content: bool | None = Field(
         None,
         description="whether the status page shows what producers wrote; by default only on loopback",
-    )
-
-
-class AssembleSettings(_Section):
-    """The assembly of agent runs from spans; times are measured on the spans' record timestamps."""
-
-    spans: TopicName = Field(
-        "otlp_spans",
-        description="topic that the OpenTelemetry Collector writes spans to",
-    )
-    late: TopicName = Field(
-        "late-spans",
-        description="topic of spans that arrive after their run was published",
-    )
-    key: Literal["id", "agent_id", "task_domain"] = Field(
-        "id", description="record key of the traces; those with the same key are compared with each other"
-    )
-    grace: float = Field(
-        30.0, ge=0, description="seconds from the arrival of a run's root span until the run is complete"
-    )
-    idle: float = Field(
-        1800.0, gt=0, description="seconds without a span of a run until it is complete without its root span"
-    )
-    longest_wait: float = Field(
-        14_400.0, gt=0, description="seconds from the first span of a run until it is published as is"
-    )
-    run_spans: int = Field(
-        10_000,
-        ge=1,
-        description="spans of a run; a larger one is published as is, and its other spans are late",
-    )
-    run_bytes: int = Field(16_777_216, ge=1024, description="likewise in bytes")
-    open_bytes: int = Field(
-        134_217_728,
-        ge=1024,
-        description="bytes of all open runs of a partition; beyond it the oldest is published as is",
-    )
-    published_runs: int = Field(
-        100_000,
-        ge=0,
-        description="published runs that a partition remembers; a span of an older one starts another run",
     )
 
 

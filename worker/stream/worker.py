@@ -35,8 +35,9 @@ from worker.kafka.lease import Lease, heartbeat_interval
 from worker.kafka.output_publisher import OutputPublisher
 from worker.kafka.policy_topic import keep_policy
 from worker.kafka.preflight.rights import require_rights, worker_rights
+from worker.kafka.topic_admin import TopicAdmin
 from worker.kafka.topic_reader import TopicReader
-from worker.kafka.topics import Topic, TopicAdmin, differences
+from worker.kafka.topics import Topic, differences
 from worker.kafka.wire.group_member import GroupMember
 from worker.kafka.wire.topic_id import TopicIds
 from worker.observe.metrics import Metrics

@@ -12,12 +12,14 @@ from worker.ending import run_in_time, within
 from worker.errors import StartError, TopicError
 from worker.http.metrics_port import serving_metrics
 from worker.http.server import METRICS
-from worker.kafka.preflight.rights import assembly_rights, require_rights
+from worker.kafka.preflight.rights import require_rights
 from worker.kafka.shared_reader import OnRevoked, SharedReader
-from worker.kafka.topics import Topic, TopicAdmin, assembly_group
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topics import Topic
 from worker.process.signals import stop_signals
 from worker.settings import Settings
 from worker.tools.assemble.assembler import Assembler
+from worker.tools.assemble.assembly_topics import assembly_group, assembly_rights, require_topics
 from worker.tools.assemble.metrics import AssemblyMetrics
 from worker.tools.assemble.open_runs import COMPLETED_BY
 from worker.tools.assemble.run_outputs import RunOutputs
@@ -84,6 +86,6 @@ async def _require_topics(settings: Settings) -> dict[str, Topic]:
     await require_rights(settings.kafka, assembly_rights(settings))
     try:
         async with TopicAdmin(settings.kafka, settings.topics) as admin:
-            return await admin.require_for_assembly(settings.assemble)
+            return await require_topics(admin, settings)
     except TopicError as error:
         raise StartError(str(error)) from error

@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import Self
 
 from worker.kafka.topic_reader import TopicReader
-from worker.kafka.topics import assembled_topic_name, assembly_group
 from worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
 from worker.records.record import OutputRecord
 from worker.settings import Settings
+from worker.tools.assemble.assembly_topics import assembled_topic_name, assembly_group
 
 POSITION = b"position"
 """The key of the position; trace ids are hexadecimal."""

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from worker.embedding import Embedder
 from worker.errors import TopicError
 from worker.kafka.policy_topic import read_policies
-from worker.kafka.preflight.rights import audit_rights, require_rights
+from worker.kafka.preflight.rights import require_rights
+from worker.kafka.topic_admin import TopicAdmin
 from worker.kafka.topic_reader import Record, TopicReader, raw_record
-from worker.kafka.topics import Topic, TopicAdmin
+from worker.kafka.topics import Topic
 from worker.policy import Policy
 from worker.records.outputs import Outputs
 from worker.records.record import OutputRecord
@@ -20,6 +21,7 @@ from worker.terminal.progress import TopicProgressCallback
 from worker.tools.audit.index import SourceIndex
 from worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from worker.tools.audit.report import PartitionReport, Report
+from worker.tools.audit.rights import audit_rights
 from worker.tools.audit.vectors import Texts
 
 # Small enough to show progress while texts are embedded.

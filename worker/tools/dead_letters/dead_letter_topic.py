@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from worker.errors import TopicError
-from worker.kafka.preflight.rights import dead_letter_rights, require_rights
+from worker.kafka.preflight.rights import require_rights
+from worker.kafka.topic_admin import TopicAdmin
 from worker.kafka.topic_reader import ProgressCallback, Record, TopicReader, read_topic
-from worker.kafka.topics import Topic, TopicAdmin
+from worker.kafka.topics import Topic
 from worker.settings import Settings
 from worker.tools.dead_letters.letter import DeadLetter, Selection
+from worker.tools.dead_letters.rights import dead_letter_rights
 
 
 def _ignore_progress(read: int, total: int) -> None:

@@ -21,13 +21,15 @@ from typing import Literal, Self
 
 from worker.errors import TopicError
 from worker.kafka.output_publisher import record_bytes
-from worker.kafka.preflight.rights import dead_letter_rights, replay_rights, require_rights
+from worker.kafka.preflight.rights import require_rights
+from worker.kafka.topic_admin import TopicAdmin
 from worker.kafka.topic_reader import ProgressCallback
-from worker.kafka.topics import Topic, TopicAdmin
+from worker.kafka.topics import Topic
 from worker.kafka.transactional_publisher import TransactionalPublisher
 from worker.settings import KafkaSettings, Settings
 from worker.tools.dead_letters.dead_letter_topic import open_dead_letters
 from worker.tools.dead_letters.letter import DeadLetter, Selection
+from worker.tools.dead_letters.rights import dead_letter_rights, replay_rights
 
 BATCH_RECORDS = 100
 BATCH_BYTES = 1_048_576

@@ -26,8 +26,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from worker.errors import WorkerError
+from worker.kafka.topic_admin import TopicAdmin
 from worker.kafka.topic_reader import Record, TopicReader
-from worker.kafka.topics import TopicAdmin
 from worker.observe import page
 from worker.policy import Policy
 from worker.settings import ENV_PREFIX, NESTED, KafkaSettings, Settings, load_settings, override, render

@@ -14,14 +14,15 @@ from collections.abc import Sequence
 
 from worker.errors import TopicError
 from worker.http.metrics_port import serving_metrics
-from worker.kafka.preflight.rights import evaluation_rights, require_rights
+from worker.kafka.preflight.rights import require_rights
 from worker.kafka.sole_reader import SoleReader
+from worker.kafka.topic_admin import TopicAdmin
 from worker.kafka.topic_reader import Record
-from worker.kafka.topics import TopicAdmin, evaluations_group
 from worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
 from worker.records.scored import read_record
 from worker.scoring import ScoredRecord, bounded_id
 from worker.settings import Settings
+from worker.tools.evaluations.evaluations_topic import create_topic, evaluation_rights, evaluations_group
 from worker.tools.evaluations.event import otlp_logs, span_of
 from worker.tools.evaluations.metrics import EvaluationMetrics
 
@@ -98,7 +99,7 @@ async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, 
         topics = await admin.describe(names)
         if missing := [name for name in names if name not in topics]:
             raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
-        await admin.create_evaluations(topics[names[0]].partitions)
+        await create_topic(admin, settings.topics.evaluations, topics[names[0]].partitions)
     group = evaluations_group(settings.kafka.group)
     metrics = EvaluationMetrics()
     evaluations = Evaluations(settings.kafka.group, settings.limits.uncommitted_records, metrics)

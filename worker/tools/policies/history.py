@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from worker.errors import InputError, TopicError
 from worker.kafka.policy_topic import KeptPolicy, read_policies
-from worker.kafka.preflight.rights import kept_policy_rights, require_rights
+from worker.kafka.preflight.rights import require_rights
+from worker.kafka.topic_admin import TopicAdmin
 from worker.kafka.topic_reader import TopicReader
-from worker.kafka.topics import TopicAdmin
 from worker.settings import Settings
+from worker.tools.policies.rights import kept_policy_rights
 
 
 async def policy_history(settings: Settings) -> list[KeptPolicy]:

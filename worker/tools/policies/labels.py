@@ -10,11 +10,12 @@ import msgspec
 from msgspec import Meta
 
 from worker.errors import InputError, TopicError
-from worker.kafka.preflight.rights import label_rights, require_rights
+from worker.kafka.preflight.rights import require_rights
+from worker.kafka.topic_admin import TopicAdmin
 from worker.kafka.topic_reader import Record, TopicReader, read_topic
-from worker.kafka.topics import TopicAdmin
 from worker.settings import Settings
 from worker.terminal.progress import TopicProgressCallback
+from worker.tools.policies.rights import label_rights
 from worker.tools.policies.scored_files import lines_of
 
 

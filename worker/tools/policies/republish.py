@@ -9,9 +9,10 @@ import msgspec
 
 from worker.errors import InputError, TopicError
 from worker.kafka.output_publisher import connected_publisher
-from worker.kafka.preflight.rights import republishing_rights, require_rights
+from worker.kafka.preflight.rights import require_rights
+from worker.kafka.topic_admin import TopicAdmin
 from worker.kafka.topic_reader import Record
-from worker.kafka.topics import Topic, TopicAdmin
+from worker.kafka.topics import Topic
 from worker.policy import Policy
 from worker.records.decode import with_quality_score
 from worker.records.entry import ScoreHeader
@@ -21,6 +22,7 @@ from worker.records.scored import HEADERS
 from worker.scoring import Rescored, Score, ScoredRecord
 from worker.settings import Settings
 from worker.terminal.progress import TopicProgressCallback
+from worker.tools.policies.rights import republishing_rights
 from worker.tools.policies.scored_topics import Period, ScoredTopics, open_scored_topics
 
 _UNCONFIRMED = 500

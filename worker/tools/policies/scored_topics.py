@@ -10,8 +10,9 @@ from functools import partial
 
 from worker.errors import TopicError
 from worker.kafka.preflight.rights import require_rights, scored_rights
+from worker.kafka.topic_admin import TopicAdmin
 from worker.kafka.topic_reader import Reader, Record, TopicReader, read_topic
-from worker.kafka.topics import Topic, TopicAdmin
+from worker.kafka.topics import Topic
 from worker.records.scored import read_record
 from worker.scoring import ScoredRecord
 from worker.settings import Settings

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from schemas import ReasoningTrace
 from worker.kafka.idempotent_publisher import IdempotentPublisher, delivery_error
-from worker.kafka.preflight.rights import publishing_rights, require_rights
+from worker.kafka.preflight.rights import Right, require_rights, topic_rights
 from worker.records.key import KeyBy, key_of
 from worker.settings import Settings
 
@@ -147,6 +147,11 @@ class TracePublisher:
             self._unconfirmed.popleft()
             self.published.confirmed += 1
         return self.published.confirmed
+
+
+def publishing_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that publishing needs."""
+    yield from topic_rights(settings.topics.raw, "Write")
 
 
 def publish_lines(lines: Iterable[bytes], publisher: TracePublisher) -> None:
