@@ -1,22 +1,22 @@
 """The settings: models, loading, explaining errors, rendering."""
 
+from worker.settings.assemble import AssembleSettings
 from worker.settings.explaining import ignored_variables
 from worker.settings.loading import load_policy, load_settings, override, parse_file, read_file, settings_from
 from worker.settings.models import (
     ENV_PREFIX,
     NESTED,
-    AssembleSettings,
     CacheSettings,
     EmbeddingSettings,
     FleetSettings,
     KafkaSettings,
     LimitSettings,
     LogSettings,
-    RedactionSettings,
     Settings,
     TopicSettings,
     WebSettings,
 )
+from worker.settings.redaction import RedactionSettings
 from worker.settings.rendering import render
 from worker.settings.tree import describe, sections
 
