@@ -111,7 +111,7 @@ async def new_stream(bootstrap_servers: str, folder: Path) -> Stream:
     stream.settings = stream.configured(assemble={"spans": f"{group}-spans", "late": f"{group}-late"})
     await stream.create_topics(PARTITIONS)
     async with TopicAdmin(stream.settings.kafka, stream.settings.topics) as admin:
-        await admin._create(stream.settings.assemble.spans, PARTITIONS, 1, {})
+        await admin.create(stream.settings.assemble.spans, PARTITIONS, 1, {})
     return stream
 
 

@@ -162,7 +162,7 @@ async def _create_topics(settings: Settings, partitions: int, **config: str) -> 
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         limits = dict.fromkeys(admin.outputs, KAFKA_MAX_MESSAGE_BYTES + OUTPUT_HEADROOM)
         for name, limit in {settings.topics.raw: KAFKA_MAX_MESSAGE_BYTES, **limits}.items():
-            await admin._create(name, partitions, -1, {MAX_MESSAGE_BYTES: str(limit), **config})
+            await admin.create(name, partitions, -1, {MAX_MESSAGE_BYTES: str(limit), **config})
         await admin.create_missing(partitions, replication_factor=-1)
 
 

@@ -54,7 +54,7 @@ def make_stream_of_spans(make_stream):
             topics={"evaluations": f"{name}-logs"},
         )
         async with TopicAdmin(stream.settings.kafka, stream.settings.topics) as admin:
-            await admin._create(stream.settings.assemble.spans, partitions, 1, {})
+            await admin.create(stream.settings.assemble.spans, partitions, 1, {})
         return stream
 
     return make

@@ -346,7 +346,7 @@ async def create_other_topics(secured, settings):
     async with TopicAdmin(anonymous(secured, settings).kafka, settings.topics) as admin:
         await admin.create_replays()
         await create_topic(admin, settings.topics.evaluations, 1)
-        await admin._create(settings.assemble.spans, 1, 1, {})
+        await admin.create(settings.assemble.spans, 1, 1, {})
         await require_topics(admin, settings)
 
 
@@ -444,7 +444,7 @@ async def test_spans_become_traces_and_scores_go_back_with_the_least_rights(
     everything = Stream(anonymous(secured, stream.settings), tmp_path)
     await everything.create_topics(1)
     async with TopicAdmin(everything.settings.kafka, everything.settings.topics) as admin:
-        await admin._create(stream.settings.assemble.spans, 1, 1, {})
+        await admin.create(stream.settings.assemble.spans, 1, 1, {})
     fleet = Fleet(real_traces[:3])
     await write(everything, fleet.groups[0])
     topics = stream.settings.topics

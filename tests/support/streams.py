@@ -165,7 +165,7 @@ class Stream:
         """Recreate a topic, as another tool would."""
         await self.delete_topic(name)
         async with TopicAdmin(self.settings.kafka, self.settings.topics) as admin:
-            await admin._create(name, partitions, 1, config or {})
+            await admin.create(name, partitions, 1, config or {})
 
     async def configure_topic(self, name: str, config: dict[str, str]) -> None:
         """Change a topic's settings, as an operator does."""
