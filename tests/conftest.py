@@ -11,8 +11,8 @@ import pytest
 
 from support import traces
 from support.streams import Stream, own_settings
-from worker.demo.brokers import Broker, running_broker
 from worker.settings import Settings, render
+from worker.tools.demo.brokers import Broker, running_broker
 
 # A machine may be busy: how long an example takes is no property.
 hypothesis.settings.register_profile(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from support.traces import real_traces
-from worker.lane.decode import decode_trace
+from worker.records.decode import decode_trace
 from worker.scoring import embedding_text
 
 _OBJECTIVE = re.compile(rb'"objective": ?"')

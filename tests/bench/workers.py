@@ -21,7 +21,7 @@ from bench.process import KINDS, SAMPLES
 from bench.processes import cpu_seconds, on_cores, suspend, wake
 from bench.traces import endless_traces
 from support.streams import Stream, Worker, own_settings
-from worker.kafka.topics import TopicAdmin
+from worker.kafka.topic_admin import TopicAdmin
 from worker.observe import page
 
 ARRIVAL_LIMIT = 120.0

@@ -11,8 +11,8 @@ from playwright.async_api import expect
 
 from support.streams import Message, headers_of, score_of
 from worker.observe.recent import LAST_RECORDS
-from worker.policies.records import read_record
 from worker.policy import Policy
+from worker.records.scored import read_record
 from worker.scoring import explain_score
 
 BIDI_OVERRIDE = "\u202e"

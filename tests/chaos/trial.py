@@ -21,7 +21,7 @@ from chaos.load import Load, Make, TransactionalLoad
 from chaos.proxy import Proxy, running_proxy
 from chaos.witness import Witness
 from support.streams import Stream, Worker, own_settings
-from worker.kafka.topics import TopicAdmin
+from worker.kafka.topic_admin import TopicAdmin
 from worker.settings import Settings
 
 PARTITIONS = 4

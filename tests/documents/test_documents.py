@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from support.documents import DOCUMENTS, Reader, blocks
-from worker.demo.processes import free_ports
+from worker.tools.demo.processes import free_ports
 
 NEEDS_KAFKA = {"README.md", "deploy/README.md", "schemas/README.md", "schemas/convert/README.md"}
 NEEDS_MODEL = {"README.md", "deploy/threshold.md"}
@@ -28,7 +28,7 @@ BEFORE = {
     "deploy/README.md": [
         "kp-worker config > worker.toml",
         "kp-worker topics --partitions 1",
-        "echo '{}' | cat - worker/demo/real_traces.jsonl > traces.jsonl",
+        "echo '{}' | cat - worker/tools/demo/real_traces.jsonl > traces.jsonl",
         "kp-worker publish traces.jsonl",
         "kp-worker run",
         "until kp-worker dead-letters list | grep invalid_trace; do :; done",

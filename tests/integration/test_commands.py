@@ -17,8 +17,9 @@ from schemas import ReasoningTrace
 from support.commands import kp_worker
 from support.streams import Message, source_of
 from worker.errors import DeliveryError
-from worker.kafka.topics import OUTPUT_HEADROOM, TopicAdmin, changelog_topic_name
-from worker.produce import TracePublisher
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topics import OUTPUT_HEADROOM, changelog_topic_name
+from worker.tools.publish.trace_publisher import TracePublisher
 
 pytestmark = pytest.mark.integration
 

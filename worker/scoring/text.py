@@ -46,7 +46,7 @@ def embedding_text(
         trace: the trace.
         text: which text.
         inputs: the JSON of each step's input, empty without one; None takes the trace's own, which
-            :func:`worker.lane.decode.decode_trace` leaves out. Only ``agent`` reads them.
+            :func:`worker.records.decode.decode_trace` leaves out. Only ``agent`` reads them.
     """
     if text == "sdk":
         return trace.task.objective + " " + " ".join(step.content or "" for step in trace.steps)
