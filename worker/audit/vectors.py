@@ -10,7 +10,7 @@ from worker.embedding import Embedder
 from worker.lane.ledger import Entry, decode_vector
 from worker.settings import Settings
 
-REPEATABILITY = {"float32": 1e-6, "bfloat16": 0.002, "int8": 0.006}
+REPEATABILITY = {"float32": 1e-6, "bfloat16": 0.002}
 """Tolerance of a novelty recomputed from texts, by the precision of the embedding."""
 
 _BATCH = 32
