@@ -55,8 +55,9 @@ UV_COMPILE = $(BIN)/python -m uv pip compile --quiet --universal --python-versio
 
 # For all platforms that the image can be built on: uv resolves all of them, pip only its own.
 .PHONY: requirements
-requirements: $(VENV)/.test ## regenerate deploy/requirements*.txt: the packages of the image, with hashes
+requirements: $(VENV)/.test ## regenerate deploy/requirements*.txt and build.txt: the packages of the image, with hashes
 	$(PIP) --constraint constraints.txt uv
+	echo setuptools | $(UV_COMPILE) - --constraint constraints.txt --output-file deploy/build.txt
 	$(UV_COMPILE) pyproject.toml --extra worker --extra otel --constraint constraints.txt --output-file deploy/requirements.txt
 	$(UV_COMPILE) pyproject.toml --extra worker --extra otel --extra sentence-transformers --constraint constraints.txt \
 		--output-file deploy/requirements-cuda.txt

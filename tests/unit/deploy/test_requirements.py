@@ -1,60 +1,68 @@
-"""The image's requirements: the tested versions, each file with its hash."""
+"""What is installed into the image: the tested versions, each file with its hash."""
 
 from __future__ import annotations
 
 import re
 from importlib import metadata
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+EXTRAS = {
+    "requirements.txt": ["worker", "otel"],
+    "requirements-cuda.txt": ["worker", "otel", "sentence-transformers"],
+}
+"""Each file with the extras that it installs."""
 
-def requirements(root):
-    """Return the requirements of the image with their hashes."""
-    text = (root / "deploy" / "requirements.txt").read_text().replace("\\\n", " ")
-    for line in text.splitlines():
+every_file = pytest.mark.parametrize("file", [*EXTRAS, "build.txt", "weights.txt"])
+
+
+def requirements(root, file):
+    """Return the requirements in a file with their hashes."""
+    for line in (root / "deploy" / file).read_text().replace("\\\n", " ").splitlines():
         requirement, *hashes = line.split("--hash=")
         yield Requirement(requirement), [one.strip() for one in hashes]
 
 
-def test_every_file_has_a_hash_and_no_registry_is_named(root):
-    for requirement, hashes in requirements(root):
+def names(root, file):
+    return {canonicalize_name(requirement.name) for requirement, _ in requirements(root, file)}
+
+
+@every_file
+def test_every_package_has_hashes_and_no_registry_is_named(root, file):
+    for requirement, hashes in requirements(root, file):
         assert hashes, requirement
         assert all(re.fullmatch("sha256:[0-9a-f]{64}", one) for one in hashes), requirement
         assert requirement.url is None
 
 
-def test_versions_match_the_tested_ones(root):
+@every_file
+def test_versions_match_the_tested_ones(root, file):
     pinned = {
         canonicalize_name(name): version
         for name, version in (line.split("==") for line in (root / "constraints.txt").read_text().split())
     }
     here = {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
-    for requirement, _ in requirements(root):
+    for requirement, _ in requirements(root, file):
         if requirement.marker is None or requirement.marker.evaluate(here):
             assert str(requirement.specifier) == f"=={pinned[canonicalize_name(requirement.name)]}"
 
 
-def test_all_dependencies_of_the_worker_are_included(root):
-    """pip refuses requirements without hashes, so the build of the image would fail."""
-    listed = {canonicalize_name(requirement.name) for requirement, _ in requirements(root)}
-    to_do, needed = [("knowledgepulse-worker", extra) for extra in ("worker", "otel")], set()
+@pytest.mark.parametrize("file", EXTRAS)
+def test_all_dependencies_of_the_worker_are_included(root, file):
+    """The image has nothing else: pip follows no dependencies there."""
+    to_do, done = [("knowledgepulse-worker", frozenset(EXTRAS[file]))], set()
     while to_do:
-        distribution, extra = to_do.pop()
-        for line in metadata.requires(distribution) or ():
-            requirement = Requirement(line)
-            name = canonicalize_name(requirement.name)
-            if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
-                continue
-            if name not in needed:
-                needed.add(name)
-                to_do.append((name, ""))
-    assert needed - {"knowledgepulse-worker"} <= listed
+        wanted = to_do.pop()
+        done.add(wanted)
+        for requirement in map(Requirement, metadata.requires(wanted[0]) or ()):
+            marker = requirement.marker
+            if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *wanted[1])):
+                to_do += {(canonicalize_name(requirement.name), frozenset(requirement.extras))} - done
+    assert {name for name, _ in done} - {"knowledgepulse-worker"} <= names(root, file)
 
 
-def test_pytorch_for_the_cpu_is_the_version_that_is_tested(root):
-    pinned = (root / "deploy/torch-cpu.txt").read_text().split()[0]
-    assert pinned.removesuffix("+cpu") in (root / "constraints.txt").read_text().split()
-    assert pinned.endswith("+cpu")
-    for document in ("README.md", "deploy/README.md"):
-        assert re.findall(r"torch==\S+", (root / document).read_text()) == [pinned]
+def test_only_the_image_for_cuda_has_pytorch(root):
+    assert "torch" in names(root, "requirements-cuda.txt")
+    assert not {"torch", "triton", "transformers"} & names(root, "requirements.txt")
