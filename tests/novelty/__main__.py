@@ -3,7 +3,8 @@
     PYTHONPATH=tests python -m novelty FILE.jsonl ... --text parts,agent --backend lexical,model
 
 Each file of traces, raw or scored, has its labels beside it, as for ``kp-worker policy evaluate``:
-``FILE.labels.jsonl`` with ``id`` and ``group`` (the task), and optionally ``agent`` and ``domain``. Prints Markdown.
+``FILE.labels.jsonl`` with ``id`` and ``group`` (the task), and optionally ``agent`` and ``domain``. Prints
+Markdown.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _shown(figure: Figure) -> str:
 
 
 def worst(rows: dict[str, dict[str, Row]]) -> Iterator[str]:
-    """Yield the Markdown of each backend's worst corpus: against random choice, and against the best backend."""
+    """Yield the Markdown of each backend's worst corpus, against random choice and the best backend."""
     measured = {
         "coverage at 25 % / best's": lambda one: one.coverage[0.25].tasks,
         "AUC, one agent / best's": lambda one: one.within.value,

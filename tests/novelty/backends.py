@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from schemas import ReasoningTrace
 from worker.embedding import Embedder
 from worker.embedding.lexical import LexicalEmbedder
-from worker.scoring import TraceText, embedding_text
+from worker.scoring import PART, TraceText, embedding_text
 
 
 class Pairs(LexicalEmbedder):
@@ -58,6 +58,8 @@ def embed(backend: str, text: TraceText, traces: Sequence[ReasoningTrace], cache
         side_by_side = np.hstack([one.vectors for one in each]) / len(each) ** 0.5
         return Embedded(side_by_side, 1 / sum(1 / one.rate for one in each))
     texts = [embedding_text(trace, text) for trace in traces]
+    if backend == "model":
+        texts = [one.replace(PART, " ") for one in texts]
     key = hashlib.sha256(repr((backend, texts)).encode("utf-8", "surrogatepass")).hexdigest()
     kept = cache / f"{key[:32]}.npz" if cache and backend == "model" else None
     if kept and kept.exists():

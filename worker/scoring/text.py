@@ -31,6 +31,9 @@ PART = "\0"
 _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]{{1,20}}")
 
+_MAX_ENDING = OBJECTIVE_WORDS * 21
+"""Characters with so many words: each at most 20 and a space."""
+
 # Complete escapes only, so that what is matched of a string that was cut can still be decoded.
 _JSON = re.compile(
     r'"(?P<string>(?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*)"?|(?P<scalar>[^\s\[\]{}:,"\\]+)|.[\s\[\]{}:,]*',
@@ -66,7 +69,7 @@ def embedding_text(
     if text == "agent":
         return _joined(itertools.chain([_beginning(objective[:MAX_CHARACTERS])], steps), MAX_CHARACTERS)
     first = _beginning(objective[:MAX_CHARACTERS])
-    last = _ending(objective[len(first) :][-MAX_CHARACTERS:])
+    last = _ending(objective[len(first) :])
     parts = (first, last, _joined(steps, MAX_STEPS_CHARACTERS))
     return PART.join(part.replace(PART, " ") for part in parts)
 
@@ -100,8 +103,9 @@ def _beginning(objective: str) -> str:
 
 
 def _ending(objective: str) -> str:
-    starts = [word.start() for word in _WORD.finditer(objective)][-OBJECTIVE_WORDS:]
-    return objective[starts[0] :] if starts else ""
+    end = " ".join(objective.rsplit(maxsplit=OBJECTIVE_WORDS)[-OBJECTIVE_WORDS:])[-_MAX_ENDING:]
+    starts = [word.start() for word in _WORD.finditer(end)][-OBJECTIVE_WORDS:]
+    return end[starts[0] :] if starts else ""
 
 
 def _own_inputs(trace: ReasoningTrace) -> Iterator[str]:
