@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,8 +91,14 @@ MINT_MODELS = (
 )  # fmt: skip
 
 
-def mint(repository: Repository) -> Iterator[Run]:
-    for model in MINT_MODELS:
+MINT_OTHER_MODELS = (
+    "gpt-3.5-turbo-0613", "claude-instant-1", "Meta-Llama-3-70B-Instruct", "Qwen1.5-72B-Chat",
+    "Mixtral-8x7B-Instruct-v0.1", "deepseek-llm-67b-chat",
+)  # fmt: skip
+
+
+def mint(repository: Repository, models: Sequence[str] = MINT_MODELS) -> Iterator[Run]:
+    for model in models:
         for path in repository.paths(f"data/outputs/{model}/F=None/max5_p2+tool+cd"):
             if not path.endswith("results.jsonl"):
                 continue
@@ -103,6 +109,12 @@ def mint(repository: Repository) -> Iterator[Run]:
                     f"{name}-{run['task']['task_id']}", model, 0, _openai(run["state"]["history"]),
                     f"{kind}/{name}", float(run["state"]["success"]),
                 )  # fmt: skip
+
+
+def mint_others(repository: Repository) -> Iterator[Run]:
+    """Other tasks, by other models."""
+    used = {run.task for run in drawn(mint(repository), 120, 0.6)}
+    return (run for run in mint(repository, MINT_OTHER_MODELS) if run.task not in used)
 
 
 def _intercode(repository: Repository, files: dict[str, str], tool: str) -> Iterator[Run]:
@@ -295,8 +307,14 @@ def paraphrases_atis(repository: Repository) -> Iterator[Run]:
     yield from _paraphrases(repository, "atis", 6)
 
 
+def paraphrases_others(repository: Repository) -> Iterator[Run]:
+    yield from _paraphrases(repository, "geography", 4)
+    yield from _paraphrases(repository, "scholar", 4)
+
+
 MAKERS: dict[str, tuple[str, Callable[[Repository], Iterable[Run]], int, float]] = {
     "mint": ("xingyaoww+mint-bench", mint, 120, 0.6),
+    "mint-others": ("xingyaoww+mint-bench", mint_others, 120, 0.6),
     "intercode-bash": ("princeton-nlp+intercode", intercode_bash, 120, 0.6),
     "intercode-sql": ("princeton-nlp+intercode", intercode_sql, 120, 0.6),
     "tau-airline": ("sierra-research+tau-bench", tau_airline, 50, 0.6),
@@ -308,6 +326,7 @@ MAKERS: dict[str, tuple[str, Callable[[Repository], Iterable[Run]], int, float]]
     "terminal": ("laude-institute+terminal-bench-leaderboard", terminal, 80, 0.6),
     "paraphrases": ("jkkummerfeld+text2sql-data", paraphrases, 120, 0.6),
     "paraphrases-atis": ("jkkummerfeld+text2sql-data", paraphrases_atis, 120, 0.6),
+    "paraphrases-others": ("jkkummerfeld+text2sql-data", paraphrases_others, 120, 0.6),
 }
 """By corpus: its repository's folder, what reads it, how many tasks are drawn, and of how many runs at least,
 as a share of the most."""

@@ -54,7 +54,8 @@ def embedding_text(
 
     ``parts`` has three with :data:`PART` between them: the first :data:`OBJECTIVE_WORDS` of the objective; as
     many of its last, if there are more, since a prompt that all runs share can be before or after the task;
-    and of the steps what ``agent`` has, up to :data:`MAX_STEPS_CHARACTERS`.
+    and of the steps what ``agent`` has, and the observations of no tool, which are what the user said later,
+    up to :data:`MAX_STEPS_CHARACTERS`.
 
     Args:
         trace: the trace.
@@ -64,7 +65,7 @@ def embedding_text(
     """
     if text == "sdk":
         return trace.task.objective + " " + " ".join(step.content or "" for step in trace.steps)
-    steps = _steps(trace, _own_inputs(trace) if inputs is None else inputs)
+    steps = _steps(trace, _own_inputs(trace) if inputs is None else inputs, replies=text == "parts")
     objective = trace.task.objective
     if text == "agent":
         return _joined(itertools.chain([_beginning(objective[:MAX_CHARACTERS])], steps), MAX_CHARACTERS)
@@ -85,10 +86,10 @@ def _joined(parts: Iterable[str], room: int) -> str:
     return " ".join(found)
 
 
-def _steps(trace: ReasoningTrace, inputs: Iterable[str]) -> Iterator[str]:
+def _steps(trace: ReasoningTrace, inputs: Iterable[str], *, replies: bool) -> Iterator[str]:
     for step, own_input in zip(trace.steps, inputs, strict=True):
         if step.type == "observation":
-            yield ""
+            yield (step.content or "") if replies and step.tool is None else ""
             continue
         yield step.content or ""
         yield step.tool.name if step.tool else ""

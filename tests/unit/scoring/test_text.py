@@ -194,14 +194,16 @@ def test_both_ends_of_the_objective_are_parts_of_their_own(objective, first, las
     assert parts_of(THOUGHT, objective=objective) == [first, last, "think"]
 
 
-def test_the_steps_are_those_of_agent():
-    steps = (
+def test_the_steps_are_those_of_agent_and_what_the_user_said_later():
+    did = (
         {"type": "thought", "content": "The lock file is stale."},
         {"type": "tool_call", "tool": {"name": "sh"}, "input": {"command": 'grep "a\\b"', "timeout": 5}},
-        {"type": "observation", "content": "no match"},
+        {"type": "observation", "content": "no match", "tool": {"name": "sh"}},
     )
+    said = {"type": "observation", "content": "My user id is mia_li_3668."}
 
-    assert f"Fix it {parts_of(*steps)[2]}" == agent_text(*steps)
+    assert f"Fix it {parts_of(*did)[2]}" == agent_text(*did)
+    assert f"Fix it {parts_of(*did, said)[2]}" == f"{agent_text(*did)} My user id is mia_li_3668."
 
 
 @given(st.text(min_size=1, max_size=60), st.lists(st.text(max_size=20), min_size=1, max_size=4))
