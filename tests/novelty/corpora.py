@@ -294,7 +294,7 @@ def _paraphrases(repository: Repository, name: str, each: int) -> Iterator[Run]:
             sentences.setdefault(sentence["text"], text)
         for trial, text in enumerate(list(sentences.values())[:each] if len(sentences) >= each else []):
             yield Run(
-                str(task), "people", trial,
+                f"{name}-{task}", "people", trial,
                 _openai([{"role": "user", "content": text}, {"role": "assistant", "content": "Done."}]), name,
             )  # fmt: skip
 
@@ -352,7 +352,8 @@ def drawn(runs: Iterable[Run], tasks: int, least: float) -> list[Run]:
 
 def write(name: str, runs: Iterable[Run], out: Path) -> tuple[int, int]:
     """Write a corpus; return the number of traces and of runs that are no trace."""
-    count = lost = 0
+    written: set[str] = set()
+    lost = 0
     with (out / f"{name}.jsonl").open("w") as traces, (out / f"{name}.labels.jsonl").open("w") as labels:
         for run in runs:
             try:
@@ -361,6 +362,8 @@ def write(name: str, runs: Iterable[Run], out: Path) -> tuple[int, int]:
                 lost += 1
                 continue
             trace["id"] = f"kp:trace:{uuid5(NAMESPACE_URL, f'{name}/{run.task}/{run.agent}/{run.trial}')}"
+            if trace["id"] in written:
+                raise ValueError(f"{name}: two runs of {run.agent} are number {run.trial} of {run.task}")
             trace["metadata"]["agent_id"] = run.agent
             label = {
                 "id": trace["id"], "reward": run.reward, "source": name,
@@ -368,8 +371,8 @@ def write(name: str, runs: Iterable[Run], out: Path) -> tuple[int, int]:
             }  # fmt: skip
             traces.write(json.dumps(trace) + "\n")
             labels.write(json.dumps(label) + "\n")
-            count += 1
-    return count, lost
+            written.add(trace["id"])
+    return len(written), lost
 
 
 def main() -> None:
