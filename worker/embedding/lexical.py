@@ -56,7 +56,9 @@ _ENGLISH = """
 """
 _COMMON = frozenset(word.encode() for word in (*_ENGLISH.split(), *string.ascii_lowercase, *string.digits))
 
-_ASCII_WORDS = bytes(byte if chr(byte).isalnum() or byte == ord("_") else ord(" ") for byte in range(256))
+_SPLIT = bytes(
+    byte if byte > 127 or chr(byte).isalnum() or chr(byte) == "_" else ord(" ") for byte in range(256)
+)
 # Thai, Lao, Burmese, Khmer, kana, ideographs.
 _UNSPACED = (
     r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f"
@@ -124,12 +126,13 @@ class LexicalEmbedder:
 
 
 def words_of(text: str) -> list[bytes]:
-    """Return the words of a text in lower case, in UTF-8."""
-    lower = text.lower()
-    if lower.isascii():  # the same words, in a fifth of the time
-        return lower.encode().translate(_ASCII_WORDS).split()[:MAX_WORDS]
-    words: list[str] = _WORD.findall(lower)[:MAX_WORDS] + _PAIR.findall(lower, 0, MAX_WORDS)
-    return [word.encode() for word in words]  # none has a lone surrogate
+    """Return the words of a text in lower case, in UTF-8; first those of ASCII, which need no pattern."""
+    words = text.lower().encode("utf-8", "replace").translate(_SPLIT).split()[:MAX_WORDS]
+    others = b" ".join(word for word in words if not word.isascii()).decode()
+    if not others:
+        return words
+    found: list[str] = _WORD.findall(others)[:MAX_WORDS] + _PAIR.findall(others, 0, MAX_WORDS)
+    return [word for word in words if word.isascii()] + [word.encode() for word in found]
 
 
 def _normalized(rows: NDArray[np.float64]) -> NDArray[np.float64]:
