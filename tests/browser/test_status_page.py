@@ -166,7 +166,7 @@ async def test_the_page_matches_the_output_topics(make_stream, real_traces, visi
             [n, "0", "recovered"] for n in "01"
         ]
         about = await page.locator("#about").inner_text()
-        for fact in ("hashing", "float32", stream.settings.policy.digest, stream.settings.kafka.group):
+        for fact in ("lexical", "float32", stream.settings.policy.digest, stream.settings.kafka.group):
             assert fact in about
 
         assert here.complaints == []

@@ -171,7 +171,7 @@ async def _stream(
     bootstrap_servers: str, folder: Path, partitions: int, **config: str
 ) -> AsyncIterator[Stream]:
     """Yield a stream, and delete its large topics afterwards."""
-    usual = {"embedding": {"backend": "hashing"}, "policy": {"threshold": 0.4}}
+    usual = {"embedding": {"backend": "lexical"}, "policy": {"threshold": 0.4}}
     settings = own_settings(bootstrap_servers, "overload", usual)
     await _create_topics(settings, partitions, **config)
     own = folder / settings.kafka.group

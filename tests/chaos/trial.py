@@ -232,7 +232,7 @@ async def _tasks(coroutines: Iterable[Any]) -> AsyncIterator[list[asyncio.Task[N
 def _settings(bootstrap_servers: str, sections: Mapping[str, Mapping[str, Any]]) -> Settings:
     usual = {
         "kafka": {"session_timeout": SESSION_TIMEOUT},
-        "embedding": {"backend": "hashing"},
+        "embedding": {"backend": "lexical"},
         "cache": {"max_elements": RING},
         "limits": {"in_flight_records": IN_FLIGHT, "uncommitted_records": WINDOW},
         "policy": {"threshold": 0.4},

@@ -62,7 +62,7 @@ def reader(request, tmp_path):
     document = request.node.callspec.params["document"]
     environment, renamed, prefix = {}, {}, ""
     if document not in NEEDS_MODEL:
-        environment["KP_EMBEDDING__BACKEND"] = "hashing"
+        environment["KP_EMBEDDING__BACKEND"] = "lexical"
     if document == "schemas/README.md":
         environment["KP_POLICY__THRESHOLD"] = "0"
     if document in NEEDS_KAFKA:

@@ -198,7 +198,7 @@ async def test_the_demo_exits_and_leaves_nothing_behind(broker, tmp_path):
     status, output, errors = await kp_worker(
         "demo",
         KAFKA_BOOTSTRAP_SERVERS=broker.bootstrap_servers,
-        KP_EMBEDDING__BACKEND="hashing",
+        KP_EMBEDDING__BACKEND="lexical",
         TMPDIR=str(tmp),
         COLUMNS="100",
     )

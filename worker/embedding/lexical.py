@@ -28,7 +28,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.embedding.base import Embeddings, description_of, identity_of
+from worker.embedding.base import Embeddings, Precision, description_of, identity_of
 from worker.scoring import PART, TraceText
 
 MAX_PARTS = 3
@@ -77,15 +77,19 @@ class LexicalEmbedder:
         text: which text of a trace is embedded.
     """
 
-    precision = "float32"
+    precision: Precision = "float32"
     device = "cpu"
-    runtime = "Python"
+    runtime = "NumPy"
     parallel = 1
+    batch = 64
 
     def __init__(self, dimensions: int = 384, text: TraceText = "parts") -> None:
         self.dimensions = dimensions
         self.identity = identity_of(hashlib.sha256(f"lexical 1 {dimensions}".encode()).hexdigest(), text)
         self.description = description_of("lexical", text)
+
+    def warm(self) -> None:
+        """Nothing is to be prepared."""
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
         """Embed the texts; those are truncated of which a part is longer than :data:`MAX_CHARACTERS`."""

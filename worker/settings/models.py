@@ -202,9 +202,9 @@ class TopicSettings(_Section):
 class EmbeddingSettings(_Section):
     """The embedding of traces."""
 
-    backend: Literal["sentence-transformers", "hashing", "none"] = Field(
+    backend: Literal["sentence-transformers", "lexical", "none"] = Field(
         "sentence-transformers",
-        description="`hashing` compares words, not meaning (for tests); with `none` novelty is always 0.5",
+        description="a model, as in the SDK, or the words of the whole trace; with `none` novelty is always 0.5",
     )
     model: str | None = Field(
         None, description="a folder, or a hub name; by default all-MiniLM-L6-v2, from its package or the hub"
@@ -217,10 +217,11 @@ class EmbeddingSettings(_Section):
         "standard",
         description="`standard` keeps the closing [SEP] of a truncated text, `sdk` drops it as the SDK does",
     )
-    text: Literal["sdk", "agent"] = Field(
-        "sdk",
+    text: Literal["sdk", "agent", "parts"] | None = Field(
+        None,
         description="`sdk`: the objective and all steps, as in the SDK; `agent`: the beginning of the "
-        "objective, then thoughts and tool calls, but no observations",
+        "objective, then thoughts and tool calls; `parts`: also its end, and what the user said later; "
+        "by default `parts` with `lexical`, else `sdk`",
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="`auto`: bfloat16 where the processor has instructions for it"
@@ -231,6 +232,11 @@ class EmbeddingSettings(_Section):
     cache_folder: Path | None = Field(
         None, description="folder for a downloaded model; by default `~/.cache/knowledgepulse-worker`"
     )
+
+    @property
+    def trace_text(self) -> Literal["sdk", "agent", "parts"]:
+        """The text that is embedded."""
+        return self.text or ("parts" if self.backend == "lexical" else "sdk")
 
 
 class CacheSettings(_Section):

@@ -175,7 +175,7 @@ def _lane_services(
         publisher=clients.publisher,
         changelog_topic=changelog_topic_name(settings.kafka.group),
         metrics=metrics,
-        text=settings.embedding.text,
+        text=settings.embedding.trace_text,
         retention_check=RetentionCheck(_kept_ms(topics.values()), metrics),
         redaction=Redaction(redact, copies, outputs, metrics) if redact and copies else None,
         tracing=tracing,

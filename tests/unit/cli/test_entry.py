@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from schemas import ReasoningTrace
 from support.commands import command
 from worker.cli import entry as cli
-from worker.embedding import HashingEmbedder
+from worker.embedding import LexicalEmbedder
 from worker.policy import REFERENCE_WEIGHTS
 from worker.scoring import Scorer
 from worker.settings import load_settings
@@ -74,16 +74,16 @@ def test_score_with_sdk_truncation_matches_the_reference(
 
 
 def test_score_embeds_the_chosen_text_of_each_trace(kp_worker, traces, real_traces):
-    result = kp_worker("score", traces, "--embedder", "hashing", "--text", "agent")
+    result = kp_worker("score", traces, "--embedder", "lexical", "--text", "agent")
 
-    embedder = HashingEmbedder()
+    embedder = LexicalEmbedder()
     scorer = Scorer(lambda text: embedder.embed([text]).vectors[0], text="agent")
     expected = [scorer.evaluate(ReasoningTrace.model_validate_json(line)).novelty for line in real_traces]
     assert [json.loads(line)["novelty"] for line in result.stdout.splitlines()] == pytest.approx(expected)
 
 
 def test_a_scored_line_has_all_fields(kp_worker, traces):
-    lines = kp_worker("score", traces, "--embedder", "hashing").stdout.splitlines()
+    lines = kp_worker("score", traces, "--embedder", "lexical").stdout.splitlines()
     assert list(json.loads(lines[1])) == [
         "id",
         "quality_score",
@@ -131,7 +131,7 @@ def test_reports_an_invalid_line_and_scores_the_rest(kp_worker, tmp_path, real_t
 
 
 def test_files_and_standard_input_are_scored_as_one_stream(kp_worker, traces, real_traces):
-    result = kp_worker("score", traces, "-", "--embedder", "hashing", input=real_traces[0])
+    result = kp_worker("score", traces, "-", "--embedder", "lexical", input=real_traces[0])
 
     last = json.loads(result.stdout.splitlines()[-1])
     assert len(result.stdout.splitlines()) == 155
@@ -206,7 +206,7 @@ def test_bash_completes_commands_options_and_choices(words, completed):
 
 def test_options_override_the_environment(kp_worker, traces, monkeypatch):
     monkeypatch.setenv("KP_EMBEDDING__BACKEND", "none")
-    lines = kp_worker("score", traces, "--embedder", "hashing").stdout.splitlines()
+    lines = kp_worker("score", traces, "--embedder", "lexical").stdout.splitlines()
     assert json.loads(lines[5])["nearest"] is not None
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from worker.embedding import HashingEmbedder
+from worker.embedding import LexicalEmbedder
 from worker.errors import LedgerError
 from worker.lane.ring import Changelog, Ledger, remember
 from worker.records.entry import ENTRY_VERSION, Entry, Failure, decode_entry, decode_vector, encode_vector
@@ -388,7 +388,7 @@ def test_the_entries_of_an_older_release_are_of_the_text_sdk(text, reason):
             changelog.apply(offset, base64.b64decode(record["key"]), value)
     next_offset = max(changelog.entries) + 1
     vectors = [offset for offset in changelog.entries if entry_of(changelog, offset).vector]
-    model = HashingEmbedder(16, text=text).identity
+    model = LexicalEmbedder(16, text=text).identity
 
     _, cache, (evicted, actual_reason) = opened(
         changelog, next_offset, max_elements=100, window=100, model=model, dimensions=16

@@ -187,7 +187,7 @@ def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(p
         ),
         ("[policy.domains.x.weights]\nnovelty = 1", "policy.domains.x.weights.complexity"),
         ("kafka = 5", "kafka: got 5"),
-        ('[embedding]\ntext = "prompt"', "embedding.text: got 'prompt'; should be 'sdk' or 'agent'"),
+        ('[embedding]\ntext = "prompt"', "embedding.text: got 'prompt'; should be 'sdk', 'agent' or 'parts'"),
         ("shadow = 5", "shadow: got 5"),
         ("[shadow]\nthreshold = 1.2", "shadow.threshold: got 1.2"),
         ("[shadow.domains.x.weights]\nnovelty = 1", "shadow.domains.x.weights.complexity"),

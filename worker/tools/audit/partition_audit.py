@@ -95,7 +95,7 @@ class PartitionAudit:
         self._report = PartitionReport(partition)
         self._bounds = bounds
         self._policies = policies
-        self._text = settings.embedding.text
+        self._text = settings.embedding.trace_text
         self._accounted: int | None = None
         self._known = index.known(partition)
         self._next = next(self._known, _END)

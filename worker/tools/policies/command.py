@@ -104,7 +104,7 @@ def _source_options(function: Function) -> Function:
         click.option("--until", type=Moment(), help="Read only records before this time."),
         click.option(
             "--embedder",
-            type=click.Choice(["none", "hashing", "sentence-transformers"]),
+            type=click.Choice(["none", "lexical", "sentence-transformers"]),
             help="Embedder for raw traces, instead of embedding.backend.",
         ),
     )

@@ -24,12 +24,12 @@ from worker.tools.score.offline import make_scorer, score_line
 @click.option(
     "--embedder",
     "backend",
-    type=click.Choice(["none", "hashing", "sentence-transformers"]),
+    type=click.Choice(["none", "lexical", "sentence-transformers"]),
     help="Overrides embedding.backend.",
 )
 @click.option("--max-tokens", type=int, help="Overrides embedding.max_tokens.")
 @click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Overrides embedding.truncation.")
-@click.option("--text", type=click.Choice(["sdk", "agent"]), help="Overrides embedding.text.")
+@click.option("--text", type=click.Choice(["sdk", "agent", "parts"]), help="Overrides embedding.text.")
 @click.option("--dry-run", is_flag=True, help="Only validate the lines, without a model.")
 def score(
     files: tuple[str, ...],

@@ -38,7 +38,7 @@ def make_scorer(settings: Settings, embedder: Embedder | None) -> Scorer:
     """Return a scorer with an empty cache."""
     cache = VectorCache(settings.cache.max_elements, settings.cache.dimensions, settings.cache.ttl)
     embed = None if embedder is None else _embed_singly(embedder)
-    return Scorer(embed, settings.policy, cache, settings.embedding.text)
+    return Scorer(embed, settings.policy, cache, settings.embedding.trace_text)
 
 
 def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from schemas import ReasoningTrace
-from worker.embedding import Embeddings, HashingEmbedder
+from worker.embedding import Embeddings, LexicalEmbedder
 from worker.errors import RejectedRecord
 from worker.lane.ring import remember
 from worker.records.decode import decode_inputs, decode_trace
@@ -40,7 +40,7 @@ WORDS = (
 
 
 class NoisyEmbedder:
-    """A hashing embedder that adds fresh noise of a given length to every vector."""
+    """A lexical embedder that adds fresh noise of a given length to every vector."""
 
     dimensions = 32
     description = "noisy"
@@ -49,12 +49,12 @@ class NoisyEmbedder:
     def __init__(self, noise, identity="noisy", precision="float32"):
         self.noise, self.identity, self.precision = noise, identity, precision
         self.texts = []
-        self._hashing = HashingEmbedder(self.dimensions)
+        self._lexical = LexicalEmbedder(self.dimensions)
         self._random = np.random.default_rng(next(self._seeds))
 
     def embed(self, texts):
         self.texts += texts
-        vectors = self._hashing.embed(texts).vectors
+        vectors = self._lexical.embed(texts).vectors
         noise = self._random.normal(size=vectors.shape)
         vectors = vectors + self.noise * noise / np.linalg.norm(noise, axis=1, keepdims=True)
         return Embeddings((vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32), 0)
@@ -174,7 +174,7 @@ class Stream:
             )
         vector = None
         if self.settings.embedding.backend != "none":
-            text = embedding_text(read, self.settings.embedding.text, decode_inputs(record.value))
+            text = embedding_text(read, self.settings.embedding.trace_text, decode_inputs(record.value))
             vector = self.embedder.embed([text]).vectors[0]
         score = self._scorer.evaluate_embedded(read, vector, at=record.timestamp_ms / 1000)
         entry = msgspec.structs.replace(
