@@ -224,6 +224,15 @@ def test_the_two_truncations_differ_only_for_truncated_texts():
 
 
 @pytest.mark.model
+@pytest.mark.parametrize("make_real", REAL, ids=REAL_IDS)
+def test_the_parts_of_a_text_are_read_as_words_apart(make_real):
+    """BERT's tokenizer deletes the separator, which would join the words on both sides."""
+    apart, spaced = make_real(text="parts").embed(["fix it\0build green", "fix it build green"]).vectors
+
+    np.testing.assert_allclose(apart, spaced, rtol=0, atol=1e-6)
+
+
+@pytest.mark.model
 def test_a_lone_surrogate_is_read_as_the_replacement_character(standard):
     surrogate, replacement = standard.embed(["one \ud800 two \udfff", "one \ufffd two \ufffd"]).vectors
 

@@ -204,7 +204,8 @@ class EmbeddingSettings(_Section):
 
     backend: Literal["sentence-transformers", "lexical", "none"] = Field(
         "sentence-transformers",
-        description="a model, as in the SDK, or the words of the whole trace; with `none` novelty is always 0.5",
+        description="a model, as in the SDK, or the words of the whole trace; with `none` novelty is "
+        "always 0.5",
     )
     model: str | None = Field(
         None, description="a folder, or a hub name; by default all-MiniLM-L6-v2, from its package or the hub"

@@ -1,6 +1,7 @@
 """The ring of entries against its definition, through crashes, compaction, gaps and rewinds."""
 
 import base64
+import hashlib
 import json
 import random
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from worker.embedding import LexicalEmbedder
+from worker.embedding.base import identity_of
 from worker.errors import LedgerError
 from worker.lane.ring import Changelog, Ledger, remember
 from worker.records.entry import ENTRY_VERSION, Entry, Failure, decode_entry, decode_vector, encode_vector
@@ -388,7 +389,7 @@ def test_the_entries_of_an_older_release_are_of_the_text_sdk(text, reason):
             changelog.apply(offset, base64.b64decode(record["key"]), value)
     next_offset = max(changelog.entries) + 1
     vectors = [offset for offset in changelog.entries if entry_of(changelog, offset).vector]
-    model = LexicalEmbedder(16, text=text).identity
+    model = identity_of(hashlib.sha256(b"hashing 16 256").hexdigest(), text)  # its embedder for tests
 
     _, cache, (evicted, actual_reason) = opened(
         changelog, next_offset, max_elements=100, window=100, model=model, dimensions=16
