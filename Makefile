@@ -49,7 +49,7 @@ lint: $(VENV)/.test ## check style, import bans and types
 
 .PHONY: schemas
 schemas: $(VENV)/.test ## regenerate the JSON Schemas from the models
-	$(BIN)/python -m schemas
+	$(BIN)/python -m knowledgepulse_schemas
 
 UV_COMPILE = $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 

@@ -2,7 +2,7 @@
 
 Build and serialise a raw trace::
 
-    from schemas import ReasoningTrace
+    from knowledgepulse_schemas import ReasoningTrace
 
     trace = ReasoningTrace.new(
         objective="Fix the failing build",
@@ -17,9 +17,9 @@ Build and serialise a raw trace::
 The JSON Schemas in this directory are generated from these models (``python -m schemas``).
 """
 
-from schemas.dead_letter import DeadLetterHeaders
-from schemas.headers import last_header
-from schemas.trace import (
+from knowledgepulse_schemas.dead_letter import DeadLetterHeaders
+from knowledgepulse_schemas.headers import last_header
+from knowledgepulse_schemas.trace import (
     Entity,
     KnowledgeGraphDelta,
     Metadata,

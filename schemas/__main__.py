@@ -1,6 +1,6 @@
 """Generate the JSON Schemas from the models: ``python -m schemas``."""
 
-from schemas.published import write
+from knowledgepulse_schemas.published import write
 
 if __name__ == "__main__":
     write()

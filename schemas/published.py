@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from schemas.dead_letter import DeadLetterHeaders
-from schemas.trace import ReasoningTrace, ScoredTrace
+from knowledgepulse_schemas.dead_letter import DeadLetterHeaders
+from knowledgepulse_schemas.trace import ReasoningTrace, ScoredTrace
 
 DIRECTORY = Path(__file__).parent
 

@@ -9,10 +9,10 @@ from typing import Any
 import hypothesis
 import pytest
 
+from knowledgepulse_worker.settings import Settings, render
+from knowledgepulse_worker.tools.demo.brokers import Broker, running_broker
 from support import traces
 from support.streams import Stream, own_settings
-from worker.settings import Settings, render
-from worker.tools.demo.brokers import Broker, running_broker
 
 # A machine may be busy: how long an example takes is no property.
 hypothesis.settings.register_profile(

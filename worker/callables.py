@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from worker.errors import SettingsError
+from knowledgepulse_worker.errors import SettingsError
 
 PATTERN = r"^[\w.]+:[\w.]+$"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from worker.errors import MissingExtraError
+from knowledgepulse_worker.errors import MissingExtraError
 
 
 @contextmanager

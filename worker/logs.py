@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 
-from worker.errors import WorkerError
+from knowledgepulse_worker.errors import WorkerError
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def configure(settings: LogFormat) -> None:
     ours = logging.getLevelNamesMapping()[settings.level]
     theirs = logging.INFO if ours == logging.DEBUG else max(ours, logging.WARNING)
     logging.basicConfig(handlers=[handler], level=theirs, force=True)
-    logging.getLogger("worker").setLevel(ours)
+    logging.getLogger("knowledgepulse_worker").setLevel(ours)
     for name in _WARNS_OF_REBALANCES:
         logging.getLogger(name).setLevel(theirs if ours == logging.DEBUG else logging.ERROR)
     # Its warnings quote producers' headers.
@@ -205,7 +205,7 @@ def _is_safe(error: BaseException) -> bool:
     """Return whether an error's text never quotes a record.
 
     Ours never do, the operating system's name files and addresses, and the Kafka client's name brokers and
-    topics: its record parser's errors stay in :mod:`worker.kafka.wire.record_batches`.
+    topics: its record parser's errors stay in :mod:`knowledgepulse_worker.kafka.wire.record_batches`.
     """
     return isinstance(error, WorkerError | OSError) or type(error).__module__ == "aiokafka.errors"
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from schemas.trace import Visibility
+from knowledgepulse_schemas.trace import Visibility
 
 MAX_DOMAINS = 50
 """Profiles are metric labels, so their number is bounded."""

@@ -2,7 +2,7 @@
 
 ::
 
-    from schemas.convert import from_openai
+    from knowledgepulse_schemas.convert import from_openai
 
     trace = from_openai(messages).trace
 
@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from schemas.convert.errors import ConversionError, NoRunError
-from schemas.convert.hub import Labels
-from schemas.convert.losses import Loss, Losses
-from schemas.convert.sources import AUTO, SOURCES, Source, convert, source_of
-from schemas.convert.trace import Conversion, Options
+from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
+from knowledgepulse_schemas.convert.hub import Labels
+from knowledgepulse_schemas.convert.losses import Loss, Losses
+from knowledgepulse_schemas.convert.sources import AUTO, SOURCES, Source, convert, source_of
+from knowledgepulse_schemas.convert.trace import Conversion, Options
 
 __all__ = [
     "AUTO",
@@ -54,7 +54,9 @@ def _one(source: str, what: str) -> Callable[..., Conversion]:
     def from_source(document: Any, options: Options | None = None) -> Conversion:
         conversions = _all(document, source, options)
         if len(conversions) != 1:
-            raise ConversionError(f"{len(conversions)} runs instead of one; use schemas.convert.convert")
+            raise ConversionError(
+                f"{len(conversions)} runs instead of one; use knowledgepulse_schemas.convert.convert"
+            )
         return conversions[0]
 
     from_source.__doc__ = f"""Convert {what} to a trace.

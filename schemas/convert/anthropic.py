@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.convert.errors import ConversionError
-from schemas.convert.hub import (
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import (
     Message,
     Part,
     Reasoning,
@@ -20,8 +20,8 @@ from schemas.convert.hub import (
     cut_off,
     role_of,
 )
-from schemas.convert.losses import Losses
-from schemas.convert.reading import SourceModel, as_text, count_unread, each, read
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, each, read
 
 NAME = "anthropic"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.convert.errors import ConversionError
-from schemas.convert.hub import (
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import (
     Message,
     Part,
     Reasoning,
@@ -20,8 +20,8 @@ from schemas.convert.hub import (
     ToolCallResponse,
     join_texts,
 )
-from schemas.convert.losses import Losses
-from schemas.convert.reading import SourceModel, count_unread, each, parse_time, read
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, each, parse_time, read
 
 NAME = "atif"
 

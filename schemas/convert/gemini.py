@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from schemas.convert.errors import ConversionError
-from schemas.convert.hub import (
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import (
     ROLES,
     Message,
     Part,
@@ -19,8 +19,8 @@ from schemas.convert.hub import (
     ToolCallResponse,
     cut_off,
 )
-from schemas.convert.losses import Losses
-from schemas.convert.reading import as_text
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import as_text
 
 
 def recognises(value: Any) -> bool:

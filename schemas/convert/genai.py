@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from schemas.convert import gemini, openai
-from schemas.convert.errors import ConversionError
-from schemas.convert.hub import (
+from knowledgepulse_schemas.convert import gemini, openai
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import (
     ROLES,
     Error,
     Message,
@@ -31,11 +31,19 @@ from schemas.convert.hub import (
     cut_off,
     role_of,
 )
-from schemas.convert.losses import Losses
-from schemas.convert.reading import SourceModel, as_text, parse_json, read
-from schemas.convert.reading import count_unread as count_unread_members
-from schemas.convert.span import Span, count_unread, count_whole, error_of, text_of, texts_of, unflatten
-from schemas.convert.tree import Node, labels_of, latency_ms
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, parse_json, read
+from knowledgepulse_schemas.convert.reading import count_unread as count_unread_members
+from knowledgepulse_schemas.convert.span import (
+    Span,
+    count_unread,
+    count_whole,
+    error_of,
+    text_of,
+    texts_of,
+    unflatten,
+)
+from knowledgepulse_schemas.convert.tree import Node, labels_of, latency_ms
 
 _OPERATION = "gen_ai.operation.name"
 _MODEL_CALLS = ("chat", "text_completion", "generate_content")

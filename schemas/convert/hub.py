@@ -1,6 +1,6 @@
 """The common form that every source is converted to, modelled on OpenTelemetry's GenAI conventions.
 
-A source yields a :class:`Run`, which :func:`schemas.convert.trace.to_trace` converts to a trace. The message
+A source yields a :class:`Run`, which ``convert.trace.to_trace`` converts to a trace. The message
 parts are those of the conventions (text, reasoning, tool_call, tool_call_response), plus :class:`Error` for
 failures that a source flags outside of a tool response.
 
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from schemas.convert.errors import ConversionError
-from schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.losses import Losses
 
 Role = Literal["system", "user", "assistant", "tool"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.convert.errors import ConversionError
-from schemas.convert.hub import (
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import (
     ROLES,
     Error,
     Message,
@@ -23,8 +23,8 @@ from schemas.convert.hub import (
     cut_off,
     join_texts,
 )
-from schemas.convert.losses import Losses
-from schemas.convert.reading import SourceModel, as_text, count_unread, each, parse_time, read
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, each, parse_time, read
 
 NAME = "langchain"
 

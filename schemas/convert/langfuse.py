@@ -16,11 +16,11 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from schemas.convert.errors import ConversionError
-from schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
-from schemas.convert.losses import Losses
-from schemas.convert.messages import messages_of
-from schemas.convert.reading import (
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.messages import messages_of
+from knowledgepulse_schemas.convert.reading import (
     SourceModel,
     as_text,
     count_unread,
@@ -30,7 +30,7 @@ from schemas.convert.reading import (
     read,
     unwrap,
 )
-from schemas.convert.tree import Node, labels_of, latency_ms, nanoseconds, runs_of
+from knowledgepulse_schemas.convert.tree import Node, labels_of, latency_ms, nanoseconds, runs_of
 
 NAME = "langfuse"
 

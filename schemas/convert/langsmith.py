@@ -9,12 +9,19 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from schemas.convert.errors import ConversionError
-from schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
-from schemas.convert.losses import Losses
-from schemas.convert.messages import messages_of
-from schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read, unwrap
-from schemas.convert.tree import Node, labels_of, latency_ms, nanoseconds, runs_of
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.messages import messages_of
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_unread,
+    parse_time,
+    read,
+    unwrap,
+)
+from knowledgepulse_schemas.convert.tree import Node, labels_of, latency_ms, nanoseconds, runs_of
 
 NAME = "langsmith"
 

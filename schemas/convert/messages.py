@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from schemas.convert import anthropic, gemini, genai, langchain, openai, vercel
-from schemas.convert.hub import ROLES, Message, Role, Text, cut_off
-from schemas.convert.losses import Losses
-from schemas.convert.reading import as_text, parse_json
+from knowledgepulse_schemas.convert import anthropic, gemini, genai, langchain, openai, vercel
+from knowledgepulse_schemas.convert.hub import ROLES, Message, Role, Text, cut_off
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import as_text, parse_json
 
 _WRAPPERS = ("messages", "contents", "input", "output", "message", "content")
 

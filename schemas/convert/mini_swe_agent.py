@@ -14,10 +14,18 @@ from typing import Any
 
 from pydantic import Field
 
-from schemas.convert import openai
-from schemas.convert.hub import Ending, Error, Message, Run, ToolCall, ToolCallResponse, join_texts
-from schemas.convert.losses import Losses
-from schemas.convert.reading import SourceModel, count_unread, parse_time, read
+from knowledgepulse_schemas.convert import openai
+from knowledgepulse_schemas.convert.hub import (
+    Ending,
+    Error,
+    Message,
+    Run,
+    ToolCall,
+    ToolCallResponse,
+    join_texts,
+)
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, parse_time, read
 
 NAME = "mini_swe_agent"
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import Field
 
-from schemas.convert.errors import ConversionError
-from schemas.convert.hub import (
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import (
     Error,
     Message,
     Part,
@@ -24,8 +24,8 @@ from schemas.convert.hub import (
     join_texts,
     role_of,
 )
-from schemas.convert.losses import Losses
-from schemas.convert.reading import SourceModel, as_text, count_unread, each, parse_time, read
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, each, parse_time, read
 
 NAME = "openai"
 

@@ -1,6 +1,7 @@
 """OpenAI Agents SDK: traces and spans exported by a trace processor.
 
-``result.to_input_list()`` returns Responses items, which :mod:`schemas.convert.openai` converts.
+``result.to_input_list()`` returns Responses items, which
+:mod:`knowledgepulse_schemas.convert.openai` converts.
 
 Source: https://openai.github.io/openai-agents-python/tracing/.
 """
@@ -11,12 +12,19 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from schemas.convert.errors import ConversionError
-from schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
-from schemas.convert.losses import Losses
-from schemas.convert.messages import messages_of
-from schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read, unwrap
-from schemas.convert.tree import Node, latency_ms, nanoseconds, runs_of
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.messages import messages_of
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_unread,
+    parse_time,
+    read,
+    unwrap,
+)
+from knowledgepulse_schemas.convert.tree import Node, latency_ms, nanoseconds, runs_of
 
 NAME = "openai_agents"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
-from schemas.convert.hub import (
+from knowledgepulse_schemas.convert.hub import (
     Ending,
     Error,
     Labels,
@@ -26,8 +26,8 @@ from schemas.convert.hub import (
     ToolCallResponse,
     join_texts,
 )
-from schemas.convert.losses import Losses
-from schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
 
 NAME = "openhands"
 

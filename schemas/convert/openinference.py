@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.convert.hub import (
+from knowledgepulse_schemas.convert.hub import (
     ROLES,
     Error,
     Message,
@@ -23,10 +23,10 @@ from schemas.convert.hub import (
     cut_off,
     join_texts,
 )
-from schemas.convert.losses import Losses
-from schemas.convert.reading import as_text, parse_json
-from schemas.convert.span import Span, count_unread, count_whole, error_of, text_of, unflatten
-from schemas.convert.tree import Node, labels_of, latency_ms
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import as_text, parse_json
+from knowledgepulse_schemas.convert.span import Span, count_unread, count_whole, error_of, text_of, unflatten
+from knowledgepulse_schemas.convert.tree import Node, labels_of, latency_ms
 
 KIND = "openinference.span.kind"
 

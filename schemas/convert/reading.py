@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from schemas.convert.errors import ConversionError
-from schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.losses import Losses
 
 _SHOWN_PROBLEMS = 3
 _INSTANCE = re.compile(r"dictionary or instance of \w+")

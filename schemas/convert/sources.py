@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from schemas.convert import (
+from knowledgepulse_schemas.convert import (
     anthropic,
     atif,
     langchain,
@@ -21,9 +21,9 @@ from schemas.convert import (
     swe_agent,
     tau_bench,
 )
-from schemas.convert.errors import ConversionError, NoRunError
-from schemas.convert.hub import Run
-from schemas.convert.trace import Conversion, Options, to_trace
+from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
+from knowledgepulse_schemas.convert.hub import Run
+from knowledgepulse_schemas.convert.trace import Conversion, Options, to_trace
 
 AUTO = "auto"
 

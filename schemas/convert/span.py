@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.convert.hub import Error
-from schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.hub import Error
+from knowledgepulse_schemas.convert.losses import Losses
 
 
 @dataclass(frozen=True, slots=True)

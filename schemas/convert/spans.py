@@ -13,13 +13,13 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from schemas.convert import genai, openinference
-from schemas.convert.errors import ConversionError
-from schemas.convert.hub import Run
-from schemas.convert.losses import Losses
-from schemas.convert.reading import SourceModel, count_unread, parse_time, read
-from schemas.convert.span import Event, Span
-from schemas.convert.tree import Node, nanoseconds, runs_of
+from knowledgepulse_schemas.convert import genai, openinference
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import Run
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, parse_time, read
+from knowledgepulse_schemas.convert.span import Event, Span
+from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of
 
 OTLP, TEMPO, JAEGER, PHOENIX = "otlp", "tempo", "jaeger", "phoenix"
 

@@ -10,10 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.convert import openai
-from schemas.convert.hub import Ending, Message, Run, Text, ToolCall, ToolCallResponse, join_texts
-from schemas.convert.losses import Losses
-from schemas.convert.reading import SourceModel, as_text, count_unread, read
+from knowledgepulse_schemas.convert import openai
+from knowledgepulse_schemas.convert.hub import (
+    Ending,
+    Message,
+    Run,
+    Text,
+    ToolCall,
+    ToolCallResponse,
+    join_texts,
+)
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, read
 
 NAME = "swe_agent"
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import Field
 
-from schemas.convert import openai
-from schemas.convert.errors import ConversionError
-from schemas.convert.hub import (
+from knowledgepulse_schemas.convert import openai
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import (
     Labels,
     Message,
     Part,
@@ -22,8 +22,8 @@ from schemas.convert.hub import (
     ToolCallResponse,
     role_of,
 )
-from schemas.convert.losses import Losses
-from schemas.convert.reading import SourceModel, count_unread, each, parse_time, read, unwrap
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, each, parse_time, read, unwrap
 
 NAME = "tau_bench"
 

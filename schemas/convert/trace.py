@@ -14,8 +14,8 @@ from uuid import UUID, uuid5
 
 from pydantic import ValidationError
 
-from schemas.convert.errors import ConversionError
-from schemas.convert.hub import (
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import (
     Error,
     Labels,
     Message,
@@ -26,9 +26,9 @@ from schemas.convert.hub import (
     ToolCall,
     ToolCallResponse,
 )
-from schemas.convert.losses import Losses
-from schemas.convert.reading import parse_json
-from schemas.trace import CONTEXTS, ID_PREFIX, ReasoningTrace
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import parse_json
+from knowledgepulse_schemas.trace import CONTEXTS, ID_PREFIX, ReasoningTrace
 
 NAMESPACE = UUID("7e0d5a7c-3b0b-5f0e-9a51-6f1f0f3c9a01")
 """Namespace of the version-5 UUIDs that are derived from native ids."""

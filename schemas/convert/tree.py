@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from schemas.convert.errors import ConversionError
-from schemas.convert.hub import (
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import (
     Error,
     Labels,
     Message,
@@ -22,7 +22,7 @@ from schemas.convert.hub import (
     ToolRun,
     conversation,
 )
-from schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.losses import Losses
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")

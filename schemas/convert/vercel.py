@@ -8,9 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.convert.hub import Message, Part, Reasoning, Text, ToolCall, ToolCallResponse, role_of
-from schemas.convert.losses import Losses
-from schemas.convert.reading import as_text
+from knowledgepulse_schemas.convert.hub import (
+    Message,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolCallResponse,
+    role_of,
+)
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import as_text
 
 _ID = "toolCallId"
 

@@ -28,7 +28,7 @@ from bench import (
 )
 from bench.context import Context
 from bench.measure import Budget, Section
-from worker.tools.demo.brokers import Broker, running_broker
+from knowledgepulse_worker.tools.demo.brokers import Broker, running_broker
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,13 @@ from transformers.utils import logging as transformers_logging
 from bench.machine import cores
 from bench.processes import pin
 from bench.traces import endless_texts
-from worker.embedding import Batcher, load_embedder
-from worker.embedding.base import Precision
-from worker.embedding.forward import NAME, Forward
-from worker.embedding.network import read_bert
-from worker.embedding.tokenizing import PrefixTokenizer, Window, read_tokenizer
-from worker.embedding.weights import find_model
-from worker.settings import CacheSettings, EmbeddingSettings
+from knowledgepulse_worker.embedding import Batcher, load_embedder
+from knowledgepulse_worker.embedding.base import Precision
+from knowledgepulse_worker.embedding.forward import NAME, Forward
+from knowledgepulse_worker.embedding.network import read_bert
+from knowledgepulse_worker.embedding.tokenizing import PrefixTokenizer, Window, read_tokenizer
+from knowledgepulse_worker.embedding.weights import find_model
+from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
 
 MAX_TOKENS = EmbeddingSettings().max_tokens
 TRIED = 0.5

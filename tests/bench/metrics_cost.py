@@ -9,16 +9,16 @@ from typing import Any
 
 from bench.context import Context
 from bench.measure import Budget, Figure, Section, alternate, ratio
+from knowledgepulse_worker.lane.lane import LaneServices
+from knowledgepulse_worker.lane.lanes import Lanes
+from knowledgepulse_worker.lane.ring import Changelog
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import Policy, PolicyInForce
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.settings import CacheSettings, LimitSettings, TopicSettings
+from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 from support.traces import real_traces
-from worker.lane.lane import LaneServices
-from worker.lane.lanes import Lanes
-from worker.lane.ring import Changelog
-from worker.observe.metrics import Metrics
-from worker.policy import Policy, PolicyInForce
-from worker.records.outputs import Outputs
-from worker.records.record import RawRecord
-from worker.settings import CacheSettings, LimitSettings, TopicSettings
-from worker.testing.memory_publisher import MemoryPublisher
 
 RECORDS = 1500
 """Of each side of each round."""

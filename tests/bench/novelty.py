@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.context import Context
 from bench.measure import Budget, Figure, Section, alternate, ratio
-from worker.scoring import VectorCache
+from knowledgepulse_worker.scoring import VectorCache
 
 DIMENSIONS = 384
 ENTRIES = (1_000, 10_000, 100_000)

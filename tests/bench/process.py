@@ -31,7 +31,7 @@ def _write_down(file: int, kind: str, seconds: float) -> None:
 
 def record_metrics(file: int) -> None:
     """Record the durations that are passed to the worker's metrics."""
-    from worker.observe.metrics import Metrics
+    from knowledgepulse_worker.observe.metrics import Metrics
 
     scored, admitted, published = Metrics.scored, Metrics.admitted, Metrics.published
 
@@ -63,7 +63,7 @@ def main() -> None:
 
     start_child_in("bench.process")
     record_metrics(os.open(os.environ[SAMPLES], os.O_WRONLY | os.O_APPEND | os.O_CREAT))
-    from worker.cli.entry import main as kp_worker
+    from knowledgepulse_worker.cli.entry import main as kp_worker
 
     run: Callable[[], Any] = kp_worker
     run()

@@ -23,10 +23,10 @@ from bench.measure import Budget, Figure, Section, alternate, ratio
 from bench.processes import suspend, wake
 from bench.traces import STREAM_BYTES, of_size
 from bench.workers import ARRIVAL_LIMIT, SUSPENDABLE, Publisher
+from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.settings import Settings
 from support.streams import Stream, own_settings, tests_environment
 from support.traces import real_traces
-from worker.kafka.topics import changelog_topic_name
-from worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 QUIX = ROOT / ".venv" / "quix" / "bin" / "python"

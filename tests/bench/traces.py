@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.scoring import embedding_text
 from support.traces import real_traces
-from worker.records.decode import decode_trace
-from worker.scoring import embedding_text
 
 _OBJECTIVE = re.compile(rb'"objective": ?"')
 

@@ -20,9 +20,9 @@ from bench.measure import rate_between
 from bench.process import KINDS, SAMPLES
 from bench.processes import cpu_seconds, on_cores, suspend, wake
 from bench.traces import endless_traces
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.observe import page
 from support.streams import Stream, Worker, own_settings
-from worker.kafka.topic_admin import TopicAdmin
-from worker.observe import page
 
 ARRIVAL_LIMIT = 120.0
 """Seconds without output after which a run fails."""

@@ -13,12 +13,12 @@ from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_p
 from prometheus_client import CollectorRegistry
 from yarl import URL
 
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, Status
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Dimensions, Score, ScoredRecord, quality_score
+from knowledgepulse_worker.settings import Settings
 from support.tools import tool
-from worker.observe.metrics import Metrics
-from worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, Status
-from worker.policy import Policy
-from worker.scoring import Dimensions, Score, ScoredRecord, quality_score
-from worker.settings import Settings
 
 ARGUMENTS = [
     "--no-sandbox",  # root, as in a container, has no sandbox

@@ -9,11 +9,11 @@ from collections import Counter
 import pytest
 from playwright.async_api import expect
 
+from knowledgepulse_worker.observe.recent import LAST_RECORDS
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.scored import read_record
+from knowledgepulse_worker.scoring import explain_score
 from support.streams import Message, headers_of, score_of
-from worker.observe.recent import LAST_RECORDS
-from worker.policy import Policy
-from worker.records.scored import read_record
-from worker.scoring import explain_score
 
 BIDI_OVERRIDE = "\u202e"
 HOSTILE = (

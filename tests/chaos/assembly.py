@@ -20,13 +20,13 @@ from aiokafka.structs import ConsumerRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from chaos.results import Outcome
-from schemas.convert import Conversion, convert
+from knowledgepulse_schemas.convert import Conversion, convert
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.observe import page
+from knowledgepulse_worker.tools.assemble.exports import read, split
 from support.spans import export, spans_of
 from support.streams import Stream, Worker, own_settings
 from support.traces import real_traces
-from worker.kafka.topic_admin import TopicAdmin
-from worker.observe import page
-from worker.tools.assemble.exports import read, split
 
 ASSEMBLE = (
     "kill -9 of one or both assemblers; spans shuffled, repeated, late, beside records that are no spans"

@@ -9,12 +9,12 @@ import os
 import signal
 from collections.abc import Sequence
 
-import worker.stream.worker
+import knowledgepulse_worker.stream.worker
+from knowledgepulse_worker.cli.entry import main
+from knowledgepulse_worker.embedding import Embedder
+from knowledgepulse_worker.embedding.base import Embeddings
+from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
 from support.child import start_child_in
-from worker.cli.entry import main
-from worker.embedding import Embedder
-from worker.embedding.base import Embeddings
-from worker.settings import CacheSettings, EmbeddingSettings
 
 DEADLY = "kill -9"
 """The marker of deadly texts."""
@@ -48,9 +48,9 @@ def _load_deadly(settings: EmbeddingSettings, cache: CacheSettings, parallel: in
     return None if embedder is None else DeadlyEmbedder(embedder)
 
 
-_load_embedder = worker.stream.worker.load_embedder
+_load_embedder = knowledgepulse_worker.stream.worker.load_embedder
 
 if __name__ == "__main__":
     start_child_in("chaos.deadly")
-    worker.stream.worker.load_embedder = _load_deadly
+    knowledgepulse_worker.stream.worker.load_embedder = _load_deadly
     main()

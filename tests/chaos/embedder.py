@@ -16,8 +16,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from worker.embedding.base import Embedder, Embeddings
-from worker.errors import EmbeddingError
+from knowledgepulse_worker.embedding.base import Embedder, Embeddings
+from knowledgepulse_worker.errors import EmbeddingError
 
 NOISE = 1e-3
 """Standard deviation of the noise in each component; novelty changes by about as much."""

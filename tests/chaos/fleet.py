@@ -16,11 +16,11 @@ import tomli_w
 
 from chaos.brokers import fill_disk, free_disk
 from chaos.process import ORDERS, WITHOUT
+from knowledgepulse_worker.observe import page
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import Settings, render
 from support.memory import peak_rss
 from support.streams import Stream, Worker
-from worker.observe import page
-from worker.policy import Policy
-from worker.settings import Settings, render
 
 START_LIMIT = 60
 """Seconds for a worker that cannot start to say so."""
@@ -70,7 +70,8 @@ class Fleet:
     def _worker(self, release: Path | None) -> AbstractAsyncContextManager[Worker]:
         environment, config_of = self._environment, render
         if release is not None:
-            path = os.pathsep.join([str(release), str(release / "tests")])
+            names = release / "deploy" / "packages"
+            path = os.pathsep.join(map(str, [names, release, release / "tests"]))  # without names before 0.2
             environment = environment | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
             config_of = _without_defaults
         return self._stream.worker(self._settings, "chaos.process", environment, config_of=config_of)

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chaos.results import Outcome
-from worker.errors import RejectedRecord
-from worker.records.decode import decode_trace, with_quality_score
+from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.records.decode import decode_trace, with_quality_score
 
 LIMIT = 1_048_576
 SCORE = 0.123456789

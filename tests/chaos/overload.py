@@ -23,13 +23,13 @@ from chaos.embedder import Order, Orders
 from chaos.load import Make
 from chaos.process import ORDERS
 from chaos.results import Outcome
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topics import MAX_MESSAGE_BYTES, OUTPUT_HEADROOM
+from knowledgepulse_worker.observe import page
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.audit import Report, audit
 from support.streams import ARRIVAL_LIMIT, Stream, Worker, own_settings, source_of
 from support.traces import real_traces
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topics import MAX_MESSAGE_BYTES, OUTPUT_HEADROOM
-from worker.observe import page
-from worker.settings import Settings
-from worker.tools.audit import Report, audit
 
 SMALL, MEDIUM, LARGE = 6_000, 10_000, 1_000_000
 """Sizes of traces in bytes."""

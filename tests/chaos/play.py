@@ -12,8 +12,8 @@ from chaos.load import traces
 from chaos.results import Outcome
 from chaos.rows import Row
 from chaos.trial import Trial, running_trial
+from knowledgepulse_worker.tools.audit import Report, audit
 from support.traces import real_traces
-from worker.tools.audit import Report, audit
 
 _PATIENCE = 60.0
 _PATIENCE_WITHOUT = 10.0

@@ -16,17 +16,17 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.group import HeartbeatRequest
 
-import worker.process.heartbeat
-import worker.stream.reload
-import worker.stream.worker
+import knowledgepulse_worker.process.heartbeat
+import knowledgepulse_worker.stream.reload
+import knowledgepulse_worker.stream.worker
 from chaos.deadly import DeadlyEmbedder
 from chaos.embedder import NoisyEmbedder
+from knowledgepulse_worker.cli.entry import main
+from knowledgepulse_worker.embedding import Embedder
+from knowledgepulse_worker.lane.lanes import Lanes
+from knowledgepulse_worker.lane.ring import Ledger
+from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
 from support.child import start_child_in
-from worker.cli.entry import main
-from worker.embedding import Embedder
-from worker.lane.lanes import Lanes
-from worker.lane.ring import Ledger
-from worker.settings import CacheSettings, EmbeddingSettings
 
 ORDERS = "CHAOS_ORDERS"
 """Environment variable with the file of the embedder's orders."""
@@ -92,17 +92,17 @@ def _fail_client(number: int, frame: FrameType | None) -> None:
 
 
 def _cut_heartbeat(number: int, frame: FrameType | None) -> None:
-    worker.process.heartbeat.os = SimpleNamespace(write=lambda descriptor, beat: len(beat))  # type: ignore[assignment]
+    knowledgepulse_worker.process.heartbeat.os = SimpleNamespace(write=lambda descriptor, beat: len(beat))  # type: ignore[assignment]
 
 
-_load_embedder = worker.stream.worker.load_embedder
+_load_embedder = knowledgepulse_worker.stream.worker.load_embedder
 _send_request = GroupCoordinator._send_req
 _muted = _defective = False
 
 if __name__ == "__main__":
     start_child_in("chaos.process")
-    worker.stream.worker.load_embedder = _load_noisy
-    worker.stream.reload.INTERVAL = 0.2
+    knowledgepulse_worker.stream.worker.load_embedder = _load_noisy
+    knowledgepulse_worker.stream.reload.INTERVAL = 0.2
     signal.signal(BLOCK_LOOP, _block_loop)
     signal.signal(CUT_HEARTBEAT, _cut_heartbeat)
     GroupCoordinator._send_req = _send_unless_muted

@@ -26,10 +26,10 @@ from chaos.embedder import Order
 from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT, FAIL_CLIENT, MUTE, UNMUTE
 from chaos.trial import LIMIT, PARTITIONS, RING, WINDOW, Trial
 from chaos.witness import Identity
+from knowledgepulse_worker.http.probes import LIVE, READY
+from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from support import batches
 from support.streams import Worker
-from worker.http.probes import LIVE, READY
-from worker.kafka.topics import changelog_topic_name
 
 _DESCRIPTORS = 1024
 """What a process may have open by most systems' default."""

@@ -20,9 +20,9 @@ from chaos.fleet import Fleet
 from chaos.load import Load, Make, TransactionalLoad
 from chaos.proxy import Proxy, running_proxy
 from chaos.witness import Witness
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.settings import Settings
 from support.streams import Stream, Worker, own_settings
-from worker.kafka.topic_admin import TopicAdmin
-from worker.settings import Settings
 
 PARTITIONS = 4
 RING = 50
@@ -212,7 +212,7 @@ async def running_trial(
 def _sources_of(revision: str, folder: Path) -> Path:
     """Return a new folder with the sources of a git revision."""
     archive, sources = folder / "release.tar", folder / "release"
-    git = ["git", "archive", f"--output={archive}", revision, "worker", "schemas", "tests"]
+    git = ["git", "archive", f"--output={archive}", revision]
     subprocess.run(git, check=True)
     shutil.unpack_archive(archive, sources, filter="data")
     return sources

@@ -12,9 +12,9 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from chaos.results import Outcome
-from worker.errors import RejectedRecord
-from worker.records.decode import decode_inputs, decode_trace, with_quality_score
-from worker.scoring import embedding_text
+from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.records.decode import decode_inputs, decode_trace, with_quality_score
+from knowledgepulse_worker.scoring import embedding_text
 
 WEIGHT = "a search for values that are slow or large to decode"
 ATTEMPTS, ATTEMPTS_SHORT = 600, 30

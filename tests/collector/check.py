@@ -21,13 +21,13 @@ from aiohttp.test_utils import TestServer
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 
-from schemas.convert import convert
+from knowledgepulse_schemas.convert import convert
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.tools.assemble.exports import read, split
+from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.collector import ENCODINGS, RECORDED, record, recorded, sent
 from support.otlp import logs_in, logs_of
 from support.spans import export, message, span, spans_of
-from worker.kafka.topic_admin import TopicAdmin
-from worker.tools.assemble.exports import read, split
-from worker.tools.demo.processes import free_ports
 
 pytestmark = pytest.mark.integration
 

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from schemas.convert import Options, convert
+from knowledgepulse_schemas.convert import Options, convert
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.assemble.exports import read, split
+from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
+from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from support.collector import ENCODINGS, recorded, sent
-from worker.kafka.topics import Topic
-from worker.settings import Settings
-from worker.tools.assemble.exports import read, split
-from worker.tools.assemble.open_runs import OpenRuns
-from worker.tools.assemble.run_outputs import RunOutputs
 
 SETTINGS = Settings()
 TOPICS = (

@@ -7,13 +7,13 @@ import joblib
 import numpy as np
 import pytest
 
-from schemas import ReasoningTrace
-from worker.embedding import Embedder, LexicalEmbedder, load_embedder
-from worker.embedding.tokenizing import Window
-from worker.embedding.weights import find_model
-from worker.errors import EmbeddingError
-from worker.scoring import Scorer, embedding_text
-from worker.settings import CacheSettings, EmbeddingSettings
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.embedding import Embedder, LexicalEmbedder, load_embedder
+from knowledgepulse_worker.embedding.tokenizing import Window
+from knowledgepulse_worker.embedding.weights import find_model
+from knowledgepulse_worker.errors import EmbeddingError
+from knowledgepulse_worker.scoring import Scorer, embedding_text
+from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
 
 LONG = "the agent reads the log and finds the failing test " * 200
 TEXTS = {
@@ -45,7 +45,7 @@ def make_openvino(**embedding) -> Embedder:
 
 
 def make_pytorch(max_tokens=256, precision="float32", text="sdk") -> Embedder:
-    from worker.embedding.sentence_transformer import SentenceTransformerEmbedder
+    from knowledgepulse_worker.embedding.sentence_transformer import SentenceTransformerEmbedder
 
     return SentenceTransformerEmbedder(
         find_model(None, None, None), Window(max_tokens), precision, text, device="cpu"

@@ -7,10 +7,10 @@ import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError
 
+from knowledgepulse_worker.kafka.lease import Lease
+from knowledgepulse_worker.kafka.wire.group_member import GroupMember
+from knowledgepulse_worker.testing.memory_group import MemoryGroupMember, MemoryTopic
 from support.streams import Message
-from worker.kafka.lease import Lease
-from worker.kafka.wire.group_member import GroupMember
-from worker.testing.memory_group import MemoryGroupMember, MemoryTopic
 
 PARTITIONS = 2
 LIMIT = 120

@@ -11,13 +11,13 @@ from uuid import uuid4
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError
+from knowledgepulse_worker.kafka.lease import Lease
+from knowledgepulse_worker.kafka.output_publisher import OutputPublisher
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, Headers, OutputRecord
+from knowledgepulse_worker.settings import KafkaSettings, Settings
+from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 from support.streams import Stream
-from worker.errors import DeliveryError, TimestampError, TooLargeError
-from worker.kafka.lease import Lease
-from worker.kafka.output_publisher import OutputPublisher
-from worker.records.record import NO_TIMESTAMP, Headers, OutputRecord
-from worker.settings import KafkaSettings, Settings
-from worker.testing.memory_publisher import MemoryPublisher
 
 PARTITIONS = 3
 LARGE = b"x" * 15_000
@@ -288,7 +288,9 @@ async def test_a_timestamp_rejected_by_the_topic_is_a_timestamp_error_and_no_tim
 
 @pytest.mark.integration
 async def test_clock_skew_with_the_broker_does_not_prevent_sending(broker, tmp_path, monkeypatch):
-    monkeypatch.setattr("worker.kafka.output_publisher.time", SimpleNamespace(time_ns=lambda: 4 * 10**18))
+    monkeypatch.setattr(
+        "knowledgepulse_worker.kafka.output_publisher.time", SimpleNamespace(time_ns=lambda: 4 * 10**18)
+    )
     async with Kafka(broker.bootstrap_servers, tmp_path) as stage:
         topic = await stage.topic()
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from knowledgepulse_worker.kafka.topic_reader import TopicReader, read_topic
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.testing.memory_reader import MemoryReader
 from support.scored import dead_letter
 from support.streams import Message
-from worker.kafka.topic_reader import TopicReader, read_topic
-from worker.kafka.topics import Topic
-from worker.testing.memory_reader import MemoryReader
 
 PARTITIONS = 2
 NOW = time.time_ns() // 10**6  # a record that is older than its topic's retention is deleted

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
+from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.documents import DOCUMENTS, Reader, blocks
-from worker.tools.demo.processes import free_ports
 
 NEEDS_KAFKA = {"README.md", "deploy/README.md", "schemas/README.md", "schemas/convert/README.md"}
 NEEDS_MODEL = {"README.md", "deploy/threshold.md"}

@@ -7,9 +7,9 @@ import json
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from knowledgepulse_worker.tools.audit import audit
 from support.commands import kp_worker
 from support.streams import Message, score_of, source_of
-from worker.tools.audit import audit
 
 pytestmark = pytest.mark.integration
 

@@ -16,10 +16,10 @@ from aiokafka.errors import KafkaError
 from aiokafka.partitioner import murmur2
 from confluent_kafka import Producer
 
+from knowledgepulse_worker.tools.demo.brokers import _find_java, _kafka_jars
 from support import batches
 from support.memory import peak_rss
 from support.streams import headers_of, source_of
-from worker.tools.demo.brokers import _find_java, _kafka_jars
 
 pytestmark = pytest.mark.integration
 

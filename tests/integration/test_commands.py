@@ -13,13 +13,13 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.partitioner import murmur2
 
-from schemas import ReasoningTrace
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.errors import DeliveryError
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topics import OUTPUT_HEADROOM, changelog_topic_name
+from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
 from support.commands import kp_worker
 from support.streams import Message, source_of
-from worker.errors import DeliveryError
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topics import OUTPUT_HEADROOM, changelog_topic_name
-from worker.tools.publish.trace_publisher import TracePublisher
 
 pytestmark = pytest.mark.integration
 

@@ -14,14 +14,14 @@ import aiohttp
 import pytest
 import yaml
 
+from knowledgepulse_worker.errors import REASONS, REDACTION_REASONS
+from knowledgepulse_worker.observe.metrics import DIMENSIONS
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.scored import read_record
+from knowledgepulse_worker.scoring import rescore_all
+from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports, start
 from support.streams import Message, headers_of, score_of
 from support.tools import tool
-from worker.errors import REASONS, REDACTION_REASONS
-from worker.observe.metrics import DIMENSIONS
-from worker.policy import Policy
-from worker.records.scored import read_record
-from worker.scoring import rescore_all
-from worker.tools.demo.processes import LOOPBACK, free_ports, start
 
 pytestmark = pytest.mark.integration
 

@@ -12,16 +12,16 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from click.testing import CliRunner
 
+from knowledgepulse_worker.errors import DeliveryError, TopicError
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.lane.scorer import failed_entry
+from knowledgepulse_worker.records.entry import Failure
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
+from knowledgepulse_worker.tools.dead_letters.replay import RawTopic
 from support.commands import command
 from support.streams import Message, headers_of
-from worker.errors import DeliveryError, TopicError
-from worker.kafka.topic_admin import TopicAdmin
-from worker.lane.scorer import failed_entry
-from worker.records.entry import Failure
-from worker.records.outputs import Outputs
-from worker.records.record import RawRecord
-from worker.tools.dead_letters.letter import DeadLetter
-from worker.tools.dead_letters.replay import RawTopic
 
 pytestmark = pytest.mark.integration
 
@@ -200,7 +200,7 @@ async def test_a_killed_and_restarted_replay_publishes_each_letter_once(make_str
         *(
             sys.executable,
             "-m",
-            "worker.cli.entry",
+            "knowledgepulse_worker.cli.entry",
             "dead-letters",
             "replay",
             "--config",

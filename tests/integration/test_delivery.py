@@ -11,8 +11,8 @@ from aiokafka import AIOKafkaProducer
 
 from chaos.embedder import Order, Orders
 from chaos.process import MUTE, ORDERS
+from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from support.streams import Message, headers_of, score_of, source_of
-from worker.kafka.topics import changelog_topic_name
 
 pytestmark = pytest.mark.integration
 

@@ -7,12 +7,12 @@ import os
 
 import pytest
 
+from knowledgepulse_worker.observe import page
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import render
+from knowledgepulse_worker.tools.audit import audit
 from support.commands import kp_worker
 from support.streams import Message, headers_of, score_of, source_of
-from worker.observe import page
-from worker.policy import Policy
-from worker.settings import render
-from worker.tools.audit import audit
 
 pytestmark = pytest.mark.integration
 

@@ -10,10 +10,10 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from chaos.embedder import Order, Orders
 from chaos.process import ORDERS
+from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.observe import page
 from support.offline import offline
 from support.streams import Message, score_of, source_of
-from worker.kafka.topics import changelog_topic_name
-from worker.observe import page
 
 pytestmark = pytest.mark.integration
 

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
+from knowledgepulse_worker.observe import page
 from support.streams import Message
-from worker.observe import page
 
 pytestmark = pytest.mark.integration
 
@@ -71,6 +71,6 @@ async def test_content_is_not_logged_even_at_debug_when_a_send_fails(make_stream
 
     logged = lines(worker)
     assert MARK not in worker.log()
-    failures = [line["message"] for line in logged if line["logger"] == "worker.logs"]
+    failures = [line["message"] for line in logged if line["logger"] == "knowledgepulse_worker.logs"]
     assert failures
     assert all(message.startswith(f"{dead_letter}, partition 0: ") for message in failures)

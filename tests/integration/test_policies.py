@@ -10,15 +10,15 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from click.testing import CliRunner
 
+from knowledgepulse_worker.errors import WorkerError
+from knowledgepulse_worker.observe.page import value
+from knowledgepulse_worker.observe.recent import LAST_RECORDS
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring.flips import ROUTES
+from knowledgepulse_worker.settings import render
+from knowledgepulse_worker.tools.audit import audit
 from support.commands import command
 from support.streams import Message, headers_of, score_of
-from worker.errors import WorkerError
-from worker.observe.page import value
-from worker.observe.recent import LAST_RECORDS
-from worker.policy import Policy
-from worker.scoring.flips import ROUTES
-from worker.settings import render
-from worker.tools.audit import audit
 
 pytestmark = pytest.mark.integration
 

@@ -11,8 +11,8 @@ import pytest
 
 from chaos.embedder import Order, Orders
 from chaos.process import ORDERS
+from knowledgepulse_worker.observe import page
 from support.streams import Message
-from worker.observe import page
 
 pytestmark = pytest.mark.integration
 

@@ -8,10 +8,10 @@ import random
 
 import pytest
 
+from knowledgepulse_worker.observe import page
+from knowledgepulse_worker.settings import override, render
 from support.offline import offline
 from support.streams import Message, score_of, source_of
-from worker.observe import page
-from worker.settings import override, render
 
 pytestmark = pytest.mark.integration
 

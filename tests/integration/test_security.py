@@ -18,6 +18,22 @@ import trustme
 from aiohttp import web
 
 from chaos.assembly import Fleet, write
+from knowledgepulse_worker.errors import NoBrokerError, SecurityError
+from knowledgepulse_worker.kafka.connection import client_arguments
+from knowledgepulse_worker.kafka.preflight import rights
+from knowledgepulse_worker.kafka.preflight.diagnosis import _failures
+from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.settings import render
+from knowledgepulse_worker.tools.assemble.assembly_topics import assembly_rights, require_topics
+from knowledgepulse_worker.tools.audit.rights import audit_rights
+from knowledgepulse_worker.tools.dead_letters.letter import Selection
+from knowledgepulse_worker.tools.dead_letters.replay import replay
+from knowledgepulse_worker.tools.dead_letters.rights import dead_letter_rights, replay_rights
+from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
+from knowledgepulse_worker.tools.evaluations.evaluations_topic import create_topic, evaluation_rights
+from knowledgepulse_worker.tools.policies.rights import kept_policy_rights
+from knowledgepulse_worker.tools.publish.trace_publisher import publishing_rights
 from support.commands import kp_worker
 from support.secured import (
     LISTENERS,
@@ -28,22 +44,6 @@ from support.secured import (
     write_client_certificate,
 )
 from support.streams import Message, Stream, own_settings, source_of
-from worker.errors import NoBrokerError, SecurityError
-from worker.kafka.connection import client_arguments
-from worker.kafka.preflight import rights
-from worker.kafka.preflight.diagnosis import _failures
-from worker.kafka.preflight.rights import require_rights
-from worker.kafka.topic_admin import TopicAdmin
-from worker.settings import render
-from worker.tools.assemble.assembly_topics import assembly_rights, require_topics
-from worker.tools.audit.rights import audit_rights
-from worker.tools.dead_letters.letter import Selection
-from worker.tools.dead_letters.replay import replay
-from worker.tools.dead_letters.rights import dead_letter_rights, replay_rights
-from worker.tools.demo.processes import LOOPBACK, free_ports
-from worker.tools.evaluations.evaluations_topic import create_topic, evaluation_rights
-from worker.tools.policies.rights import kept_policy_rights
-from worker.tools.publish.trace_publisher import publishing_rights
 
 # Kafka's client does not wait until a TLS connection is closed that failed; the loop's end comes first here.
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]

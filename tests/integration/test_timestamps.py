@@ -8,10 +8,10 @@ import time
 
 import pytest
 
+from knowledgepulse_worker.kafka.topics import changelog_topic_name
+from knowledgepulse_worker.observe import page
+from knowledgepulse_worker.tools.audit import audit
 from support.streams import Message, headers_of, source_of
-from worker.kafka.topics import changelog_topic_name
-from worker.observe import page
-from worker.tools.audit import audit
 
 pytestmark = pytest.mark.integration
 

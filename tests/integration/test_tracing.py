@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
 from support.streams import Message, headers_of
-from worker.tools.demo.processes import LOOPBACK, free_ports
 
 pytestmark = pytest.mark.integration
 

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
+from knowledgepulse_schemas import ReasoningTrace
 from novelty import measures
 from novelty.backends import embed
 from novelty.measures import Figure, Runs
-from schemas import ReasoningTrace
 
 COLUMNS = [
     "backend, text", "AUC, one agent", "AUC, two agents", "nearest is same task", "of another agent",

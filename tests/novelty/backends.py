@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas import ReasoningTrace
-from worker.embedding import Embedder
-from worker.embedding.lexical import LexicalEmbedder
-from worker.scoring import PART, TraceText, embedding_text
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.embedding import Embedder
+from knowledgepulse_worker.embedding.lexical import LexicalEmbedder
+from knowledgepulse_worker.scoring import PART, TraceText, embedding_text
 
 
 class Pairs(LexicalEmbedder):
@@ -26,8 +26,8 @@ class Pairs(LexicalEmbedder):
 
 
 def _model(text: TraceText) -> Embedder:
-    from worker.embedding import load_embedder
-    from worker.settings import CacheSettings, EmbeddingSettings
+    from knowledgepulse_worker.embedding import load_embedder
+    from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
 
     # The text is ours to choose, also one that the settings do not offer with a model.
     return load_embedder(EmbeddingSettings(), CacheSettings())

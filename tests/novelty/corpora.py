@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from schemas.convert import ConversionError, convert, from_anthropic, from_openai
+from knowledgepulse_schemas.convert import ConversionError, convert, from_anthropic, from_openai
 
 
 @dataclass(frozen=True)

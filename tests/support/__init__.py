@@ -6,7 +6,7 @@ these, and send the workers to another cluster.
 
 import os
 
-from worker.settings import ENV_PREFIX
+from knowledgepulse_worker.settings import ENV_PREFIX
 
 for _name in [name for name in os.environ if name.upper().startswith(ENV_PREFIX)]:
     del os.environ[_name]

@@ -22,14 +22,17 @@ class BaseInstall:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": f"{ROOT / 'deploy' / 'packages'}{os.pathsep}{folder}",
+        }
         for distribution in (metadata.distribution("knowledgepulse-worker"), *_base_distributions()):
             for name in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
                 (folder / name).symlink_to(Path(str(distribution.locate_file(name))))
 
     def kp_worker(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command."""
-        return self.python("-m", "worker.cli.entry", *arguments, **environment)
+        return self.python("-m", "knowledgepulse_worker.cli.entry", *arguments, **environment)
 
     def python(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run Python; `-S` leaves out what else is installed."""

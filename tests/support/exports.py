@@ -1,4 +1,4 @@
-"""A small document of every format that :mod:`schemas.convert` reads, as plain JSON.
+"""A small document of every format that :mod:`knowledgepulse_schemas.convert` reads, as plain JSON.
 
 A name is that of the source, and of the variant if there are several.
 """

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
-from worker.embedding.base import Embeddings
-from worker.embedding.batcher import Batcher
-from worker.lane.lane import Lane, LaneServices
-from worker.lane.lanes import Lanes
-from worker.lane.ring import Changelog
-from worker.observe.metrics import Metrics
-from worker.policy import Policy, PolicyInForce
-from worker.records.entry import Entry
-from worker.records.outputs import Outputs
-from worker.records.record import RawRecord
-from worker.redaction.copies import Redaction
-from worker.settings import CacheSettings, LimitSettings, TopicSettings
-from worker.testing.memory_publisher import MemoryPublisher
+from knowledgepulse_worker.embedding.base import Embeddings
+from knowledgepulse_worker.embedding.batcher import Batcher
+from knowledgepulse_worker.lane.lane import Lane, LaneServices
+from knowledgepulse_worker.lane.lanes import Lanes
+from knowledgepulse_worker.lane.ring import Changelog
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import Policy, PolicyInForce
+from knowledgepulse_worker.records.entry import Entry
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.redaction.copies import Redaction
+from knowledgepulse_worker.settings import CacheSettings, LimitSettings, TopicSettings
+from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 
 DIMENSIONS = 8
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from aiokafka.structs import ConsumerRecord
 from hypothesis import strategies as st
 
-from worker.lane.scorer import failed_entry
-from worker.records.entry import Failure
-from worker.records.outputs import Outputs
-from worker.records.record import RawRecord
-from worker.settings import TopicSettings
+from knowledgepulse_worker.lane.scorer import failed_entry
+from knowledgepulse_worker.records.entry import Failure
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.settings import TopicSettings
 
 TOPICS = TopicSettings()
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

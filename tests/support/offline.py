@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from schemas import ReasoningTrace
-from worker.embedding import load_embedder
-from worker.scoring import Score
-from worker.settings import Settings
-from worker.tools.score.offline import make_scorer
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.embedding import load_embedder
+from knowledgepulse_worker.scoring import Score
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.score.offline import make_scorer
 
 
 def offline(settings: Settings, values: Iterable[bytes]) -> list[Score]:

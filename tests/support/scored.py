@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 from aiokafka.structs import ConsumerRecord
 
-from worker.lane.scorer import failed_entry
-from worker.policy import Policy
-from worker.records.entry import Entry, Failure, ScoreHeader
-from worker.records.outputs import Outputs
-from worker.records.record import RawRecord
-from worker.scoring import Score
-from worker.settings import TopicSettings
+from knowledgepulse_worker.lane.scorer import failed_entry
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.entry import Entry, Failure, ScoreHeader
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.scoring import Score
+from knowledgepulse_worker.settings import TopicSettings
 
 TOPICS = TopicSettings()
 

@@ -20,10 +20,10 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import ConsumerRecord
 
-from worker.kafka.topic_admin import TopicAdmin
-from worker.observe import page
-from worker.settings import Settings, render
-from worker.tools.demo.processes import free_ports
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.observe import page
+from knowledgepulse_worker.settings import Settings, render
+from knowledgepulse_worker.tools.demo.processes import free_ports
 
 TESTS = Path(__file__).parents[1]
 READY_LIMIT = 120
@@ -231,7 +231,7 @@ class Stream:
     async def worker(
         self,
         settings: Settings | None = None,
-        module: str = "worker.cli.entry",
+        module: str = "knowledgepulse_worker.cli.entry",
         environment: Mapping[str, str] | None = None,
         command: str = "run",
         config_of: Callable[[Settings], str] = render,

@@ -7,9 +7,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from worker.tools.assemble.metrics import AssemblyMetrics
-from worker.tools.assemble.open_runs import COMPLETED_BY
-from worker.tools.evaluations.metrics import EvaluationMetrics
+from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.open_runs import COMPLETED_BY
+from knowledgepulse_worker.tools.evaluations.metrics import EvaluationMetrics
 
 
 def _assembly(registry: CollectorRegistry | None) -> AssemblyMetrics:

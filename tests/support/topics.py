@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import pytest
 from aiokafka.structs import OffsetAndMetadata
 
-from worker.kafka.topic_admin import TopicAdmin
-from worker.settings import KafkaSettings, TopicSettings
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.settings import KafkaSettings, TopicSettings
 
 NAMES = TopicSettings()
 CHANGELOG = "knowledgepulse-worker-ledger-changelog"
@@ -92,7 +92,7 @@ def brokers():
 
 @pytest.fixture
 def admin(brokers, monkeypatch):
-    monkeypatch.setattr("worker.kafka.topic_admin.AIOKafkaAdminClient", lambda **_: brokers)
+    monkeypatch.setattr("knowledgepulse_worker.kafka.topic_admin.AIOKafkaAdminClient", lambda **_: brokers)
     return TopicAdmin(KafkaSettings(), NAMES)
 
 

@@ -8,16 +8,16 @@ import tomllib
 import pytest
 from prometheus_client import CollectorRegistry
 
-import worker.scoring
-from schemas import DeadLetterHeaders
+import knowledgepulse_worker.scoring
+from knowledgepulse_schemas import DeadLetterHeaders
+from knowledgepulse_worker.cli.entry import main
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.status import Status
+from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, Policy
+from knowledgepulse_worker.settings import Settings, describe
 from support.commands import command
 from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, Reader, blocks, difference, read, table
 from support.tool_metrics import TOOL_METRICS
-from worker.cli.entry import main
-from worker.observe.metrics import Metrics
-from worker.observe.status import Status
-from worker.policy import REFERENCE_WEIGHTS, Policy
-from worker.settings import Settings, describe
 
 REFERENCE = "deploy/reference.md"
 
@@ -178,7 +178,7 @@ def test_a_block_that_does_not_do_what_it_says_is_found(wrong, tmp_path, monkeyp
 
 
 def test_the_scorer_in_the_package_docstring_is_public():
-    assert {"Scorer", "VectorCache", "score_trace"} <= set(worker.scoring.__all__)
+    assert {"Scorer", "VectorCache", "score_trace"} <= set(knowledgepulse_worker.scoring.__all__)
 
 
 def test_the_example_drops_repeats_whatever_their_order():

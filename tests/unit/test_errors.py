@@ -4,9 +4,9 @@ import inspect
 import re
 from typing import get_args
 
-from schemas import DeadLetterHeaders
-from worker import errors
-from worker.errors import REASONS, RejectedRecord, WorkerError
+from knowledgepulse_schemas import DeadLetterHeaders
+from knowledgepulse_worker import errors
+from knowledgepulse_worker.errors import REASONS, RejectedRecord, WorkerError
 
 
 def drawn() -> dict[str, str]:

@@ -24,9 +24,9 @@ from aiokafka.errors import KafkaConnectionError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from worker import logs
-from worker.errors import DeliveryError, StartError
-from worker.logs import (
+from knowledgepulse_worker import logs
+from knowledgepulse_worker.errors import DeliveryError, StartError
+from knowledgepulse_worker.logs import (
     HumanFormatter,
     JsonFormatter,
     RepeatFilter,
@@ -34,10 +34,10 @@ from worker.logs import (
     errors_logged,
     leave_out_attempts,
 )
-from worker.settings import LogSettings
+from knowledgepulse_worker.settings import LogSettings
 
 CONTENT = "what an agent wrote"
-LOGGERS = (None, "worker", "opentelemetry", *logs._WARNS_OF_REBALANCES)
+LOGGERS = (None, "knowledgepulse_worker", "opentelemetry", *logs._WARNS_OF_REBALANCES)
 
 
 class Terminal(io.StringIO):
@@ -62,7 +62,9 @@ def _logging_as_before():
         logging.getLogger(name).setLevel(level)
 
 
-def record(message="owns %d partitions", *arguments, name="worker.stream.app", error=None, at=0.0):
+def record(
+    message="owns %d partitions", *arguments, name="knowledgepulse_worker.stream.app", error=None, at=0.0
+):
     info = None if error is None else (type(error), error, error.__traceback__)
     made = logging.LogRecord(name, logging.INFO, __file__, 1, message, arguments, info)
     made.created = at
@@ -112,7 +114,7 @@ def test_a_json_line_has_utc_time_level_and_logger():
     assert json.loads(JsonFormatter().format(record("owns %d partitions", 4, at=at))) == {
         "ts": "2026-01-31T12:00:00.250+00:00",
         "level": "INFO",
-        "logger": "worker.stream.app",
+        "logger": "knowledgepulse_worker.stream.app",
         "message": "owns 4 partitions",
     }
 
@@ -244,7 +246,7 @@ def test_an_error_that_is_its_own_cause_is_formatted_once():
 def test_a_terminal_gets_human_readable_lines_and_anything_else_json(monkeypatch, stream, format_, is_json):
     monkeypatch.setattr(sys, "stderr", stream())
     configure(LogSettings(format=format_))
-    logging.getLogger("worker.stream.worker").info("stopping")
+    logging.getLogger("knowledgepulse_worker.stream.worker").info("stopping")
 
     line = sys.stderr.getvalue()
     assert line.startswith("{") is is_json
@@ -266,7 +268,7 @@ def test_libraries_have_a_higher_level_than_the_worker(level, ours, theirs, reba
     effective = {
         name: logging.getLevelName(logging.getLogger(name).getEffectiveLevel())
         for name in (
-            "worker.lane.lane",
+            "knowledgepulse_worker.lane.lane",
             "aiokafka.producer.producer",
             "faust.app.base",
             "a.library",
@@ -313,7 +315,7 @@ def test_a_library_s_message_is_logged_at_most_once_a_minute():
     assert passes(160)
     assert not passes(160.1)
     assert passes(50), "the clock was put back"
-    assert all(passes(at, name="worker.process.supervisor") for at in (200, 200.1))
+    assert all(passes(at, name="knowledgepulse_worker.process.supervisor") for at in (200, 200.1))
 
 
 @pytest.mark.parametrize(

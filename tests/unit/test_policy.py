@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from worker.policy import MAX_DOMAINS, REFERENCE_WEIGHTS, VISIBILITIES, Policy
+from knowledgepulse_worker.policy import MAX_DOMAINS, REFERENCE_WEIGHTS, VISIBILITIES, Policy
 
 NAMES = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
 ALL_NOVELTY = {"complexity": 0, "novelty": 1, "tool_diversity": 0, "outcome_confidence": 0}

@@ -6,8 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+from knowledgepulse_worker.cli.entry import main
 from support.documents import ROOT, blocks
-from worker.cli.entry import main
 
 WORKER = ROOT / "worker"
 
@@ -86,7 +86,7 @@ def test_every_tool_has_its_command():
 
 def test_the_modules_at_the_root_import_no_room():
     for path in WORKER.glob("*.py"):
-        found = {name.split(".")[1] for name in imported(path) if name.startswith("worker.")}
+        found = {name.split(".")[1] for name in imported(path) if name.startswith("knowledgepulse_worker.")}
         assert not found & rooms(WORKER), path
 
 

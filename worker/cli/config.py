@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from worker.settings import load_settings, render
-from worker.terminal.options import config_option
+from knowledgepulse_worker.settings import load_settings, render
+from knowledgepulse_worker.terminal.options import config_option
 
 
 @click.command()

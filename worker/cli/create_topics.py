@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from worker.kafka.preflight.rights import creation_rights, require_rights
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topics import differences
-from worker.settings import Settings, load_settings
-from worker.terminal.options import config_option
-from worker.terminal.progress import errors
+from knowledgepulse_worker.kafka.preflight.rights import creation_rights, require_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topics import differences
+from knowledgepulse_worker.settings import Settings, load_settings
+from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.progress import errors
 
 
 @click.command()

@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import click
 
-from worker import __version__
-from worker.errors import WorkerError
-from worker.logs import leave_out_attempts
-from worker.process.signals import stop_signals
+from knowledgepulse_worker import __version__
+from knowledgepulse_worker.errors import WorkerError
+from knowledgepulse_worker.logs import leave_out_attempts
+from knowledgepulse_worker.process.signals import stop_signals
 
 
 class LazyCommand(click.Command):
@@ -155,7 +155,7 @@ def _require_streams() -> None:
 def _warn_of_ignored_variables() -> None:
     """Name the variables that begin as settings do and are none, such as those of a Kubernetes Service."""
     if any(name.upper().startswith("KP_") for name in os.environ):
-        from worker.settings import ignored_variables  # noqa: PLC0415 - `--help` need not wait for pydantic
+        from knowledgepulse_worker.settings import ignored_variables  # noqa: PLC0415 - `--help` need not wait for pydantic
 
         if ignored := ignored_variables():
             click.echo(f"ignored, since settings are KP_<SECTION>__<KEY>: {', '.join(ignored)}", err=True)

@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from worker.logs import configure, errors_logged
-from worker.records.journal import Journal
-from worker.settings import load_settings
-from worker.stream.worker import run_worker
-from worker.terminal.options import config_option
+from knowledgepulse_worker.logs import configure, errors_logged
+from knowledgepulse_worker.records.journal import Journal
+from knowledgepulse_worker.settings import load_settings
+from knowledgepulse_worker.stream.worker import run_worker
+from knowledgepulse_worker.terminal.options import config_option
 
 
 @click.command()

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.scoring import PART, TraceText
+from knowledgepulse_worker.scoring import PART, TraceText
 
 Precision = Literal["float32", "bfloat16"]
 """The number format of a model's arithmetic; its vectors are float32."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.embedding.base import Embedder, Embeddings
-from worker.errors import EmbeddingError
+from knowledgepulse_worker.embedding.base import Embedder, Embeddings
+from knowledgepulse_worker.errors import EmbeddingError
 
 
 @dataclass(frozen=True, slots=True)

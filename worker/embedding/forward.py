@@ -10,8 +10,8 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.embedding.base import Precision
-from worker.embedding.network import Bert, build_network, openvino
+from knowledgepulse_worker.embedding.base import Precision
+from knowledgepulse_worker.embedding.network import Bert, build_network, openvino
 
 # The bindings initialize their use of NumPy at the first tensor. Two threads that do so at the same time
 # deadlock, one of them with the GIL.

@@ -8,7 +8,7 @@ arXiv:0902.2206):
 - English function words, and single letters and digits, count :data:`DISCOUNT`: whatever is written has them.
   There are no other statistics; those of a partition would change what its earlier vectors mean.
 - Scripts without spaces between words count by the character, and by pairs of them.
-- The parts of a text, which :data:`worker.scoring.PART` separates, weigh the same, however long they are:
+- The parts of a text, which ``scoring.PART`` separates, weigh the same, however long they are:
   fields with weights (Robertson, Zaragoza and Taylor 2004, doi:10.1145/1031171.1031181) at their simplest.
   Else what an agent does at length would hide what it was asked.
 
@@ -28,8 +28,8 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.embedding.base import Embeddings, Precision, description_of, identity_of
-from worker.scoring import PART, TraceText
+from knowledgepulse_worker.embedding.base import Embeddings, Precision, description_of, identity_of
+from knowledgepulse_worker.scoring import PART, TraceText
 
 MAX_PARTS = 3
 """Parts of a text; another separator is like a space."""

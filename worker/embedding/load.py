@@ -7,11 +7,11 @@ import logging
 import os
 from importlib.util import find_spec
 
-from worker.embedding.base import Embedder
-from worker.embedding.lexical import LexicalEmbedder
-from worker.errors import EmbeddingError
-from worker.extras import extra
-from worker.settings import CacheSettings, EmbeddingSettings
+from knowledgepulse_worker.embedding.base import Embedder
+from knowledgepulse_worker.embedding.lexical import LexicalEmbedder
+from knowledgepulse_worker.errors import EmbeddingError
+from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
 
 logger = logging.getLogger(__name__)
 
@@ -48,10 +48,10 @@ def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: i
 def _load_model(settings: EmbeddingSettings, parallel: int) -> Embedder:
     """Return the model, run by OpenVINO; by PyTorch on a GPU, or if it is no BERT model."""
     with extra("worker"):  # slow imports, which the other backends do not need
-        from worker.embedding.network import UnsupportedModelError  # noqa: PLC0415
-        from worker.embedding.tokenizing import Window  # noqa: PLC0415
-        from worker.embedding.transformer import TransformerEmbedder, best_precision  # noqa: PLC0415
-        from worker.embedding.weights import find_model  # noqa: PLC0415
+        from knowledgepulse_worker.embedding.network import UnsupportedModelError  # noqa: PLC0415
+        from knowledgepulse_worker.embedding.tokenizing import Window  # noqa: PLC0415
+        from knowledgepulse_worker.embedding.transformer import TransformerEmbedder, best_precision  # noqa: PLC0415
+        from knowledgepulse_worker.embedding.weights import find_model  # noqa: PLC0415
 
     model = find_model(settings.model, settings.revision, settings.cache_folder)
     window = Window(settings.max_tokens, settings.truncation)
@@ -65,7 +65,7 @@ def _load_model(settings: EmbeddingSettings, parallel: int) -> Embedder:
         except UnsupportedModelError as error:
             reason = str(error)
     with extra("sentence-transformers", reason):
-        from worker.embedding.sentence_transformer import SentenceTransformerEmbedder  # noqa: PLC0415
+        from knowledgepulse_worker.embedding.sentence_transformer import SentenceTransformerEmbedder  # noqa: PLC0415
 
     return SentenceTransformerEmbedder(
         model, window, settings.precision, settings.trace_text, settings.device

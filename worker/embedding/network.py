@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from worker.embedding.tokenizing import Window
-from worker.errors import EmbeddingError
+from knowledgepulse_worker.embedding.tokenizing import Window
+from knowledgepulse_worker.errors import EmbeddingError
 
 # OpenVINO would report each import to its makers; without this module it does not.
 sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]

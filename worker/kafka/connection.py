@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from worker.kafka.auth.oauth import token_provider
-from worker.kafka.auth.tls import ssl_context
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.kafka.auth.oauth import token_provider
+from knowledgepulse_worker.kafka.auth.tls import ssl_context
+from knowledgepulse_worker.settings import KafkaSettings
 
 
 def client_arguments(kafka: KafkaSettings) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 from aiokafka.structs import RecordMetadata
 
-from worker.errors import DeliveryError
-from worker.kafka.connection import client_arguments
-from worker.kafka.preflight.diagnosis import unreachable
-from worker.kafka.wire.producer import abandon
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.errors import DeliveryError
+from knowledgepulse_worker.kafka.connection import client_arguments
+from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
+from knowledgepulse_worker.kafka.wire.producer import abandon
+from knowledgepulse_worker.settings import KafkaSettings
 
 _LINGER_MS = 5
 _CLOSE_LIMIT = 5.0

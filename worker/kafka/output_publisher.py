@@ -20,12 +20,12 @@ from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import RecordMetadata
 
-from worker.errors import DeliveryError, TimestampError, TooLargeError
-from worker.kafka.connection import client_arguments
-from worker.kafka.lease import Lease
-from worker.kafka.preflight.diagnosis import unreachable
-from worker.records.record import NO_TIMESTAMP, OutputRecord
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError
+from knowledgepulse_worker.kafka.connection import client_arguments
+from knowledgepulse_worker.kafka.lease import Lease
+from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
+from knowledgepulse_worker.settings import KafkaSettings
 
 BATCH_BYTES = 262_144
 # How long a batch waits for more records. Without it, most batches hold one record, and requests dominate.
@@ -68,7 +68,7 @@ class OutputPublisher:
         await self._producer.stop()
 
     async def send(self, record: OutputRecord) -> asyncio.Future[int]:
-        """See :meth:`~worker.records.publisher.Publisher.send`; waits for the lease."""
+        """See :meth:`~knowledgepulse_worker.records.publisher.Publisher.send`; waits for the lease."""
         await self._lease.hold()
         try:
             if record.key is None and record.value is None:  # the client's send() rejects it
@@ -89,7 +89,7 @@ class OutputPublisher:
         return _offset_of(record, delivery)
 
     async def send_alone(self, record: OutputRecord) -> int:
-        """See :meth:`~worker.records.publisher.Publisher.send_alone`; waits for the lease."""
+        """See :meth:`~knowledgepulse_worker.records.publisher.Publisher.send_alone`; waits for the lease."""
         try:
             return await self._confirmed_alone(record, _timestamp(record))
         except TimestampError:
@@ -99,7 +99,7 @@ class OutputPublisher:
         return await self._confirmed_alone(record, NO_TIMESTAMP)
 
     async def flush(self) -> None:
-        """See :meth:`~worker.records.publisher.Publisher.flush`."""
+        """See :meth:`~knowledgepulse_worker.records.publisher.Publisher.flush`."""
         await self._producer.flush()
 
     async def _confirmed_alone(self, record: OutputRecord, timestamp_ms: int) -> int:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from worker.errors import TopicError
-from worker.kafka.output_publisher import connected_publisher
-from worker.kafka.topic_reader import Reader, TopicReader
-from worker.kafka.topics import policies_topic_name
-from worker.policy import DomainPolicy, Policy
-from worker.records.record import NO_TIMESTAMP, OutputRecord
-from worker.settings import Settings
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.kafka.output_publisher import connected_publisher
+from knowledgepulse_worker.kafka.topic_reader import Reader, TopicReader
+from knowledgepulse_worker.kafka.topics import policies_topic_name
+from knowledgepulse_worker.policy import DomainPolicy, Policy
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
+from knowledgepulse_worker.settings import Settings
 
 POLICY_BYTES = 65_536
 """More than a policy takes: its number of domains is bounded."""

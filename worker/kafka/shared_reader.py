@@ -10,13 +10,13 @@ from typing import Self
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaError
 
-from worker.errors import TopicError
-from worker.kafka.lease import Lease
-from worker.kafka.preflight.diagnosis import unreachable
-from worker.kafka.topic_reader import held_offsets, raw_record
-from worker.kafka.wire.group_member import GroupMember
-from worker.records.record import RawRecord
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.kafka.lease import Lease
+from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
+from knowledgepulse_worker.kafka.topic_reader import held_offsets, raw_record
+from knowledgepulse_worker.kafka.wire.group_member import GroupMember
+from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.settings import KafkaSettings
 
 OnRevoked = Callable[[], Awaitable[None]]
 
@@ -25,7 +25,7 @@ class SharedReader:
     """A group member that reads one topic and commits nothing itself.
 
     An asynchronous context manager: it joins on entry and leaves on exit. A client error inside it is raised
-    as a :class:`~worker.errors.TopicError`.
+    as a :class:`~knowledgepulse_worker.errors.TopicError`.
 
     Args:
         kafka: the connection, and the group.

@@ -10,12 +10,12 @@ from typing import Self
 
 from aiokafka.errors import IllegalStateError, KafkaError
 
-from worker.ending import within
-from worker.kafka.lease import Lease
-from worker.kafka.preflight.diagnosis import unreachable
-from worker.kafka.topic_reader import Record
-from worker.kafka.wire.group_member import GroupMember
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.ending import within
+from knowledgepulse_worker.kafka.lease import Lease
+from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
+from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.kafka.wire.group_member import GroupMember
+from knowledgepulse_worker.settings import KafkaSettings
 
 _POLL_MS = 500
 _REBALANCE_TIMEOUT = 30.0

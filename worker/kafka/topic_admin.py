@@ -22,10 +22,10 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
-from worker.errors import SecurityError, TopicError
-from worker.kafka.connection import client_arguments
-from worker.kafka.preflight.diagnosis import unreachable
-from worker.kafka.topics import (
+from knowledgepulse_worker.errors import SecurityError, TopicError
+from knowledgepulse_worker.kafka.connection import client_arguments
+from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
+from knowledgepulse_worker.kafka.topics import (
     CHANGELOG_CONFIG,
     COMPACTED,
     SETTINGS,
@@ -37,7 +37,7 @@ from worker.kafka.topics import (
     replays_topic_name,
     topic_of,
 )
-from worker.settings import KafkaSettings, TopicSettings
+from knowledgepulse_worker.settings import KafkaSettings, TopicSettings
 
 _RETRY_PAUSE = 0.1
 _CREATION_TIMEOUT = 30

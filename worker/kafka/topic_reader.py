@@ -11,13 +11,13 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord as Record
 
-from worker.errors import TopicError
-from worker.kafka.connection import client_arguments
-from worker.kafka.preflight.diagnosis import unreachable
-from worker.kafka.topics import Topic
-from worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding
-from worker.records.record import Fault, RawRecord
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.kafka.connection import client_arguments
+from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding
+from knowledgepulse_worker.records.record import Fault, RawRecord
+from knowledgepulse_worker.settings import KafkaSettings
 
 __all__ = ["ProgressCallback", "Reader", "Record", "TopicReader", "raw_record", "read_topic"]
 
@@ -98,7 +98,7 @@ class TopicReader:
     """A consumer without a group, which leaves no trace on the broker.
 
     An asynchronous context manager: it connects on entry. A client error inside it is raised as a
-    :class:`~worker.errors.TopicError`.
+    :class:`~knowledgepulse_worker.errors.TopicError`.
 
     Args:
         kafka: the connection.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from worker.settings import TopicSettings
+from knowledgepulse_worker.settings import TopicSettings
 
 OUTPUT_HEADROOM = 1_048_576
 """Bytes added to the raw topic's size limit for the outputs: room for headers and the score."""

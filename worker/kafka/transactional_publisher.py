@@ -13,11 +13,11 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, ProducerFenced, TransactionalIdAuthorizationFailed
 from aiokafka.structs import RecordMetadata
 
-from worker.errors import DeliveryError, WorkerError
-from worker.kafka.connection import client_arguments
-from worker.kafka.output_publisher import FRAMING_BYTES
-from worker.kafka.preflight.rights import Right, missing_rights
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.errors import DeliveryError, WorkerError
+from knowledgepulse_worker.kafka.connection import client_arguments
+from knowledgepulse_worker.kafka.output_publisher import FRAMING_BYTES
+from knowledgepulse_worker.kafka.preflight.rights import Right, missing_rights
+from knowledgepulse_worker.settings import KafkaSettings
 
 TRANSACTION_TIMEOUT_MS = 10_000
 """Age at which brokers abort the transaction of a dead process; until then it blocks readers."""

@@ -13,14 +13,14 @@ from typing import Any
 
 from msgspec.structs import replace as replace_fields
 
-from worker.errors import TimestampError, TooLargeError
-from worker.lane.ring import Changelog, Ledger
-from worker.lane.stages import Confirmed, Published, Remembered, Scored
-from worker.observe.metrics import Metrics
-from worker.records.entry import Entry, Failure
-from worker.records.outputs import Outputs, with_current_timestamp
-from worker.records.publisher import Publisher
-from worker.records.record import NO_TIMESTAMP, OutputRecord, RawRecord
+from knowledgepulse_worker.errors import TimestampError, TooLargeError
+from knowledgepulse_worker.lane.ring import Changelog, Ledger
+from knowledgepulse_worker.lane.stages import Confirmed, Published, Remembered, Scored
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.records.entry import Entry, Failure
+from knowledgepulse_worker.records.outputs import Outputs, with_current_timestamp
+from knowledgepulse_worker.records.publisher import Publisher
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord, RawRecord
 
 
 class Delivery:

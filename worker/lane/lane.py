@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as replace_fields
 
-from worker.embedding.base import Embedder
-from worker.embedding.batcher import Batcher, Embedded
-from worker.errors import DeliveryError, RejectedRecord
-from worker.lane.delivery import Delivery, retrieve_exception
-from worker.lane.reporter import Reporter
-from worker.lane.retention import RetentionCheck
-from worker.lane.ring import Changelog, Ledger, remember
-from worker.lane.scorer import LaneScorer, bounded_failure, failed_entry
-from worker.lane.stages import (
+from knowledgepulse_worker.embedding.base import Embedder
+from knowledgepulse_worker.embedding.batcher import Batcher, Embedded
+from knowledgepulse_worker.errors import DeliveryError, RejectedRecord
+from knowledgepulse_worker.lane.delivery import Delivery, retrieve_exception
+from knowledgepulse_worker.lane.reporter import Reporter
+from knowledgepulse_worker.lane.retention import RetentionCheck
+from knowledgepulse_worker.lane.ring import Changelog, Ledger, remember
+from knowledgepulse_worker.lane.scorer import LaneScorer, bounded_failure, failed_entry
+from knowledgepulse_worker.lane.stages import (
     Confirmed,
     Decoded,
     Published,
@@ -41,20 +41,20 @@ from worker.lane.stages import (
     Taken,
     Undecodable,
 )
-from worker.observe.metrics import Metrics
-from worker.policy import PolicyInForce
-from worker.records.decode import check_readable, decode_inputs, decode_trace
-from worker.records.entry import Entry, Failure
-from worker.records.journal import Journal, Phase, Treatment
-from worker.records.outputs import Outputs
-from worker.records.publisher import Publisher
-from worker.records.record import UNREAD_FINGERPRINT, RawRecord
-from worker.redaction.copies import Redaction
-from worker.scoring import TraceText, VectorCache, embedding_text
-from worker.settings import CacheSettings, LimitSettings
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import PolicyInForce
+from knowledgepulse_worker.records.decode import check_readable, decode_inputs, decode_trace
+from knowledgepulse_worker.records.entry import Entry, Failure
+from knowledgepulse_worker.records.journal import Journal, Phase, Treatment
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.publisher import Publisher
+from knowledgepulse_worker.records.record import UNREAD_FINGERPRINT, RawRecord
+from knowledgepulse_worker.redaction.copies import Redaction
+from knowledgepulse_worker.scoring import TraceText, VectorCache, embedding_text
+from knowledgepulse_worker.settings import CacheSettings, LimitSettings
 
 if TYPE_CHECKING:
-    from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
+    from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
 
 logger = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from worker.lane.lane import Lane, LaneServices
-from worker.lane.ring import Changelog
-from worker.lane.shared_lock import SharedLock
-from worker.records.journal import Treatment
-from worker.records.record import RawRecord
+from knowledgepulse_worker.lane.lane import Lane, LaneServices
+from knowledgepulse_worker.lane.ring import Changelog
+from knowledgepulse_worker.lane.shared_lock import SharedLock
+from knowledgepulse_worker.records.journal import Treatment
+from knowledgepulse_worker.records.record import RawRecord
 
 logger = logging.getLogger(__name__)
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
-from schemas import ReasoningTrace
-from worker.lane.retention import RetentionCheck
-from worker.lane.stages import Confirmed, Decoded, Scored
-from worker.observe.metrics import Metrics
-from worker.records.decode import decode_members
-from worker.records.entry import Entry
-from worker.records.summary import TraceSummary
-from worker.scoring import ScoredRecord
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.lane.retention import RetentionCheck
+from knowledgepulse_worker.lane.stages import Confirmed, Decoded, Scored
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.records.decode import decode_members
+from knowledgepulse_worker.records.entry import Entry
+from knowledgepulse_worker.records.summary import TraceSummary
+from knowledgepulse_worker.scoring import ScoredRecord
 
 if TYPE_CHECKING:
-    from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
+    from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,17 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from worker.errors import LedgerError
-from worker.records.entry import ENTRY_VERSION, Entry, decode_entry, decode_vector, encode_entry, problem_of
-from worker.records.record import UNREAD_FINGERPRINT, RawRecord
-from worker.scoring import VectorCache
+from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.records.entry import (
+    ENTRY_VERSION,
+    Entry,
+    decode_entry,
+    decode_vector,
+    encode_entry,
+    problem_of,
+)
+from knowledgepulse_worker.records.record import UNREAD_FINGERPRINT, RawRecord
+from knowledgepulse_worker.scoring import VectorCache
 
 # After a write by another process, confirmed records pile up until the next recovery.
 _MAX_AHEAD = 1_000

@@ -7,15 +7,15 @@ import time
 
 import msgspec
 
-from schemas import ReasoningTrace
-from worker.embedding.base import Embedder
-from worker.embedding.batcher import Embedded
-from worker.errors import Reason
-from worker.observe.metrics import Metrics
-from worker.policy import Policy
-from worker.records.entry import Entry, Failure, ScoreHeader, encode_vector
-from worker.records.record import RawRecord
-from worker.scoring import Score, VectorCache, bounded_id, score_and_remember
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.embedding.base import Embedder
+from knowledgepulse_worker.embedding.batcher import Embedded
+from knowledgepulse_worker.errors import Reason
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.entry import Entry, Failure, ScoreHeader, encode_vector
+from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.scoring import Score, VectorCache, bounded_id, score_and_remember
 
 logger = logging.getLogger(__name__)
 

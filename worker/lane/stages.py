@@ -12,10 +12,10 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from schemas import ReasoningTrace
-from worker.embedding.batcher import Embedded
-from worker.records.entry import Entry, Failure
-from worker.records.record import OutputRecord, RawRecord
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.embedding.batcher import Embedded
+from knowledgepulse_worker.records.entry import Entry, Failure
+from knowledgepulse_worker.records.record import OutputRecord, RawRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN
 from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
 from prometheus_client.samples import Sample
 
-from worker.errors import REASONS, REDACTION_REASONS
-from worker.observe.recent import LAST_RECORDS, Recent
-from worker.observe.registry import (
+from knowledgepulse_worker.errors import REASONS, REDACTION_REASONS
+from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent
+from knowledgepulse_worker.observe.registry import (
     TEXT,
     CollectorRegistry,
     Counter,
@@ -26,9 +26,9 @@ from worker.observe.registry import (
     render_text,
     start_at_zero,
 )
-from worker.policy import Policy
-from worker.scoring import Rescored, Score, ScoredRecord
-from worker.settings import FleetSettings
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Rescored, Score, ScoredRecord
+from knowledgepulse_worker.settings import FleetSettings
 
 DECISIONS = ("contribute", "rejected")
 OUTCOMES = (*DECISIONS, "dead_letter")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, overload
 
-from worker.policy import Policy
-from worker.scoring import Decision, Explanation, ScoredRecord, explain_score
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Decision, Explanation, ScoredRecord, explain_score
 
 LAST_SCORES = 1000
 """Number of traces whose scores and times are kept."""

@@ -22,13 +22,13 @@ import msgspec
 import numpy as np
 from prometheus_client.samples import Sample
 
-from worker import __version__
-from worker.observe.metrics import OUTCOMES, Metrics
-from worker.observe.recent import LAST_SCORES, SECONDS, RecentTrace, excerpt
-from worker.scoring import Decision, Rescored, override_effects, similarity_text
-from worker.settings import Settings, WebSettings
+from knowledgepulse_worker import __version__
+from knowledgepulse_worker.observe.metrics import OUTCOMES, Metrics
+from knowledgepulse_worker.observe.recent import LAST_SCORES, SECONDS, RecentTrace, excerpt
+from knowledgepulse_worker.scoring import Decision, Rescored, override_effects, similarity_text
+from knowledgepulse_worker.settings import Settings, WebSettings
 
-PAGE = resources.files("worker.observe").joinpath("status.html").read_bytes()
+PAGE = resources.files("knowledgepulse_worker.observe").joinpath("status.html").read_bytes()
 
 _SAFE = {
     # Pages of other origins in the same browser must learn nothing.

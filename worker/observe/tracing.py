@@ -19,7 +19,7 @@ from opentelemetry.trace import Span, SpanKind, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
-from worker import __version__
+from knowledgepulse_worker import __version__
 
 logger = logging.getLogger(__name__)
 

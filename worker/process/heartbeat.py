@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 
-from worker.errors import WorkerError
+from knowledgepulse_worker.errors import WorkerError
 
 INTERVAL = 1.0
 """Seconds between two beats."""

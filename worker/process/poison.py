@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from worker.records.journal import Suspect, Treatment
-from worker.records.record import Location
+from knowledgepulse_worker.records.journal import Suspect, Treatment
+from knowledgepulse_worker.records.record import Location
 
 _DEATHS_BEFORE_ISOLATION = 2
 

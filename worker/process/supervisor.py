@@ -17,16 +17,16 @@ from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from worker.errors import NoBrokerError, SecurityError, SettingsError, StartError
-from worker.http.server import serving, socket_name
-from worker.kafka.topic_admin import TopicAdmin
-from worker.process.descriptors import raise_descriptor_limit
-from worker.process.heartbeat import INTERVAL, read_beat
-from worker.process.memory_limit import memory_limit
-from worker.process.poison import after_death
-from worker.process.signals import stop_signals
-from worker.records.journal import Journal, Treatment, shared_memory
-from worker.settings import Settings
+from knowledgepulse_worker.errors import NoBrokerError, SecurityError, SettingsError, StartError
+from knowledgepulse_worker.http.server import serving, socket_name
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.process.descriptors import raise_descriptor_limit
+from knowledgepulse_worker.process.heartbeat import INTERVAL, read_beat
+from knowledgepulse_worker.process.memory_limit import memory_limit
+from knowledgepulse_worker.process.poison import after_death
+from knowledgepulse_worker.process.signals import stop_signals
+from knowledgepulse_worker.records.journal import Journal, Treatment, shared_memory
+from knowledgepulse_worker.settings import Settings
 
 logger = logging.getLogger(__name__)
 

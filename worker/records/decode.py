@@ -17,9 +17,9 @@ import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from schemas import Entity, ReasoningTrace, Relationship, Step
-from worker.errors import RejectedRecord
-from worker.records.record import RawRecord, is_utf8
+from knowledgepulse_schemas import Entity, ReasoningTrace, Relationship, Step
+from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.records.record import RawRecord, is_utf8
 
 Members = TypeVar("Members", bound=msgspec.Struct)
 Validated = TypeVar("Validated")

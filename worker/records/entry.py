@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 from msgspec.structs import astuple
 
-from worker.errors import Reason
-from worker.scoring import Decision, Score, Withheld
+from knowledgepulse_worker.errors import Reason
+from knowledgepulse_worker.scoring import Decision, Score, Withheld
 
 ENTRY_VERSION = 2
 """The format version of new entries; version 1 had neither ``version`` nor ``topic_id``."""

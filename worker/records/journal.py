@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from mmap import mmap
 
-from worker.records.record import Location
+from knowledgepulse_worker.records.record import Location
 
 ROWS = 16_384
 """Capacity of a table; records beyond it are not noted."""

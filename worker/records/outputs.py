@@ -10,12 +10,12 @@ from hashlib import sha256
 from struct import pack
 from typing import Any, TypeVar
 
-from schemas import DeadLetterHeaders
-from worker.errors import LedgerError, RedactionReason
-from worker.records.decode import with_quality_score
-from worker.records.entry import Entry, Failure, ScoreHeader
-from worker.records.record import NO_TIMESTAMP, Headers, OutputRecord, RawRecord, is_utf8
-from worker.settings import TopicSettings
+from knowledgepulse_schemas import DeadLetterHeaders
+from knowledgepulse_worker.errors import LedgerError, RedactionReason
+from knowledgepulse_worker.records.decode import with_quality_score
+from knowledgepulse_worker.records.entry import Entry, Failure, ScoreHeader
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, Headers, OutputRecord, RawRecord, is_utf8
+from knowledgepulse_worker.settings import TopicSettings
 
 CUT_BYTES = 1024
 """Maximum bytes of key and of value in a dead letter that was cut because its topic rejected it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from worker.records.record import OutputRecord
+from knowledgepulse_worker.records.record import OutputRecord
 
 
 class Publisher(Protocol):
@@ -14,7 +14,7 @@ class Publisher(Protocol):
     async def send(self, record: OutputRecord) -> asyncio.Future[int]:
         """Hand a record to the client; the future resolves to its offset when the broker confirms it.
 
-        The future raises :class:`~worker.errors.DeliveryError` or one of its subclasses.
+        The future raises :class:`~knowledgepulse_worker.errors.DeliveryError` or one of its subclasses.
         """
         ...
 

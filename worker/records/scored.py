@@ -8,11 +8,11 @@ from typing import Annotated, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from schemas.trace import Visibility
-from worker.errors import RejectedRecord
-from worker.records.decode import decode_members
-from worker.records.summary import TraceSummary
-from worker.scoring import Score, ScoredRecord, Withheld
+from knowledgepulse_schemas.trace import Visibility
+from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.records.decode import decode_members
+from knowledgepulse_worker.records.summary import TraceSummary
+from knowledgepulse_worker.scoring import Score, ScoredRecord, Withheld
 
 Unit: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Override: TypeAlias = Literal["single_thought", "recovered", "single_tool"]

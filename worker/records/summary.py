@@ -1,4 +1,4 @@
-"""The members of a trace that reports and policies need; for :func:`worker.records.decode.decode_members`."""
+"""The members of a trace that reports and policies need, for ``decode_members``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from schemas.trace import Visibility
+from knowledgepulse_schemas.trace import Visibility
 
 
 class MetadataSummary(msgspec.Struct, frozen=True):

@@ -1,4 +1,6 @@
-"""The process that calls the redaction function: ``python -m worker.redaction.child FUNCTION SECONDS``.
+"""The process that calls the redaction function.
+
+``python -m knowledgepulse_worker.redaction.child FUNCTION SECONDS``
 
 It reads traces from standard input and answers each on standard output. Traces and answers are frames: a
 length in four bytes, big-endian, then the content. An answer is :data:`REDACTED` and the function's result as
@@ -18,8 +20,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from worker.callables import import_callable
-from worker.errors import SettingsError
+from knowledgepulse_worker.callables import import_callable
+from knowledgepulse_worker.errors import SettingsError
 
 SETTING = "redaction.function"
 LENGTH = 4

@@ -6,19 +6,19 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-from schemas import ReasoningTrace
-from worker.errors import RedactionError, RejectedRecord, TooLargeError
-from worker.observe.metrics import Metrics
-from worker.records.decode import decode_trace
-from worker.records.entry import Entry
-from worker.records.outputs import Outputs
-from worker.records.record import OutputRecord, RawRecord
-from worker.scoring import bounded_id
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.errors import RedactionError, RejectedRecord, TooLargeError
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.records.entry import Entry
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import OutputRecord, RawRecord
+from knowledgepulse_worker.scoring import bounded_id
 
 logger = logging.getLogger(__name__)
 
 Redact = Callable[[bytes], Awaitable[bytes]]
-"""Redacts the JSON of a scored trace; raises :class:`~worker.errors.RedactionError`."""
+"""Redacts the JSON of a scored trace; raises :class:`~knowledgepulse_worker.errors.RedactionError`."""
 
 Send = Callable[[OutputRecord], Awaitable[object]]
 """Sends a record and waits until the broker has confirmed it; raises DeliveryError."""

@@ -10,8 +10,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from worker.errors import RedactionError, SettingsError
-from worker.redaction.child import FAILED, LENGTH, SETTING
+from knowledgepulse_worker.errors import RedactionError, SettingsError
+from knowledgepulse_worker.redaction.child import FAILED, LENGTH, SETTING
 
 START_LIMIT = 30.0
 """Seconds for the function's module to be imported."""
@@ -32,7 +32,13 @@ class RedactionProcess:
 
     def __init__(self, function: str, timeout: float) -> None:
         self._function = function
-        self._command = (sys.executable, "-m", "worker.redaction.child", function, str(timeout))
+        self._command = (
+            sys.executable,
+            "-m",
+            "knowledgepulse_worker.redaction.child",
+            function,
+            str(timeout),
+        )
         self._process: Process | None = None
         self._lock = asyncio.Lock()
 

@@ -2,8 +2,8 @@
 
 Score traces in any process, with or without an embedder::
 
-    from schemas import ReasoningTrace
-    from worker.scoring import Scorer
+    from knowledgepulse_schemas import ReasoningTrace
+    from knowledgepulse_worker.scoring import Scorer
 
     scorer = Scorer()                        # no embedder: novelty is 0.5
     score = scorer.evaluate(ReasoningTrace.model_validate_json(line))
@@ -12,15 +12,28 @@ Score traces in any process, with or without an embedder::
 The formula's reference is the KnowledgePulse SDK 0.1.1.
 """
 
-from worker.scoring.cache import Nearest, VectorCache
-from worker.scoring.dimensions import complexity, novelty, outcome_confidence, tool_diversity
-from worker.scoring.explanation import Explanation, explain_score, override_effects, similarity_text
-from worker.scoring.flips import Flip, Rescored, rescore_all
-from worker.scoring.overrides import apply_overrides, overrides_of
-from worker.scoring.records import ScoredRecord
-from worker.scoring.score import Decision, Dimensions, Score, Withheld, quality_score, rescore, score_trace
-from worker.scoring.scorer import Embed, Scorer, score_and_remember
-from worker.scoring.text import PART, TraceText, bounded_id, embedding_text
+from knowledgepulse_worker.scoring.cache import Nearest, VectorCache
+from knowledgepulse_worker.scoring.dimensions import complexity, novelty, outcome_confidence, tool_diversity
+from knowledgepulse_worker.scoring.explanation import (
+    Explanation,
+    explain_score,
+    override_effects,
+    similarity_text,
+)
+from knowledgepulse_worker.scoring.flips import Flip, Rescored, rescore_all
+from knowledgepulse_worker.scoring.overrides import apply_overrides, overrides_of
+from knowledgepulse_worker.scoring.records import ScoredRecord
+from knowledgepulse_worker.scoring.score import (
+    Decision,
+    Dimensions,
+    Score,
+    Withheld,
+    quality_score,
+    rescore,
+    score_trace,
+)
+from knowledgepulse_worker.scoring.scorer import Embed, Scorer, score_and_remember
+from knowledgepulse_worker.scoring.text import PART, TraceText, bounded_id, embedding_text
 
 __all__ = [
     "PART",

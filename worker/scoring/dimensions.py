@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas import ReasoningTrace
+from knowledgepulse_schemas import ReasoningTrace
 
 NOVELTY_UNKNOWN = 0.5
 """Novelty with nothing to compare with: an empty cache, or no embedder."""

@@ -7,10 +7,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
-from worker.policy import Policy, Profile
-from worker.scoring.overrides import EFFECTS
-from worker.scoring.records import ScoredRecord
-from worker.scoring.score import Score, quality_score
+from knowledgepulse_worker.policy import Policy, Profile
+from knowledgepulse_worker.scoring.overrides import EFFECTS
+from knowledgepulse_worker.scoring.records import ScoredRecord
+from knowledgepulse_worker.scoring.score import Score, quality_score
 
 _DECIMALS = 10_000
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, MutableSequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from worker.errors import InputError
-from worker.policy import Policy
-from worker.scoring.records import ScoredRecord
-from worker.scoring.score import Decision, Score
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring.records import ScoredRecord
+from knowledgepulse_worker.scoring.score import Decision, Score
 
 Routes = tuple[Decision, Decision]
 """The decisions on a trace before and after."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from schemas import ReasoningTrace
-from worker.scoring.dimensions import tool_names
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.scoring.dimensions import tool_names
 
 SINGLE_THOUGHT = "single_thought"
 RECOVERED = "recovered"

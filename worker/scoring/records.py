@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from schemas import ReasoningTrace
-from schemas.trace import Visibility
-from worker.policy import Policy
-from worker.scoring.score import Score, rescore
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.trace import Visibility
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring.score import Score, rescore
 
 
 @dataclass(frozen=True, slots=True)

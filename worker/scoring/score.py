@@ -6,12 +6,12 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from schemas import ReasoningTrace
-from schemas.trace import Visibility
-from worker.policy import Policy, Weights
-from worker.scoring.cache import Nearest
-from worker.scoring.dimensions import complexity, novelty, outcome_confidence, tool_diversity
-from worker.scoring.overrides import apply_overrides, overrides_of
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.trace import Visibility
+from knowledgepulse_worker.policy import Policy, Weights
+from knowledgepulse_worker.scoring.cache import Nearest
+from knowledgepulse_worker.scoring.dimensions import complexity, novelty, outcome_confidence, tool_diversity
+from knowledgepulse_worker.scoring.overrides import apply_overrides, overrides_of
 
 Decision = Literal["contribute", "rejected"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 
 from numpy.typing import ArrayLike
 
-from schemas import ReasoningTrace
-from worker.policy import Policy
-from worker.scoring.cache import VectorCache
-from worker.scoring.score import Score, score_trace
-from worker.scoring.text import TraceText, bounded_id, embedding_text
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring.cache import VectorCache
+from knowledgepulse_worker.scoring.score import Score, score_trace
+from knowledgepulse_worker.scoring.text import TraceText, bounded_id, embedding_text
 
 Embed = Callable[[str], ArrayLike]
 """Returns a text's vector, with the cache's dimensions."""

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Literal
 
-from schemas import ReasoningTrace
+from knowledgepulse_schemas import ReasoningTrace
 
 TraceText = Literal["sdk", "agent", "parts"]
 """Which text of a trace is embedded: see :func:`embedding_text`."""
@@ -61,7 +61,7 @@ def embedding_text(
         trace: the trace.
         text: which text.
         inputs: the JSON of each step's input, empty without one; None takes the trace's own, which
-            :func:`worker.records.decode.decode_trace` leaves out. Only ``agent`` reads them.
+            :func:`knowledgepulse_worker.records.decode.decode_trace` leaves out. Only ``agent`` reads them.
     """
     if text == "sdk":
         return trace.task.objective + " " + " ".join(step.content or "" for step in trace.steps)

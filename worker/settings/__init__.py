@@ -1,9 +1,16 @@
 """The settings: models, loading, explaining errors, rendering."""
 
-from worker.settings.assemble import AssembleSettings
-from worker.settings.explaining import ignored_variables
-from worker.settings.loading import load_policy, load_settings, override, parse_file, read_file, settings_from
-from worker.settings.models import (
+from knowledgepulse_worker.settings.assemble import AssembleSettings
+from knowledgepulse_worker.settings.explaining import ignored_variables
+from knowledgepulse_worker.settings.loading import (
+    load_policy,
+    load_settings,
+    override,
+    parse_file,
+    read_file,
+    settings_from,
+)
+from knowledgepulse_worker.settings.models import (
     ENV_PREFIX,
     NESTED,
     CacheSettings,
@@ -16,9 +23,9 @@ from worker.settings.models import (
     TopicSettings,
     WebSettings,
 )
-from worker.settings.redaction import RedactionSettings
-from worker.settings.rendering import render
-from worker.settings.tree import describe, sections
+from knowledgepulse_worker.settings.redaction import RedactionSettings
+from knowledgepulse_worker.settings.rendering import render
+from knowledgepulse_worker.settings.tree import describe, sections
 
 __all__ = [
     "ENV_PREFIX",

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from worker.settings.section import Section, TopicName
+from knowledgepulse_worker.settings.section import Section, TopicName
 
 
 class AssembleSettings(Section):

@@ -10,8 +10,8 @@ from typing import Any, get_origin
 
 from pydantic_core import ErrorDetails
 
-from worker.settings.models import ENV_PREFIX, NESTED, Settings
-from worker.settings.tree import annotation_at, model_at, names_at
+from knowledgepulse_worker.settings.models import ENV_PREFIX, NESTED, Settings
+from knowledgepulse_worker.settings.tree import annotation_at, model_at, names_at
 
 
 def ignored_variables() -> list[str]:

@@ -10,11 +10,17 @@ from typing import Any
 import pydantic_settings
 from pydantic import ValidationError
 
-from worker.errors import SettingsError
-from worker.policy import Policy
-from worker.settings.explaining import accepted, explain, problem, unknown_variables, unreadable_variables
-from worker.settings.models import Settings
-from worker.settings.tree import sections
+from knowledgepulse_worker.errors import SettingsError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings.explaining import (
+    accepted,
+    explain,
+    problem,
+    unknown_variables,
+    unreadable_variables,
+)
+from knowledgepulse_worker.settings.models import Settings
+from knowledgepulse_worker.settings.tree import sections
 
 
 def load_settings(config: Path | None = None) -> Settings:

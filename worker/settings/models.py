@@ -13,13 +13,13 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from worker.callables import PATTERN
-from worker.errors import SettingsError
-from worker.policy import Policy
-from worker.settings.assemble import AssembleSettings
-from worker.settings.redaction import RedactionSettings
-from worker.settings.section import Section as _Section
-from worker.settings.section import TopicName
+from knowledgepulse_worker.callables import PATTERN
+from knowledgepulse_worker.errors import SettingsError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings.assemble import AssembleSettings
+from knowledgepulse_worker.settings.redaction import RedactionSettings
+from knowledgepulse_worker.settings.section import Section as _Section
+from knowledgepulse_worker.settings.section import TopicName
 
 ENV_PREFIX = "KP_"
 NESTED = "__"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from worker.callables import PATTERN
-from worker.settings.section import Section
+from knowledgepulse_worker.callables import PATTERN
+from knowledgepulse_worker.settings.section import Section
 
 
 class RedactionSettings(Section):

@@ -7,8 +7,8 @@ from typing import Any
 
 import tomli_w
 
-from worker.policy import Policy
-from worker.settings.models import KafkaSettings, Settings
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings.models import KafkaSettings, Settings
 
 
 def render(settings: Settings) -> str:

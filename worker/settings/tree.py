@@ -7,7 +7,7 @@ from typing import Any, cast, get_args, get_origin
 
 from pydantic import BaseModel
 
-from worker.settings.models import Settings
+from knowledgepulse_worker.settings.models import Settings
 
 
 def describe() -> Iterator[tuple[str, Any, str]]:

@@ -10,27 +10,27 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from worker.embedding.batcher import Batcher
-from worker.http.probes import Readiness
-from worker.kafka.topics import LOG_APPEND_TIME, Topic, changelog_topic_name
-from worker.lane.lane import LaneServices
-from worker.lane.lanes import Lanes
-from worker.lane.retention import RetentionCheck
-from worker.observe.metrics import Metrics
-from worker.policy import PolicyInForce
-from worker.records.journal import Journal
-from worker.records.outputs import Outputs
-from worker.records.publisher import Publisher
-from worker.redaction.copies import Redact, Redaction
-from worker.settings import Settings
-from worker.stream.client import Client, TopicIdentity
-from worker.stream.guard import Guard
-from worker.stream.ledgers import Ledgers, Reader
-from worker.stream.progress import Progress
-from worker.stream.source import Host, Source, SourceServices
+from knowledgepulse_worker.embedding.batcher import Batcher
+from knowledgepulse_worker.http.probes import Readiness
+from knowledgepulse_worker.kafka.topics import LOG_APPEND_TIME, Topic, changelog_topic_name
+from knowledgepulse_worker.lane.lane import LaneServices
+from knowledgepulse_worker.lane.lanes import Lanes
+from knowledgepulse_worker.lane.retention import RetentionCheck
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import PolicyInForce
+from knowledgepulse_worker.records.journal import Journal
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.publisher import Publisher
+from knowledgepulse_worker.redaction.copies import Redact, Redaction
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.stream.client import Client, TopicIdentity
+from knowledgepulse_worker.stream.guard import Guard
+from knowledgepulse_worker.stream.ledgers import Ledgers, Reader
+from knowledgepulse_worker.stream.progress import Progress
+from knowledgepulse_worker.stream.source import Host, Source, SourceServices
 
 if TYPE_CHECKING:
-    from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
+    from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
 
 logger = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from typing import Protocol
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 
-from worker.kafka.topic_reader import Record
+from knowledgepulse_worker.kafka.topic_reader import Record
 
 
 class Client(Protocol):
-    """A group member: what the source uses of :class:`~worker.kafka.wire.group_member.GroupMember`."""
+    """A group member: what the source uses of ``kafka.wire.GroupMember``."""
 
     @property
     def is_member(self) -> bool: ...  # noqa: D102 - as documented there, like all of these
@@ -38,7 +38,7 @@ class Client(Protocol):
 
 
 class TopicIdentity(Protocol):
-    """Tells apart topics of the same name, as :class:`~worker.kafka.wire.topic_id.TopicIds` does."""
+    """Tells apart topics of the same name, as ``kafka.wire.TopicIds`` does."""
 
     async def start(self) -> None: ...  # noqa: D102 - as documented there, like all of these
     async def stop(self) -> None: ...  # noqa: D102

@@ -2,7 +2,7 @@
 
 Faust provides agents, web pages and the life cycle. The source stands behind ``app.transport``: Faust's own
 consumer is shared with its tables, and commits by acknowledgement, which cannot express "published and
-confirmed". One Faust event carries a :class:`~worker.stream.partition.Batch`.
+confirmed". One Faust event carries a :class:`~knowledgepulse_worker.stream.partition.Batch`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from mode.types import ServiceT
 from yarl import URL
 
 import faust
-from worker.http.server import socket_address
-from worker.stream.app import WorkerApp
-from worker.stream.pages import Page, pages
-from worker.stream.partition import Batch
-from worker.stream.source import Source
+from knowledgepulse_worker.http.server import socket_address
+from knowledgepulse_worker.stream.app import WorkerApp
+from knowledgepulse_worker.stream.pages import Page, pages
+from knowledgepulse_worker.stream.partition import Batch
+from knowledgepulse_worker.stream.source import Source
 
 COMMIT_INTERVAL = 1.0
 """Seconds between two commits."""
@@ -175,29 +175,29 @@ class SourceConsumer(Consumer):
     # --- the source's host
 
     async def rebalance_started(self) -> None:
-        """See :class:`~worker.stream.source.Host`."""
+        """See :class:`~knowledgepulse_worker.stream.source.Host`."""
         self.app.on_rebalance_start()
         self.stop_flow()
 
     async def partitions_revoked(self, partitions: Collection[int]) -> None:
-        """See :class:`~worker.stream.source.Host`."""
+        """See :class:`~knowledgepulse_worker.stream.source.Host`."""
         await self.on_partitions_revoked(self._places(partitions))
 
     async def partitions_assigned(self, partitions: Collection[int]) -> None:
-        """See :class:`~worker.stream.source.Host`."""
+        """See :class:`~knowledgepulse_worker.stream.source.Host`."""
         self.app.consumer_generation_id += 1
         await self.on_partitions_assigned(self._places(partitions), self.app.consumer_generation_id)
 
     async def resumed(self) -> None:
-        """See :class:`~worker.stream.source.Host`."""
+        """See :class:`~knowledgepulse_worker.stream.source.Host`."""
         await self.can_resume_flow.wait()
 
     async def take(self, batch: Batch) -> None:
-        """See :class:`~worker.stream.source.Host`."""
+        """See :class:`~knowledgepulse_worker.stream.source.Host`."""
         await self.unless_suspended(self.callback(self._message(batch)))
 
     async def unless_suspended(self, work: Awaitable[object]) -> None:
-        """See :class:`~worker.stream.source.Host`."""
+        """See :class:`~knowledgepulse_worker.stream.source.Host`."""
         await self.wait_first(work, self.suspend_flow.wait())
 
     def _places(self, partitions: Iterable[int]) -> set[TP]:

@@ -8,9 +8,9 @@ import logging
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from worker.observe.metrics import Metrics
-from worker.stream.client import Client
-from worker.stream.partition import Partition
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.stream.client import Client
+from knowledgepulse_worker.stream.partition import Partition
 
 logger = logging.getLogger(__name__)
 

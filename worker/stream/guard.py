@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from worker.errors import TopicError
-from worker.kafka.topics import Topic
-from worker.stream.source import Source
-from worker.stream.watchdog import INTERVAL, Watchdog
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.stream.source import Source
+from knowledgepulse_worker.stream.watchdog import INTERVAL, Watchdog
 
 
 class Guard:
@@ -36,7 +36,7 @@ class Guard:
         self._recovery = Watchdog(5 * stall, "its ledger's recovery has made no progress")
 
     async def watch(self, source: Source) -> None:
-        """Check forever, every :data:`~worker.stream.watchdog.INTERVAL`.
+        """Check forever, every :data:`~knowledgepulse_worker.stream.watchdog.INTERVAL`.
 
         Raises:
             WorkerError: the client is no longer a member of its group.

@@ -8,17 +8,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from worker.errors import LedgerError
-from worker.kafka.topic_reader import Record
-from worker.lane.ring import Changelog
-from worker.records.publisher import Publisher
+from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.lane.ring import Changelog
+from knowledgepulse_worker.records.publisher import Publisher
 
 PARALLEL_READERS = 4
 """Maximum number of changelog partitions read at a time."""
 
 
 class Reader(Protocol):
-    """Reads ranges of a topic's offsets, as :class:`~worker.kafka.topic_reader.TopicReader` does."""
+    """Reads ranges of a topic's offsets, as ``kafka.TopicReader`` does."""
 
     async def bounds(self, topic: str, partition: int) -> range:
         """Return the range of offsets that a partition holds now."""

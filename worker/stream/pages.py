@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from worker.http.server import METRICS, STATUS, STATUS_DATA
-from worker.observe.metrics import Metrics
-from worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, Status, shows_content
-from worker.settings import Settings
+from knowledgepulse_worker.http.server import METRICS, STATUS, STATUS_DATA
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, Status, shows_content
+from knowledgepulse_worker.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from aiokafka import TopicPartition
 
-from worker.records.record import RawRecord
+from knowledgepulse_worker.records.record import RawRecord
 
 # Batches of a partition in the host's hands before fetching pauses: one being taken, one ready.
 _MAX_OUTSTANDING = 2

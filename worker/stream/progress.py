@@ -9,10 +9,10 @@ from contextlib import suppress
 
 from aiokafka.errors import IllegalStateError
 
-from worker.errors import WorkerError
-from worker.lane.lanes import Lanes
-from worker.stream.client import Client
-from worker.stream.partition import Partition
+from knowledgepulse_worker.errors import WorkerError
+from knowledgepulse_worker.lane.lanes import Lanes
+from knowledgepulse_worker.stream.client import Client
+from knowledgepulse_worker.stream.partition import Partition
 
 # Milliseconds without a response to a fetch after which the broker counts as silent.
 _SILENCE_MS = 10_000

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from worker.errors import SettingsError, WorkerError
-from worker.observe.metrics import Metrics
-from worker.policy import Policy, PolicyInForce
-from worker.settings import Settings, parse_file, read_file, settings_from
+from knowledgepulse_worker.errors import SettingsError, WorkerError
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import Policy, PolicyInForce
+from knowledgepulse_worker.settings import Settings, parse_file, read_file, settings_from
 
 logger = logging.getLogger(__name__)
 

@@ -17,14 +17,14 @@ from typing import Protocol
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
-from worker.kafka.topic_reader import Record, raw_record
-from worker.lane.lanes import Lanes
-from worker.observe.metrics import Metrics
-from worker.stream.client import Client, TopicIdentity
-from worker.stream.gaps import Gaps
-from worker.stream.ledgers import Ledgers
-from worker.stream.partition import Batch, Partition
-from worker.stream.progress import Progress
+from knowledgepulse_worker.kafka.topic_reader import Record, raw_record
+from knowledgepulse_worker.lane.lanes import Lanes
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.stream.client import Client, TopicIdentity
+from knowledgepulse_worker.stream.gaps import Gaps
+from knowledgepulse_worker.stream.ledgers import Ledgers
+from knowledgepulse_worker.stream.partition import Batch, Partition
+from knowledgepulse_worker.stream.progress import Progress
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from worker.errors import StalledError
+from knowledgepulse_worker.errors import StalledError
 
 INTERVAL = 1.0
 """Seconds between two checks."""

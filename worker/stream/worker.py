@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import joblib
 
-from worker import __version__
-from worker.embedding import Batcher, Embedder, load_embedder
-from worker.ending import run_in_time, within
-from worker.errors import (
+from knowledgepulse_worker import __version__
+from knowledgepulse_worker.embedding import Batcher, Embedder, load_embedder
+from knowledgepulse_worker.ending import run_in_time, within
+from knowledgepulse_worker.errors import (
     DeliveryError,
     EmbeddingError,
     StalledError,
@@ -28,29 +28,29 @@ from worker.errors import (
     TopicError,
     WorkerError,
 )
-from worker.extras import extra
-from worker.kafka.lease import Lease, heartbeat_interval
-from worker.kafka.output_publisher import OutputPublisher
-from worker.kafka.policy_topic import keep_policy
-from worker.kafka.preflight.rights import require_rights, worker_rights
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topic_reader import TopicReader
-from worker.kafka.topics import Topic, differences
-from worker.kafka.wire.group_member import GroupMember
-from worker.kafka.wire.topic_id import TopicIds
-from worker.observe.metrics import Metrics
-from worker.policy import PolicyInForce
-from worker.process.heartbeat import beat
-from worker.process.signals import stop_signals
-from worker.records.journal import Journal, Phase
-from worker.redaction.process import RedactionProcess
-from worker.settings import Settings
-from worker.stream.app import Clients, WorkerApp
-from worker.stream.faust import FaustApp
-from worker.stream.reload import PolicyReload
+from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.kafka.lease import Lease, heartbeat_interval
+from knowledgepulse_worker.kafka.output_publisher import OutputPublisher
+from knowledgepulse_worker.kafka.policy_topic import keep_policy
+from knowledgepulse_worker.kafka.preflight.rights import require_rights, worker_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import TopicReader
+from knowledgepulse_worker.kafka.topics import Topic, differences
+from knowledgepulse_worker.kafka.wire.group_member import GroupMember
+from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import PolicyInForce
+from knowledgepulse_worker.process.heartbeat import beat
+from knowledgepulse_worker.process.signals import stop_signals
+from knowledgepulse_worker.records.journal import Journal, Phase
+from knowledgepulse_worker.redaction.process import RedactionProcess
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.stream.app import Clients, WorkerApp
+from knowledgepulse_worker.stream.faust import FaustApp
+from knowledgepulse_worker.stream.reload import PolicyReload
 
 if TYPE_CHECKING:
-    from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
+    from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ def _tracing(settings: Settings) -> AbstractContextManager[Tracing | None]:
     if exporter != "otlp":
         raise StartError(f"{TRACES_EXPORTER}: got {exporter!r}; expected otlp or none")
     with extra("otel"):
-        from worker.observe.tracing import otlp_tracing  # noqa: PLC0415 - only where spans are exported
+        from knowledgepulse_worker.observe.tracing import otlp_tracing  # noqa: PLC0415 - only where spans are exported
     return otlp_tracing(settings.kafka.group)
 
 

@@ -12,10 +12,10 @@ from typing import IO, Any
 import click
 from rich.progress import Progress
 
-from worker.errors import InputError, RejectedRecord
-from worker.terminal.lines import without_mark
-from worker.terminal.progress import errors
-from worker.terminal.text import printable
+from knowledgepulse_worker.errors import InputError, RejectedRecord
+from knowledgepulse_worker.terminal.lines import without_mark
+from knowledgepulse_worker.terminal.progress import errors
+from knowledgepulse_worker.terminal.text import printable
 
 files_argument = click.argument(
     "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)

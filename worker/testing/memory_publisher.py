@@ -7,8 +7,8 @@ import zlib
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from worker.errors import DeliveryError, TimestampError, TooLargeError
-from worker.records.record import NO_TIMESTAMP, OutputRecord
+from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class _Sent:
 
 
 class MemoryPublisher:
-    """Implements :class:`~worker.records.publisher.Publisher` in memory.
+    """Implements :class:`~knowledgepulse_worker.records.publisher.Publisher` in memory.
 
     Every record is confirmed at once, except on topics on hold: there it waits, in order, until it is
     confirmed or lost, and only then is its result decided. As with a real broker, a sender that stops waiting

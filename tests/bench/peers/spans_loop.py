@@ -14,8 +14,8 @@ from aiokafka.structs import ConsumerRecord
 
 from bench.peers.aiokafka_loop import run
 from bench.peers.loop import parse_task
-from schemas.convert import convert
-from worker.tools.assemble.exports import read
+from knowledgepulse_schemas.convert import convert
+from knowledgepulse_worker.tools.assemble.exports import read
 
 
 class Runs:

@@ -3,7 +3,7 @@
 import pytest
 
 from bench import machine
-from worker.tools.demo.brokers import Broker
+from knowledgepulse_worker.tools.demo.brokers import Broker
 
 
 @pytest.mark.parametrize(

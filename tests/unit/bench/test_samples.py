@@ -7,8 +7,8 @@ import pytest
 
 from bench.process import SAMPLE, record_metrics
 from bench.workers import read_samples
-from worker.observe.metrics import DIMENSIONS, Metrics
-from worker.policy import Policy
+from knowledgepulse_worker.observe.metrics import DIMENSIONS, Metrics
+from knowledgepulse_worker.policy import Policy
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 from itertools import islice
 
 from bench.traces import STREAM_BYTES, endless_texts, endless_traces, of_size
+from knowledgepulse_worker.records.decode import decode_trace, with_quality_score
+from knowledgepulse_worker.scoring import embedding_text
 from support.traces import real_traces
-from worker.records.decode import decode_trace, with_quality_score
-from worker.scoring import embedding_text
 
 
 def test_every_real_trace_can_be_resized_and_stays_valid():

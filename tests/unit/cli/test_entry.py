@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from schemas import ReasoningTrace
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.cli import entry as cli
+from knowledgepulse_worker.embedding import LexicalEmbedder
+from knowledgepulse_worker.policy import REFERENCE_WEIGHTS
+from knowledgepulse_worker.scoring import Scorer
+from knowledgepulse_worker.settings import load_settings
 from support.commands import command
-from worker.cli import entry as cli
-from worker.embedding import LexicalEmbedder
-from worker.policy import REFERENCE_WEIGHTS
-from worker.scoring import Scorer
-from worker.settings import load_settings
 
-KP_WORKER = [sys.executable, "-m", "worker.cli.entry"]
+KP_WORKER = [sys.executable, "-m", "knowledgepulse_worker.cli.entry"]
 
 
 @pytest.fixture
@@ -280,15 +280,28 @@ def test_the_short_help_is_the_first_sentence_of_the_help(kp_worker, name):
 @pytest.mark.parametrize(
     ("arguments", "unwanted"),
     [
-        (["--help"], {"aiohttp", "asyncio", "numpy", "pydantic", "rich", "schemas", "worker.tools"}),
-        (["config"], {"aiohttp", "numpy", "worker.embedding", "worker.kafka", "worker.lane"}),
-        (["run", "--help"], {"numpy", "worker.embedding", "worker.lane"}),
+        (
+            ["--help"],
+            {"aiohttp", "asyncio", "numpy", "pydantic", "rich", "schemas", "knowledgepulse_worker.tools"},
+        ),
+        (
+            ["config"],
+            {
+                "aiohttp",
+                "numpy",
+                "knowledgepulse_worker.embedding",
+                "knowledgepulse_worker.kafka",
+                "knowledgepulse_worker.lane",
+            },
+        ),
+        (["run", "--help"], {"numpy", "knowledgepulse_worker.embedding", "knowledgepulse_worker.lane"}),
     ],
 )
 def test_a_command_imports_no_more_than_it_needs(arguments, unwanted):
     """`kp-worker --help` answers at once, and the parent of a worker's process stays small."""
     unwanted |= {"torch", "faust", "sentence_transformers", "prometheus_client"}
-    code = f"import sys; from worker.cli.entry import main; main({arguments}, standalone_mode=False); "
+    code = "import sys; from knowledgepulse_worker.cli.entry import main; "
+    code += f"main({arguments}, standalone_mode=False); "
     code += f"sys.exit(str(sorted({unwanted} & set(sys.modules))))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr == "[]\n"
@@ -297,7 +310,7 @@ def test_a_command_imports_no_more_than_it_needs(arguments, unwanted):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signals_end_a_command_in_the_same_way_as_ctrl_c(number):
     with subprocess.Popen(
-        [sys.executable, "-m", "worker.cli.entry", "score", "-", "--embedder", "none"],
+        [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "score", "-", "--embedder", "none"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -390,7 +403,8 @@ def test_a_count_out_of_range_is_a_usage_error(kp_worker, traces, count):
 
 def test_an_ignored_sighup_stays_ignored():
     """`nohup kp-worker …`."""
-    code = "import signal; from worker.cli import entry; entry.main(['config'], standalone_mode=False); "
+    code = "import signal; from knowledgepulse_worker.cli import entry; "
+    code += "entry.main(['config'], standalone_mode=False); "
     code += "assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN"
     shell = ["sh", "-c", 'trap "" HUP; exec "$0" -c "$1"', sys.executable, code]
     done = subprocess.run(shell, capture_output=True, text=True, check=False)

@@ -7,7 +7,7 @@ from importlib import metadata
 
 import pytest
 
-from worker.cli.licenses import NOT_STATED, _stated, licenses
+from knowledgepulse_worker.cli.licenses import NOT_STATED, _stated, licenses
 
 
 def test_lists_every_distribution_and_data_file_once():

@@ -15,12 +15,12 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from knowledgepulse_worker.cli.entry import main
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import ENV_PREFIX, Settings, load_settings
 from support.commands import command
 from support.tool_metrics import TOOL_METRICS
-from worker.cli.entry import main
-from worker.observe.metrics import Metrics
-from worker.policy import Policy
-from worker.settings import ENV_PREFIX, Settings, load_settings
 
 ROOT = Path(__file__).parents[3]
 

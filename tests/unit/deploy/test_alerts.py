@@ -13,8 +13,8 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
+from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports, start
 from support.tools import tool
-from worker.tools.demo.processes import LOOPBACK, free_ports, start
 
 SEVERITIES = {"page", "ticket"}
 

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from worker.settings import Settings
+from knowledgepulse_worker.settings import Settings
 
 DEFAULT_RECORD_BYTES = 1_048_588
 """Kafka's default of a topic's max.message.bytes."""

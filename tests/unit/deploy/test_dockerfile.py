@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from worker.settings import WebSettings
+from knowledgepulse_worker.settings import WebSettings
 
 
 def arguments_of(instructions, name):

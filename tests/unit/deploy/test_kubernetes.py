@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from worker.http import probes
-from worker.http.server import METRICS
-from worker.process.supervisor import STOP_MARGIN
-from worker.settings import ENV_PREFIX, NESTED, load_settings, sections
+from knowledgepulse_worker.http import probes
+from knowledgepulse_worker.http.server import METRICS
+from knowledgepulse_worker.process.supervisor import STOP_MARGIN
+from knowledgepulse_worker.settings import ENV_PREFIX, NESTED, load_settings, sections
 
 WORKER = "app.kubernetes.io/name"
 DEPLOYMENTS = ["kp-worker", "kp-worker-assemble", "kp-worker-evaluations"]

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import numpy as np
 import pytest
 
-from worker.embedding import Batcher, Embedded, Embeddings
-from worker.errors import EmbeddingError
+from knowledgepulse_worker.embedding import Batcher, Embedded, Embeddings
+from knowledgepulse_worker.errors import EmbeddingError
 
 LIMIT = 60  # seconds until a test gives up on what should have happened
 

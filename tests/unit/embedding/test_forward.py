@@ -6,10 +6,10 @@ import sys
 import numpy as np
 import pytest
 
+from knowledgepulse_worker.embedding import forward as module
+from knowledgepulse_worker.embedding.forward import Forward, best_precision
+from knowledgepulse_worker.embedding.network import read_bert
 from support.bert import write_bert
-from worker.embedding import forward as module
-from worker.embedding.forward import Forward, best_precision
-from worker.embedding.network import read_bert
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +74,11 @@ def test_the_best_precision_is_what_the_processor_has_instructions_for(monkeypat
 
 
 def run(folder, code):
-    start = "import sys; from pathlib import Path; from worker.embedding.network import read_bert; "
-    start += "from worker.embedding.forward import Forward; bert = read_bert(Path(sys.argv[1]))\n"
+    start = "import sys; from pathlib import Path; "
+    start += "from knowledgepulse_worker.embedding.network import read_bert; "
+    start += (
+        "from knowledgepulse_worker.embedding.forward import Forward; bert = read_bert(Path(sys.argv[1]))\n"
+    )
     command = [sys.executable, "-c", start + code, str(folder)]
     return subprocess.run(command, check=False, capture_output=True, text=True)
 

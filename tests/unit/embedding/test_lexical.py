@@ -10,8 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from worker.embedding.lexical import MAX_CHARACTERS, MAX_PARTS, MAX_WORDS, LexicalEmbedder, words_of
-from worker.scoring import PART
+from knowledgepulse_worker.embedding.lexical import (
+    MAX_CHARACTERS,
+    MAX_PARTS,
+    MAX_WORDS,
+    LexicalEmbedder,
+    words_of,
+)
+from knowledgepulse_worker.scoring import PART
 
 TEXT = f"the lock file is stale{PART}größer \ud800 ビルド{PART}pytest -q tests/test_lock.py"
 WORDS = st.text("abcdeäöü修理ビ_09", min_size=1, max_size=9)
@@ -34,7 +40,8 @@ def cosine(one, other):
 def test_a_text_has_the_same_vector_in_every_process():
     """Python's own hash of a string differs from process to process."""
     code = (
-        "import sys; from worker.embedding.lexical import LexicalEmbedder; embedder = LexicalEmbedder(32);"
+        "import sys; from knowledgepulse_worker.embedding.lexical import LexicalEmbedder;"
+        "embedder = LexicalEmbedder(32);"
         f"sys.stdout.write(embedder.identity + embedder.embed([{TEXT!a}]).vectors.tobytes().hex())"
     )
     here = LexicalEmbedder(32)
@@ -185,7 +192,7 @@ def test_work_is_bounded_for_10_000_hostile_texts(monkeypatch):
     """Counted in words, which all later work follows; the texts have up to 800 000 characters."""
     source, embedder, read = random.Random(1), LexicalEmbedder(64), []
     monkeypatch.setattr(
-        "worker.embedding.lexical.words_of",
+        "knowledgepulse_worker.embedding.lexical.words_of",
         lambda text: read.append((len(text), words_of(text))) or read[-1][1],
     )
 

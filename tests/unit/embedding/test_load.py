@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
+from knowledgepulse_worker.embedding import LexicalEmbedder, load_embedder
+from knowledgepulse_worker.errors import EmbeddingError, MissingExtraError
+from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
 from support.bert import POSITIONS, WIDTH, write_bert
-from worker.embedding import LexicalEmbedder, load_embedder
-from worker.errors import EmbeddingError, MissingExtraError
-from worker.settings import CacheSettings, EmbeddingSettings
 
 
 def load(dimensions=WIDTH, **embedding):
@@ -61,7 +61,7 @@ def test_a_window_beyond_the_model_s_is_an_error(folder):
 
 def test_another_architecture_without_the_extra_names_both(tmp_path, monkeypatch):
     folder = write_bert(tmp_path, model_type="xlm-roberta")
-    monkeypatch.delitem(sys.modules, "worker.embedding.sentence_transformer", raising=False)
+    monkeypatch.delitem(sys.modules, "knowledgepulse_worker.embedding.sentence_transformer", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
 
     with pytest.raises(MissingExtraError) as raised:
@@ -116,9 +116,9 @@ def test_a_missing_device_is_an_error_that_names_the_setting(folder, monkeypatch
 
 WITHOUT_TORCH = """if True:
     import importlib, pkgutil, sys
-    import worker
-    for module in pkgutil.walk_packages(worker.__path__, "worker."):
-        if module.name not in {"worker.embedding.sentence_transformer", "worker.__main__"}:
+    import knowledgepulse_worker as worker
+    for module in pkgutil.walk_packages(worker.__path__, "knowledgepulse_worker."):
+        if module.name not in {"knowledgepulse_worker.embedding.sentence_transformer"}:
             importlib.import_module(module.name)
     sys.exit(str(sorted({"torch", "transformers", "sentence_transformers"} & set(sys.modules))))
 """

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from knowledgepulse_worker.embedding.forward import Forward
+from knowledgepulse_worker.embedding.network import UnsupportedModelError, read_bert
+from knowledgepulse_worker.embedding.tokenizing import Window, read_tokenizer
+from knowledgepulse_worker.errors import EmbeddingError
 from support.bert import POSITIONS, VOCABULARY, WIDTH, write_bert
-from worker.embedding.forward import Forward
-from worker.embedding.network import UnsupportedModelError, read_bert
-from worker.embedding.tokenizing import Window, read_tokenizer
-from worker.errors import EmbeddingError
 
 TEXT = [2, 5, 6, 7, 8, 0, 9, 3]  # with a padding token amid the text, as "[PAD]" makes one
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knowledgepulse_worker.embedding.recent import RecentVectors
+from knowledgepulse_worker.embedding.tokenizing import Window
+from knowledgepulse_worker.embedding.transformer import TransformerEmbedder
+from knowledgepulse_worker.embedding.weights import ModelFolder
 from support.bert import WIDTH, write_bert
-from worker.embedding.recent import RecentVectors
-from worker.embedding.tokenizing import Window
-from worker.embedding.transformer import TransformerEmbedder
-from worker.embedding.weights import ModelFolder
 
 
 def vector(number):

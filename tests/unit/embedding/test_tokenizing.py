@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from worker.embedding.tokenizing import PrefixTokenizer, read_tokenizer, well_formed
-from worker.embedding.weights import find_model
+from knowledgepulse_worker.embedding.tokenizing import PrefixTokenizer, read_tokenizer, well_formed
+from knowledgepulse_worker.embedding.weights import find_model
 
 pytestmark = pytest.mark.model
 

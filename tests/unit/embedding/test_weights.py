@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from knowledgepulse_worker.embedding import weights as module
+from knowledgepulse_worker.embedding.weights import DEFAULT_SHA256, find_model
+from knowledgepulse_worker.errors import EmbeddingError
 from support.bert import write_bert
 from support.hub import COMMIT, serve_hub
-from worker.embedding import weights as module
-from worker.embedding.weights import DEFAULT_SHA256, find_model
-from worker.errors import EmbeddingError
 
 FIND = """if True:
     import logging, sys
     from pathlib import Path
-    from worker.embedding import weights
-    from worker.errors import EmbeddingError
+    from knowledgepulse_worker.embedding import weights
+    from knowledgepulse_worker.errors import EmbeddingError
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     model, revision, cache, *digests = (None if one == "-" else one for one in sys.argv[1:])

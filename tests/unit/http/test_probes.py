@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from worker.http.probes import Readiness, live, ready
+from knowledgepulse_worker.http.probes import Readiness, live, ready
 
 
 def answer(readiness):

@@ -9,10 +9,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from worker.http import server as worker_web
-from worker.http.server import serving, socket_address, socket_name
-from worker.settings import WebSettings
-from worker.tools.demo.processes import free_ports
+from knowledgepulse_worker.http import server as worker_web
+from knowledgepulse_worker.http.server import serving, socket_address, socket_name
+from knowledgepulse_worker.settings import WebSettings
+from knowledgepulse_worker.tools.demo.processes import free_ports
 
 
 class Child:

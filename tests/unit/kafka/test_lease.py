@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from worker.kafka import lease as module
-from worker.kafka.lease import Lease
+from knowledgepulse_worker.kafka import lease as module
+from knowledgepulse_worker.kafka.lease import Lease
 
 
 @pytest.fixture

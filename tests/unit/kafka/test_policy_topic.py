@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.errors import TopicError
-from worker.kafka.policy_topic import _complete, read_policies
-from worker.kafka.topic_reader import Record
-from worker.policy import REFERENCE_WEIGHTS, VISIBILITIES, DomainPolicy, Policy
-from worker.testing.memory_reader import MemoryReader
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.kafka.policy_topic import _complete, read_policies
+from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, VISIBILITIES, DomainPolicy, Policy
+from knowledgepulse_worker.testing.memory_reader import MemoryReader
 
 TOPIC = "a-group-policies"
 thresholds = st.floats(0, 1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiokafka import TopicPartition
 
-from worker.kafka import shared_reader as group_reader
-from worker.kafka.shared_reader import SharedReader
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.kafka import shared_reader as group_reader
+from knowledgepulse_worker.kafka.shared_reader import SharedReader
+from knowledgepulse_worker.settings import KafkaSettings
 
 
 class Consumer:

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from aiokafka.errors import GroupCoordinatorNotAvailableError
 
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.kafka import topic_admin
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topics import LAST_RESORT_BYTES, LEDGER_ENTRY_BYTES, Topic, differences
+from knowledgepulse_worker.settings import KafkaSettings
 from support.topics import CHANGELOG, DAY_MS, NAMES, POLICIES
-from worker.errors import TopicError
-from worker.kafka import topic_admin
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topics import LAST_RESORT_BYTES, LEDGER_ENTRY_BYTES, Topic, differences
-from worker.settings import KafkaSettings
 
 
 async def test_topics_are_created_even_if_the_next_broker_does_not_know_the_last_one(admin, brokers):

@@ -10,12 +10,12 @@ from hashlib import sha256
 import msgspec
 import pytest
 
-from worker.errors import DeliveryError, EmbeddingError, TooLargeError
-from worker.lane.ring import Changelog
-from worker.policy import Policy
-from worker.records.entry import Entry
-from worker.records.record import NO_TIMESTAMP, Contents, Fault, RawRecord
-from worker.scoring import score_trace, scorer
+from knowledgepulse_worker.errors import DeliveryError, EmbeddingError, TooLargeError
+from knowledgepulse_worker.lane.ring import Changelog
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.entry import Entry
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, Contents, Fault, RawRecord
+from knowledgepulse_worker.scoring import score_trace, scorer
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

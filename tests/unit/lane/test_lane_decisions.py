@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from worker.observe.recent import LAST_RECORDS
-from worker.policy import Policy
-from worker.records.scored import read_record
-from worker.scoring import rescore_all
-from worker.scoring.flips import ROUTES
+from knowledgepulse_worker.observe.recent import LAST_RECORDS
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.scored import read_record
+from knowledgepulse_worker.scoring import rescore_all
+from knowledgepulse_worker.scoring.flips import ROUTES
 
 ACTIVE = Policy(threshold=0.4)
 SHADOW = Policy.model_validate(

@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-import worker.lane.lane
-from schemas import ReasoningTrace
-from worker.embedding.batcher import Embedded
-from worker.lane.lane import LaneServices
-from worker.lane.lanes import Lanes
-from worker.lane.ring import Changelog
-from worker.observe.metrics import Metrics
-from worker.policy import Policy, PolicyInForce
-from worker.process.poison import after_death
-from worker.records.decode import decode_trace
-from worker.records.journal import Journal, Phase, shared_memory
-from worker.records.outputs import Outputs
-from worker.records.record import Location, RawRecord
-from worker.settings import CacheSettings, LimitSettings, TopicSettings
-from worker.testing.memory_publisher import MemoryPublisher
+import knowledgepulse_worker.lane.lane
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.embedding.batcher import Embedded
+from knowledgepulse_worker.lane.lane import LaneServices
+from knowledgepulse_worker.lane.lanes import Lanes
+from knowledgepulse_worker.lane.ring import Changelog
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import Policy, PolicyInForce
+from knowledgepulse_worker.process.poison import after_death
+from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.records.journal import Journal, Phase, shared_memory
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import Location, RawRecord
+from knowledgepulse_worker.settings import CacheSettings, LimitSettings, TopicSettings
+from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 
 OUTPUTS = ("contribute", "rejected", "dead-letter")
 PARTITIONS = 2
@@ -126,7 +126,7 @@ class World:
         lanes = Lanes(services, changelogs.__getitem__, lambda error: self.die())
         lanes.open()
         lanes.committed(self.committed)
-        with patch.object(worker.lane.lane, "decode_trace", self.decode):
+        with patch.object(knowledgepulse_worker.lane.lane, "decode_trace", self.decode):
             feeding = [asyncio.create_task(self._feed(lanes, number)) for number in range(PARTITIONS)]
             turns = 0
             while not self.died and any(

@@ -1,7 +1,7 @@
 """Finished records as a lane reports them to the status page."""
 
-from worker.errors import TooLargeError
-from worker.policy import Policy
+from knowledgepulse_worker.errors import TooLargeError
+from knowledgepulse_worker.policy import Policy
 
 
 async def processed(harness, lane, *records):

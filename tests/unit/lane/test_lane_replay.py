@@ -20,18 +20,18 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from schemas import ReasoningTrace
-from worker.embedding.batcher import Embedded
-from worker.lane.lane import Lane, LaneServices
-from worker.lane.ring import Changelog
-from worker.observe.metrics import Metrics
-from worker.policy import Policy, PolicyInForce
-from worker.records.entry import Entry, ScoreHeader, decode_vector
-from worker.records.outputs import Outputs
-from worker.records.record import RawRecord
-from worker.scoring import Nearest, score_trace
-from worker.settings import CacheSettings, LimitSettings, TopicSettings
-from worker.testing.memory_publisher import MemoryPublisher
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.embedding.batcher import Embedded
+from knowledgepulse_worker.lane.lane import Lane, LaneServices
+from knowledgepulse_worker.lane.ring import Changelog
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import Policy, PolicyInForce
+from knowledgepulse_worker.records.entry import Entry, ScoreHeader, decode_vector
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.scoring import Nearest, score_trace
+from knowledgepulse_worker.settings import CacheSettings, LimitSettings, TopicSettings
+from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 
 LEDGER = "ledger"
 OUTPUTS = ("contribute", "rejected", "dead-letter")

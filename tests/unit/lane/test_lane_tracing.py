@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from worker.errors import MissingExtraError, StartError
-from worker.settings import Settings
-from worker.stream import worker as run
+from knowledgepulse_worker.errors import MissingExtraError, StartError
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.stream import worker as run
 
 
 class Spans:
@@ -127,9 +127,8 @@ async def test_a_record_that_a_lane_drops_has_no_span(make_traced, raw):
 
 
 def test_opentelemetry_is_not_imported_unless_an_exporter_is_set():
-    code = (
-        "import sys, worker.stream.worker; print([name for name in sys.modules if 'opentelemetry' in name])"
-    )
+    code = "import sys, knowledgepulse_worker.stream.worker; "
+    code += "print([name for name in sys.modules if 'opentelemetry' in name])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"
@@ -152,7 +151,7 @@ def test_another_exporter_is_refused(monkeypatch):
 
 def test_a_worker_without_the_extra_says_how_to_install_it(monkeypatch):
     monkeypatch.setenv(run.TRACES_EXPORTER, "otlp")
-    monkeypatch.delitem(sys.modules, "worker.observe.tracing", raising=False)
+    monkeypatch.delitem(sys.modules, "knowledgepulse_worker.observe.tracing", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:
         monkeypatch.delitem(sys.modules, name)

@@ -8,12 +8,12 @@ import threading
 
 import pytest
 
-from worker.errors import DeliveryError, LedgerError
-from worker.lane import lane as lane_module
-from worker.lane import lanes as lanes_module
-from worker.lane.ring import Changelog, Ledger
-from worker.records.journal import Journal, Suspect, Treatment, shared_memory
-from worker.records.record import Location
+from knowledgepulse_worker.errors import DeliveryError, LedgerError
+from knowledgepulse_worker.lane import lane as lane_module
+from knowledgepulse_worker.lane import lanes as lanes_module
+from knowledgepulse_worker.lane.ring import Changelog, Ledger
+from knowledgepulse_worker.records.journal import Journal, Suspect, Treatment, shared_memory
+from knowledgepulse_worker.records.record import Location
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -15,12 +15,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from worker.embedding.base import identity_of
-from worker.errors import LedgerError
-from worker.lane.ring import Changelog, Ledger, remember
-from worker.records.entry import ENTRY_VERSION, Entry, Failure, decode_entry, decode_vector, encode_vector
-from worker.records.record import RawRecord
-from worker.scoring import Nearest, VectorCache
+from knowledgepulse_worker.embedding.base import identity_of
+from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.lane.ring import Changelog, Ledger, remember
+from knowledgepulse_worker.records.entry import (
+    ENTRY_VERSION,
+    Entry,
+    Failure,
+    decode_entry,
+    decode_vector,
+    encode_vector,
+)
+from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.scoring import Nearest, VectorCache
 
 MODEL = "model-1"
 DEAD = Failure("empty", "RejectedRecord", "no value")

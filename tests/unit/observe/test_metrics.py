@@ -11,12 +11,12 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from schemas import ReasoningTrace
-from worker.errors import REASONS
-from worker.observe.metrics import DIMENSIONS, Metrics
-from worker.policy import Policy
-from worker.scoring import Score, ScoredRecord, score_trace
-from worker.settings import FleetSettings
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.errors import REASONS
+from knowledgepulse_worker.observe.metrics import DIMENSIONS, Metrics
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Score, ScoredRecord, score_trace
+from knowledgepulse_worker.settings import FleetSettings
 
 LATENCY = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-from worker.observe import page
+from knowledgepulse_worker.observe import page
 
 BUCKETS = [0.1, 0.2, 0.5, 1.0]
 

@@ -6,10 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.observe import recent as module
-from worker.observe.recent import LAST_POLICIES, LAST_RECORDS, LAST_SCORES, MAX_TEXT, SECONDS, Recent
-from worker.policy import Policy
-from worker.scoring import Score, ScoredRecord, explain_score, quality_score
+from knowledgepulse_worker.observe import recent as module
+from knowledgepulse_worker.observe.recent import (
+    LAST_POLICIES,
+    LAST_RECORDS,
+    LAST_SCORES,
+    MAX_TEXT,
+    SECONDS,
+    Recent,
+)
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Score, ScoredRecord, explain_score, quality_score
 
 FAILURE = {"reason": "not_json", "exception": "RejectedRecord", "message": "no JSON"}
 HEADER = {"complexity": 0.1, "nearest": None}

@@ -9,13 +9,13 @@ from hashlib import sha256
 import pytest
 from prometheus_client import CollectorRegistry
 
-from worker.errors import REASONS
-from worker.observe.metrics import Metrics
-from worker.observe.recent import LAST_RECORDS
-from worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, TOP, Status, shows_content
-from worker.policy import Policy
-from worker.scoring import Score, ScoredRecord, quality_score
-from worker.settings import FleetSettings, Settings, WebSettings
+from knowledgepulse_worker.errors import REASONS
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.observe.recent import LAST_RECORDS
+from knowledgepulse_worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, TOP, Status, shows_content
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
+from knowledgepulse_worker.settings import FleetSettings, Settings, WebSettings
 
 HOSTILE = "SECRET<script>alert(1)</script>\ud800\x00\u202e" + "x" * 5000
 

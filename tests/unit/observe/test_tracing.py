@@ -16,8 +16,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from worker import __version__
-from worker.observe.tracing import Tracing, otlp_tracing
+from knowledgepulse_worker import __version__
+from knowledgepulse_worker.observe.tracing import Tracing, otlp_tracing
 
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
 PARENT = f"00-{TRACE:032x}-{SPAN:016x}-01".encode()

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from worker.process.descriptors import WANTED
+from knowledgepulse_worker.process.descriptors import WANTED
 
 RAISE = """
 import resource, sys
-from worker.process.descriptors import raise_descriptor_limit
+from knowledgepulse_worker.process.descriptors import raise_descriptor_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
 raise_descriptor_limit()
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))

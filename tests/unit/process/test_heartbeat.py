@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from worker.errors import WorkerError
-from worker.process import heartbeat
-from worker.process.heartbeat import beat, read_beat
+from knowledgepulse_worker.errors import WorkerError
+from knowledgepulse_worker.process import heartbeat
+from knowledgepulse_worker.process.heartbeat import beat, read_beat
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from worker.process.memory_limit import memory_limit
+from knowledgepulse_worker.process.memory_limit import memory_limit
 
 UNLIMITED_V1 = str(2**63 - 4096)
 

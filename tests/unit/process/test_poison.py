@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from worker.process.poison import after_death
-from worker.records.journal import Suspect, Treatment
-from worker.records.record import Location
+from knowledgepulse_worker.process.poison import after_death
+from knowledgepulse_worker.records.journal import Suspect, Treatment
+from knowledgepulse_worker.records.record import Location
 
 A, B = Location(0, 7), Location(1, 3)
 DEAD_LETTER = Suspect(treatment=Treatment.DEAD_LETTER)

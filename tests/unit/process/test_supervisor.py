@@ -12,11 +12,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from worker.errors import NoBrokerError, SecurityError, SettingsError, StartError, WorkerError
-from worker.process import supervisor as supervise
-from worker.process.supervisor import Supervisor
-from worker.settings import Settings
-from worker.tools.demo.processes import free_ports
+from knowledgepulse_worker.errors import NoBrokerError, SecurityError, SettingsError, StartError, WorkerError
+from knowledgepulse_worker.process import supervisor as supervise
+from knowledgepulse_worker.process.supervisor import Supervisor
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.demo.processes import free_ports
 
 # Each start adds a line to its first argument, then does what the line's number says.
 PROCESS = """\
@@ -416,7 +416,7 @@ async def test_a_record_that_kills_process_after_process_is_dead_lettered_by_the
     path = [str(Path(supervise.__file__).parents[1]), *sys.path]  # an editable install is not on it
     does = f"""
 sys.path[:] = {path!r}
-from worker.records.journal import Journal, Location, Treatment
+from knowledgepulse_worker.records.journal import Journal, Location, Treatment
 journal, location = Journal(int(sys.argv[-5])), Location(2, 41)
 if journal.treatment(location) is Treatment.DEAD_LETTER:
     open(sys.argv[1] + ".works", "w").close()

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas import ReasoningTrace
-from worker.errors import RejectedRecord
-from worker.policy import Policy
-from worker.records.decode import decode_inputs, decode_trace, with_quality_score
-from worker.scoring import embedding_text, score_trace
-from worker.scoring.text import MAX_CHARACTERS
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.decode import decode_inputs, decode_trace, with_quality_score
+from knowledgepulse_worker.scoring import embedding_text, score_trace
+from knowledgepulse_worker.scoring.text import MAX_CHARACTERS
 
 LIMIT = 1_048_576
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")

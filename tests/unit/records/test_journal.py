@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from worker.records import journal as module
-from worker.records.journal import Journal, Phase, Suspect, Treatment, shared_memory
-from worker.records.record import Location
+from knowledgepulse_worker.records import journal as module
+from knowledgepulse_worker.records.journal import Journal, Phase, Suspect, Treatment, shared_memory
+from knowledgepulse_worker.records.record import Location
 
 A, B = Location(0, 0), Location(1, 2**40)
 
@@ -25,7 +25,7 @@ def memory():
 
 CHILD = """\
 import os, sys
-from worker.records.journal import Journal, Location
+from knowledgepulse_worker.records.journal import Journal, Location
 journal = Journal(int(sys.argv[1]))
 journal.begin(Location(0, 0))
 journal.begin(Location(5, 6))

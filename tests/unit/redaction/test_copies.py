@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from worker.errors import REDACTION_REASONS, DeliveryError, RedactionError
-from worker.lane import lane as lane_module
-from worker.observe.metrics import Metrics
-from worker.policy import Policy
-from worker.records.entry import Entry
-from worker.records.outputs import Outputs
-from worker.records.record import OutputRecord
-from worker.redaction.copies import Redaction
-from worker.settings import TopicSettings
+from knowledgepulse_worker.errors import REDACTION_REASONS, DeliveryError, RedactionError
+from knowledgepulse_worker.lane import lane as lane_module
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.entry import Entry
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_worker.redaction.copies import Redaction
+from knowledgepulse_worker.settings import TopicSettings
 
 EVERYTHING = Policy(threshold=0)
 SECRET = "canary-of-a-trace"

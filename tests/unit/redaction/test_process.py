@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from worker.errors import RedactionError, SettingsError
-from worker.redaction.process import RedactionProcess
+from knowledgepulse_worker.errors import RedactionError, SettingsError
+from knowledgepulse_worker.redaction.process import RedactionProcess
 
 FUNCTIONS = """
 import os, re, signal, sys, time

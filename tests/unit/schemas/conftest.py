@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from schemas import ReasoningTrace
-from schemas.published import json_schema
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.published import json_schema
 
 
 def _full_document() -> dict[str, Any]:

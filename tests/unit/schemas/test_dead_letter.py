@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from schemas import DeadLetterHeaders
+from knowledgepulse_schemas import DeadLetterHeaders
 
 REASONS = [
     "not_json",

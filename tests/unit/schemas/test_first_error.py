@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from schemas import ReasoningTrace
-from schemas.trace import KnowledgeGraphDelta, Metadata
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.trace import KnowledgeGraphDelta, Metadata
 
 
 @pytest.mark.parametrize(

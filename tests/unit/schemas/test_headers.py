@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas import last_header
+from knowledgepulse_schemas import last_header
 
 NAMES = st.sampled_from(["kp-source", "kp-score", "traceparent"])
 HEADERS = st.lists(st.tuples(NAMES, st.none() | st.binary(max_size=4)))

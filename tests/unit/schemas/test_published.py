@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-import schemas
-from schemas.published import PUBLISHED, json_schema, write
+import knowledgepulse_schemas
+from knowledgepulse_schemas.published import PUBLISHED, json_schema, write
 
-DIRECTORY = Path(schemas.__file__).parent
+DIRECTORY = Path(knowledgepulse_schemas.__file__).parent
 
 
 @pytest.mark.parametrize("model", PUBLISHED.values(), ids=PUBLISHED)

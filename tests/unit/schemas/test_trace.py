@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from schemas import ReasoningTrace, ScoredTrace
+from knowledgepulse_schemas import ReasoningTrace, ScoredTrace
 
 MISSING = object()
 

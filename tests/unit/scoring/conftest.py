@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from schemas import ReasoningTrace
+from knowledgepulse_schemas import ReasoningTrace
 
 
 def _step(text: str) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from worker.scoring import Nearest, VectorCache
+from knowledgepulse_worker.scoring import Nearest, VectorCache
 
 DIMENSIONS = 3
 TIMES = st.integers(0, 20)
@@ -142,7 +142,7 @@ def test_an_expired_entry_does_not_hide_less_similar_ones():
 
 def test_the_default_time_is_now(monkeypatch):
     now = 1000.0
-    monkeypatch.setattr("worker.scoring.cache.time.time", lambda: now)
+    monkeypatch.setattr("knowledgepulse_worker.scoring.cache.time.time", lambda: now)
     cache = VectorCache(10, 2, ttl=60)
     cache.add([1, 0])
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.scoring import complexity, novelty, outcome_confidence, tool_diversity
+from knowledgepulse_worker.scoring import complexity, novelty, outcome_confidence, tool_diversity
 
 STEPS = st.builds(
     lambda kind, tool: f"{kind} {tool}".strip(),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.scoring import apply_overrides, overrides_of
+from knowledgepulse_worker.scoring import apply_overrides, overrides_of
 
 RECOVERIES = ["error_recovery"] * 3
 

@@ -8,7 +8,7 @@ import pytest
 HEAVY = ("aiokafka", "faust", "mode", "msgspec", "prometheus_client", "sentence_transformers", "torch")
 
 
-@pytest.mark.parametrize("module", ["schemas", "worker.scoring"])
+@pytest.mark.parametrize("module", ["schemas", "knowledgepulse_worker.scoring"])
 def test_importing_it_imports_none_of_the_workers_libraries(module):
     code = f"import sys, {module}; print(*(name for name in {HEAVY} if name in sys.modules))"
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas import ReasoningTrace
-from worker.policy import REFERENCE_WEIGHTS, VISIBILITIES, DomainPolicy, Policy, Weights
-from worker.scoring import Nearest, Scorer, rescore, score_trace
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, VISIBILITIES, DomainPolicy, Policy, Weights
+from knowledgepulse_worker.scoring import Nearest, Scorer, rescore, score_trace
 
 UNIT = st.floats(0, 1)
 STEPS = ["thought", "tool_call a", "tool_call b", "observation", "error_recovery"]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.policy import Policy
-from worker.scoring import Nearest, score_trace
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Nearest, score_trace
 
 FULL_MARKS = [
     "error_recovery",

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from schemas import ReasoningTrace
-from worker.policy import Policy
-from worker.scoring import Scorer, VectorCache, embedding_text
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Scorer, VectorCache, embedding_text
 
 EAST, NORTH = np.eye(2, dtype=np.float32)
 
@@ -119,7 +119,7 @@ def test_an_error_while_scoring_leaves_the_cache_unchanged(scorer, make_trace, m
     def fail(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("worker.scoring.scorer.score_trace", fail)
+    monkeypatch.setattr("knowledgepulse_worker.scoring.scorer.score_trace", fail)
 
     with pytest.raises(ZeroDivisionError):
         scorer.evaluate_embedded(make_trace("thought"), EAST)

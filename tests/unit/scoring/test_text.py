@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas import ReasoningTrace
-from worker.scoring import PART, embedding_text
-from worker.scoring.text import MAX_CHARACTERS, MAX_STEPS_CHARACTERS, OBJECTIVE_WORDS
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.scoring import PART, embedding_text
+from knowledgepulse_worker.scoring.text import MAX_CHARACTERS, MAX_STEPS_CHARACTERS, OBJECTIVE_WORDS
 
 
 def trace_of(*steps, objective="Fix it"):

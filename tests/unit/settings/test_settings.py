@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker import errors
-from worker.settings import (
+from knowledgepulse_worker import errors
+from knowledgepulse_worker.settings import (
     KafkaSettings,
     Settings,
     describe,

@@ -8,16 +8,16 @@ import pytest
 from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry
 
-from schemas import ReasoningTrace
-from worker.errors import TopicError
-from worker.kafka.topic_reader import Record
-from worker.kafka.topics import Topic, changelog_topic_name
-from worker.observe.metrics import Metrics
-from worker.policy import PolicyInForce
-from worker.settings import Settings
-from worker.stream.app import Clients, WorkerApp
-from worker.testing.memory_group import MemoryGroupMember, MemoryTopic, MemoryTopicIds
-from worker.testing.memory_publisher import MemoryPublisher
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import PolicyInForce
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.stream.app import Clients, WorkerApp
+from knowledgepulse_worker.testing.memory_group import MemoryGroupMember, MemoryTopic, MemoryTopicIds
+from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 
 RAW = "raw-traces"
 TRACE = ReasoningTrace.new(

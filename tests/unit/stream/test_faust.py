@@ -8,7 +8,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from worker.stream.faust import FaustApp
+from knowledgepulse_worker.stream.faust import FaustApp
 
 RAW = "raw-traces"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from worker.errors import StalledError, TopicError
+from knowledgepulse_worker.errors import StalledError, TopicError
 
 
 async def test_a_changed_partition_count_ends_the_worker(start):

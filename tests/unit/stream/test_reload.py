@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from worker.errors import NoBrokerError
-from worker.observe.metrics import Metrics
-from worker.policy import Policy, PolicyInForce
-from worker.settings import load_settings
-from worker.stream.reload import PolicyReload
+from knowledgepulse_worker.errors import NoBrokerError
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import Policy, PolicyInForce
+from knowledgepulse_worker.settings import load_settings
+from knowledgepulse_worker.stream.reload import PolicyReload
 
 
 class Running:

@@ -6,10 +6,10 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from worker.errors import WorkerError
-from worker.kafka.topic_reader import raw_record
-from worker.stream.ledgers import PARALLEL_READERS
-from worker.stream.partition import Batch
+from knowledgepulse_worker.errors import WorkerError
+from knowledgepulse_worker.kafka.topic_reader import raw_record
+from knowledgepulse_worker.stream.ledgers import PARALLEL_READERS
+from knowledgepulse_worker.stream.partition import Batch
 
 RAW = "raw-traces"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from worker.errors import StalledError
-from worker.stream.watchdog import INTERVAL, Watchdog
+from knowledgepulse_worker.errors import StalledError
+from knowledgepulse_worker.stream.watchdog import INTERVAL, Watchdog
 
 
 def checks(seconds):

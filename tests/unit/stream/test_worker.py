@@ -8,19 +8,19 @@ from contextlib import suppress
 
 import pytest
 
-from worker import ending
-from worker.ending import run_in_time, within
-from worker.errors import DeliveryError, EmbeddingError, StalledError, StartError, TopicError
-from worker.records.journal import Phase
-from worker.settings import Settings
-from worker.stream import worker as run
+from knowledgepulse_worker import ending
+from knowledgepulse_worker.ending import run_in_time, within
+from knowledgepulse_worker.errors import DeliveryError, EmbeddingError, StalledError, StartError, TopicError
+from knowledgepulse_worker.records.journal import Phase
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.stream import worker as run
 
 HANGS = """
 import asyncio, sys
 from types import SimpleNamespace
-from worker.settings import Settings
-from worker import ending
-from worker.stream import worker as run
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker import ending
+from knowledgepulse_worker.stream import worker as run
 
 run.STOP_LIMIT, run.END_LIMIT = 0.1, 0.5
 

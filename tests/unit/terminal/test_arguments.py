@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
+from knowledgepulse_worker.terminal.arguments import Moment, Position, Source
 from support.letters import NOON
-from worker.terminal.arguments import Moment, Position, Source
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import aiohttp
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError
 
-from worker.callables import import_callable
-from worker.errors import SettingsError
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.callables import import_callable
+from knowledgepulse_worker.errors import SettingsError
+from knowledgepulse_worker.settings import KafkaSettings
 
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
 _USED_SHARE = 0.8

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from worker.errors import SettingsError
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.errors import SettingsError
+from knowledgepulse_worker.settings import KafkaSettings
 
 logger = logging.getLogger(__name__)
 

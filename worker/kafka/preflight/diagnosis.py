@@ -21,10 +21,10 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
-from worker.errors import NoBrokerError, SecurityError, WorkerError
-from worker.kafka.auth.oauth import TokenError
-from worker.kafka.connection import client_arguments
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.errors import NoBrokerError, SecurityError, WorkerError
+from knowledgepulse_worker.kafka.auth.oauth import TokenError
+from knowledgepulse_worker.kafka.connection import client_arguments
+from knowledgepulse_worker.settings import KafkaSettings
 
 _DIAL_LIMIT_MS = 5000
 _PROBE_LIMIT_MS = 2000

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
-from worker.errors import SecurityError
-from worker.kafka.connection import client_arguments
-from worker.kafka.preflight.diagnosis import unreachable
-from worker.kafka.topics import changelog_topic_name, policies_topic_name
-from worker.kafka.wire.authorized_operations import on_group, on_topics
-from worker.settings import KafkaSettings, Settings
+from knowledgepulse_worker.errors import SecurityError
+from knowledgepulse_worker.kafka.connection import client_arguments
+from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
+from knowledgepulse_worker.kafka.topics import changelog_topic_name, policies_topic_name
+from knowledgepulse_worker.kafka.wire.authorized_operations import on_group, on_topics
+from knowledgepulse_worker.settings import KafkaSettings, Settings
 
 # https://kafka.apache.org/protocol: the bit of each operation.
 _BITS = {"Read": 3, "Write": 4, "Describe": 8, "DescribeConfigs": 10}

@@ -12,10 +12,10 @@ from aiokafka.errors import NoError, NotCoordinatorForGroupError, RebalanceInPro
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 
-from worker.kafka.connection import client_arguments
-from worker.kafka.lease import Lease, heartbeat_interval
-from worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.kafka.connection import client_arguments
+from knowledgepulse_worker.kafka.lease import Lease, heartbeat_interval
+from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding
+from knowledgepulse_worker.settings import KafkaSettings
 
 FETCH_BYTES = 131_072
 """Bytes fetched per partition and request; a larger record comes alone (KIP-74).

@@ -32,7 +32,7 @@ from aiokafka.consumer.fetcher import PartitionRecords as ClientPartitionRecords
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 
-from worker.records.record import Contents, Fault
+from knowledgepulse_worker.records.record import Contents, Fault
 
 MAX_RECORDS = 100_000
 """Maximum records decoded from a batch; more would block the event loop for seconds."""

@@ -27,8 +27,8 @@ from aiokafka.protocol.types import (
     UnsignedVarInt32,
 )
 
-from worker.kafka.connection import client_arguments
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.kafka.connection import client_arguments
+from knowledgepulse_worker.settings import KafkaSettings
 
 NO_ID = UUID(int=0)
 RETRY_PAUSE = 0.1

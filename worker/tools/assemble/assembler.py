@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from worker.ending import within
-from worker.kafka.shared_reader import OnRevoked, SharedReader
-from worker.records.record import RawRecord
-from worker.settings import AssembleSettings
-from worker.tools.assemble.metrics import AssemblyMetrics
-from worker.tools.assemble.open_runs import OpenRuns
-from worker.tools.assemble.partition_assembler import PartitionAssembler
-from worker.tools.assemble.run_outputs import RunOutputs
-from worker.tools.assemble.transaction_log import AssemblyLog
+from knowledgepulse_worker.ending import within
+from knowledgepulse_worker.kafka.shared_reader import OnRevoked, SharedReader
+from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.settings import AssembleSettings
+from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
+from knowledgepulse_worker.tools.assemble.partition_assembler import PartitionAssembler
+from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
+from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog
 
 logger = logging.getLogger(__name__)
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worker.errors import TopicError
-from worker.kafka.preflight.rights import Right, topic_rights
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topics import CLEANUP_POLICY, COMPACTED, MAX_MESSAGE_BYTES, OUTPUT_HEADROOM, Topic
-from worker.settings import Settings
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.kafka.preflight.rights import Right, topic_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topics import (
+    CLEANUP_POLICY,
+    COMPACTED,
+    MAX_MESSAGE_BYTES,
+    OUTPUT_HEADROOM,
+    Topic,
+)
+from knowledgepulse_worker.settings import Settings
 
 
 def assembled_topic_name(group: str) -> str:

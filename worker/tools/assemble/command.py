@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from worker.extras import extra
-from worker.logs import configure, errors_logged
-from worker.settings import load_settings
-from worker.terminal.options import config_option
-from worker.tools.convert.command import conversion_options, read_options
+from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.logs import configure, errors_logged
+from knowledgepulse_worker.settings import load_settings
+from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.tools.convert.command import conversion_options, read_options
 
 
 @click.command()
@@ -31,7 +31,7 @@ def assemble(config: Path | None, **options: Any) -> None:
     conversion = read_options(**options)
     with extra("worker"):
         version("prometheus-client")
-        from worker.tools.assemble.run import run_assembler  # noqa: PLC0415 - `--help` needs no extra
+        from knowledgepulse_worker.tools.assemble.run import run_assembler  # noqa: PLC0415 - `--help` needs no extra
 
     configure(settings.log)
     with errors_logged():

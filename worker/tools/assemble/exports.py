@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from schemas.convert import ConversionError
-from worker.errors import RejectedRecord
-from worker.tools.convert.protobuf import read_exports, split_export
+from knowledgepulse_schemas.convert import ConversionError
+from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.tools.convert.protobuf import read_exports, split_export
 
 _OPEN, _CLOSE = b'{"resourceSpans":[', b"]}"
 _TRACE_ID, _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{32}"), re.compile("(?!0+$)[0-9a-f]{16}")
@@ -115,7 +115,7 @@ def join(values: Iterable[bytes]) -> list[bytes]:
 
 
 def read(value: bytes) -> list[Any]:
-    """Parse an export that :func:`split` accepted, for :func:`schemas.convert.convert`."""
+    """Parse an export that :func:`split` accepted, for :func:`knowledgepulse_schemas.convert.convert`."""
     return [json.loads(value)] if _is_split_json(value) else read_exports(value)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from worker.errors import REASONS
-from worker.observe.registry import (
+from knowledgepulse_worker.errors import REASONS
+from knowledgepulse_worker.observe.registry import (
     TEXT,
     CollectorRegistry,
     Counter,

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Literal, NamedTuple, get_args
 
-from worker.settings import AssembleSettings
-from worker.tools.assemble.exports import SpanExport
+from knowledgepulse_worker.settings import AssembleSettings
+from knowledgepulse_worker.tools.assemble.exports import SpanExport
 
 CompletedBy = Literal["root", "idle", "wait", "spans", "bytes", "memory"]
 """Why a run is complete: its root span arrived ``assemble.grace`` ago; no span arrived for ``assemble.idle``;

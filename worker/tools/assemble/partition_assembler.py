@@ -8,14 +8,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
-from schemas.convert import ConversionError
-from worker.errors import Reason, RejectedRecord, WorkerError
-from worker.records.record import OutputRecord, RawRecord
-from worker.tools.assemble.exports import SpanExport, split
-from worker.tools.assemble.metrics import AssemblyMetrics
-from worker.tools.assemble.open_runs import OpenRuns
-from worker.tools.assemble.run_outputs import Refused, RunOutputs
-from worker.tools.assemble.transaction_log import Step
+from knowledgepulse_schemas.convert import ConversionError
+from knowledgepulse_worker.errors import Reason, RejectedRecord, WorkerError
+from knowledgepulse_worker.records.record import OutputRecord, RawRecord
+from knowledgepulse_worker.tools.assemble.exports import SpanExport, split
+from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
+from knowledgepulse_worker.tools.assemble.run_outputs import Refused, RunOutputs
+from knowledgepulse_worker.tools.assemble.transaction_log import Step
 
 logger = logging.getLogger(__name__)
 

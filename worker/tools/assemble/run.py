@@ -7,23 +7,27 @@ import logging
 import signal
 from functools import partial
 
-from schemas.convert import Options
-from worker.ending import run_in_time, within
-from worker.errors import StartError, TopicError
-from worker.http.metrics_port import serving_metrics
-from worker.http.server import METRICS
-from worker.kafka.preflight.rights import require_rights
-from worker.kafka.shared_reader import OnRevoked, SharedReader
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topics import Topic
-from worker.process.signals import stop_signals
-from worker.settings import Settings
-from worker.tools.assemble.assembler import Assembler
-from worker.tools.assemble.assembly_topics import assembly_group, assembly_rights, require_topics
-from worker.tools.assemble.metrics import AssemblyMetrics
-from worker.tools.assemble.open_runs import COMPLETED_BY
-from worker.tools.assemble.run_outputs import RunOutputs
-from worker.tools.assemble.transaction_log import AssemblyLog
+from knowledgepulse_schemas.convert import Options
+from knowledgepulse_worker.ending import run_in_time, within
+from knowledgepulse_worker.errors import StartError, TopicError
+from knowledgepulse_worker.http.metrics_port import serving_metrics
+from knowledgepulse_worker.http.server import METRICS
+from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.shared_reader import OnRevoked, SharedReader
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.process.signals import stop_signals
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.assemble.assembler import Assembler
+from knowledgepulse_worker.tools.assemble.assembly_topics import (
+    assembly_group,
+    assembly_rights,
+    require_topics,
+)
+from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.open_runs import COMPLETED_BY
+from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
+from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog
 
 logger = logging.getLogger(__name__)
 

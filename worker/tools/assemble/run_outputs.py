@@ -6,18 +6,18 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from schemas.convert import Conversion, ConversionError, NoRunError, Options, convert
-from schemas.convert.spans import OTLP, has_agent
-from worker.errors import Reason, RejectedRecord
-from worker.kafka.output_publisher import record_bytes
-from worker.kafka.topics import Topic
-from worker.records.entry import Entry, Failure
-from worker.records.key import key_of
-from worker.records.outputs import Outputs
-from worker.records.record import NO_TIMESTAMP, OutputRecord, RawRecord
-from worker.settings import Settings
-from worker.tools.assemble.exports import SpanExport, join, read
-from worker.tools.assemble.open_runs import CompleteRun
+from knowledgepulse_schemas.convert import Conversion, ConversionError, NoRunError, Options, convert
+from knowledgepulse_schemas.convert.spans import OTLP, has_agent
+from knowledgepulse_worker.errors import Reason, RejectedRecord
+from knowledgepulse_worker.kafka.output_publisher import record_bytes
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.records.entry import Entry, Failure
+from knowledgepulse_worker.records.key import key_of
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord, RawRecord
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.assemble.exports import SpanExport, join, read
+from knowledgepulse_worker.tools.assemble.open_runs import CompleteRun
 
 logger = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from worker.kafka.topic_reader import TopicReader
-from worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
-from worker.records.record import OutputRecord
-from worker.settings import Settings
-from worker.tools.assemble.assembly_topics import assembled_topic_name, assembly_group
+from knowledgepulse_worker.kafka.topic_reader import TopicReader
+from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
+from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name, assembly_group
 
 POSITION = b"position"
 """The key of the position; trace ids are hexadecimal."""

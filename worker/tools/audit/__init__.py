@@ -5,7 +5,7 @@ Data flows one way: ``run`` reads the topics; ``index`` collects outputs and led
 depends on earlier records; ``report`` is the result.
 """
 
-from worker.tools.audit.report import Difference, PartitionReport, Report
-from worker.tools.audit.run import audit
+from knowledgepulse_worker.tools.audit.report import Difference, PartitionReport, Report
+from knowledgepulse_worker.tools.audit.run import audit
 
 __all__ = ["Difference", "PartitionReport", "Report", "audit"]

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import msgspec
 
-from schemas import ReasoningTrace
-from worker.errors import Reason, RejectedRecord
-from worker.policy import Policy
-from worker.records.decode import check_readable, decode_trace
-from worker.records.entry import ScoreHeader
-from worker.records.outputs import Outputs
-from worker.records.record import NO_TIMESTAMP, RawRecord
-from worker.scoring import Nearest, score_trace
-from worker.scoring.dimensions import NOVELTY_UNKNOWN
-from worker.tools.audit.index import Output, digest
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.errors import Reason, RejectedRecord
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.decode import check_readable, decode_trace
+from knowledgepulse_worker.records.entry import ScoreHeader
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
+from knowledgepulse_worker.scoring import Nearest, score_trace
+from knowledgepulse_worker.scoring.dimensions import NOVELTY_UNKNOWN
+from knowledgepulse_worker.tools.audit.index import Output, digest
 
 ROUNDING = 1e-9
 """Tolerance of recomputing a number from the same inputs, on any machine."""

@@ -11,12 +11,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from worker.embedding import load_embedder
-from worker.settings import load_settings
-from worker.terminal.options import config_option
-from worker.terminal.progress import topic_progress
-from worker.tools.audit import audit as run_audit
-from worker.tools.audit.report_text import show
+from knowledgepulse_worker.embedding import load_embedder
+from knowledgepulse_worker.settings import load_settings
+from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.progress import topic_progress
+from knowledgepulse_worker.tools.audit import audit as run_audit
+from knowledgepulse_worker.tools.audit.report_text import show
 
 
 @click.command()

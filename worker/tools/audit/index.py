@@ -15,12 +15,12 @@ from typing import Self
 
 import msgspec
 
-from schemas import DeadLetterHeaders
-from worker.errors import LedgerError
-from worker.records.entry import Entry, Failure, decode_entry
-from worker.records.outputs import with_original_timestamp
-from worker.records.record import OutputRecord
-from worker.settings import TopicSettings
+from knowledgepulse_schemas import DeadLetterHeaders
+from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.records.entry import Entry, Failure, decode_entry
+from knowledgepulse_worker.records.outputs import with_original_timestamp
+from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_worker.settings import TopicSettings
 
 _SOURCE = re.compile(r"(.+)/(\d{1,10})/(\d{1,19})", re.ASCII)
 

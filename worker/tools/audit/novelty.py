@@ -9,11 +9,11 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.records.entry import ScoreHeader
-from worker.scoring import Nearest, VectorCache
-from worker.scoring.dimensions import novelty
-from worker.settings import CacheSettings
-from worker.tools.audit.report import Unaudited
+from knowledgepulse_worker.records.entry import ScoreHeader
+from knowledgepulse_worker.scoring import Nearest, VectorCache
+from knowledgepulse_worker.scoring.dimensions import novelty
+from knowledgepulse_worker.settings import CacheSettings
+from knowledgepulse_worker.tools.audit.report import Unaudited
 
 Origin = Literal["ledger", "text", "no_vector", "other_model"]
 """Origin of a vector, or why there is none."""

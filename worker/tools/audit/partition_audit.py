@@ -10,20 +10,26 @@ from itertools import islice
 
 import msgspec
 
-from schemas import ReasoningTrace
-from worker.errors import Reason, TooLargeError
-from worker.policy import Policy
-from worker.records.decode import decode_inputs
-from worker.records.entry import Entry, ScoreHeader
-from worker.records.outputs import Outputs
-from worker.records.record import NO_TIMESTAMP, UNREAD_FINGERPRINT, RawRecord
-from worker.scoring import TraceText, bounded_id, embedding_text
-from worker.settings import Settings
-from worker.tools.audit.checks import ROUNDING, check_dead_letter, check_score, mismatches, read_trace
-from worker.tools.audit.index import Known, Output, SourceIndex
-from worker.tools.audit.novelty import Basis, Memory, Remembered
-from worker.tools.audit.report import Difference, PartitionReport
-from worker.tools.audit.vectors import Texts, Vectors
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.errors import Reason, TooLargeError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.decode import decode_inputs
+from knowledgepulse_worker.records.entry import Entry, ScoreHeader
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNREAD_FINGERPRINT, RawRecord
+from knowledgepulse_worker.scoring import TraceText, bounded_id, embedding_text
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.audit.checks import (
+    ROUNDING,
+    check_dead_letter,
+    check_score,
+    mismatches,
+    read_trace,
+)
+from knowledgepulse_worker.tools.audit.index import Known, Output, SourceIndex
+from knowledgepulse_worker.tools.audit.novelty import Basis, Memory, Remembered
+from knowledgepulse_worker.tools.audit.report import Difference, PartitionReport
+from knowledgepulse_worker.tools.audit.vectors import Texts, Vectors
 
 _END = Known(sys.maxsize)
 _CHUNK = 128

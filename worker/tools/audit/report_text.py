@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.table import Table
 
-from worker.tools.audit.report import PartitionReport, Report, Unaudited
+from knowledgepulse_worker.tools.audit.report import PartitionReport, Report, Unaudited
 
 DETAILS = 10
 """Maximum number of defects listed one by one."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worker.kafka.preflight.rights import Right, outputs, topic_rights
-from worker.kafka.topics import changelog_topic_name, policies_topic_name
-from worker.settings import Settings
+from knowledgepulse_worker.kafka.preflight.rights import Right, outputs, topic_rights
+from knowledgepulse_worker.kafka.topics import changelog_topic_name, policies_topic_name
+from knowledgepulse_worker.settings import Settings
 
 
 def audit_rights(settings: Settings) -> Iterator[Right]:

@@ -6,23 +6,23 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 
-from worker.embedding import Embedder
-from worker.errors import TopicError
-from worker.kafka.policy_topic import read_policies
-from worker.kafka.preflight.rights import require_rights
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topic_reader import Record, TopicReader, raw_record
-from worker.kafka.topics import Topic
-from worker.policy import Policy
-from worker.records.outputs import Outputs
-from worker.records.record import OutputRecord
-from worker.settings import Settings
-from worker.terminal.progress import TopicProgressCallback
-from worker.tools.audit.index import SourceIndex
-from worker.tools.audit.partition_audit import Bounds, PartitionAudit
-from worker.tools.audit.report import PartitionReport, Report
-from worker.tools.audit.rights import audit_rights
-from worker.tools.audit.vectors import Texts
+from knowledgepulse_worker.embedding import Embedder
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.kafka.policy_topic import read_policies
+from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader, raw_record
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.progress import TopicProgressCallback
+from knowledgepulse_worker.tools.audit.index import SourceIndex
+from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
+from knowledgepulse_worker.tools.audit.report import PartitionReport, Report
+from knowledgepulse_worker.tools.audit.rights import audit_rights
+from knowledgepulse_worker.tools.audit.vectors import Texts
 
 # Small enough to show progress while texts are embedded.
 _CHUNK = 128

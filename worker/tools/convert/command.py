@@ -11,12 +11,12 @@ from typing import Any
 import click
 from rich.progress import DownloadColumn, Progress
 
-from schemas.convert import AUTO, SOURCES, Conversion, ConversionError, Losses, Options
-from worker.terminal.files import Document, echo, files_argument, opened
-from worker.terminal.options import Function
-from worker.terminal.progress import errors, progress_bars
-from worker.terminal.text import printable
-from worker.tools.convert.inputs import convert_lines, read_domains, read_labels
+from knowledgepulse_schemas.convert import AUTO, SOURCES, Conversion, ConversionError, Losses, Options
+from knowledgepulse_worker.terminal.files import Document, echo, files_argument, opened
+from knowledgepulse_worker.terminal.options import Function
+from knowledgepulse_worker.terminal.progress import errors, progress_bars
+from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.tools.convert.inputs import convert_lines, read_domains, read_labels
 
 
 def conversion_options(function: Function) -> Function:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from schemas.convert import (
+from knowledgepulse_schemas.convert import (
     AUTO,
     SOURCES,
     Conversion,
@@ -23,9 +23,9 @@ from schemas.convert import (
     convert,
     source_of,
 )
-from worker.errors import InputError
-from worker.terminal.lines import without_mark
-from worker.tools.convert.protobuf import read_exports
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.terminal.lines import without_mark
+from knowledgepulse_worker.tools.convert.protobuf import read_exports
 
 Converted = tuple[str, Conversion | ConversionError]
 """Location of a run, ``file`` or ``file:line``, and the result of its conversion."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.convert import ConversionError
-from worker.extras import extra
+from knowledgepulse_schemas.convert import ConversionError
+from knowledgepulse_worker.extras import extra
 
 _LENGTH = 4
 """Size of the big-endian length prefix of each export in the Collector's file exporter format."""

@@ -10,16 +10,16 @@ from typing import Any
 import click
 from rich.progress import MofNCompleteColumn
 
-from worker.errors import REASONS
-from worker.settings import Settings, load_settings
-from worker.terminal.arguments import Moment, Position, Source
-from worker.terminal.files import echo
-from worker.terminal.options import Function, config_option
-from worker.terminal.progress import errors, progress_bars
-from worker.tools.dead_letters import letter_text as text
-from worker.tools.dead_letters.dead_letter_topic import open_dead_letters
-from worker.tools.dead_letters.letter import Selection
-from worker.tools.dead_letters.replay import replay
+from knowledgepulse_worker.errors import REASONS
+from knowledgepulse_worker.settings import Settings, load_settings
+from knowledgepulse_worker.terminal.arguments import Moment, Position, Source
+from knowledgepulse_worker.terminal.files import echo
+from knowledgepulse_worker.terminal.options import Function, config_option
+from knowledgepulse_worker.terminal.progress import errors, progress_bars
+from knowledgepulse_worker.tools.dead_letters import letter_text as text
+from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import open_dead_letters
+from knowledgepulse_worker.tools.dead_letters.letter import Selection
+from knowledgepulse_worker.tools.dead_letters.replay import replay
 
 
 @click.group("dead-letters")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from worker.errors import TopicError
-from worker.kafka.preflight.rights import require_rights
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topic_reader import ProgressCallback, Record, TopicReader, read_topic
-from worker.kafka.topics import Topic
-from worker.settings import Settings
-from worker.tools.dead_letters.letter import DeadLetter, Selection
-from worker.tools.dead_letters.rights import dead_letter_rights
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import ProgressCallback, Record, TopicReader, read_topic
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selection
+from knowledgepulse_worker.tools.dead_letters.rights import dead_letter_rights
 
 
 def _ignore_progress(read: int, total: int) -> None:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
 
-from schemas import DeadLetterHeaders
-from schemas.dead_letter import ATTEMPT
-from worker.errors import Reason
-from worker.kafka.topic_reader import Record, raw_record
-from worker.records.outputs import with_original_timestamp
-from worker.records.record import RawRecord
+from knowledgepulse_schemas import DeadLetterHeaders
+from knowledgepulse_schemas.dead_letter import ATTEMPT
+from knowledgepulse_worker.errors import Reason
+from knowledgepulse_worker.kafka.topic_reader import Record, raw_record
+from knowledgepulse_worker.records.outputs import with_original_timestamp
+from knowledgepulse_worker.records.record import RawRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ import textwrap
 
 from rich.filesize import decimal
 
-from worker.kafka.topic_reader import Record
-from worker.terminal.text import printable, time_text
-from worker.tools.dead_letters.letter import DeadLetter
-from worker.tools.dead_letters.replay import Outcome, SkipReason
+from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.terminal.text import printable, time_text
+from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
+from knowledgepulse_worker.tools.dead_letters.replay import Outcome, SkipReason
 
 _COLUMNS = "{:8}  {:24}  {:14}  {:>8}  {:>8}  {:8}  {:20}  {}"
 _MESSAGE = 60

@@ -19,17 +19,17 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
-from worker.errors import TopicError
-from worker.kafka.output_publisher import record_bytes
-from worker.kafka.preflight.rights import require_rights
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topic_reader import ProgressCallback
-from worker.kafka.topics import Topic
-from worker.kafka.transactional_publisher import TransactionalPublisher
-from worker.settings import KafkaSettings, Settings
-from worker.tools.dead_letters.dead_letter_topic import open_dead_letters
-from worker.tools.dead_letters.letter import DeadLetter, Selection
-from worker.tools.dead_letters.rights import dead_letter_rights, replay_rights
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.kafka.output_publisher import record_bytes
+from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import ProgressCallback
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
+from knowledgepulse_worker.settings import KafkaSettings, Settings
+from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import open_dead_letters
+from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selection
+from knowledgepulse_worker.tools.dead_letters.rights import dead_letter_rights, replay_rights
 
 BATCH_RECORDS = 100
 BATCH_BYTES = 1_048_576

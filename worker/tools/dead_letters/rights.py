@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worker.kafka.preflight.rights import Right, topic_rights
-from worker.kafka.topics import replays_topic_name
-from worker.settings import Settings
+from knowledgepulse_worker.kafka.preflight.rights import Right, topic_rights
+from knowledgepulse_worker.kafka.topics import replays_topic_name
+from knowledgepulse_worker.settings import Settings
 
 
 def dead_letter_rights(settings: Settings) -> Iterator[Right]:

@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from worker.errors import NoBrokerError
-from worker.kafka.preflight.diagnosis import problem_with
-from worker.tools.demo import processes
-from worker.tools.demo.processes import LOOPBACK, last_lines
+from knowledgepulse_worker.errors import NoBrokerError
+from knowledgepulse_worker.kafka.preflight.diagnosis import problem_with
+from knowledgepulse_worker.tools.demo import processes
+from knowledgepulse_worker.tools.demo.processes import LOOPBACK, last_lines
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer

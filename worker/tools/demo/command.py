@@ -8,7 +8,7 @@ from contextlib import suppress
 import click
 from rich.console import Console
 
-from worker.extras import extra
+from knowledgepulse_worker.extras import extra
 
 
 @click.command()
@@ -24,7 +24,7 @@ def demo(stay: bool | None) -> None:
     noida-db. Uses temporary topics and cleans up afterwards.
     """
     with extra("demo"):
-        from worker.tools.demo.show import show  # noqa: PLC0415 - `--help` needs no extra
+        from knowledgepulse_worker.tools.demo.show import show  # noqa: PLC0415 - `--help` needs no extra
 
     with suppress(KeyboardInterrupt):
         show(Console(), stay=sys.stdout.isatty() if stay is None else stay)

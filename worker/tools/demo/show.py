@@ -25,15 +25,23 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from worker.errors import WorkerError
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topic_reader import Record, TopicReader
-from worker.observe import page
-from worker.policy import Policy
-from worker.settings import ENV_PREFIX, NESTED, KafkaSettings, Settings, load_settings, override, render
-from worker.tools.demo import processes
-from worker.tools.demo.brokers import Broker, running_broker
-from worker.tools.publish.trace_publisher import TracePublisher
+from knowledgepulse_worker.errors import WorkerError
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader
+from knowledgepulse_worker.observe import page
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import (
+    ENV_PREFIX,
+    NESTED,
+    KafkaSettings,
+    Settings,
+    load_settings,
+    override,
+    render,
+)
+from knowledgepulse_worker.tools.demo import processes
+from knowledgepulse_worker.tools.demo.brokers import Broker, running_broker
+from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
 
 PARTITIONS = 4
 THRESHOLD = 0.5
@@ -74,7 +82,7 @@ def show(console: Console, *, stay: bool) -> None:
 
 
 async def _demo(broker: Broker, console: Console, *, stay: bool) -> None:
-    traces = files("worker.tools.demo").joinpath("real_traces.jsonl").read_bytes().splitlines()
+    traces = files("knowledgepulse_worker.tools.demo").joinpath("real_traces.jsonl").read_bytes().splitlines()
     settings = demo_settings(broker)
     async with AsyncExitStack() as stack:
         # A broker started here is a single node; for others, use their default replication factor.
@@ -123,7 +131,7 @@ def worker_environment(settings: Settings) -> dict[str, str]:
     """Return the environment of a worker whose settings are in a file.
 
     It has none of the settings that this process' environment has, which would override the file, and the
-    secrets, which :func:`~worker.settings.render` omits.
+    secrets, which :func:`~knowledgepulse_worker.settings.render` omits.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.upper().startswith(ENV_PREFIX)}
     secrets = {name: getattr(settings.kafka, name) for name in KafkaSettings.secrets()}
@@ -155,7 +163,7 @@ class _Worker:
         config = folder / "worker.toml"
         config.write_text(render(settings), encoding="utf-8")
         self._log = folder / "worker.log"
-        command = [sys.executable, "-m", "worker.cli.entry", "run", "--config", str(config)]
+        command = [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "run", "--config", str(config)]
         self._process: subprocess.Popen[bytes] = processes.start(
             stack, command, self._log, worker_environment(settings)
         )

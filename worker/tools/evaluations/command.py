@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
-from worker.extras import extra
-from worker.logs import configure, errors_logged
-from worker.process.signals import stop_signals
-from worker.settings import load_settings
-from worker.terminal.options import config_option
+from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.logs import configure, errors_logged
+from knowledgepulse_worker.process.signals import stop_signals
+from knowledgepulse_worker.settings import load_settings
+from knowledgepulse_worker.terminal.options import config_option
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def evaluations(config: Path | None) -> None:
     settings = load_settings(config)
     with extra("worker"):
         version("prometheus-client")
-        from worker.tools.evaluations.run import run_evaluations  # noqa: PLC0415 - `--help` needs no extra
+        from knowledgepulse_worker.tools.evaluations.run import run_evaluations  # noqa: PLC0415 - `--help` needs no extra
 
     async def run() -> dict[str, int]:
         stop = asyncio.Event()

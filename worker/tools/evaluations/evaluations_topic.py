@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worker.kafka.preflight.rights import Right, scored_rights, topic_rights
-from worker.kafka.topic_admin import TopicAdmin
-from worker.settings import Settings
+from knowledgepulse_worker.kafka.preflight.rights import Right, scored_rights, topic_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.settings import Settings
 
 
 def evaluations_group(group: str) -> str:

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from worker import __version__
-from worker.errors import RejectedRecord
-from worker.records.decode import decode_members
-from worker.scoring import Score, ScoredRecord
+from knowledgepulse_worker import __version__
+from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.records.decode import decode_members
+from knowledgepulse_worker.scoring import Score, ScoredRecord
 
 EVENT = "gen_ai.evaluation.result"
 METRIC = "knowledgepulse.quality_score"

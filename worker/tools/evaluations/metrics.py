@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worker.observe.registry import (
+from knowledgepulse_worker.observe.registry import (
     TEXT,
     CollectorRegistry,
     Counter,

@@ -12,19 +12,23 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from worker.errors import TopicError
-from worker.http.metrics_port import serving_metrics
-from worker.kafka.preflight.rights import require_rights
-from worker.kafka.sole_reader import SoleReader
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topic_reader import Record
-from worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
-from worker.records.scored import read_record
-from worker.scoring import ScoredRecord, bounded_id
-from worker.settings import Settings
-from worker.tools.evaluations.evaluations_topic import create_topic, evaluation_rights, evaluations_group
-from worker.tools.evaluations.event import otlp_logs, span_of
-from worker.tools.evaluations.metrics import EvaluationMetrics
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.http.metrics_port import serving_metrics
+from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.sole_reader import SoleReader
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
+from knowledgepulse_worker.records.scored import read_record
+from knowledgepulse_worker.scoring import ScoredRecord, bounded_id
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.evaluations.evaluations_topic import (
+    create_topic,
+    evaluation_rights,
+    evaluations_group,
+)
+from knowledgepulse_worker.tools.evaluations.event import otlp_logs, span_of
+from knowledgepulse_worker.tools.evaluations.metrics import EvaluationMetrics
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from worker.policy import DEFAULT_DOMAIN, REFERENCE_WEIGHTS, Policy, Profile
+from knowledgepulse_worker.policy import DEFAULT_DOMAIN, REFERENCE_WEIGHTS, Policy, Profile
 
 
 def changes(old: Policy, new: Policy) -> list[str]:

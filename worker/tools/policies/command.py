@@ -19,20 +19,20 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from worker.errors import InputError, TopicError
-from worker.policy import Policy
-from worker.settings import Settings, load_policy, load_settings, override
-from worker.terminal.arguments import Moment
-from worker.terminal.options import Function, config_option
-from worker.terminal.progress import errors, topic_progress
-from worker.terminal.text import time_text
-from worker.tools.policies.changes import changes, suspicions
+from knowledgepulse_worker.errors import InputError, TopicError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
+from knowledgepulse_worker.terminal.arguments import Moment
+from knowledgepulse_worker.terminal.options import Function, config_option
+from knowledgepulse_worker.terminal.progress import errors, topic_progress
+from knowledgepulse_worker.terminal.text import time_text
+from knowledgepulse_worker.tools.policies.changes import changes, suspicions
 
 if TYPE_CHECKING:
-    from worker.kafka.policy_topic import KeptPolicy
-    from worker.scoring import ScoredRecord, Scorer
-    from worker.tools.policies.labels import Labels
-    from worker.tools.policies.scored_topics import ScoredTopics
+    from knowledgepulse_worker.kafka.policy_topic import KeptPolicy
+    from knowledgepulse_worker.scoring import ScoredRecord, Scorer
+    from knowledgepulse_worker.tools.policies.labels import Labels
+    from knowledgepulse_worker.tools.policies.scored_topics import ScoredTopics
 
 _UNLIMITED = 10_000
 """Width of tables that are written to a file or a pipe: enough for all columns."""
@@ -142,7 +142,7 @@ def check(file: Path) -> None:
     Prints its digest (the `kp-policy` header), its thresholds and weights by domain, and its changes from the
     KnowledgePulse SDK's policy.
     """
-    from worker.tools.policies.tables import policy_table  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.tables import policy_table  # noqa: PLC0415 - keeps `--help` fast
 
     checked = load_policy(file)
     _print(f"policy {checked.digest}", policy_table(checked), "")
@@ -167,7 +167,7 @@ def diff(old: str, new: str, config: Path | None) -> None:
 def _file_or_kept(name: str, config: Path | None) -> Policy:
     if Path(name).exists():
         return load_policy(Path(name))
-    from worker.tools.policies.history import find_policy  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.history import find_policy  # noqa: PLC0415 - keeps `--help` fast
 
     if not re.fullmatch("[0-9a-f]{4,12}", name):
         raise InputError(f"{name}: neither a file nor a digest, which has 4 to 12 hexadecimal digits")
@@ -182,8 +182,8 @@ def show(digest: str | None, config: Path | None) -> None:
 
     DIGEST is its digest or the beginning of it. Without DIGEST, prints the one that came into force last.
     """
-    from worker.tools.policies.history import find_policy  # noqa: PLC0415 - keeps `--help` fast
-    from worker.tools.policies.tables import policy_table  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.history import find_policy  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.tables import policy_table  # noqa: PLC0415
 
     history = _history(config)
     kept = find_policy(history, digest) if digest else history[-1]
@@ -207,7 +207,7 @@ def history(config: Path | None) -> None:
 
 
 def _history(config: Path | None) -> list[KeptPolicy]:
-    from worker.tools.policies.history import policy_history  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.history import policy_history  # noqa: PLC0415 - keeps `--help` fast
 
     return asyncio.run(policy_history(load_settings(config)))
 
@@ -247,16 +247,16 @@ def tune(
     passes by threshold, the points lost by dimension and the sensitivity to each weight; then a [policy] to
     review.
     """
-    from worker.tools.policies.tables import tuning_tables  # noqa: PLC0415 - keeps `--help` fast
-    from worker.tools.policies.tune import proposed_toml  # noqa: PLC0415
-    from worker.tools.policies.tune import tune as run_tune  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.tables import tuning_tables  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.tune import proposed_toml  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.tune import tune as run_tune  # noqa: PLC0415
 
     if output:
         _require_no_input(output, [*source["files"], source["config"], file])
     settings, active = _settings_and_policy(source, file)
     tuning = run_tune(_records(settings, source), active, target)
     if plot:
-        from worker.tools.policies.plots import plot_tuning, save  # noqa: PLC0415 - matplotlib is slow to import
+        from knowledgepulse_worker.tools.policies.plots import plot_tuning, save  # noqa: PLC0415 - matplotlib is slow to import
 
         with _writing(plot):
             save(plot_tuning(tuning), plot)
@@ -286,8 +286,8 @@ def rescore(
     Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
     traces, which are scored first. Publishes nothing unless --contribute and --rejected name topics.
     """
-    from worker.scoring import rescore_all  # noqa: PLC0415
-    from worker.tools.policies.tables import rescored_tables  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.scoring import rescore_all  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.tables import rescored_tables  # noqa: PLC0415 - keeps `--help` fast
 
     new, settings = load_policy(file), _settings(source)
     if contribute is None and rejected is None:
@@ -297,8 +297,8 @@ def rescore(
     elif source["files"]:
         raise click.UsageError("only records from topics can be published, not lines of files")
     else:
-        from worker.tools.policies.republish import republish  # noqa: PLC0415
-        from worker.tools.policies.scored_topics import Period  # noqa: PLC0415
+        from knowledgepulse_worker.tools.policies.republish import republish  # noqa: PLC0415
+        from knowledgepulse_worker.tools.policies.scored_topics import Period  # noqa: PLC0415
 
         period = Period(source["since"], source["until"])
         with topic_progress() as progress:
@@ -356,8 +356,8 @@ def evaluate(
     precision and recall by threshold, and the calibration of the agents' confidence. Warns if the score
     contains the label. Labels of one `group`, such as the trials of one task, are resampled together.
     """
-    from worker.tools.policies.evaluate import evaluate as run_evaluate  # noqa: PLC0415 - keeps `--help` fast
-    from worker.tools.policies.tables import evaluation_tables  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.evaluate import evaluate as run_evaluate  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.tables import evaluation_tables  # noqa: PLC0415
 
     settings, active = _settings_and_policy(source, file)
     labels = _labels(settings, source, required=True)
@@ -369,7 +369,7 @@ def evaluate(
         min_reward=min_reward,
     )
     if plot:
-        from worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow to import
+        from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow to import
 
         with _writing(plot):
             save(plot_evaluation(evaluation), plot)
@@ -396,7 +396,7 @@ def queue(file: Path | None, count: int, **source: Any) -> None:
     These are unlabelled traces close to their threshold that are not near copies of each other. Domains with
     fewer labels come first.
     """
-    from worker.tools.policies.queue import labelling_queue  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.queue import labelling_queue  # noqa: PLC0415 - keeps `--help` fast
 
     settings, active = _settings_and_policy(source, file)
     labels = _labels(settings, source, required=False)
@@ -424,7 +424,7 @@ def list_traces(domain: str | None, least: float, most: float, as_json: bool, **
     Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
     traces, which are scored first.
     """
-    from worker.tools.policies import listing as lines  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies import listing as lines  # noqa: PLC0415 - keeps `--help` fast
 
     if least > most:
         raise click.UsageError(f"--min {least:g} is above --max {most:g}: no score is between them")
@@ -453,7 +453,7 @@ def show_trace(name: str, file: Path | None, **source: Any) -> None:
     have made the trace pass. The policy is the one that the trace was scored under, as the workers keep it;
     for a trace of a file it is the settings' policy. --policy names another.
     """
-    from worker.tools.policies.explain import explain  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.explain import explain  # noqa: PLC0415 - keeps `--help` fast
 
     settings, active = _settings_and_policy(source, file)
     if source["files"]:
@@ -468,7 +468,7 @@ def show_trace(name: str, file: Path | None, **source: Any) -> None:
 
 
 async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
-    from worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415 - files need no Kafka
+    from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415 - files need no Kafka
 
     with topic_progress() as progress:
         async with open_scored_topics(settings, progress) as topics:
@@ -477,7 +477,7 @@ async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
 
 async def _policies(settings: Settings, records: Iterable[ScoredRecord]) -> dict[str | None, Policy]:
     """Return the policies by digest, as far as the workers kept them, unless the settings' is enough."""
-    from worker.tools.policies.history import policy_history  # noqa: PLC0415 - files need no Kafka
+    from knowledgepulse_worker.tools.policies.history import policy_history  # noqa: PLC0415 - files need no Kafka
 
     if all(one.policy in (None, settings.policy.digest) for one in records):
         return {}
@@ -515,9 +515,9 @@ def _records(settings: Settings, source: dict[str, Any]) -> list[ScoredRecord]:
         return asyncio.run(_records_of_topics(settings, source["since"], source["until"]))
     if source["since"] or source["until"]:
         raise click.UsageError("--since and --until apply only to topics: lines of files have no timestamp")
-    from worker.embedding import load_embedder  # noqa: PLC0415 - reading topics needs no numpy
-    from worker.tools.policies.scored_files import read_files  # noqa: PLC0415
-    from worker.tools.score.offline import make_scorer  # noqa: PLC0415
+    from knowledgepulse_worker.embedding import load_embedder  # noqa: PLC0415 - reading topics needs no numpy
+    from knowledgepulse_worker.tools.policies.scored_files import read_files  # noqa: PLC0415
+    from knowledgepulse_worker.tools.score.offline import make_scorer  # noqa: PLC0415
 
     def scorer() -> Scorer:
         return make_scorer(settings, load_embedder(settings.embedding, settings.cache))
@@ -528,7 +528,7 @@ def _records(settings: Settings, source: dict[str, Any]) -> list[ScoredRecord]:
 async def _records_of_topics(
     settings: Settings, since: datetime | None, until: datetime | None
 ) -> list[ScoredRecord]:
-    from worker.tools.policies.scored_topics import Period, open_scored_topics  # noqa: PLC0415 - files need no Kafka
+    from knowledgepulse_worker.tools.policies.scored_topics import Period, open_scored_topics  # noqa: PLC0415 - files need no Kafka
 
     with topic_progress() as progress:
         async with open_scored_topics(settings, progress) as topics:
@@ -548,7 +548,7 @@ def _print_skipped(topics: ScoredTopics) -> None:
 
 
 def _labels(settings: Settings, source: dict[str, Any], *, required: bool) -> Labels:
-    from worker.tools.policies.labels import labels_of_files, labels_of_topic  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.labels import labels_of_files, labels_of_topic  # noqa: PLC0415
 
     files, topic = source["label_files"], source["labels_topic"]
     if required and not files and topic is None:

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.errors import InputError
-from worker.extras import extra
-from worker.policy import Policy, Weights
-from worker.scoring import Score, ScoredRecord, quality_score
-from worker.tools.policies.intervals import Estimate, percentiles, resampled_counts
-from worker.tools.policies.labels import Label, Labels
-from worker.tools.policies.tune import GRID
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.policy import Policy, Weights
+from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
+from knowledgepulse_worker.tools.policies.intervals import Estimate, percentiles, resampled_counts
+from knowledgepulse_worker.tools.policies.labels import Label, Labels
+from knowledgepulse_worker.tools.policies.tune import GRID
 
 with extra("policy"):
     from sklearn.metrics import precision_recall_curve

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from worker.policy import Policy
-from worker.scoring import Explanation, Score, ScoredRecord, explain_score, override_effects, similarity_text
-from worker.terminal.text import printable, time_text
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import (
+    Explanation,
+    Score,
+    ScoredRecord,
+    explain_score,
+    override_effects,
+    similarity_text,
+)
+from knowledgepulse_worker.terminal.text import printable, time_text
 
 
 def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:

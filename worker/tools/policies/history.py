@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from worker.errors import InputError, TopicError
-from worker.kafka.policy_topic import KeptPolicy, read_policies
-from worker.kafka.preflight.rights import require_rights
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topic_reader import TopicReader
-from worker.settings import Settings
-from worker.tools.policies.rights import kept_policy_rights
+from knowledgepulse_worker.errors import InputError, TopicError
+from knowledgepulse_worker.kafka.policy_topic import KeptPolicy, read_policies
+from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import TopicReader
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.policies.rights import kept_policy_rights
 
 
 async def policy_history(settings: Settings) -> list[KeptPolicy]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.extras import extra
+from knowledgepulse_worker.extras import extra
 
 with extra("policy"):
     from scipy import stats

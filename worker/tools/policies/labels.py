@@ -9,14 +9,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from worker.errors import InputError, TopicError
-from worker.kafka.preflight.rights import require_rights
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topic_reader import Record, TopicReader, read_topic
-from worker.settings import Settings
-from worker.terminal.progress import TopicProgressCallback
-from worker.tools.policies.rights import label_rights
-from worker.tools.policies.scored_files import lines_of
+from knowledgepulse_worker.errors import InputError, TopicError
+from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader, read_topic
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.progress import TopicProgressCallback
+from knowledgepulse_worker.tools.policies.rights import label_rights
+from knowledgepulse_worker.tools.policies.scored_files import lines_of
 
 
 class Label(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from worker.scoring import ScoredRecord
-from worker.terminal.text import printable, time_text
+from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.terminal.text import printable, time_text
 
 _COLUMNS = "{:24}  {:24}  {:16}  {:6}  {:10}  {}"
 HEAD = _COLUMNS.format("SOURCE", "TIME", "DOMAIN", "SCORE", "DECISION", "ID")

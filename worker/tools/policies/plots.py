@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from worker.extras import extra
-from worker.policy import Weights
-from worker.tools.policies.evaluate import CHANCE, DomainEvaluation, Evaluation
-from worker.tools.policies.intervals import Estimate
-from worker.tools.policies.tune import GRID, DomainTuning, Tuning
+from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.policy import Weights
+from knowledgepulse_worker.tools.policies.evaluate import CHANCE, DomainEvaluation, Evaluation
+from knowledgepulse_worker.tools.policies.intervals import Estimate
+from knowledgepulse_worker.tools.policies.tune import GRID, DomainTuning, Tuning
 
 with extra("policy"):
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import Any
 
-from worker.policy import Policy
-from worker.scoring import Score, ScoredRecord
-from worker.tools.policies.labels import Labels
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Score, ScoredRecord
+from knowledgepulse_worker.tools.policies.labels import Labels
 
 COPY = 0.05
 """A trace with less novelty is a near copy of its nearest trace."""

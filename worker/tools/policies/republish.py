@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 import msgspec
 
-from worker.errors import InputError, TopicError
-from worker.kafka.output_publisher import connected_publisher
-from worker.kafka.preflight.rights import require_rights
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topic_reader import Record
-from worker.kafka.topics import Topic
-from worker.policy import Policy
-from worker.records.decode import with_quality_score
-from worker.records.entry import ScoreHeader
-from worker.records.publisher import Publisher
-from worker.records.record import OutputRecord
-from worker.records.scored import HEADERS
-from worker.scoring import Rescored, Score, ScoredRecord
-from worker.settings import Settings
-from worker.terminal.progress import TopicProgressCallback
-from worker.tools.policies.rights import republishing_rights
-from worker.tools.policies.scored_topics import Period, ScoredTopics, open_scored_topics
+from knowledgepulse_worker.errors import InputError, TopicError
+from knowledgepulse_worker.kafka.output_publisher import connected_publisher
+from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.decode import with_quality_score
+from knowledgepulse_worker.records.entry import ScoreHeader
+from knowledgepulse_worker.records.publisher import Publisher
+from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_worker.records.scored import HEADERS
+from knowledgepulse_worker.scoring import Rescored, Score, ScoredRecord
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.progress import TopicProgressCallback
+from knowledgepulse_worker.tools.policies.rights import republishing_rights
+from knowledgepulse_worker.tools.policies.scored_topics import Period, ScoredTopics, open_scored_topics
 
 _UNCONFIRMED = 500
 

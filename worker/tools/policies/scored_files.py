@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from worker.errors import InputError, RejectedRecord
-from worker.records.scored import read_line
-from worker.scoring import ScoredRecord, Scorer
-from worker.terminal.lines import without_mark
-from worker.tools.score.offline import score_line
+from knowledgepulse_worker.errors import InputError, RejectedRecord
+from knowledgepulse_worker.records.scored import read_line
+from knowledgepulse_worker.scoring import ScoredRecord, Scorer
+from knowledgepulse_worker.terminal.lines import without_mark
+from knowledgepulse_worker.tools.score.offline import score_line
 
 MakeScorer = Callable[[], Scorer]
 

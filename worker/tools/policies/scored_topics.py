@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from worker.errors import TopicError
-from worker.kafka.preflight.rights import require_rights, scored_rights
-from worker.kafka.topic_admin import TopicAdmin
-from worker.kafka.topic_reader import Reader, Record, TopicReader, read_topic
-from worker.kafka.topics import Topic
-from worker.records.scored import read_record
-from worker.scoring import ScoredRecord
-from worker.settings import Settings
-from worker.terminal.progress import TopicProgressCallback
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.kafka.preflight.rights import require_rights, scored_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader, read_topic
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.records.scored import read_record
+from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.progress import TopicProgressCallback
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from itertools import islice
 
 from rich.table import Table
 
-from worker.policy import Policy, Weights
-from worker.scoring.flips import ROUTES, Rescored
-from worker.terminal.text import printable
-from worker.tools.policies.evaluate import CHANCE, LEAK_AGREEMENT, DomainEvaluation, Evaluation
-from worker.tools.policies.intervals import Estimate
-from worker.tools.policies.tune import STEP, DomainTuning, Tuning
+from knowledgepulse_worker.policy import Policy, Weights
+from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
+from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.tools.policies.evaluate import CHANCE, LEAK_AGREEMENT, DomainEvaluation, Evaluation
+from knowledgepulse_worker.tools.policies.intervals import Estimate
+from knowledgepulse_worker.tools.policies.tune import STEP, DomainTuning, Tuning
 
 DETAILS = 10
 """Maximum number of flips listed one by one."""

@@ -13,10 +13,10 @@ import numpy as np
 import tomli_w
 from numpy.typing import NDArray
 
-from worker.errors import InputError
-from worker.policy import DomainPolicy, Policy, Weights
-from worker.scoring import Score, ScoredRecord, quality_score
-from worker.tools.policies.intervals import Estimate, kth_largest, share, share_difference
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.policy import DomainPolicy, Policy, Weights
+from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
+from knowledgepulse_worker.tools.policies.intervals import Estimate, kth_largest, share, share_difference
 
 QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 STEP = 0.05

@@ -13,16 +13,16 @@ import click
 from click.core import ParameterSource
 from rich.progress import DownloadColumn
 
-from schemas.convert import AUTO, SOURCES
-from worker.errors import RejectedRecord
-from worker.records.decode import decode_trace
-from worker.records.key import KeyBy, key_of
-from worker.settings import Settings, load_settings
-from worker.terminal.files import Document, files_argument, lines_of, print_rejected
-from worker.terminal.options import config_option
-from worker.terminal.progress import errors, progress_bars
-from worker.tools.convert.command import ConversionReport, conversion_options, converted
-from worker.tools.publish.trace_publisher import Published, TracePublisher, publish_lines
+from knowledgepulse_schemas.convert import AUTO, SOURCES
+from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.records.key import KeyBy, key_of
+from knowledgepulse_worker.settings import Settings, load_settings
+from knowledgepulse_worker.terminal.files import Document, files_argument, lines_of, print_rejected
+from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.progress import errors, progress_bars
+from knowledgepulse_worker.tools.convert.command import ConversionReport, conversion_options, converted
+from knowledgepulse_worker.tools.publish.trace_publisher import Published, TracePublisher, publish_lines
 
 
 @click.command()

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
-from schemas import ReasoningTrace
-from worker.kafka.idempotent_publisher import IdempotentPublisher, delivery_error
-from worker.kafka.preflight.rights import Right, require_rights, topic_rights
-from worker.records.key import KeyBy, key_of
-from worker.settings import Settings
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.kafka.idempotent_publisher import IdempotentPublisher, delivery_error
+from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
+from knowledgepulse_worker.records.key import KeyBy, key_of
+from knowledgepulse_worker.settings import Settings
 
 logger = logging.getLogger(__name__)
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 from rich.progress import DownloadColumn
 
-from worker.embedding import load_embedder
-from worker.errors import RejectedRecord
-from worker.records.decode import decode_trace
-from worker.settings import load_settings, override
-from worker.terminal.files import echo, files_argument, lines_of, print_rejected
-from worker.terminal.options import config_option
-from worker.terminal.progress import errors, progress_bars
-from worker.tools.score.offline import make_scorer, score_line
+from knowledgepulse_worker.embedding import load_embedder
+from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.settings import load_settings, override
+from knowledgepulse_worker.terminal.files import echo, files_argument, lines_of, print_rejected
+from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.progress import errors, progress_bars
+from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
 
 @click.command()

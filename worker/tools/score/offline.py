@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from schemas import ReasoningTrace
-from schemas.trace import parse_date_time
-from worker.embedding import Embedder
-from worker.records.decode import decode_inputs, decode_trace
-from worker.scoring import Embed, Score, Scorer, VectorCache
-from worker.settings import Settings
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.trace import parse_date_time
+from knowledgepulse_worker.embedding import Embedder
+from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
+from knowledgepulse_worker.scoring import Embed, Score, Scorer, VectorCache
+from knowledgepulse_worker.settings import Settings
 
 
 @dataclass(frozen=True)

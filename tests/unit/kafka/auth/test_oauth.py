@@ -8,10 +8,10 @@ import sys
 import pytest
 from aiohttp import web
 
-from worker.errors import SettingsError
-from worker.kafka.auth.oauth import ClientCredentials, TokenError, token_provider
-from worker.settings import KafkaSettings
-from worker.tools.demo.processes import LOOPBACK
+from knowledgepulse_worker.errors import SettingsError
+from knowledgepulse_worker.kafka.auth.oauth import ClientCredentials, TokenError, token_provider
+from knowledgepulse_worker.settings import KafkaSettings
+from knowledgepulse_worker.tools.demo.processes import LOOPBACK
 
 SECRET = "canary-5150"
 

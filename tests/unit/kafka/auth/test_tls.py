@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from worker.errors import SettingsError
-from worker.kafka.connection import client_arguments
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.errors import SettingsError
+from knowledgepulse_worker.kafka.connection import client_arguments
+from knowledgepulse_worker.settings import KafkaSettings
 
 
 @pytest.fixture(scope="module")

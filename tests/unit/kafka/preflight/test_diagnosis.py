@@ -13,11 +13,11 @@ from aiokafka.errors import KafkaConnectionError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.errors import NoBrokerError, SecurityError
-from worker.kafka.preflight import diagnosis
-from worker.kafka.preflight.diagnosis import unreachable
-from worker.settings import KafkaSettings
-from worker.tools.demo.processes import LOOPBACK, free_ports
+from knowledgepulse_worker.errors import NoBrokerError, SecurityError
+from knowledgepulse_worker.kafka.preflight import diagnosis
+from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
+from knowledgepulse_worker.settings import KafkaSettings
+from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # a TLS connection that failed
 

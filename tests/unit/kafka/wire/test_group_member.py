@@ -6,9 +6,9 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import GroupAuthorizationFailedError
 from aiokafka.protocol.commit import OffsetFetchResponse_v3
 
-from worker.kafka.lease import Lease
-from worker.kafka.wire.group_member import GroupMember
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.kafka.lease import Lease
+from knowledgepulse_worker.kafka.wire.group_member import GroupMember
+from knowledgepulse_worker.settings import KafkaSettings
 
 AT = TopicPartition("raw-traces", 0)
 LOADING, NOT_COORDINATOR, NOT_AUTHORIZED = 14, 16, 30

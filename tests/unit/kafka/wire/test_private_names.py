@@ -20,8 +20,8 @@ from aiokafka.producer.sender import Sender
 from aiokafka.protocol.api import Request
 from faust.transport.consumer import Consumer
 
-from worker.kafka.wire.record_batches import Batches
-from worker.kafka.wire.record_batches import ClientPartitionRecords as PartitionRecords
+from knowledgepulse_worker.kafka.wire.record_batches import Batches
+from knowledgepulse_worker.kafka.wire.record_batches import ClientPartitionRecords as PartitionRecords
 
 WORKER = Path(__file__).parents[4] / "worker"
 

@@ -20,11 +20,11 @@ from aiokafka.structs import TopicPartition
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from knowledgepulse_worker.kafka.topic_reader import raw_record
+from knowledgepulse_worker.kafka.wire import record_batches
+from knowledgepulse_worker.kafka.wire.record_batches import Batches, PartitionRecords, decoding, inflate
+from knowledgepulse_worker.records.record import Fault
 from support.batches import ENCODERS, HEADER_BYTES, by_hand, sealed
-from worker.kafka.topic_reader import raw_record
-from worker.kafka.wire import record_batches
-from worker.kafka.wire.record_batches import Batches, PartitionRecords, decoding, inflate
-from worker.records.record import Fault
 
 TP = TopicPartition("raw-traces", 0)
 LIMIT = 1_048_576

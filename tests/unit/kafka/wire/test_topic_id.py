@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from worker.kafka.wire import topic_id as module
-from worker.kafka.wire.topic_id import NO_ID, TopicIds
-from worker.settings import KafkaSettings
+from knowledgepulse_worker.kafka.wire import topic_id as module
+from knowledgepulse_worker.kafka.wire.topic_id import NO_ID, TopicIds
+from knowledgepulse_worker.settings import KafkaSettings
 
 OLD, NEW = UUID(int=1), UUID(int=2)
 

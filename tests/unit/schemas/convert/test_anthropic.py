@@ -4,7 +4,7 @@ import pytest
 from anthropic.types import Message, TextBlock, ThinkingBlock, ToolUseBlock, Usage
 from anthropic.types.beta import BetaMCPToolUseBlock
 
-from schemas.convert import from_anthropic, source_of
+from knowledgepulse_schemas.convert import from_anthropic, source_of
 
 ASK = {"role": "user", "content": "What is the weather in Paris?"}
 USE = ToolUseBlock(id="toolu_1", type="tool_use", name="weather", input={"city": "Paris"})

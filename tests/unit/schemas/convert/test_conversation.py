@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.convert.hub import (
+from knowledgepulse_schemas.convert.hub import (
     Error,
     Message,
     ModelCall,

@@ -11,7 +11,7 @@ from langfuse.api.commons.types.observation_level import ObservationLevel
 from langfuse.api.commons.types.observation_v2 import ObservationV2
 from langsmith.schemas import Run as LangsmithRun
 
-from schemas.convert import ConversionError, convert, from_langfuse, from_langsmith, source_of
+from knowledgepulse_schemas.convert import ConversionError, convert, from_langfuse, from_langsmith, source_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ASK, DONE = HumanMessage("What is the weather in Paris?"), AIMessage("It is sunny.")

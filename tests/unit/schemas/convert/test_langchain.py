@@ -12,7 +12,7 @@ from langchain_core.messages import (
     messages_to_dict,
 )
 
-from schemas.convert import from_langchain, source_of
+from knowledgepulse_schemas.convert import from_langchain, source_of
 
 MESSAGES = [
     SystemMessage("Be brief"),

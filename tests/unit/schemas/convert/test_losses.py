@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from schemas.convert import Conversion, Losses, convert, source_of
+from knowledgepulse_schemas.convert import Conversion, Losses, convert, source_of
 from support.exports import DOCUMENTS
 
 LENGTH = 1000

@@ -23,7 +23,7 @@ from openai.types.responses.response_function_web_search import ActionSearch
 from openai.types.responses.response_output_item import McpCall
 from openai.types.responses.response_reasoning_item import Summary
 
-from schemas.convert import ConversionError, from_openai
+from knowledgepulse_schemas.convert import ConversionError, from_openai
 
 ASK = {"role": "user", "content": "What is the weather in Paris?"}
 CALL = ChatCompletionMessage(

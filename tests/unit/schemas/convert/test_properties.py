@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from schemas import ReasoningTrace
-from schemas.convert import AUTO, SOURCES, Conversion, ConversionError, convert, source_of
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.convert import AUTO, SOURCES, Conversion, ConversionError, convert, source_of
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 arbitrary_json = st.recursive(

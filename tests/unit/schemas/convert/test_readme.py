@@ -2,8 +2,8 @@
 
 import re
 
-import schemas.convert
-from schemas.convert import SOURCES
+import knowledgepulse_schemas.convert
+from knowledgepulse_schemas.convert import SOURCES
 from support.documents import table
 
 
@@ -14,4 +14,9 @@ def test_the_readme_lists_every_source_and_its_function():
     ]
 
     assert {name for row in rows for name in row if name in SOURCES} == set(SOURCES)
-    assert all(hasattr(schemas.convert, name) for row in rows for name in row if name.startswith("from_"))
+    assert all(
+        hasattr(knowledgepulse_schemas.convert, name)
+        for row in rows
+        for name in row
+        if name.startswith("from_")
+    )

@@ -5,10 +5,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-import schemas.convert
-from schemas.convert import ConversionError, Labels, Options
-from schemas.convert.hub import Error, Message, Reasoning, Run, Text, ToolCall, ToolCallResponse
-from schemas.convert.trace import to_trace
+import knowledgepulse_schemas.convert
+from knowledgepulse_schemas.convert import ConversionError, Labels, Options
+from knowledgepulse_schemas.convert.hub import (
+    Error,
+    Message,
+    Reasoning,
+    Run,
+    Text,
+    ToolCall,
+    ToolCallResponse,
+)
+from knowledgepulse_schemas.convert.trace import to_trace
 from support.exports import DOCUMENTS
 
 ASK = Message("user", (Text("Fix the build"),))
@@ -295,7 +303,9 @@ EXPECTED = {
 
 def traces_of(name, options=None):
     document = json.loads(json.dumps(DOCUMENTS[name]))
-    return [conversion.trace for conversion in schemas.convert.convert(document, options=options)]
+    return [
+        conversion.trace for conversion in knowledgepulse_schemas.convert.convert(document, options=options)
+    ]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

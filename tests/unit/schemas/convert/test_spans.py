@@ -23,7 +23,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import (
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 from opentelemetry.semconv.attributes import error_attributes
 
-from schemas.convert import ConversionError, Options, convert, from_otlp, source_of
+from knowledgepulse_schemas.convert import ConversionError, Options, convert, from_otlp, source_of
 
 TRACE_ID = bytes.fromhex("5b8efff798038103d269b633813fc60c")
 SECOND = 1_000_000_000

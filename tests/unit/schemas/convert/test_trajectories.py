@@ -12,7 +12,7 @@ from atif import (
     Trajectory,
 )
 
-from schemas.convert import (
+from knowledgepulse_schemas.convert import (
     ConversionError,
     convert,
     from_atif,

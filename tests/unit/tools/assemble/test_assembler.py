@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client import CollectorRegistry
 
-from schemas.convert import Options
+from knowledgepulse_schemas.convert import Options
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.assemble.assembler import LONGEST_STEP, Assembler
+from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.open_runs import COMPLETED_BY
+from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
+from knowledgepulse_worker.tools.assemble.transaction_log import State
 from support.spans import export, spans_of
-from worker.kafka.topics import Topic
-from worker.records.record import RawRecord
-from worker.settings import Settings
-from worker.tools.assemble.assembler import LONGEST_STEP, Assembler
-from worker.tools.assemble.metrics import AssemblyMetrics
-from worker.tools.assemble.open_runs import COMPLETED_BY
-from worker.tools.assemble.run_outputs import RunOutputs
-from worker.tools.assemble.transaction_log import State
 
 SETTINGS = Settings(assemble={"grace": 10})
 NAMES = (

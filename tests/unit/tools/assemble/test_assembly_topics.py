@@ -2,10 +2,10 @@
 
 import pytest
 
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.settings import AssembleSettings, Settings
+from knowledgepulse_worker.tools.assemble.assembly_topics import require_topics
 from support.topics import NAMES
-from worker.errors import TopicError
-from worker.settings import AssembleSettings, Settings
-from worker.tools.assemble.assembly_topics import require_topics
 
 ASSEMBLE = AssembleSettings()
 ASSEMBLED = "knowledgepulse-worker-assembled"

@@ -7,10 +7,10 @@ import json
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from schemas.convert import ConversionError, convert
+from knowledgepulse_schemas.convert import ConversionError, convert
+from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.tools.assemble.exports import join, read, split
 from support.spans import export, spans_of
-from worker.errors import RejectedRecord
-from worker.tools.assemble.exports import join, read, split
 
 
 def converted(documents):

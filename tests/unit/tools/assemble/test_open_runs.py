@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.settings import AssembleSettings
-from worker.tools.assemble.exports import SpanExport
-from worker.tools.assemble.open_runs import OpenRuns
+from knowledgepulse_worker.settings import AssembleSettings
+from knowledgepulse_worker.tools.assemble.exports import SpanExport
+from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 
 GRACE, IDLE, WAIT = 10, 60, 600
 SETTINGS = AssembleSettings(grace=GRACE, idle=IDLE, longest_wait=WAIT)

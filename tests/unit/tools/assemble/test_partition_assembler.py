@@ -9,19 +9,19 @@ from contextlib import suppress
 import pytest
 from prometheus_client import CollectorRegistry
 
-import worker.tools.assemble.run_outputs
-from schemas import DeadLetterHeaders
-from schemas.convert import Options, convert
+import knowledgepulse_worker.tools.assemble.run_outputs
+from knowledgepulse_schemas import DeadLetterHeaders
+from knowledgepulse_schemas.convert import Options, convert
+from knowledgepulse_worker.errors import DeliveryError
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.assemble.exports import read, split
+from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.open_runs import COMPLETED_BY, OpenRuns
+from knowledgepulse_worker.tools.assemble.partition_assembler import PartitionAssembler
+from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from support.spans import SECOND, export, message, span, spans_of
-from worker.errors import DeliveryError
-from worker.kafka.topics import Topic
-from worker.records.record import RawRecord
-from worker.settings import Settings
-from worker.tools.assemble.exports import read, split
-from worker.tools.assemble.metrics import AssemblyMetrics
-from worker.tools.assemble.open_runs import COMPLETED_BY, OpenRuns
-from worker.tools.assemble.partition_assembler import PartitionAssembler
-from worker.tools.assemble.run_outputs import RunOutputs
 
 SETTINGS = Settings(assemble={"grace": 10, "idle": 60})
 TOPICS = SETTINGS.topics
@@ -119,7 +119,7 @@ async def test_shuffled_and_repeated_spans_give_the_traces_of_direct_conversion(
 @pytest.mark.parametrize("seed", range(4))
 async def test_a_failed_transaction_is_published_by_the_next_process(real_traces, seed, monkeypatch):
     """Every transaction fails once; some spans are late."""
-    monkeypatch.setattr(worker.tools.assemble.partition_assembler, "STEP_RECORDS", 3)
+    monkeypatch.setattr(knowledgepulse_worker.tools.assemble.partition_assembler, "STEP_RECORDS", 3)
     values = [*shuffled(real_traces[:8], seed), b"no export"]
     partition = Partition(values)
     failures = 0
@@ -173,7 +173,7 @@ async def test_an_unexpected_error_in_one_record_stops_no_other(real_traces, mon
             raise ZeroDivisionError
         return split(value, max_bytes)
 
-    monkeypatch.setattr(worker.tools.assemble.partition_assembler, "split", split_or_fail)
+    monkeypatch.setattr(knowledgepulse_worker.tools.assemble.partition_assembler, "split", split_or_fail)
     values = [b"broken", export(spans_of(real_traces[0]))]
     partition = Partition(values)
     await partition.run()
@@ -275,7 +275,7 @@ async def test_an_unexpected_error_in_one_run_stops_no_other(real_traces, monkey
             raise ZeroDivisionError
         return convert(documents, *rest)
 
-    monkeypatch.setattr(worker.tools.assemble.run_outputs, "convert", convert_or_fail)
+    monkeypatch.setattr(knowledgepulse_worker.tools.assemble.run_outputs, "convert", convert_or_fail)
     values = [export(broken, as_json=True), export(fine, as_json=True)]
     partition = Partition(values)
     await partition.run()
@@ -296,7 +296,7 @@ async def test_what_a_topic_does_not_accept_is_a_cut_dead_letter(real_traces):
 
 
 async def test_a_transaction_is_bounded(real_traces, monkeypatch):
-    monkeypatch.setattr(worker.tools.assemble.partition_assembler, "STEP_RECORDS", 4)
+    monkeypatch.setattr(knowledgepulse_worker.tools.assemble.partition_assembler, "STEP_RECORDS", 4)
     partition = Partition([export(spans_of(trace)) for trace in real_traces[:9]])
     await partition.run()
 

@@ -7,19 +7,19 @@ import msgspec
 import numpy as np
 import pytest
 
-from schemas import ReasoningTrace
-from worker.embedding import Embeddings, LexicalEmbedder
-from worker.errors import RejectedRecord
-from worker.lane.ring import remember
-from worker.records.decode import decode_inputs, decode_trace
-from worker.records.entry import Entry, Failure, ScoreHeader, encode_vector
-from worker.records.outputs import Outputs
-from worker.records.record import OutputRecord, RawRecord
-from worker.scoring import Scorer, VectorCache, bounded_id, embedding_text
-from worker.settings import Settings
-from worker.tools.audit.index import SourceIndex
-from worker.tools.audit.partition_audit import Bounds, PartitionAudit
-from worker.tools.audit.vectors import Texts
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.embedding import Embeddings, LexicalEmbedder
+from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.lane.ring import remember
+from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
+from knowledgepulse_worker.records.entry import Entry, Failure, ScoreHeader, encode_vector
+from knowledgepulse_worker.records.outputs import Outputs
+from knowledgepulse_worker.records.record import OutputRecord, RawRecord
+from knowledgepulse_worker.scoring import Scorer, VectorCache, bounded_id, embedding_text
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.audit.index import SourceIndex
+from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
+from knowledgepulse_worker.tools.audit.vectors import Texts
 
 MAX_ELEMENTS = 4
 WINDOW = 8

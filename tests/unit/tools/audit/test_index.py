@@ -2,11 +2,11 @@
 
 import pytest
 
-from schemas import DeadLetterHeaders
-from worker.errors import LedgerError
-from worker.records.record import OutputRecord
-from worker.settings import TopicSettings
-from worker.tools.audit.index import SourceIndex
+from knowledgepulse_schemas import DeadLetterHeaders
+from knowledgepulse_worker.errors import LedgerError
+from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_worker.settings import TopicSettings
+from knowledgepulse_worker.tools.audit.index import SourceIndex
 
 PARTITIONS = 2
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from worker.embedding import load_embedder
-from worker.policy import Policy
-from worker.records.entry import Entry, Failure
-from worker.records.outputs import with_current_timestamp
-from worker.records.record import UNREAD_FINGERPRINT, Fault
-from worker.tools.audit.report import Difference
+from knowledgepulse_worker.embedding import load_embedder
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.entry import Entry, Failure
+from knowledgepulse_worker.records.outputs import with_current_timestamp
+from knowledgepulse_worker.records.record import UNREAD_FINGERPRINT, Fault
+from knowledgepulse_worker.tools.audit.report import Difference
 
 NOW_MS = 1_800_000_000_000
 

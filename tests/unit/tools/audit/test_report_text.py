@@ -6,8 +6,8 @@ import json
 import pytest
 from rich.console import Console
 
-from worker.tools.audit import Difference, PartitionReport, Report
-from worker.tools.audit.report_text import DETAILS, show
+from knowledgepulse_worker.tools.audit import Difference, PartitionReport, Report
+from knowledgepulse_worker.tools.audit.report_text import DETAILS, show
 
 
 @pytest.fixture

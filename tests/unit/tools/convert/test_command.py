@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from worker.cli import entry as cli
+from knowledgepulse_worker.cli import entry as cli
 
 CHAT = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
 

@@ -3,8 +3,8 @@
 import pytest
 from click.testing import CliRunner
 
-from worker.errors import REASONS
-from worker.tools.dead_letters.command import dead_letters
+from knowledgepulse_worker.errors import REASONS
+from knowledgepulse_worker.tools.dead_letters.command import dead_letters
 
 
 @pytest.mark.parametrize("command", ["list", "show", "replay"])

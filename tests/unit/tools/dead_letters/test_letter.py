@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 
+from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selection
 from support.letters import NOON, TOPICS, buried, consumed, headers, raw_record, records
-from worker.tools.dead_letters.letter import DeadLetter, Selection
 
 
 @given(records)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knowledgepulse_worker.tools.dead_letters import letter_text as text
+from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
 from support.letters import buried, raw_record, records
-from worker.tools.dead_letters import letter_text as text
-from worker.tools.dead_letters.letter import DeadLetter
 
 hostile = st.text() | st.sampled_from(["\x1b[31mred", "\x9b2J", "a\r\nkp-reason: empty", "\u202eabc", "\x07"])
 

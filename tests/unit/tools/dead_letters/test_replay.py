@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter
+from knowledgepulse_worker.tools.dead_letters.replay import skip_reason
 from support.letters import TOPICS, buried, raw_record
-from worker.kafka.topics import Topic
-from worker.tools.dead_letters.letter import DeadLetter
-from worker.tools.dead_letters.replay import skip_reason
 
 RAW = Topic(TOPICS.raw, partitions=4, max_message_bytes=1_048_588)
 

@@ -19,9 +19,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from worker.errors import NoBrokerError, WorkerError
-from worker.tools.demo import brokers, processes
-from worker.tools.demo.brokers import Broker, Kind, Unavailable, first_available, running_broker
+from knowledgepulse_worker.errors import NoBrokerError, WorkerError
+from knowledgepulse_worker.tools.demo import brokers, processes
+from knowledgepulse_worker.tools.demo.brokers import (
+    Broker,
+    Kind,
+    Unavailable,
+    first_available,
+    running_broker,
+)
 
 ANSWERING = Broker("127.0.0.1:1", "java", "a broker")
 
@@ -482,7 +488,8 @@ def test_leaves_neither_process_nor_data_behind(program, monkeypatch, pid_file, 
 def test_a_broker_does_not_outlive_a_killed_parent(program, pid_file, tmp_path):
     program("java", fake_java(broker=f"echo $$ > {pid_file}; exec /bin/sleep 600"))
     program("mvn", MAVEN)
-    code = "from worker.tools.demo import brokers\nwith brokers.first_available([brokers.JAVA], print): pass"
+    code = "from knowledgepulse_worker.tools.demo import brokers\n"
+    code += "with brokers.first_available([brokers.JAVA], print): pass"
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path / "tmp")}
     with subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.DEVNULL) as process:
         wait_until(lambda: pid_file.exists() and pid_file.read_text() != "")

@@ -8,22 +8,27 @@ from importlib.resources import files
 
 import pytest
 
-from worker.settings import render, settings_from
-from worker.tools.demo.brokers import Broker
-from worker.tools.demo.show import THRESHOLD, demo_settings, worker_environment
+from knowledgepulse_worker.settings import render, settings_from
+from knowledgepulse_worker.tools.demo.brokers import Broker
+from knowledgepulse_worker.tools.demo.show import THRESHOLD, demo_settings, worker_environment
 
 BROKER = Broker("localhost:9092", "configured", "a test's")
 
 
 @pytest.fixture
 def documents():
-    lines = files("worker.tools.demo").joinpath("real_traces.jsonl").read_bytes().splitlines()
+    lines = files("knowledgepulse_worker.tools.demo").joinpath("real_traces.jsonl").read_bytes().splitlines()
     return [json.loads(line) for line in lines]
 
 
 @pytest.fixture
 def labels():
-    lines = files("worker.tools.demo").joinpath("real_traces.labels.jsonl").read_bytes().splitlines()
+    lines = (
+        files("knowledgepulse_worker.tools.demo")
+        .joinpath("real_traces.labels.jsonl")
+        .read_bytes()
+        .splitlines()
+    )
     return {label["id"]: label for label in map(json.loads, lines)}
 
 

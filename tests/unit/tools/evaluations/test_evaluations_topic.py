@@ -1,6 +1,6 @@
 """The topic of evaluations."""
 
-from worker.tools.evaluations.evaluations_topic import create_topic
+from knowledgepulse_worker.tools.evaluations.evaluations_topic import create_topic
 
 
 async def test_the_topic_of_evaluations_is_created_once(brokers, admin):

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData, SeverityNumber
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.scored import read_record
+from knowledgepulse_worker.scoring import Score
+from knowledgepulse_worker.tools.evaluations.event import SpanContext, otlp_logs, span_of
 from support.otlp import attributes_of, logs_of
 from support.scored import published
-from worker.policy import Policy
-from worker.records.scored import read_record
-from worker.scoring import Score
-from worker.tools.evaluations.event import SpanContext, otlp_logs, span_of
 
 TRACE, SPAN = "5b8efff798038103d269b633813fc60c", "0ee19b7ec3c1b173"
 NOW = 1_800_000_000_000_000_001

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from schemas import ReasoningTrace
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Scorer
+from knowledgepulse_worker.tools.evaluations.metrics import EvaluationMetrics
+from knowledgepulse_worker.tools.evaluations.run import Evaluations
 from support.otlp import logs_of
 from support.scored import dead_letter, published
-from worker.policy import Policy
-from worker.scoring import Scorer
-from worker.tools.evaluations.metrics import EvaluationMetrics
-from worker.tools.evaluations.run import Evaluations
 
 TRACE, SPAN = "5b8efff798038103d269b633813fc60c", "0ee19b7ec3c1b173"
 

@@ -10,11 +10,11 @@ import pytest
 from aiokafka.structs import ConsumerRecord
 from click.testing import CliRunner, Result
 
-from schemas import ReasoningTrace
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.cli.entry import main
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Score, ScoredRecord, Scorer, quality_score
 from support.scored import published
-from worker.cli.entry import main
-from worker.policy import Policy
-from worker.scoring import Score, ScoredRecord, Scorer, quality_score
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from worker.policy import REFERENCE_WEIGHTS, DomainPolicy, Policy
-from worker.tools.policies.changes import changes, suspicions
+from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, DomainPolicy, Policy
+from knowledgepulse_worker.tools.policies.changes import changes, suspicions
 
 
 def domain(name, **changed):

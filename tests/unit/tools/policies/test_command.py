@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from worker.policy import Policy
+from knowledgepulse_worker.policy import Policy
 
 
 @pytest.fixture

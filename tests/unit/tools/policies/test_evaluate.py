@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, f1_score, precision_score, recall_score, roc_auc_score
 
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.tools.policies.evaluate import ALL, auc, evaluate
+from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files
+from knowledgepulse_worker.tools.policies.tables import evaluation_tables
 from support.traces import LABELS
-from worker.errors import InputError
-from worker.policy import Policy
-from worker.tools.policies.evaluate import ALL, auc, evaluate
-from worker.tools.policies.labels import Label, labels_of_files
-from worker.tools.policies.tables import evaluation_tables
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.policy import Policy
-from worker.scoring import ScoredRecord, quality_score
-from worker.tools.policies.explain import explain
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import ScoredRecord, quality_score
+from knowledgepulse_worker.tools.policies.explain import explain
 
 UNIT = st.floats(0, 1)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from worker.errors import InputError
-from worker.kafka.policy_topic import KeptPolicy
-from worker.policy import Policy
-from worker.tools.policies.history import find_policy
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.kafka.policy_topic import KeptPolicy
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.tools.policies.history import find_policy
 
 HISTORY = [KeptPolicy(Policy(threshold=number / 100), number) for number in range(40)]
 ONE = HISTORY[7].policy

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from worker.tools.policies import intervals
-from worker.tools.policies.intervals import (
+from knowledgepulse_worker.tools.policies import intervals
+from knowledgepulse_worker.tools.policies.intervals import (
     RESAMPLES,
     kth_largest,
     percentiles,

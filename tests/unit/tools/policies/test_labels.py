@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files, labels_of_records, read_label
 from support.scored import dead_letter
-from worker.errors import InputError
-from worker.tools.policies.labels import Label, labels_of_files, labels_of_records, read_label
 
 
 def label(**members):

@@ -1,8 +1,8 @@
 """The labelling queue."""
 
-from worker.policy import Policy
-from worker.tools.policies.labels import Label
-from worker.tools.policies.queue import labelling_queue
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.tools.policies.labels import Label
+from knowledgepulse_worker.tools.policies.queue import labelling_queue
 
 POLICY = Policy(threshold=0.5)
 

@@ -5,16 +5,16 @@ import json
 import msgspec
 import pytest
 
-from schemas import ReasoningTrace
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Scorer, score_trace
+from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
+from knowledgepulse_worker.testing.memory_reader import MemoryReader
+from knowledgepulse_worker.tools.policies.republish import Targets, check_targets, send_rescored
+from knowledgepulse_worker.tools.policies.scored_topics import Period, ScoredTopics
 from support.scored import published
-from worker.errors import InputError
-from worker.kafka.topics import Topic
-from worker.policy import Policy
-from worker.scoring import Scorer, score_trace
-from worker.testing.memory_publisher import MemoryPublisher
-from worker.testing.memory_reader import MemoryReader
-from worker.tools.policies.republish import Targets, check_targets, send_rescored
-from worker.tools.policies.scored_topics import Period, ScoredTopics
 
 OLD, NEW = Policy(), Policy(threshold=0.45)
 OWN = {"raw-traces", "contribute", "rejected", "dead-letter", "g-ledger-changelog", "g-replays"}

@@ -4,11 +4,11 @@ from codecs import BOM_UTF8
 
 import pytest
 
-from worker.errors import InputError
-from worker.scoring import Scorer
-from worker.settings import Settings
-from worker.tools.policies.scored_files import read_files
-from worker.tools.score.offline import make_scorer, score_line
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.scoring import Scorer
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.policies.scored_files import read_files
+from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from schemas import ReasoningTrace
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.scored import read_line, read_record
+from knowledgepulse_worker.scoring import Scorer, score_trace
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 from support.scored import published
-from worker.policy import Policy
-from worker.records.scored import read_line, read_record
-from worker.scoring import Scorer, score_trace
-from worker.settings import Settings
-from worker.tools.score.offline import make_scorer, score_line
 
 
 def changed(record, **values):

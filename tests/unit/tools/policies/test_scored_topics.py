@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.testing.memory_reader import MemoryReader
+from knowledgepulse_worker.tools.policies.scored_topics import Period, ScoredTopics
 from support.scored import dead_letter
-from worker.kafka.topics import Topic
-from worker.testing.memory_reader import MemoryReader
-from worker.tools.policies.scored_topics import Period, ScoredTopics
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ import tomllib
 
 import pytest
 
+from knowledgepulse_worker.policy import Policy
 from support.traces import LABELS, TRACES
-from worker.policy import Policy
 
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory, real_traces):
     """Return a file of the real traces, scored without an embedder."""
-    from worker.settings import Settings
-    from worker.tools.score.offline import make_scorer, score_line
+    from knowledgepulse_worker.settings import Settings
+    from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
     scorer = make_scorer(Settings(), None)
     file = tmp_path_factory.mktemp("scored") / "scored.jsonl"
@@ -269,7 +269,7 @@ def test_a_policy_is_checked_before_anything_is_read(kp_worker, tmp_path, argume
 
 def test_a_plot_without_matplotlib_names_the_extra(kp_worker, scored, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.delitem(sys.modules, "worker.tools.policies.plots", raising=False)
+    monkeypatch.delitem(sys.modules, "knowledgepulse_worker.tools.policies.plots", raising=False)
 
     result = kp_worker("policy", "tune", scored, "--plot", tmp_path / "tune.png")
 
@@ -280,7 +280,7 @@ def test_a_plot_without_matplotlib_names_the_extra(kp_worker, scored, tmp_path, 
 def test_help_needs_neither_numpy_nor_kafka():
     """`kp-worker policy --help` stays fast."""
     code = (
-        "import sys; from worker.cli.entry import main; "
+        "import sys; from knowledgepulse_worker.cli.entry import main; "
         "main(['policy', 'tune', '--help'], standalone_mode=False); "
         "heavy = {'numpy', 'scipy', 'sklearn', 'matplotlib', 'aiokafka', 'torch'} & set(sys.modules); "
         "sys.exit(str(heavy) if heavy else 0)"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.errors import InputError
-from worker.policy import REFERENCE_WEIGHTS, DomainPolicy, Policy
-from worker.tools.policies.tune import proposed_toml, reweighted, tune, with_thresholds
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, DomainPolicy, Policy
+from knowledgepulse_worker.tools.policies.tune import proposed_toml, reweighted, tune, with_thresholds
 
 CUSTOMER_SERVICE = np.array([0.20, 0.30, 0.20, 0.30])
 

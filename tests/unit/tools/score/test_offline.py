@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from schemas import ReasoningTrace
-from worker.settings import Settings
-from worker.tools.score.offline import make_scorer, score_line
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
 
 @pytest.mark.parametrize(
