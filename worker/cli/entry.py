@@ -37,7 +37,7 @@ class LazyCommand(click.Command):
     def load(self) -> click.Command:
         """Import the command."""
         module, attribute = self._target.split(":")
-        return cast("click.Command", getattr(import_module(f"worker.{module}"), attribute))
+        return cast("click.Command", getattr(import_module(f"knowledgepulse_worker.{module}"), attribute))
 
 
 _COMMANDS = (
