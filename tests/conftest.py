@@ -11,8 +11,8 @@ import pytest
 
 from support import traces
 from support.streams import Stream, own_settings
-from worker.demo.brokers import Broker, running_broker
 from worker.settings import Settings, render
+from worker.tools.demo.brokers import Broker, running_broker
 
 # A machine may be busy: how long an example takes is no property.
 hypothesis.settings.register_profile(
@@ -60,10 +60,10 @@ def config(tmp_path: Path) -> Callable[[Settings], str]:
 
 @pytest.fixture
 def make_stream(broker: Broker, tmp_path: Path) -> Callable[..., Awaitable[Stream]]:
-    """Make a stream: `await make_stream(partitions=4, embedding={...})`; it embeds by hashing by default."""
+    """Make a stream: `await make_stream(partitions=4, embedding={...})`; it embeds lexically by default."""
 
     async def make(partitions: int = 1, **sections: Mapping[str, Any]) -> Stream:
-        usual = {"embedding": {"backend": "hashing"}}
+        usual = {"embedding": {"backend": "lexical"}}
         stream = Stream(own_settings(broker.bootstrap_servers, "test", usual, sections), tmp_path)
         await stream.create_topics(partitions)
         return stream

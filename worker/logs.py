@@ -11,12 +11,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from worker.errors import WorkerError
-
-if TYPE_CHECKING:  # keeps `kp-worker --help` from importing pydantic
-    from worker.settings import LogSettings
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +33,16 @@ _ExcInfo: TypeAlias = (
 )
 
 
-def configure(settings: LogSettings) -> None:
+class LogFormat(Protocol):
+    """The settings of logging: the section ``[log]``."""
+
+    @property
+    def level(self) -> str: ...  # noqa: D102 - as documented there, like the next one
+    @property
+    def format(self) -> str: ...  # noqa: D102
+
+
+def configure(settings: LogFormat) -> None:
     """Log to standard error: the worker's messages, and those of libraries that an operator needs.
 
     Libraries log every step, so their level is at least WARNING; it is INFO if ours is DEBUG, since at DEBUG
@@ -199,7 +205,7 @@ def _is_safe(error: BaseException) -> bool:
     """Return whether an error's text never quotes a record.
 
     Ours never do, the operating system's name files and addresses, and the Kafka client's name brokers and
-    topics: its record parser's errors stay in :mod:`worker.kafka.record_batches`.
+    topics: its record parser's errors stay in :mod:`worker.kafka.wire.record_batches`.
     """
     return isinstance(error, WorkerError | OSError) or type(error).__module__ == "aiokafka.errors"
 

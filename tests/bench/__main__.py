@@ -28,7 +28,7 @@ from bench import (
 )
 from bench.context import Context
 from bench.measure import Budget, Section
-from worker.demo.brokers import Broker, running_broker
+from worker.tools.demo.brokers import Broker, running_broker
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Part:
 PARTS = {
     "embedder": Part(embedder.run, 260, 60, needs_broker=False),
     "worker": Part(worker_runs.run, 900, 85),
+    "mixed": Part(worker_runs.mixed, 450, 85),
     "stream": Part(stream.run, 300, 35),
     "assemble": Part(assemble.run, 180, 25),
     "processes": Part(worker_runs.processes, 260, 50),

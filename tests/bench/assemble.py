@@ -26,8 +26,8 @@ from bench.workers import ARRIVAL_LIMIT, SUSPENDABLE
 from support.spans import export, spans_of
 from support.streams import Stream, own_settings, tests_environment
 from support.traces import real_traces
-from worker.kafka.topics import assembled_topic_name
 from worker.observe import page
+from worker.tools.assemble.assembly_topics import assembled_topic_name
 
 RUNS, RUNS_SHORT = 600, 150
 WARM_UP = 50
@@ -196,7 +196,7 @@ async def _convert(file: Path, count: int) -> float:
     """Convert a file of exports, and return the runs per second."""
     started = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "worker.cli", "convert", "--from", "otlp", str(file)),
+        *(sys.executable, "-m", "worker.cli.entry", "convert", "--from", "otlp", str(file)),
         stdout=DEVNULL,
         stderr=DEVNULL,
         env=tests_environment(),

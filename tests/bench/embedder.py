@@ -13,6 +13,7 @@ from typing import Any
 
 from bench.context import Context
 from bench.measure import Budget, Figure, Section, alternate, ratio
+from bench.processes import cpu_seconds
 from support.streams import tests_environment
 
 
@@ -21,10 +22,12 @@ class EmbeddingSide:
 
     Attributes:
         description: its own description, once it is prepared.
+        cpu: CPU seconds per text, of each measurement.
     """
 
     def __init__(self, process: Process, log: Path) -> None:
         self.description = ""
+        self.cpu: list[float] = []
         self._process = process
         self._log = log
 
@@ -63,7 +66,10 @@ class EmbeddingSide:
 
     async def rate(self, seconds: float) -> float:
         """Embed for a number of seconds, and return the texts per second."""
-        return float(await self._ask(str(seconds)))
+        before = cpu_seconds(self._process.pid)
+        rate = float(await self._ask(str(seconds)))
+        self.cpu.append((cpu_seconds(self._process.pid) - before) / (rate * seconds))
+        return rate
 
     async def stop(self) -> None:
         if self._process.returncode is None:
@@ -84,15 +90,18 @@ class EmbeddingSide:
 
 
 async def run(context: Context, budget: Budget) -> Section:
-    """Compare the ways to embed the real traces, each in its own process."""
-    section = Section("embedder", "Embedding 256 tokens of real traces")
+    """Compare the ways to embed full windows and mixed lengths, each in its own process."""
+    section = Section("embedder", "Embedding 256 tokens of real traces, and a mix of 16 to 256")
     precisions = ["float32", *(["bfloat16"] if context.bfloat16 else [])]
-    ways = {
-        "encode one by one": ("encode", "1"),
-        "encode, batch_size=32": ("encode", "32"),
-        **{f"forward only, {one}": ("forward", one) for one in precisions},
-        **{f"our embedder, {one}": ("ours", one) for one in precisions},
-    }
+    ways = {"encode one by one": ("encode", "1", "full"), "encode, batch_size=32": ("encode", "32", "full")}
+    for one in precisions:
+        ways |= {
+            f"matrix products, {one}": ("products", one, "full"),
+            f"forward only, {one}": ("forward", one, "full"),
+            f"our embedder, {one}": ("ours", one, "full"),
+            f"forward only, {one}, mixed": ("forward", one, "mixed"),
+            f"our embedder, {one}, mixed": ("ours", one, "mixed"),
+        }
     seconds = 1.5 if context.short else 4.0
     async with AsyncExitStack() as stack:
         sides = {
@@ -110,13 +119,14 @@ async def run(context: Context, budget: Budget) -> Section:
         )
     section.figures += [Figure(name, "texts/s", values) for name, values in rates.items()]
     for one in precisions:
-        for other, reach in (
-            (f"forward only, {one}", ""),
-            ("encode one by one", "4 at least, aim 5" if one == "float32" else ""),
-            ("encode, batch_size=32", ""),
+        for mine, other, reach in (
+            (f"our embedder, {one}", f"forward only, {one}", "0.9 at least"),
+            (f"our embedder, {one}, mixed", f"forward only, {one}, mixed", ""),
+            (f"forward only, {one}", f"matrix products, {one}", ""),
+            (f"our embedder, {one}", "encode one by one", "4 at least, aim 5" if one == "float32" else ""),
+            (f"our embedder, {one}", "encode, batch_size=32", ""),
         ):
-            name = f"our embedder, {one}"
-            section.figures.append(ratio(f"{name} / {other}", rates[name], rates[other], reach))
+            section.figures.append(ratio(f"{mine} / {other}", rates[mine], rates[other], reach))
     if not context.bfloat16:
         section.notes.append("bfloat16 is not measured: this CPU has no instructions for it")
     return section

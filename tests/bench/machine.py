@@ -9,7 +9,7 @@ from pathlib import Path
 
 import joblib
 
-from worker.demo.brokers import Broker
+from worker.tools.demo.brokers import Broker
 
 _DISTRIBUTIONS = (
     "openvino",

@@ -32,7 +32,7 @@ async def run(context: Context, budget: Budget) -> Section:
             stack,
             context,
             PARTITIONS,
-            embedding={"backend": "hashing"},
+            embedding={"backend": "lexical"},
             cache={"max_elements": ELEMENTS},
         )
         ring = ELEMENTS + fleet.settings.limits.uncommitted_records
@@ -59,7 +59,7 @@ async def run(context: Context, budget: Budget) -> Section:
                 Figure(f"{mark:,} records later / rings just full", TIMES, [growth], reach="1.05 at most"),
             ]
     section.notes.append(
-        f"{PARTITIONS} partitions, hashing embedder, rings of {ring} entries, the shortest real traces; "
+        f"{PARTITIONS} partitions, lexical embedder, rings of {ring} entries, the shortest real traces; "
         "n: looks within a second"
     )
     return section

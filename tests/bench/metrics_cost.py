@@ -12,13 +12,13 @@ from bench.measure import Budget, Figure, Section, alternate, ratio
 from support.traces import real_traces
 from worker.lane.lane import LaneServices
 from worker.lane.lanes import Lanes
-from worker.lane.ledger import Changelog
-from worker.lane.memory_publisher import MemoryPublisher
-from worker.lane.outputs import Outputs
-from worker.lane.records import RawRecord
+from worker.lane.ring import Changelog
 from worker.observe.metrics import Metrics
 from worker.policy import Policy, PolicyInForce
+from worker.records.outputs import Outputs
+from worker.records.record import RawRecord
 from worker.settings import CacheSettings, LimitSettings, TopicSettings
+from worker.testing.memory_publisher import MemoryPublisher
 
 RECORDS = 1500
 """Of each side of each round."""

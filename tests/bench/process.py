@@ -63,7 +63,7 @@ def main() -> None:
 
     start_child_in("bench.process")
     record_metrics(os.open(os.environ[SAMPLES], os.O_WRONLY | os.O_APPEND | os.O_CREAT))
-    from worker.cli import main as kp_worker
+    from worker.cli.entry import main as kp_worker
 
     run: Callable[[], Any] = kp_worker
     run()

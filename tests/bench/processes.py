@@ -39,6 +39,12 @@ def resident(pid: int) -> float:
     return sum(one.memory_info().rss for one in psutil.Process(pid).children(recursive=True)) / 2**20
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process and its children so far."""
+    parent = psutil.Process(pid)
+    return sum(sum(one.cpu_times()[:2]) for one in (parent, *parent.children(recursive=True)))
+
+
 def _signal(pid: int, number: signal.Signals) -> None:
     with suppress(psutil.NoSuchProcess):
         parent = psutil.Process(pid)

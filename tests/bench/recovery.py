@@ -29,7 +29,7 @@ async def run(context: Context, budget: Budget) -> Section:
             stack,
             context,
             PARTITIONS,
-            embedding={"backend": "hashing"},
+            embedding={"backend": "lexical"},
             cache={"max_elements": entries},
         )
         async with AsyncExitStack() as running:
@@ -54,7 +54,7 @@ async def run(context: Context, budget: Budget) -> Section:
         Figure("entries", "entries/s", rates),
         Figure("an output from every partition, from the assignment on", "s", first_out),
     ]
-    section.notes.append("hashing vectors of 384 dimensions, which are as large as the model's")
+    section.notes.append("lexical vectors of 384 dimensions, which are as large as the model's")
     return section
 
 

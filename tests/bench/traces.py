@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from support.traces import real_traces
-from worker.lane.decode import decode_trace
+from worker.records.decode import decode_trace
 from worker.scoring import embedding_text
 
 _OBJECTIVE = re.compile(rb'"objective": ?"')
@@ -27,13 +29,32 @@ def small_traces() -> list[bytes]:
 
 
 def real_texts() -> list[str]:
-    """Return the embedded texts of the real traces."""
+    """Return the embedded texts of the real traces, nearly all longer than the model's window."""
     return [embedding_text(decode_trace(trace, 2**24)) for trace in real_traces()]
 
 
-def endless_texts() -> Iterator[str]:
-    """Yield the texts repeatedly, each made unique, as repeated texts would not be embedded."""
-    return (f"{number} {text}" for number, text in enumerate(itertools.cycle(real_texts())))
+def mixed_texts() -> list[str]:
+    """Return their beginnings, of 16 to 256 tokens, as short runs and other texts have."""
+    random = np.random.default_rng(0)
+    return [" ".join(text.split()[: random.integers(10, 180)]) for text in real_texts()]
+
+
+def mixed_traces() -> list[bytes]:
+    """Return the real traces with these texts alone."""
+    return [_with_text(trace, text) for trace, text in zip(real_traces(), mixed_texts(), strict=True)]
+
+
+def _with_text(trace: bytes, text: str) -> bytes:
+    document: dict[str, Any] = json.loads(trace)
+    document["task"]["objective"] = text
+    document["steps"] = [step | {"content": ""} for step in document["steps"]]
+    return _dumped(document)
+
+
+def endless_texts(lengths: str = "full") -> Iterator[str]:
+    """Yield ``full`` or ``mixed`` texts repeatedly, each unique, as repeated texts would not be embedded."""
+    texts = {"full": real_texts, "mixed": mixed_texts}[lengths]()
+    return (f"{number} {text}" for number, text in enumerate(itertools.cycle(texts)))
 
 
 def endless_traces(traces: Sequence[bytes]) -> Iterator[bytes]:

@@ -13,6 +13,7 @@ from bench.context import Context
 from bench.embedder import EmbeddingSide
 from bench.measure import ENOUGH, Budget, Figure, Section, Side, alternate, poisson_schedule, ratio
 from bench.processes import on_cores
+from bench.traces import mixed_traces
 from bench.workers import SUSPENDABLE, Fleet, Publisher
 from support.traces import real_traces
 
@@ -56,11 +57,18 @@ class _Runs:
         rates = await alternate(sides, self.budget.rounds(self.context.rounds, share=0.45))
         for name, values in rates.items():
             self.section.figures.append(Figure(f"saturated, {name}", "traces/s", values))
-        for count in self.fleets:
+        for count, fleet in self.fleets.items():
             name = _partitions(count)
-            self.section.figures.append(
-                ratio(f"{name} / {FORWARD}", rates[name], rates[FORWARD], "0.75 at least, aim 0.9")
-            )
+            rounds = len(rates[name])
+            self.section.figures += [
+                ratio(f"{name} / {FORWARD}", rates[name], rates[FORWARD], "0.75 at least, aim 0.9"),
+                ratio(
+                    f"CPU time a trace, {FORWARD} / {name}",
+                    forward.cpu[-rounds:],
+                    fleet.cpu[-rounds:],
+                    "0.9 at least",
+                ),
+            ]
         many, few = rates[_partitions(64)], rates[_partitions(4)]
         self.section.figures.append(ratio("64 partitions / 4 partitions", many, few, "0.95 at least"))
         self._report("saturated", durations)
@@ -124,14 +132,32 @@ class _Runs:
 async def run(context: Context, budget: Budget) -> Section:
     """Drain backlogs, then process arrivals at half that rate, with one worker for each partition count."""
     section = Section("worker", "One worker, end to end on Kafka")
+    counts = PARTITIONS_SHORT if context.short else PARTITIONS
+    return await _one_worker(context, budget, section, real_traces(), "full", counts)
+
+
+async def mixed(context: Context, budget: Budget) -> Section:
+    """Do the same with texts of 16 to 256 tokens."""
+    section = Section("mixed", "One worker, end to end on Kafka, with texts of 16 to 256 tokens")
+    return await _one_worker(context, budget, section, mixed_traces(), "mixed", PARTITIONS_SHORT)
+
+
+async def _one_worker(
+    context: Context,
+    budget: Budget,
+    section: Section,
+    traces: Sequence[bytes],
+    lengths: str,
+    counts: Sequence[int],
+) -> Section:
     async with AsyncExitStack() as stack:
-        publisher = await Publisher(context.servers, real_traces()).start(stack)
+        publisher = await Publisher(context.servers, traces).start(stack)
         fleets: dict[int, Fleet] = {}
         precision = "auto"
-        for count in PARTITIONS_SHORT if context.short else PARTITIONS:
+        for count in counts:
             fleets[count] = await _warm_fleet(stack, context, publisher, precision, count, [None])
             precision = fleets[count].precision  # the first one's choice applies to all
-        forward = await _forward(stack, context, precision, {})
+        forward = await _forward(stack, context, precision, {}, lengths)
         section.notes += [f"precision: {precision}", f"{FORWARD}: {forward.description}"]
         runs = _Runs(context, budget, section, publisher, fleets, precision)
         rates = await runs.saturated(forward)
@@ -171,9 +197,14 @@ async def processes(context: Context, budget: Budget) -> Section:
 
 
 async def _forward(
-    stack: AsyncExitStack, context: Context, precision: str, environment: dict[str, str]
+    stack: AsyncExitStack,
+    context: Context,
+    precision: str,
+    environment: dict[str, str],
+    lengths: str = "full",
 ) -> EmbeddingSide:
-    side = await EmbeddingSide.start(stack, context.folder, "forward", precision, environment=environment)
+    arguments = ("forward", precision, lengths)
+    side = await EmbeddingSide.start(stack, context.folder, *arguments, environment=environment)
     await side.imported()
     await side.prepare()
     return side
@@ -187,7 +218,7 @@ async def _warm_fleet(
     partitions: int,
     cores: Sequence[list[int] | None],
 ) -> Fleet:
-    """Start workers with all others suspended, as they measure the machine; suspend them once warm."""
+    """Start workers with all others suspended; suspend them once warm."""
     embedding = {"precision": precision, "device": "cpu"}
     fleet = await Fleet.on_new_topics(stack, context, partitions, embedding=embedding, **SUSPENDABLE)
     await fleet.start(stack, *cores)

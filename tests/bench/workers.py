@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from bench.context import Context
 from bench.measure import rate_between
 from bench.process import KINDS, SAMPLES
-from bench.processes import on_cores, suspend, wake
+from bench.processes import cpu_seconds, on_cores, suspend, wake
 from bench.traces import endless_traces
 from support.streams import Stream, Worker, own_settings
-from worker.kafka.topics import TopicAdmin
+from worker.kafka.topic_admin import TopicAdmin
 from worker.observe import page
 
 ARRIVAL_LIMIT = 120.0
@@ -106,6 +106,7 @@ class Fleet:
         settings: their settings.
         folder: folder for their samples.
         precision: precision of the first worker's embedder, once it runs.
+        cpu: CPU seconds of the workers per trace, of each backlog that was drained.
     """
 
     def __init__(self, stream: Stream, partitions: int, folder: Path) -> None:
@@ -115,6 +116,7 @@ class Fleet:
         self.precision = ""
         self.workers: list[Worker] = []
         self.stream = stream
+        self.cpu: list[float] = []
         self._samples: list[Path] = []
         self._marks: list[int] = []
 
@@ -123,9 +125,7 @@ class Fleet:
         cls, stack: AsyncExitStack, context: Context, partitions: int, **sections: Mapping[str, Any]
     ) -> Fleet:
         """Create the topics, which are deleted with the stack, without workers."""
-        # Measurements taken on a busy machine would be reused by all later runs.
-        embedding = {"cache_folder": context.folder / "cache"}
-        usual = {"log": {"format": "json"}, "embedding": embedding}
+        usual = {"log": {"format": "json"}}
         settings = own_settings(context.servers, "bench", usual, sections)
         folder = context.folder / settings.kafka.group
         folder.mkdir()
@@ -222,12 +222,17 @@ class Fleet:
         """
         await publisher.backlog(self.settings.topics.raw, self.partitions, count)
         self.mark()
+        before = self._cpu_seconds()
         self.wake()
         await self.published(count)
         self.suspend()
+        self.cpu.append((self._cpu_seconds() - before) / count)
         times = [samples["at"] for samples in self._by_worker("end_to_end")]
         end = min(own.max() for own in times)
         return rate_between([at for at in np.concatenate(times) if at <= end])
+
+    def _cpu_seconds(self) -> float:
+        return sum(cpu_seconds(worker.process.pid) for worker in self.workers)
 
     async def _delete_topics(self) -> None:
         async with TopicAdmin(self.settings.kafka, self.settings.topics) as admin:

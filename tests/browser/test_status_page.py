@@ -11,8 +11,8 @@ from playwright.async_api import expect
 
 from support.streams import Message, headers_of, score_of
 from worker.observe.recent import LAST_RECORDS
-from worker.policies.records import read_record
 from worker.policy import Policy
+from worker.records.scored import read_record
 from worker.scoring import explain_score
 
 BIDI_OVERRIDE = "\u202e"
@@ -166,7 +166,7 @@ async def test_the_page_matches_the_output_topics(make_stream, real_traces, visi
             [n, "0", "recovered"] for n in "01"
         ]
         about = await page.locator("#about").inner_text()
-        for fact in ("hashing", "float32", stream.settings.policy.digest, stream.settings.kafka.group):
+        for fact in ("lexical", "float32", stream.settings.policy.digest, stream.settings.kafka.group):
             assert fact in about
 
         assert here.complaints == []

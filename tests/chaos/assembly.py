@@ -24,9 +24,9 @@ from schemas.convert import Conversion, convert
 from support.spans import export, spans_of
 from support.streams import Stream, Worker, own_settings
 from support.traces import real_traces
-from worker.assemble.exports import read, split
-from worker.kafka.topics import TopicAdmin
+from worker.kafka.topic_admin import TopicAdmin
 from worker.observe import page
+from worker.tools.assemble.exports import read, split
 
 ASSEMBLE = (
     "kill -9 of one or both assemblers; spans shuffled, repeated, late, beside records that are no spans"
@@ -111,7 +111,7 @@ async def new_stream(bootstrap_servers: str, folder: Path) -> Stream:
     stream.settings = stream.configured(assemble={"spans": f"{group}-spans", "late": f"{group}-late"})
     await stream.create_topics(PARTITIONS)
     async with TopicAdmin(stream.settings.kafka, stream.settings.topics) as admin:
-        await admin._create(stream.settings.assemble.spans, PARTITIONS, 1, {})
+        await admin.create(stream.settings.assemble.spans, PARTITIONS, 1, {})
     return stream
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from subprocess import Popen
 from tempfile import TemporaryDirectory
 
-from worker.demo import brokers as demo
-from worker.demo import processes
-from worker.demo.processes import LOOPBACK, last_lines
+from worker.tools.demo import brokers as demo
+from worker.tools.demo import processes
+from worker.tools.demo.processes import LOOPBACK, last_lines
 
 SESSION_TIMEOUT = 3.0
 """Seconds until the group removes a dead worker; Kafka's minimum is 6."""

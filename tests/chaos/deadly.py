@@ -9,9 +9,9 @@ import os
 import signal
 from collections.abc import Sequence
 
-import worker.stream.run
+import worker.stream.worker
 from support.child import start_child_in
-from worker.cli import main
+from worker.cli.entry import main
 from worker.embedding import Embedder
 from worker.embedding.base import Embeddings
 from worker.settings import CacheSettings, EmbeddingSettings
@@ -30,8 +30,12 @@ class DeadlyEmbedder:
         self.runtime = embedder.runtime
         self.device = embedder.device
         self.parallel = embedder.parallel
+        self.batch = 64
         self.description = f"{embedder.description}, deadly"
         self._embedder = embedder
+
+    def warm(self) -> None:
+        """The first texts may take their time."""
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
         if any(DEADLY in text for text in texts):
@@ -44,9 +48,9 @@ def _load_deadly(settings: EmbeddingSettings, cache: CacheSettings, parallel: in
     return None if embedder is None else DeadlyEmbedder(embedder)
 
 
-_load_embedder = worker.stream.run.load_embedder
+_load_embedder = worker.stream.worker.load_embedder
 
 if __name__ == "__main__":
     start_child_in("chaos.deadly")
-    worker.stream.run.load_embedder = _load_deadly
+    worker.stream.worker.load_embedder = _load_deadly
     main()

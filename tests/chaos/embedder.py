@@ -72,10 +72,14 @@ class NoisyEmbedder:
         self.device = embedder.device
         self.runtime = embedder.runtime
         self.parallel = embedder.parallel
+        self.batch = 64
         self.description = f"{embedder.description} with noise"
         self._embedder = embedder
         self._orders = orders
         self._random = np.random.default_rng(os.getpid() + time.time_ns())
+
+    def warm(self) -> None:
+        """The first texts may take their time."""
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
         self._obey(len(texts))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from chaos.results import Outcome
 from worker.errors import RejectedRecord
-from worker.lane.decode import decode_trace, with_quality_score
+from worker.records.decode import decode_trace, with_quality_score
 
 LIMIT = 1_048_576
 SCORE = 0.123456789

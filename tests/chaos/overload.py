@@ -25,10 +25,11 @@ from chaos.process import ORDERS
 from chaos.results import Outcome
 from support.streams import ARRIVAL_LIMIT, Stream, Worker, own_settings, source_of
 from support.traces import real_traces
-from worker.audit import Report, audit
-from worker.kafka.topics import MAX_MESSAGE_BYTES, OUTPUT_HEADROOM, TopicAdmin
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topics import MAX_MESSAGE_BYTES, OUTPUT_HEADROOM
 from worker.observe import page
 from worker.settings import Settings
+from worker.tools.audit import Report, audit
 
 SMALL, MEDIUM, LARGE = 6_000, 10_000, 1_000_000
 """Sizes of traces in bytes."""
@@ -161,7 +162,7 @@ async def _create_topics(settings: Settings, partitions: int, **config: str) -> 
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         limits = dict.fromkeys(admin.outputs, KAFKA_MAX_MESSAGE_BYTES + OUTPUT_HEADROOM)
         for name, limit in {settings.topics.raw: KAFKA_MAX_MESSAGE_BYTES, **limits}.items():
-            await admin._create(name, partitions, -1, {MAX_MESSAGE_BYTES: str(limit), **config})
+            await admin.create(name, partitions, -1, {MAX_MESSAGE_BYTES: str(limit), **config})
         await admin.create_missing(partitions, replication_factor=-1)
 
 
@@ -170,7 +171,7 @@ async def _stream(
     bootstrap_servers: str, folder: Path, partitions: int, **config: str
 ) -> AsyncIterator[Stream]:
     """Yield a stream, and delete its large topics afterwards."""
-    usual = {"embedding": {"backend": "hashing"}, "policy": {"threshold": 0.4}}
+    usual = {"embedding": {"backend": "lexical"}, "policy": {"threshold": 0.4}}
     settings = own_settings(bootstrap_servers, "overload", usual)
     await _create_topics(settings, partitions, **config)
     own = folder / settings.kafka.group

@@ -13,7 +13,7 @@ from chaos.results import Outcome
 from chaos.rows import Row
 from chaos.trial import Trial, running_trial
 from support.traces import real_traces
-from worker.audit import Report, audit
+from worker.tools.audit import Report, audit
 
 _PATIENCE = 60.0
 _PATIENCE_WITHOUT = 10.0

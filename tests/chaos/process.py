@@ -16,16 +16,16 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.group import HeartbeatRequest
 
-import worker.heartbeat
-import worker.reload
-import worker.stream.run
+import worker.process.heartbeat
+import worker.stream.reload
+import worker.stream.worker
 from chaos.deadly import DeadlyEmbedder
 from chaos.embedder import NoisyEmbedder
 from support.child import start_child_in
-from worker.cli import main
+from worker.cli.entry import main
 from worker.embedding import Embedder
 from worker.lane.lanes import Lanes
-from worker.lane.ledger import Ledger
+from worker.lane.ring import Ledger
 from worker.settings import CacheSettings, EmbeddingSettings
 
 ORDERS = "CHAOS_ORDERS"
@@ -92,17 +92,17 @@ def _fail_client(number: int, frame: FrameType | None) -> None:
 
 
 def _cut_heartbeat(number: int, frame: FrameType | None) -> None:
-    worker.heartbeat.os = SimpleNamespace(write=lambda descriptor, beat: len(beat))  # type: ignore[assignment]
+    worker.process.heartbeat.os = SimpleNamespace(write=lambda descriptor, beat: len(beat))  # type: ignore[assignment]
 
 
-_load_embedder = worker.stream.run.load_embedder
+_load_embedder = worker.stream.worker.load_embedder
 _send_request = GroupCoordinator._send_req
 _muted = _defective = False
 
 if __name__ == "__main__":
     start_child_in("chaos.process")
-    worker.stream.run.load_embedder = _load_noisy
-    worker.reload.INTERVAL = 0.2
+    worker.stream.worker.load_embedder = _load_noisy
+    worker.stream.reload.INTERVAL = 0.2
     signal.signal(BLOCK_LOOP, _block_loop)
     signal.signal(CUT_HEARTBEAT, _cut_heartbeat)
     GroupCoordinator._send_req = _send_unless_muted

@@ -28,8 +28,8 @@ from chaos.trial import LIMIT, PARTITIONS, RING, WINDOW, Trial
 from chaos.witness import Identity
 from support import batches
 from support.streams import Worker
+from worker.http.probes import LIVE, READY
 from worker.kafka.topics import changelog_topic_name
-from worker.observe.probes import LIVE, READY
 
 _DESCRIPTORS = 1024
 """What a process may have open by most systems' default."""

@@ -21,7 +21,7 @@ from chaos.load import Load, Make, TransactionalLoad
 from chaos.proxy import Proxy, running_proxy
 from chaos.witness import Witness
 from support.streams import Stream, Worker, own_settings
-from worker.kafka.topics import TopicAdmin
+from worker.kafka.topic_admin import TopicAdmin
 from worker.settings import Settings
 
 PARTITIONS = 4
@@ -232,7 +232,7 @@ async def _tasks(coroutines: Iterable[Any]) -> AsyncIterator[list[asyncio.Task[N
 def _settings(bootstrap_servers: str, sections: Mapping[str, Mapping[str, Any]]) -> Settings:
     usual = {
         "kafka": {"session_timeout": SESSION_TIMEOUT},
-        "embedding": {"backend": "hashing"},
+        "embedding": {"backend": "lexical"},
         "cache": {"max_elements": RING},
         "limits": {"in_flight_records": IN_FLIGHT, "uncommitted_records": WINDOW},
         "policy": {"threshold": 0.4},

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from chaos.results import Outcome
 from worker.errors import RejectedRecord
-from worker.lane.decode import decode_inputs, decode_trace, with_quality_score
+from worker.records.decode import decode_inputs, decode_trace, with_quality_score
 from worker.scoring import embedding_text
 
 WEIGHT = "a search for values that are slow or large to decode"

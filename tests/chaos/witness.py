@@ -17,8 +17,8 @@ from aiokafka.structs import ConsumerRecord
 
 from chaos.content import claimed, produced, with_own_time
 from support.streams import source_of
-from worker.kafka.record_batches import decoding
-from worker.lane.outputs import CUT_BYTES
+from worker.kafka.wire.record_batches import decoding
+from worker.records.outputs import CUT_BYTES
 from worker.settings import TopicSettings
 
 

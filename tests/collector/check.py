@@ -25,9 +25,9 @@ from schemas.convert import convert
 from support.collector import ENCODINGS, RECORDED, record, recorded, sent
 from support.otlp import logs_in, logs_of
 from support.spans import export, message, span, spans_of
-from worker.assemble.exports import read, split
-from worker.demo.processes import free_ports
-from worker.kafka.topics import TopicAdmin
+from worker.kafka.topic_admin import TopicAdmin
+from worker.tools.assemble.exports import read, split
+from worker.tools.demo.processes import free_ports
 
 pytestmark = pytest.mark.integration
 
@@ -54,7 +54,7 @@ def make_stream_of_spans(make_stream):
             topics={"evaluations": f"{name}-logs"},
         )
         async with TopicAdmin(stream.settings.kafka, stream.settings.topics) as admin:
-            await admin._create(stream.settings.assemble.spans, partitions, 1, {})
+            await admin.create(stream.settings.assemble.spans, partitions, 1, {})
         return stream
 
     return make

@@ -8,11 +8,11 @@ import pytest
 
 from schemas.convert import Options, convert
 from support.collector import ENCODINGS, recorded, sent
-from worker.assemble.exports import read, split
-from worker.assemble.outputs import RunOutputs
-from worker.assemble.runs import OpenRuns
 from worker.kafka.topics import Topic
 from worker.settings import Settings
+from worker.tools.assemble.exports import read, split
+from worker.tools.assemble.open_runs import OpenRuns
+from worker.tools.assemble.run_outputs import RunOutputs
 
 SETTINGS = Settings()
 TOPICS = (

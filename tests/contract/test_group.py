@@ -8,9 +8,9 @@ from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError
 
 from support.streams import Message
-from worker.kafka.group import GroupConsumer
 from worker.kafka.lease import Lease
-from worker.kafka.memory_group import MemoryGroupConsumer, MemoryTopic
+from worker.kafka.wire.group_member import GroupMember
+from worker.testing.memory_group import MemoryGroupMember, MemoryTopic
 
 PARTITIONS = 2
 LIMIT = 120
@@ -39,7 +39,7 @@ class Memory:
         self.name = self._topic.name
 
     def new_member(self):
-        return MemoryGroupConsumer(self._topic)
+        return MemoryGroupMember(self._topic)
 
     async def rebalance(self, member):
         await member.rebalance(range(PARTITIONS))
@@ -66,7 +66,7 @@ class Kafka:
 
     def new_member(self):
         kafka = self._stream.settings.kafka
-        return GroupConsumer(kafka, 10**6, Lease(kafka.session_timeout), rebalance_timeout=10)
+        return GroupMember(kafka, 10**6, Lease(kafka.session_timeout), rebalance_timeout=10)
 
     async def rebalance(self, member):
         """Do nothing: the coordinator assigns partitions."""

@@ -14,10 +14,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from support.streams import Stream
 from worker.errors import DeliveryError, TimestampError, TooLargeError
 from worker.kafka.lease import Lease
-from worker.kafka.publisher import KafkaPublisher
-from worker.lane.memory_publisher import MemoryPublisher
-from worker.lane.records import NO_TIMESTAMP, Headers, OutputRecord
+from worker.kafka.output_publisher import OutputPublisher
+from worker.records.record import NO_TIMESTAMP, Headers, OutputRecord
 from worker.settings import KafkaSettings, Settings
+from worker.testing.memory_publisher import MemoryPublisher
 
 PARTITIONS = 3
 LARGE = b"x" * 15_000
@@ -90,7 +90,7 @@ class Kafka:
     def __init__(self, servers, folder, max_request_bytes=1_000_000, lease=None):
         self._max_request_bytes = max_request_bytes
         self._kafka = KafkaSettings(bootstrap_servers=servers)
-        self.publisher = KafkaPublisher(self._kafka, max_request_bytes, lease or held())
+        self.publisher = OutputPublisher(self._kafka, max_request_bytes, lease or held())
         self._admin = AIOKafkaAdminClient(bootstrap_servers=servers)
         self._stream = Stream(Settings(kafka=self._kafka.model_dump()), folder)
 
@@ -120,7 +120,7 @@ class Kafka:
     async def topic_that_fails(self):
         """One that does not exist; the publisher now waits for it no longer than it must."""
         await self.publisher.stop()
-        self.publisher = KafkaPublisher(
+        self.publisher = OutputPublisher(
             self._kafka.model_copy(update={"request_timeout": 1.0}), self._max_request_bytes, held()
         )
         await self.publisher.start()
@@ -288,7 +288,7 @@ async def test_a_timestamp_rejected_by_the_topic_is_a_timestamp_error_and_no_tim
 
 @pytest.mark.integration
 async def test_clock_skew_with_the_broker_does_not_prevent_sending(broker, tmp_path, monkeypatch):
-    monkeypatch.setattr("worker.kafka.publisher.time", SimpleNamespace(time_ns=lambda: 4 * 10**18))
+    monkeypatch.setattr("worker.kafka.output_publisher.time", SimpleNamespace(time_ns=lambda: 4 * 10**18))
     async with Kafka(broker.bootstrap_servers, tmp_path) as stage:
         topic = await stage.topic()
 

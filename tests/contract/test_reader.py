@@ -7,9 +7,9 @@ import pytest
 
 from support.scored import dead_letter
 from support.streams import Message
-from worker.kafka.memory_reader import MemoryReader
-from worker.kafka.reader import TopicReader, read_topic
+from worker.kafka.topic_reader import TopicReader, read_topic
 from worker.kafka.topics import Topic
+from worker.testing.memory_reader import MemoryReader
 
 PARTITIONS = 2
 NOW = time.time_ns() // 10**6  # a record that is older than its topic's retention is deleted

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from support.documents import DOCUMENTS, Reader, blocks
-from worker.demo.processes import free_ports
+from worker.tools.demo.processes import free_ports
 
 NEEDS_KAFKA = {"README.md", "deploy/README.md", "schemas/README.md", "schemas/convert/README.md"}
 NEEDS_MODEL = {"README.md", "deploy/threshold.md"}
@@ -28,7 +28,7 @@ BEFORE = {
     "deploy/README.md": [
         "kp-worker config > worker.toml",
         "kp-worker topics --partitions 1",
-        "echo '{}' | cat - worker/demo/real_traces.jsonl > traces.jsonl",
+        "echo '{}' | cat - worker/tools/demo/real_traces.jsonl > traces.jsonl",
         "kp-worker publish traces.jsonl",
         "kp-worker run",
         "until kp-worker dead-letters list | grep invalid_trace; do :; done",
@@ -62,7 +62,7 @@ def reader(request, tmp_path):
     document = request.node.callspec.params["document"]
     environment, renamed, prefix = {}, {}, ""
     if document not in NEEDS_MODEL:
-        environment["KP_EMBEDDING__BACKEND"] = "hashing"
+        environment["KP_EMBEDDING__BACKEND"] = "lexical"
     if document == "schemas/README.md":
         environment["KP_POLICY__THRESHOLD"] = "0"
     if document in NEEDS_KAFKA:

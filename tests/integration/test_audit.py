@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaProducer
 
 from support.commands import kp_worker
 from support.streams import Message, score_of, source_of
-from worker.audit import audit
+from worker.tools.audit import audit
 
 pytestmark = pytest.mark.integration
 

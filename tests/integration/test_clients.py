@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from support import batches
 from support.memory import peak_rss
 from support.streams import headers_of, source_of
-from worker.demo.brokers import _find_java, _kafka_jars
+from worker.tools.demo.brokers import _find_java, _kafka_jars
 
 pytestmark = pytest.mark.integration
 

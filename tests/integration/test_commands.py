@@ -17,8 +17,9 @@ from schemas import ReasoningTrace
 from support.commands import kp_worker
 from support.streams import Message, source_of
 from worker.errors import DeliveryError
-from worker.kafka.topics import OUTPUT_HEADROOM, TopicAdmin, changelog_topic_name
-from worker.produce import TracePublisher
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topics import OUTPUT_HEADROOM, changelog_topic_name
+from worker.tools.publish.trace_publisher import TracePublisher
 
 pytestmark = pytest.mark.integration
 
@@ -197,7 +198,7 @@ async def test_the_demo_exits_and_leaves_nothing_behind(broker, tmp_path):
     status, output, errors = await kp_worker(
         "demo",
         KAFKA_BOOTSTRAP_SERVERS=broker.bootstrap_servers,
-        KP_EMBEDDING__BACKEND="hashing",
+        KP_EMBEDDING__BACKEND="lexical",
         TMPDIR=str(tmp),
         COLUMNS="100",
     )

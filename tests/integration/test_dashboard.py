@@ -16,12 +16,12 @@ import yaml
 
 from support.streams import Message, headers_of, score_of
 from support.tools import tool
-from worker.demo.processes import LOOPBACK, free_ports, start
 from worker.errors import REASONS, REDACTION_REASONS
 from worker.observe.metrics import DIMENSIONS
-from worker.policies.records import read_record
 from worker.policy import Policy
+from worker.records.scored import read_record
 from worker.scoring import rescore_all
+from worker.tools.demo.processes import LOOPBACK, free_ports, start
 
 pytestmark = pytest.mark.integration
 

@@ -14,14 +14,14 @@ from click.testing import CliRunner
 
 from support.commands import command
 from support.streams import Message, headers_of
-from worker.dead_letters.letter import DeadLetter
-from worker.dead_letters.replay import RawTopic
 from worker.errors import DeliveryError, TopicError
-from worker.kafka.topics import TopicAdmin
-from worker.lane.ledger import Failure
-from worker.lane.outputs import Outputs
-from worker.lane.records import RawRecord
+from worker.kafka.topic_admin import TopicAdmin
 from worker.lane.scorer import failed_entry
+from worker.records.entry import Failure
+from worker.records.outputs import Outputs
+from worker.records.record import RawRecord
+from worker.tools.dead_letters.letter import DeadLetter
+from worker.tools.dead_letters.replay import RawTopic
 
 pytestmark = pytest.mark.integration
 
@@ -197,7 +197,15 @@ async def test_a_killed_and_restarted_replay_publishes_each_letter_once(make_str
     stream = await make_stream(2)
     letters = await bury(stream, 3000)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "worker.cli", "dead-letters", "replay", "--config", config(stream.settings)),
+        *(
+            sys.executable,
+            "-m",
+            "worker.cli.entry",
+            "dead-letters",
+            "replay",
+            "--config",
+            config(stream.settings),
+        ),
         stdin=DEVNULL,
         stdout=PIPE,
     )

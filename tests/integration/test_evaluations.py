@@ -12,12 +12,13 @@ from aiokafka import AIOKafkaProducer
 from schemas.convert import from_otlp
 from support.otlp import attributes_of, logs_of
 from support.streams import Message, headers_of, score_of
-from worker.demo.processes import free_ports
 from worker.errors import DeliveryError
-from worker.evaluations.run import run_evaluations
-from worker.kafka.consumer import BatchConsumer
-from worker.kafka.topics import TopicAdmin, evaluations_group
+from worker.kafka.sole_reader import SoleReader
+from worker.kafka.topic_admin import TopicAdmin
 from worker.observe import page
+from worker.tools.demo.processes import free_ports
+from worker.tools.evaluations.evaluations_topic import evaluations_group
+from worker.tools.evaluations.run import run_evaluations
 
 pytestmark = pytest.mark.integration
 
@@ -188,7 +189,7 @@ async def test_progress_and_probes_are_served(scored):
 async def test_the_lag_is_what_is_left_to_read(scored):
     topics = scored.settings.topics
     names = (topics.contribute, topics.rejected)
-    async with BatchConsumer(scored.settings.kafka, "another", names, 2**20) as consumer:
+    async with SoleReader(scored.settings.kafka, "another", names, 2**20) as consumer:
         read = 0
         async with asyncio.timeout(LIMIT):
             while read < 23:

@@ -9,10 +9,10 @@ import pytest
 
 from support.commands import kp_worker
 from support.streams import Message, headers_of, score_of, source_of
-from worker.audit import audit
 from worker.observe import page
 from worker.policy import Policy
 from worker.settings import render
+from worker.tools.audit import audit
 
 pytestmark = pytest.mark.integration
 

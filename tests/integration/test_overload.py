@@ -7,8 +7,8 @@ import pytest
 from chaos.embedder import Order, Orders
 from chaos.overload import KAFKA_MAX_MESSAGE_BYTES, LARGE, MEDIUM, Watch, publish, traces_of
 from chaos.process import ORDERS
-from worker.audit import audit
 from worker.kafka.topics import MAX_MESSAGE_BYTES
+from worker.tools.audit import audit
 
 PARTITIONS = 4
 FETCH = {MAX_MESSAGE_BYTES: str(KAFKA_MAX_MESSAGE_BYTES)}

@@ -12,13 +12,13 @@ from click.testing import CliRunner
 
 from support.commands import command
 from support.streams import Message, headers_of, score_of
-from worker.audit import audit
 from worker.errors import WorkerError
 from worker.observe.page import value
 from worker.observe.recent import LAST_RECORDS
 from worker.policy import Policy
 from worker.scoring.flips import ROUTES
 from worker.settings import render
+from worker.tools.audit import audit
 
 pytestmark = pytest.mark.integration
 

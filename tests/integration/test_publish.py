@@ -9,12 +9,12 @@ from collections import Counter
 
 import pytest
 
-import worker.produce
+import worker.tools.publish.trace_publisher
 from chaos.brokers import running_brokers
 from chaos.proxy import running_proxy
 from support.commands import kp_worker
 from support.streams import Stream, own_settings
-from worker.produce import TracePublisher
+from worker.tools.publish.trace_publisher import TracePublisher
 
 pytestmark = pytest.mark.integration
 
@@ -65,7 +65,7 @@ async def values(stream, least):
 async def test_a_publication_outlasts_an_outage_and_says_that_it_waits(
     node, proxy, stream, lines, monkeypatch, caplog
 ):
-    monkeypatch.setattr(worker.produce, "SILENCE", 0.2)
+    monkeypatch.setattr(worker.tools.publish.trace_publisher, "SILENCE", 0.2)
     publisher = TracePublisher(stream.configured(kafka={"bootstrap_servers": node.proxied}))
 
     async with publisher:
@@ -104,7 +104,7 @@ async def test_a_publication_that_is_stopped_says_where_to_go_on(
 ):
     settings = config(stream.configured(kafka={"bootstrap_servers": node.proxied}))
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "worker.cli", "publish", "-", "--config", settings),
+        *(sys.executable, "-m", "worker.cli.entry", "publish", "-", "--config", settings),
         stdin=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -28,16 +28,22 @@ from support.secured import (
     write_client_certificate,
 )
 from support.streams import Message, Stream, own_settings, source_of
-from worker.dead_letters.letter import Selection
-from worker.dead_letters.replay import replay
-from worker.demo.processes import LOOPBACK, free_ports
 from worker.errors import NoBrokerError, SecurityError
-from worker.kafka import rights
 from worker.kafka.connection import client_arguments
-from worker.kafka.diagnosis import _failures
-from worker.kafka.rights import require_rights
-from worker.kafka.topics import TopicAdmin
+from worker.kafka.preflight import rights
+from worker.kafka.preflight.diagnosis import _failures
+from worker.kafka.preflight.rights import require_rights
+from worker.kafka.topic_admin import TopicAdmin
 from worker.settings import render
+from worker.tools.assemble.assembly_topics import assembly_rights, require_topics
+from worker.tools.audit.rights import audit_rights
+from worker.tools.dead_letters.letter import Selection
+from worker.tools.dead_letters.replay import replay
+from worker.tools.dead_letters.rights import dead_letter_rights, replay_rights
+from worker.tools.demo.processes import LOOPBACK, free_ports
+from worker.tools.evaluations.evaluations_topic import create_topic, evaluation_rights
+from worker.tools.policies.rights import kept_policy_rights
+from worker.tools.publish.trace_publisher import publishing_rights
 
 # Kafka's client does not wait until a TLS connection is closed that failed; the loop's end comes first here.
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
@@ -285,13 +291,13 @@ async def failures(kafka, arguments):
 DECLARED = {
     "run": rights.worker_rights,
     "topics": rights.creation_rights,
-    "publish": rights.publishing_rights,
-    "assemble": rights.assembly_rights,
-    "audit": rights.audit_rights,
-    "dead-letters": rights.dead_letter_rights,
-    "replay": rights.replay_rights,
-    "evaluations": rights.evaluation_rights,
-    "policy": lambda settings: [*rights.scored_rights(settings), *rights.kept_policy_rights(settings)],
+    "publish": publishing_rights,
+    "assemble": assembly_rights,
+    "audit": audit_rights,
+    "dead-letters": dead_letter_rights,
+    "replay": replay_rights,
+    "evaluations": evaluation_rights,
+    "policy": lambda settings: [*rights.scored_rights(settings), *kept_policy_rights(settings)],
 }
 
 
@@ -339,9 +345,9 @@ def anonymous(secured, settings):
 async def create_other_topics(secured, settings):
     async with TopicAdmin(anonymous(secured, settings).kafka, settings.topics) as admin:
         await admin.create_replays()
-        await admin.create_evaluations(1)
-        await admin._create(settings.assemble.spans, 1, 1, {})
-        await admin.require_for_assembly(settings.assemble)
+        await create_topic(admin, settings.topics.evaluations, 1)
+        await admin.create(settings.assemble.spans, 1, 1, {})
+        await require_topics(admin, settings)
 
 
 async def test_a_topic_that_may_not_be_created_is_named(settings, secured):
@@ -438,7 +444,7 @@ async def test_spans_become_traces_and_scores_go_back_with_the_least_rights(
     everything = Stream(anonymous(secured, stream.settings), tmp_path)
     await everything.create_topics(1)
     async with TopicAdmin(everything.settings.kafka, everything.settings.topics) as admin:
-        await admin._create(stream.settings.assemble.spans, 1, 1, {})
+        await admin.create(stream.settings.assemble.spans, 1, 1, {})
     fleet = Fleet(real_traces[:3])
     await write(everything, fleet.groups[0])
     topics = stream.settings.topics

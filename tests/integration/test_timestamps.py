@@ -9,9 +9,9 @@ import time
 import pytest
 
 from support.streams import Message, headers_of, source_of
-from worker.audit import audit
 from worker.kafka.topics import changelog_topic_name
 from worker.observe import page
+from worker.tools.audit import audit
 
 pytestmark = pytest.mark.integration
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiokafka.protocol.metadata import MetadataRequest
 
-from worker.kafka.topic_id import TopicIds
+from worker.kafka.wire.topic_id import TopicIds
 
 pytestmark = pytest.mark.integration
 

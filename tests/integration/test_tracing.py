@@ -9,7 +9,7 @@ from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from support.streams import Message, headers_of
-from worker.demo.processes import LOOPBACK, free_ports
+from worker.tools.demo.processes import LOOPBACK, free_ports
 
 pytestmark = pytest.mark.integration
 

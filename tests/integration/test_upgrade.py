@@ -12,8 +12,8 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from support.streams import Message, source_of
-from worker.audit import audit
 from worker.kafka.topics import changelog_topic_name
+from worker.tools.audit import audit
 
 LEFT_BEHIND = json.loads(Path(__file__).with_name("data").joinpath("left-behind-by-56e9080.json").read_text())
 PARTITIONS = 2

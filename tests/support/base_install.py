@@ -29,7 +29,7 @@ class BaseInstall:
 
     def kp_worker(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command."""
-        return self.python("-m", "worker.cli", *arguments, **environment)
+        return self.python("-m", "worker.cli.entry", *arguments, **environment)
 
     def python(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run Python; `-S` leaves out what else is installed."""

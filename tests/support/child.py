@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import worker.supervise
+import worker.process.supervisor
 from worker.settings import Settings
 
 
 def start_child_in(module: str) -> None:
     """Make supervisors in this process start a module's child instead of the real one."""
 
-    class Supervisor(worker.supervise.Supervisor):
+    class Supervisor(worker.process.supervisor.Supervisor):
         def __init__(self, settings: Settings, command: Sequence[str]) -> None:
-            super().__init__(settings, [module if part == "worker.cli" else part for part in command])
+            super().__init__(settings, [module if part == "worker.cli.entry" else part for part in command])
 
-    worker.supervise.Supervisor = Supervisor  # type: ignore[misc]
+    worker.process.supervisor.Supervisor = Supervisor  # type: ignore[misc]

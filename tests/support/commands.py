@@ -9,7 +9,7 @@ import sys
 
 import click
 
-from worker.cli import main
+from worker.cli.entry import main
 
 
 def command(*words: str) -> click.Command:
@@ -24,7 +24,7 @@ def command(*words: str) -> click.Command:
 async def kp_worker(*arguments: str, **environment: str) -> tuple[int | None, str, str]:
     """Run a command to its end; return status, standard output and standard error."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "worker.cli", *arguments),
+        *(sys.executable, "-m", "worker.cli.entry", *arguments),
         env=os.environ | environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

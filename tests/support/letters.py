@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from aiokafka.structs import ConsumerRecord
 from hypothesis import strategies as st
 
-from worker.lane.ledger import Failure
-from worker.lane.outputs import Outputs
-from worker.lane.records import RawRecord
 from worker.lane.scorer import failed_entry
+from worker.records.entry import Failure
+from worker.records.outputs import Outputs
+from worker.records.record import RawRecord
 from worker.settings import TopicSettings
 
 TOPICS = TopicSettings()

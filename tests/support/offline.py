@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from schemas import ReasoningTrace
 from worker.embedding import load_embedder
-from worker.offline import make_scorer
 from worker.scoring import Score
 from worker.settings import Settings
+from worker.tools.score.offline import make_scorer
 
 
 def offline(settings: Settings, values: Iterable[bytes]) -> list[Score]:

@@ -19,6 +19,6 @@ tempfile.tempdir = "/nonexistent"
 start_child_in("support.read_only")
 
 if __name__ == "__main__":
-    from worker.cli import main
+    from worker.cli.entry import main
 
     main()

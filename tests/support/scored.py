@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 from aiokafka.structs import ConsumerRecord
 
-from worker.lane.ledger import Entry, Failure, ScoreHeader
-from worker.lane.outputs import Outputs
-from worker.lane.records import RawRecord
 from worker.lane.scorer import failed_entry
 from worker.policy import Policy
+from worker.records.entry import Entry, Failure, ScoreHeader
+from worker.records.outputs import Outputs
+from worker.records.record import RawRecord
 from worker.scoring import Score
 from worker.settings import TopicSettings
 

@@ -21,10 +21,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from worker.demo import brokers, processes
-from worker.demo.processes import LOOPBACK
-from worker.kafka.rights import Right
+from worker.kafka.preflight.rights import Right
 from worker.settings import KafkaSettings, Settings
+from worker.tools.demo import brokers, processes
+from worker.tools.demo.processes import LOOPBACK
 
 ROOT = Path(__file__).parents[2]
 USER, PASSWORD = "worker", "canary-of-the-password-5150"

@@ -20,10 +20,10 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import ConsumerRecord
 
-from worker.demo.processes import free_ports
-from worker.kafka.topics import TopicAdmin
+from worker.kafka.topic_admin import TopicAdmin
 from worker.observe import page
 from worker.settings import Settings, render
+from worker.tools.demo.processes import free_ports
 
 TESTS = Path(__file__).parents[1]
 READY_LIMIT = 120
@@ -165,7 +165,7 @@ class Stream:
         """Recreate a topic, as another tool would."""
         await self.delete_topic(name)
         async with TopicAdmin(self.settings.kafka, self.settings.topics) as admin:
-            await admin._create(name, partitions, 1, config or {})
+            await admin.create(name, partitions, 1, config or {})
 
     async def configure_topic(self, name: str, config: dict[str, str]) -> None:
         """Change a topic's settings, as an operator does."""
@@ -231,7 +231,7 @@ class Stream:
     async def worker(
         self,
         settings: Settings | None = None,
-        module: str = "worker.cli",
+        module: str = "worker.cli.entry",
         environment: Mapping[str, str] | None = None,
         command: str = "run",
         config_of: Callable[[Settings], str] = render,

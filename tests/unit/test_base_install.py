@@ -8,7 +8,7 @@ import os
 import pytest
 
 from support.base_install import BaseInstall
-from worker.cli import main
+from worker.cli.entry import main
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_it_has_no_model_and_no_faust(base_install):
 
 
 def test_every_command_has_its_help(base_install):
-    code = "import sys; from worker.cli import main; "
+    code = "import sys; from worker.cli.entry import main; "
     code += "[main([name, '--help'], standalone_mode=False) for name in main.commands if name != 'work']"
     done = base_install.python("-c", code)
     assert (done.returncode, done.stderr) == (0, "")

@@ -12,10 +12,8 @@ import worker.scoring
 from schemas import DeadLetterHeaders
 from support.commands import command
 from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, Reader, blocks, difference, read, table
-from worker.assemble.runs import COMPLETED_BY
-from worker.cli import main
-from worker.observe.assembly import AssemblyMetrics
-from worker.observe.evaluations import EvaluationMetrics
+from support.tool_metrics import TOOL_METRICS
+from worker.cli.entry import main
 from worker.observe.metrics import Metrics
 from worker.observe.status import Status
 from worker.policy import REFERENCE_WEIGHTS, Policy
@@ -49,10 +47,8 @@ def test_the_settings_table_is_what_the_settings_are():
 
 def test_the_metrics_table_is_what_the_worker_exposes():
     assert table(REFERENCE, "Metrics") == list(metric_rows(lambda registry: Metrics(Policy(), 0.1, registry)))
-    assert table(REFERENCE, "Metrics of assembly") == list(
-        metric_rows(lambda registry: AssemblyMetrics(COMPLETED_BY, registry))
-    )
-    assert table(REFERENCE, "Metrics of evaluations") == list(metric_rows(EvaluationMetrics))
+    for tool, make in TOOL_METRICS.items():
+        assert table(REFERENCE, f"Metrics of {tool}") == list(metric_rows(make))
 
 
 def test_the_headers_table_names_every_header():

@@ -244,7 +244,7 @@ def test_an_error_that_is_its_own_cause_is_formatted_once():
 def test_a_terminal_gets_human_readable_lines_and_anything_else_json(monkeypatch, stream, format_, is_json):
     monkeypatch.setattr(sys, "stderr", stream())
     configure(LogSettings(format=format_))
-    logging.getLogger("worker.stream.run").info("stopping")
+    logging.getLogger("worker.stream.worker").info("stopping")
 
     line = sys.stderr.getvalue()
     assert line.startswith("{") is is_json
@@ -313,7 +313,7 @@ def test_a_library_s_message_is_logged_at_most_once_a_minute():
     assert passes(160)
     assert not passes(160.1)
     assert passes(50), "the clock was put back"
-    assert all(passes(at, name="worker.supervise") for at in (200, 200.1))
+    assert all(passes(at, name="worker.process.supervisor") for at in (200, 200.1))
 
 
 @pytest.mark.parametrize(

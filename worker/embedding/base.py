@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.scoring import TraceText
+from worker.scoring import PART, TraceText
 
 Precision = Literal["float32", "bfloat16"]
 """The number format of a model's arithmetic; its vectors are float32."""
@@ -100,6 +100,11 @@ def identity_of(model: str, text: TraceText) -> str:
     For ``sdk`` it is the model's own, as in ledgers from before there was a choice.
     """
     return model if text == "sdk" else hashlib.sha256(f"{model} {text}".encode()).hexdigest()
+
+
+def readable(texts: Sequence[str], text: TraceText) -> Sequence[str]:
+    """Return texts for a tokenizer, which would delete what separates their parts."""
+    return [one.replace(PART, " ") for one in texts] if text == "parts" else texts
 
 
 def description_of(model: str, text: TraceText) -> str:

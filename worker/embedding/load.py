@@ -8,7 +8,7 @@ import os
 from importlib.util import find_spec
 
 from worker.embedding.base import Embedder
-from worker.embedding.hashing import HashingEmbedder
+from worker.embedding.lexical import LexicalEmbedder
 from worker.errors import EmbeddingError
 from worker.extras import extra
 from worker.settings import CacheSettings, EmbeddingSettings
@@ -32,8 +32,8 @@ def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: i
     match settings.backend:
         case "none":
             return None
-        case "hashing":
-            return HashingEmbedder(cache.dimensions, settings.max_tokens, settings.text)
+        case "lexical":
+            return LexicalEmbedder(cache.dimensions, settings.trace_text)
         case "sentence-transformers":
             embedder = _load_model(settings, parallel)
     if embedder.dimensions != cache.dimensions:
@@ -61,13 +61,15 @@ def _load_model(settings: EmbeddingSettings, parallel: int) -> Embedder:
             os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         precision = best_precision() if settings.precision == "auto" else settings.precision
         try:
-            return TransformerEmbedder(model, window, precision, settings.text, parallel)
+            return TransformerEmbedder(model, window, precision, settings.trace_text, parallel)
         except UnsupportedModelError as error:
             reason = str(error)
     with extra("sentence-transformers", reason):
         from worker.embedding.sentence_transformer import SentenceTransformerEmbedder  # noqa: PLC0415
 
-    return SentenceTransformerEmbedder(model, window, settings.precision, settings.text, settings.device)
+    return SentenceTransformerEmbedder(
+        model, window, settings.precision, settings.trace_text, settings.device
+    )
 
 
 def _has_gpu() -> bool:

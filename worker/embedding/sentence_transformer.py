@@ -10,7 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers.utils import logging as transformers_logging
 
-from worker.embedding.base import Embeddings, Precision, description_of, identity_of
+from worker.embedding.base import Embeddings, Precision, description_of, identity_of, readable
 from worker.embedding.network import UnsupportedModelError, read_bert
 from worker.embedding.tokenizing import Window, well_formed
 from worker.embedding.weights import ModelFolder
@@ -50,6 +50,7 @@ class SentenceTransformerEmbedder:
         best: Precision = "bfloat16" if self.device == "cuda" else "float32"
         self.precision: Precision = best if precision == "auto" else precision
         self.description = description_of(model.description, text)
+        self._text = text
         self._model = _load(model, self.device)
         window.require(_positions(self._model, window), model.description)
         self._model.max_seq_length = self._max_tokens = window.max_tokens
@@ -58,14 +59,14 @@ class SentenceTransformerEmbedder:
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
         """Embed the texts; read unpaired surrogates as U+FFFD."""
-        readable = [well_formed(text) for text in texts]
+        read = [well_formed(text) for text in readable(texts, self._text)]
         bfloat16 = self.precision == "bfloat16"
         try:
             with torch.autocast(self.device, torch.bfloat16, enabled=bfloat16):
                 vectors = self._model.encode(
-                    readable, batch_size=self.batch, normalize_embeddings=True, show_progress_bar=False
+                    read, batch_size=self.batch, normalize_embeddings=True, show_progress_bar=False
                 )
-            truncated = sum(len(ids) > self._max_tokens for ids in self._tokenize(readable))
+            truncated = sum(len(ids) > self._max_tokens for ids in self._tokenize(read))
         except Exception as error:
             raise EmbeddingError(f"{self.description} failed on a batch of {len(texts)}: {error}") from error
         return Embeddings(vectors, truncated)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from worker.embedding.base import Embeddings, Precision, description_of, identity_of
+from worker.embedding.base import Embeddings, Precision, description_of, identity_of, readable
 from worker.embedding.forward import NAME, Forward, best_precision
 from worker.embedding.network import read_bert
 from worker.embedding.recent import RecentVectors
@@ -54,6 +54,7 @@ class TransformerEmbedder:
         self.identity = identity_of(bert.identity(window), text)
         self.parallel = parallel
         self._window = window
+        self._text = text
         self._tokenizer = PrefixTokenizer(read_tokenizer(model.path, bert.vocabulary), window.max_tokens)
         self._forward = Forward(bert, precision, window.max_tokens, parallel)
         self._recent = RecentVectors()
@@ -66,7 +67,7 @@ class TransformerEmbedder:
     def embed(self, texts: Sequence[str]) -> Embeddings:
         """Embed the texts one by one; read unpaired surrogates as U+FFFD."""
         try:
-            ids = self._tokenizer.ids(texts)
+            ids = self._tokenizer.ids(readable(texts, self._text))
             vectors, repeated = self._vectors([tuple(self._window.cut(row)) for row in ids])
         except Exception as error:
             raise EmbeddingError(f"{self.description} failed on a batch of {len(texts)}: {error}") from error

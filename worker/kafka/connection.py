@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from worker.kafka.oauth import token_provider
-from worker.kafka.tls import ssl_context
+from worker.kafka.auth.oauth import token_provider
+from worker.kafka.auth.tls import ssl_context
 from worker.settings import KafkaSettings
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from worker.errors import TopicError
-from worker.kafka.publisher import connected_publisher
-from worker.kafka.reader import Reader, TopicReader
+from worker.kafka.output_publisher import connected_publisher
+from worker.kafka.topic_reader import Reader, TopicReader
 from worker.kafka.topics import policies_topic_name
-from worker.lane.records import NO_TIMESTAMP, OutputRecord
 from worker.policy import DomainPolicy, Policy
+from worker.records.record import NO_TIMESTAMP, OutputRecord
 from worker.settings import Settings
 
 POLICY_BYTES = 65_536

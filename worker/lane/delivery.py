@@ -14,12 +14,13 @@ from typing import Any
 from msgspec.structs import replace as replace_fields
 
 from worker.errors import TimestampError, TooLargeError
-from worker.lane.ledger import Changelog, Entry, Failure, Ledger
-from worker.lane.outputs import Outputs, with_current_timestamp
-from worker.lane.publisher import Publisher
-from worker.lane.records import NO_TIMESTAMP, OutputRecord, RawRecord
+from worker.lane.ring import Changelog, Ledger
 from worker.lane.stages import Confirmed, Published, Remembered, Scored
 from worker.observe.metrics import Metrics
+from worker.records.entry import Entry, Failure
+from worker.records.outputs import Outputs, with_current_timestamp
+from worker.records.publisher import Publisher
+from worker.records.record import NO_TIMESTAMP, OutputRecord, RawRecord
 
 
 class Delivery:

@@ -26,16 +26,10 @@ from msgspec.structs import replace as replace_fields
 from worker.embedding.base import Embedder
 from worker.embedding.batcher import Batcher, Embedded
 from worker.errors import DeliveryError, RejectedRecord
-from worker.journal import Journal, Phase, Treatment
-from worker.lane.decode import check_readable, decode_inputs, decode_trace
 from worker.lane.delivery import Delivery, retrieve_exception
-from worker.lane.ledger import Changelog, Entry, Failure, Ledger, remember
-from worker.lane.outputs import Outputs
-from worker.lane.publisher import Publisher
-from worker.lane.records import UNREAD_FINGERPRINT, RawRecord
-from worker.lane.redaction import Redaction
-from worker.lane.report import Reporter
+from worker.lane.reporter import Reporter
 from worker.lane.retention import RetentionCheck
+from worker.lane.ring import Changelog, Ledger, remember
 from worker.lane.scorer import LaneScorer, bounded_failure, failed_entry
 from worker.lane.stages import (
     Confirmed,
@@ -49,6 +43,13 @@ from worker.lane.stages import (
 )
 from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
+from worker.records.decode import check_readable, decode_inputs, decode_trace
+from worker.records.entry import Entry, Failure
+from worker.records.journal import Journal, Phase, Treatment
+from worker.records.outputs import Outputs
+from worker.records.publisher import Publisher
+from worker.records.record import UNREAD_FINGERPRINT, RawRecord
+from worker.redaction.copies import Redaction
 from worker.scoring import TraceText, VectorCache, embedding_text
 from worker.settings import CacheSettings, LimitSettings
 

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from worker.journal import Treatment
 from worker.lane.lane import Lane, LaneServices
-from worker.lane.ledger import Changelog
-from worker.lane.records import RawRecord
+from worker.lane.ring import Changelog
 from worker.lane.shared_lock import SharedLock
+from worker.records.journal import Treatment
+from worker.records.record import RawRecord
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import logging
 import time
 from collections.abc import Mapping
 
-from worker.lane.records import NO_TIMESTAMP, OutputRecord
 from worker.observe.metrics import Metrics
+from worker.records.record import NO_TIMESTAMP, OutputRecord
 
 logger = logging.getLogger(__name__)
 

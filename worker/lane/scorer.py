@@ -11,10 +11,10 @@ from schemas import ReasoningTrace
 from worker.embedding.base import Embedder
 from worker.embedding.batcher import Embedded
 from worker.errors import Reason
-from worker.lane.ledger import Entry, Failure, ScoreHeader, encode_vector
-from worker.lane.records import RawRecord
 from worker.observe.metrics import Metrics
 from worker.policy import Policy
+from worker.records.entry import Entry, Failure, ScoreHeader, encode_vector
+from worker.records.record import RawRecord
 from worker.scoring import Score, VectorCache, bounded_id, score_and_remember
 
 logger = logging.getLogger(__name__)

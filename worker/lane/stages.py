@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 from schemas import ReasoningTrace
 from worker.embedding.batcher import Embedded
-from worker.lane.ledger import Entry, Failure
-from worker.lane.records import OutputRecord, RawRecord
+from worker.records.entry import Entry, Failure
+from worker.records.record import OutputRecord, RawRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,33 +7,29 @@ Series with closed label sets start at zero, so that ``increase()`` sees the fir
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import product
-from typing import TypeVar
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    PlatformCollector,
-    ProcessCollector,
-    disable_created_metrics,
-)
-from prometheus_client import generate_latest as render_text
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS
 from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
 from prometheus_client.samples import Sample
 
 from worker.errors import REASONS, REDACTION_REASONS
 from worker.observe.recent import LAST_RECORDS, Recent
+from worker.observe.registry import (
+    TEXT,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    prepare_registry,
+    render_text,
+    start_at_zero,
+)
 from worker.policy import Policy
 from worker.scoring import Rescored, Score, ScoredRecord
 from worker.settings import FleetSettings
 
-_Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
-
-TEXT = "text/plain; version=0.0.4; charset=utf-8"
 DECISIONS = ("contribute", "rejected")
 OUTCOMES = (*DECISIONS, "dead_letter")
 DIMENSIONS = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
@@ -451,21 +447,6 @@ class Metrics:
     def _refresh(self) -> None:
         for refresh in self._refreshers:
             refresh()
-
-
-def prepare_registry(registry: CollectorRegistry | None) -> CollectorRegistry:
-    """Return the registry, or a new one with process and platform collectors."""
-    disable_created_metrics()  # these double the number of series, and nobody reads them
-    if registry is None:
-        registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        PlatformCollector(registry=registry)
-    return registry
-
-
-def start_at_zero(metric: _Metric, labels: Iterable[str]) -> dict[str, _Metric]:
-    """Create the series of a closed label set and return them by label."""
-    return {label: metric.labels(label) for label in labels}
 
 
 def _exemplar(trace_id: str) -> dict[str, str] | None:

@@ -20,9 +20,10 @@ from worker.scoring.overrides import apply_overrides, overrides_of
 from worker.scoring.records import ScoredRecord
 from worker.scoring.score import Decision, Dimensions, Score, Withheld, quality_score, rescore, score_trace
 from worker.scoring.scorer import Embed, Scorer, score_and_remember
-from worker.scoring.text import TraceText, bounded_id, embedding_text
+from worker.scoring.text import PART, TraceText, bounded_id, embedding_text
 
 __all__ = [
+    "PART",
     "Decision",
     "Dimensions",
     "Embed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -11,18 +12,27 @@ from typing import Literal
 
 from schemas import ReasoningTrace
 
-TraceText = Literal["sdk", "agent"]
+TraceText = Literal["sdk", "agent", "parts"]
 """Which text of a trace is embedded: see :func:`embedding_text`."""
 
 OBJECTIVE_WORDS = 48
-"""Maximum words of the objective in the text ``agent``."""
+"""Maximum words of the objective in the text ``agent``, and of each of its two parts in ``parts``."""
 
 MAX_CHARACTERS = 8192
 """Maximum length of the text ``agent``, several times the largest window: a longer trace costs no more."""
 
+MAX_STEPS_CHARACTERS = 32_768
+"""Maximum length of the steps in the text ``parts``."""
+
+PART = "\0"
+"""Separates the parts of a text, which weigh the same; white space would not do, since it does not count."""
+
 # Scripts without spaces between words count by the character, long words such as URLs by 20 characters.
 _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f"
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]{{1,20}}")
+
+_MAX_ENDING = OBJECTIVE_WORDS * 21
+"""Characters with so many words: each at most 20 and a space."""
 
 # Complete escapes only, so that what is matched of a string that was cut can still be decoded.
 _JSON = re.compile(
@@ -42,29 +52,44 @@ def embedding_text(
     ``agent`` is the first :data:`OBJECTIVE_WORDS` of the objective, then content, tool and input of all steps
     but observations, up to :data:`MAX_CHARACTERS`. Of an input's JSON, it has the names and the values.
 
+    ``parts`` has three with :data:`PART` between them: the first :data:`OBJECTIVE_WORDS` of the objective; as
+    many of its last, if there are more, since a prompt that all runs share can be before or after the task;
+    and of the steps what ``agent`` has, and the observations of no tool, which are what the user said later,
+    up to :data:`MAX_STEPS_CHARACTERS`.
+
     Args:
         trace: the trace.
         text: which text.
         inputs: the JSON of each step's input, empty without one; None takes the trace's own, which
-            :func:`worker.lane.decode.decode_trace` leaves out. Only ``agent`` reads them.
+            :func:`worker.records.decode.decode_trace` leaves out. Only ``agent`` reads them.
     """
     if text == "sdk":
         return trace.task.objective + " " + " ".join(step.content or "" for step in trace.steps)
-    parts, room = [], MAX_CHARACTERS
-    for part in _agent_parts(trace, _own_inputs(trace) if inputs is None else inputs):
+    steps = _steps(trace, _own_inputs(trace) if inputs is None else inputs, replies=text == "parts")
+    objective = trace.task.objective
+    if text == "agent":
+        return _joined(itertools.chain([_beginning(objective[:MAX_CHARACTERS])], steps), MAX_CHARACTERS)
+    first = _beginning(objective[:MAX_CHARACTERS])
+    last = _ending(objective[len(first) :])
+    parts = (first, last, _joined(steps, MAX_STEPS_CHARACTERS))
+    return PART.join(part.replace(PART, " ") for part in parts)
+
+
+def _joined(parts: Iterable[str], room: int) -> str:
+    found = []
+    for part in parts:
         if part:
-            parts.append(part[:room])
+            found.append(part[:room])
         room -= len(part) + 1  # an empty part counts too, to bound the work
         if room <= 0:
             break
-    return " ".join(parts)
+    return " ".join(found)
 
 
-def _agent_parts(trace: ReasoningTrace, inputs: Iterable[str]) -> Iterator[str]:
-    yield _beginning(trace.task.objective[:MAX_CHARACTERS])
+def _steps(trace: ReasoningTrace, inputs: Iterable[str], *, replies: bool) -> Iterator[str]:
     for step, own_input in zip(trace.steps, inputs, strict=True):
         if step.type == "observation":
-            yield ""
+            yield (step.content or "") if replies and step.tool is None else ""
             continue
         yield step.content or ""
         yield step.tool.name if step.tool else ""
@@ -76,6 +101,12 @@ def _beginning(objective: str) -> str:
     for word in islice(_WORD.finditer(objective), OBJECTIVE_WORDS):
         end = word.end()
     return objective[:end]
+
+
+def _ending(objective: str) -> str:
+    end = " ".join(objective.rsplit(maxsplit=OBJECTIVE_WORDS)[-OBJECTIVE_WORDS:])[-_MAX_ENDING:]
+    starts = [word.start() for word in _WORD.finditer(end)][-OBJECTIVE_WORDS:]
+    return end[starts[0] :] if starts else ""
 
 
 def _own_inputs(trace: ReasoningTrace) -> Iterator[str]:

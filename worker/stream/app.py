@@ -1,53 +1,38 @@
-"""The Faust app: an isolated actor for each partition hands records to the partition's lane."""
+"""The assembled worker: lanes, ledgers, source and guard, whatever program they run in."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
-
-import faust
-from faust.types import TP, StreamT
-from yarl import URL
+from functools import partial
+from typing import TYPE_CHECKING
 
 from worker.embedding.batcher import Batcher
-from worker.journal import Journal
+from worker.http.probes import Readiness
 from worker.kafka.topics import LOG_APPEND_TIME, Topic, changelog_topic_name
 from worker.lane.lane import LaneServices
 from worker.lane.lanes import Lanes
-from worker.lane.outputs import Outputs
-from worker.lane.publisher import Publisher
-from worker.lane.redaction import Redact, Redaction
 from worker.lane.retention import RetentionCheck
 from worker.observe.metrics import Metrics
-from worker.observe.probes import Readiness
 from worker.policy import PolicyInForce
+from worker.records.journal import Journal
+from worker.records.outputs import Outputs
+from worker.records.publisher import Publisher
+from worker.redaction.copies import Redact, Redaction
 from worker.settings import Settings
+from worker.stream.client import Client, TopicIdentity
 from worker.stream.guard import Guard
 from worker.stream.ledgers import Ledgers, Reader
-from worker.stream.pages import add_pages
-from worker.stream.source import (
-    Batch,
-    BatchSchema,
-    Client,
-    Source,
-    SourceServices,
-    SourceTransport,
-    TopicIdentity,
-)
-from worker.web import socket_address
+from worker.stream.progress import Progress
+from worker.stream.source import Host, Source, SourceServices
 
 if TYPE_CHECKING:
     from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
 
 logger = logging.getLogger(__name__)
-
-COMMIT_INTERVAL = 1.0
-"""Seconds between two commits."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +57,6 @@ class WorkerApp:
 
     Args:
         settings: the effective settings.
-        socket: the name of the Unix socket to serve the pages on.
         topics: the existing topics, by name.
         batcher: None without an embedder.
         clients: the Kafka clients.
@@ -87,7 +71,6 @@ class WorkerApp:
     def __init__(
         self,
         settings: Settings,
-        socket: str,
         topics: dict[str, Topic],
         batcher: Batcher | None,
         clients: Clients,
@@ -98,90 +81,43 @@ class WorkerApp:
         journal: Journal | None = None,
         redact: Redact | None = None,
     ) -> None:
-        kafka, limits = settings.kafka, settings.limits
         self.settings = settings
         self.metrics = metrics
         self.readiness = Readiness()
-        self._raw = topics[settings.topics.raw]
-        self._owned: set[int] = set()
-        self._assigned_at = 0.0
-        changelog = changelog_topic_name(kafka.group)
-        self.ledgers = Ledgers(changelog, clients.reader, clients.publisher)
-        outputs = Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()})
-        copies = settings.topics.redacted
-        services = LaneServices(
-            policy=in_force,
-            cache=settings.cache,
-            limits=limits,
-            batcher=batcher,
-            outputs=outputs,
-            publisher=clients.publisher,
-            changelog_topic=changelog,
-            metrics=metrics,
-            text=settings.embedding.text,
-            retention_check=RetentionCheck(_kept_ms(topics.values()), metrics),
-            redaction=Redaction(redact, copies, outputs, metrics) if redact and copies else None,
-            tracing=tracing,
-            journal=journal or Journal(),
+        self.raw = topics[settings.topics.raw]
+        self.ledgers = Ledgers(changelog_topic_name(settings.kafka.group), clients.reader, clients.publisher)
+        services = _lane_services(
+            settings, topics, batcher, clients, metrics, in_force, tracing, journal, redact
         )
         self.lanes = Lanes(services, self.ledgers.changelog, on_failure)
-        self.faust = _App(kafka.group, **_faust_settings(settings, socket, self._raw))
-        transport = SourceTransport(
-            self.faust.conf.broker_consumer,
-            self.faust,
+        self.guard = Guard(
+            self.raw,
+            settings.limits.stall,
+            remaining=lambda: self.ledgers.remaining,
+            is_ready=lambda: not self.readiness.reasons,
+        )
+        self._clients = clients
+        self._owned: set[int] = set()
+        self._assigned_at = 0.0
+
+    def connect(self, host: Host) -> Source:
+        """Return a source within a program; requires a running event loop."""
+        source = Source(
+            host,
             SourceServices(
-                client=clients.group,
-                topic=self._raw.name,
-                topic_ids=clients.topic_ids,
+                client=self._clients.group(),
+                topic=self.raw.name,
+                topic_ids=self._clients.topic_ids,
                 lanes=self.lanes,
                 ledgers=self.ledgers,
-                metrics=metrics,
+                metrics=self.metrics,
+                on_assigned=self._on_assigned,
                 on_recovered=self._on_recovered,
             ),
         )
-        self.faust.transport = self.faust.producer_transport = transport
-        self.guard = Guard(
-            self._raw,
-            limits.stall,
-            remaining=lambda: self.ledgers.remaining,
-            is_rebalancing=lambda: self.faust.rebalancing,
-            is_ready=lambda: not self.readiness.reasons,
-        )
-        self._add_agent()
-        add_pages(self.faust, settings, metrics)
-        metrics.partitions.labels("topic").set(self._raw.partitions)
-        self.faust.on_partitions_assigned.connect(self._on_assigned)  # type: ignore[arg-type]  # no keywords there
-        metrics.on_scrape(self._refresh_gauges)
-
-    @property
-    def source(self) -> Source:
-        """The record source behind Faust; requires a running event loop."""
-        return cast("Source", self.faust.consumer)
-
-    def _add_agent(self) -> None:
-        topic = self.faust.topic(
-            self._raw.name,
-            schema=BatchSchema(),
-            partitions=self._raw.partitions,
-            acks=False,  # with acks, Faust would retain every acknowledged offset forever
-        )
-
-        async def hand_over(stream: StreamT[Any]) -> None:
-            try:
-                async for event in stream.events():
-                    await self._take(cast("Batch", event.value))
-            except asyncio.CancelledError:
-                # Faust restarts a cancelled actor, even for a revoked partition.
-                return
-
-        self.faust.agent(topic, name="hand-over", isolated_partitions=True)(hand_over)
-
-    async def _take(self, batch: Batch) -> None:
-        for record in batch.records:
-            if not batch.is_current():
-                return
-            await self.lanes.take(record)
-        batch.done()
+        self.metrics.partitions.labels("topic").set(self.raw.partitions)
+        self.metrics.on_scrape(partial(self._refresh_gauges, source.progress))
+        return source
 
     def _on_recovered(self) -> None:
         self.readiness.done("ledgers")
@@ -193,8 +129,8 @@ class WorkerApp:
                 sum(len(self.ledgers.changelog(number).entries) for number in self._owned),
             )
 
-    async def _on_assigned(self, _app: Any, assigned: set[TP], **_: Any) -> None:
-        before, self._owned = self._owned, {tp.partition for tp in assigned}
+    def _on_assigned(self, assigned: set[int]) -> None:
+        before, self._owned = self._owned, assigned
         for partition in before - self._owned:
             self.metrics.partition_left(partition)
         self.readiness.done("partitions")
@@ -205,24 +141,46 @@ class WorkerApp:
         self.metrics.partitions.labels("owned").set(owned)
         self.metrics.in_flight_limit.set(owned * limits.in_flight_records)
         self.metrics.in_flight_bytes_limit.set(owned * limits.in_flight_bytes)
-        logger.info("owns %d of %d partitions of %s", owned, self._raw.partitions, self._raw.name)
+        logger.info("owns %d of %d partitions of %s", owned, self.raw.partitions, self.raw.name)
 
-    def _refresh_gauges(self) -> None:
+    def _refresh_gauges(self, progress: Progress) -> None:
         """Refresh the gauges before a scrape."""
-        for partition, records in self.source.lag().items():
+        for partition, records in progress.lag().items():
             self.metrics.lag(partition, records)
-        for partition, records in self.source.held_back().items():
+        for partition, records in progress.held_back().items():
             self.metrics.held_back(partition, records)
         for partition in self._owned:
             self.metrics.recovering(partition, self.ledgers.remaining.get(partition, 0))
 
 
-class _App(faust.App):
-    # Otherwise mode logs its messages about the app under this module's name.
-    logger = logging.getLogger("faust.app")
-
-    def _create_directories(self) -> None:
-        """Create none: they would stay empty, and the file system may be read-only."""
+def _lane_services(
+    settings: Settings,
+    topics: dict[str, Topic],
+    batcher: Batcher | None,
+    clients: Clients,
+    metrics: Metrics,
+    in_force: PolicyInForce,
+    tracing: Tracing | None,
+    journal: Journal | None,
+    redact: Redact | None,
+) -> LaneServices:
+    outputs = Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()})
+    copies = settings.topics.redacted
+    return LaneServices(
+        policy=in_force,
+        cache=settings.cache,
+        limits=settings.limits,
+        batcher=batcher,
+        outputs=outputs,
+        publisher=clients.publisher,
+        changelog_topic=changelog_topic_name(settings.kafka.group),
+        metrics=metrics,
+        text=settings.embedding.trace_text,
+        retention_check=RetentionCheck(_kept_ms(topics.values()), metrics),
+        redaction=Redaction(redact, copies, outputs, metrics) if redact and copies else None,
+        tracing=tracing,
+        journal=journal or Journal(),
+    )
 
 
 def _kept_ms(topics: Iterable[Topic]) -> dict[str, int]:
@@ -231,21 +189,4 @@ def _kept_ms(topics: Iterable[Topic]) -> dict[str, int]:
         topic.name: topic.kept_ms
         for topic in topics
         if topic.kept_ms is not None and topic.timestamp_type != LOG_APPEND_TIME
-    }
-
-
-def _faust_settings(settings: Settings, socket: str, raw: Topic) -> dict[str, Any]:
-    servers = settings.kafka.bootstrap_servers.split(",")
-    return {
-        "broker": [
-            URL(f"kafka://{server.strip()}") for server in servers
-        ],  # for Faust's display only: the source connects
-        "broker_commit_interval": COMMIT_INTERVAL,
-        "stream_wait_empty": False,
-        "store": "memory://",
-        "topic_disable_leader": True,
-        "topic_allow_declare": False,
-        "topic_partitions": raw.partitions,
-        "autodiscover": False,
-        "web_transport": URL.build(scheme="unix", path=socket_address(socket)),
     }

@@ -9,16 +9,16 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from worker.errors import LedgerError
-from worker.kafka.reader import Record
-from worker.lane.ledger import Changelog
-from worker.lane.publisher import Publisher
+from worker.kafka.topic_reader import Record
+from worker.lane.ring import Changelog
+from worker.records.publisher import Publisher
 
 PARALLEL_READERS = 4
 """Maximum number of changelog partitions read at a time."""
 
 
 class Reader(Protocol):
-    """Reads ranges of a topic's offsets, as :class:`~worker.kafka.reader.TopicReader` does."""
+    """Reads ranges of a topic's offsets, as :class:`~worker.kafka.topic_reader.TopicReader` does."""
 
     async def bounds(self, topic: str, partition: int) -> range:
         """Return the range of offsets that a partition holds now."""

@@ -1,37 +1,43 @@
-"""The child's web pages on Faust's web server: metrics and the status page."""
+"""The worker's web pages: metrics and the status page."""
 
 from __future__ import annotations
 
-from faust import App
-from faust.web import Request, Response, View
-from faust.web.base import BlueprintManager
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
+from worker.http.server import METRICS, STATUS, STATUS_DATA
 from worker.observe.metrics import Metrics
 from worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, Status, shows_content
 from worker.settings import Settings
-from worker.web import METRICS, STATUS, STATUS_DATA
 
 
-def add_pages(app: App, settings: Settings, metrics: Metrics) -> None:
-    """Serve the worker's pages instead of Faust's own."""
+@dataclass(frozen=True)
+class Page:
+    """A page.
+
+    Attributes:
+        path: its path.
+        respond: returns headers and body for a request's headers.
+    """
+
+    path: str
+    respond: Callable[[Mapping[str, str]], tuple[Mapping[str, str], bytes]]
+
+
+def pages(settings: Settings, metrics: Metrics) -> Iterator[Page]:
+    """Yield the worker's pages."""
     status = Status(metrics, settings)
 
-    def may_see_content(request: Request) -> bool:
-        return shows_content(settings.web, request.headers.get("Host", ""))
+    def may_see_content(request: Mapping[str, str]) -> bool:
+        return shows_content(settings.web, request.get("Host", ""))
 
-    async def metrics_page(view: View, request: Request) -> Response:
-        accept = request.headers.get("Accept", "")
-        content_type, body = metrics.render(accept, content=may_see_content(request))
-        return view.bytes(body, headers={"Content-Type": content_type})
+    def metrics_page(request: Mapping[str, str]) -> tuple[Mapping[str, str], bytes]:
+        content_type, body = metrics.render(request.get("Accept", ""), content=may_see_content(request))
+        return {"Content-Type": content_type}, body
 
-    async def status_page(view: View, _request: Request) -> Response:
-        return view.bytes(PAGE, headers=dict(PAGE_HEADERS))
+    def status_data(request: Mapping[str, str]) -> tuple[Mapping[str, str], bytes]:
+        return DATA_HEADERS, status.to_json(content=may_see_content(request))
 
-    async def status_data(view: View, request: Request) -> Response:
-        body = status.to_json(content=may_see_content(request))
-        return view.bytes(body, headers=dict(DATA_HEADERS))
-
-    app.web.blueprints = BlueprintManager()
-    app.page(STATUS, name="kp-status")(status_page)
-    app.page(STATUS_DATA, name="kp-status-data")(status_data)
-    app.page(METRICS, name="kp-metrics")(metrics_page)
+    yield Page(STATUS, lambda _request: (PAGE_HEADERS, PAGE))
+    yield Page(STATUS_DATA, status_data)
+    yield Page(METRICS, metrics_page)

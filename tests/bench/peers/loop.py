@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from worker.lane.decode import decode_trace, with_quality_score
+from worker.records.decode import decode_trace, with_quality_score
 
 COMMIT_INTERVAL = 1.0
 """Seconds; the same as in the worker."""

@@ -15,7 +15,7 @@ from aiokafka.structs import ConsumerRecord
 from bench.peers.aiokafka_loop import run
 from bench.peers.loop import parse_task
 from schemas.convert import convert
-from worker.assemble.exports import read
+from worker.tools.assemble.exports import read
 
 
 class Runs:

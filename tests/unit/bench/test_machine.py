@@ -3,7 +3,7 @@
 import pytest
 
 from bench import machine
-from worker.demo.brokers import Broker
+from worker.tools.demo.brokers import Broker
 
 
 @pytest.mark.parametrize(

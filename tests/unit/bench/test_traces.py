@@ -4,7 +4,7 @@ from itertools import islice
 
 from bench.traces import STREAM_BYTES, endless_texts, endless_traces, of_size
 from support.traces import real_traces
-from worker.lane.decode import decode_trace, with_quality_score
+from worker.records.decode import decode_trace, with_quality_score
 from worker.scoring import embedding_text
 
 

@@ -16,10 +16,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.commands import command
-from worker.assemble.runs import COMPLETED_BY
-from worker.cli import main
-from worker.observe.assembly import AssemblyMetrics
-from worker.observe.evaluations import EvaluationMetrics
+from support.tool_metrics import TOOL_METRICS
+from worker.cli.entry import main
 from worker.observe.metrics import Metrics
 from worker.policy import Policy
 from worker.settings import ENV_PREFIX, Settings, load_settings
@@ -87,11 +85,11 @@ def labels_of() -> dict[str, set[str]]:
 
 @pytest.fixture(scope="session")
 def span_labels_of() -> dict[str, set[str]]:
-    """Return the labels of each series of the commands for spans, `assemble` and `evaluations`, by name."""
-    assembly = AssemblyMetrics(COMPLETED_BY)
-    assembly.open_runs(0, 0, 0)
-    pages = [page for _, page in (assembly.render(), EvaluationMetrics().render())]
-    return _labels_on(pages[0]) | _labels_on(pages[1])
+    """Return the labels of each series of the commands for spans, by name."""
+    labels: dict[str, set[str]] = {}
+    for make in TOOL_METRICS.values():
+        labels |= _labels_on(make(None).render()[1])
+    return labels
 
 
 def _labels_on(page: bytes) -> dict[str, set[str]]:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from support.tools import tool
-from worker.demo.processes import LOOPBACK, free_ports, start
+from worker.tools.demo.processes import LOOPBACK, free_ports, start
 
 SEVERITIES = {"page", "ticket"}
 

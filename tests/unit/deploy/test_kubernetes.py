@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from worker.observe import probes
+from worker.http import probes
+from worker.http.server import METRICS
+from worker.process.supervisor import STOP_MARGIN
 from worker.settings import ENV_PREFIX, NESTED, load_settings, sections
-from worker.supervise import STOP_MARGIN
-from worker.web import METRICS
 
 WORKER = "app.kubernetes.io/name"
 DEPLOYMENTS = ["kp-worker", "kp-worker-assemble", "kp-worker-evaluations"]

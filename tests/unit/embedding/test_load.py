@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from support.bert import POSITIONS, WIDTH, write_bert
-from worker.embedding import HashingEmbedder, load_embedder
+from worker.embedding import LexicalEmbedder, load_embedder
 from worker.errors import EmbeddingError, MissingExtraError
 from worker.settings import CacheSettings, EmbeddingSettings
 
@@ -25,11 +25,12 @@ def test_the_backend_none_has_no_embedder():
     assert load(backend="none") is None
 
 
-def test_hashing_uses_the_cache_s_dimensions_and_the_window():
-    embedder = load(16, backend="hashing", max_tokens=3)
+@pytest.mark.parametrize(("text", "description"), [(None, "lexical, text parts"), ("sdk", "lexical")])
+def test_lexical_uses_the_cache_s_dimensions_and_reads_parts_by_default(text, description):
+    embedder = load(16, backend="lexical", text=text)
 
-    assert isinstance(embedder, HashingEmbedder)
-    assert (embedder.dimensions, embedder.max_tokens) == (16, 3)
+    assert isinstance(embedder, LexicalEmbedder)
+    assert (embedder.dimensions, embedder.description) == (16, description)
 
 
 def test_neither_needs_openvino():

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worker.errors import TopicError
-from worker.kafka.memory_reader import MemoryReader
 from worker.kafka.policy_topic import _complete, read_policies
-from worker.kafka.reader import Record
+from worker.kafka.topic_reader import Record
 from worker.policy import REFERENCE_WEIGHTS, VISIBILITIES, DomainPolicy, Policy
+from worker.testing.memory_reader import MemoryReader
 
 TOPIC = "a-group-policies"
 thresholds = st.floats(0, 1)

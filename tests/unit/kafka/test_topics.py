@@ -1,115 +1,16 @@
 """Creating topics while brokers learn of them one by one, and reporting unsuitable ones."""
 
 from dataclasses import replace
-from typing import Any, NamedTuple
 
 import pytest
 from aiokafka.errors import GroupCoordinatorNotAvailableError
-from aiokafka.structs import OffsetAndMetadata
 
+from support.topics import CHANGELOG, DAY_MS, NAMES, POLICIES
 from worker.errors import TopicError
-from worker.kafka import topics
-from worker.kafka.topics import LAST_RESORT_BYTES, LEDGER_ENTRY_BYTES, Topic, TopicAdmin, differences
-from worker.settings import AssembleSettings, KafkaSettings, TopicSettings
-
-NAMES = TopicSettings()
-CHANGELOG = "knowledgepulse-worker-ledger-changelog"
-POLICIES = "knowledgepulse-worker-policies"
-DAY_MS = 86_400_000
-DEFAULTS = {
-    "max.message.bytes": "1048588",
-    "cleanup.policy": "delete",
-    "retention.ms": str(7 * DAY_MS),
-    "retention.bytes": "-1",
-    "message.timestamp.type": "CreateTime",
-    "message.timestamp.before.max.ms": str(2**63 - 1),
-    "message.timestamp.after.max.ms": "3600000",
-}
-
-
-class Response(NamedTuple):
-    resources: Any = ()
-    topic_errors: Any = ()
-
-
-class Brokers:
-    """A fake admin client of several brokers, asked in turn; only the first knows of recent changes.
-
-    A topic reaches each of the others once that broker was asked for its topics and did not know it.
-    """
-
-    def __init__(self, count=3):
-        self.configs = {}
-        self.partitions = {}
-        self._known = [set() for _ in range(count)]
-        self._asked = -1
-        self.coordinators = []
-
-    async def start(self): ...
-
-    async def close(self): ...
-
-    def add(self, name, partitions, **config):
-        self.partitions[name] = partitions
-        self.configs[name] = DEFAULTS | config
-        for known in self._known:
-            known.add(name)
-
-    async def create_topics(self, topics):
-        for topic in topics:
-            self.partitions[topic.name] = topic.num_partitions
-            self.configs[topic.name] = DEFAULTS | topic.topic_configs
-            self._asked = -1
-            self._known[0].add(topic.name)
-        return Response(topic_errors=[(topic.name, 0, None) for topic in topics])
-
-    async def list_topics(self):
-        self._asked = (self._asked + 1) % len(self._known)
-        known = set(self._known[self._asked])
-        self._known[self._asked] |= self.partitions.keys()
-        return known
-
-    async def describe_topics(self, names):
-        return [
-            {"topic": name, "error_code": 0, "partitions": [None] * self.partitions[name]} for name in names
-        ]
-
-    async def list_consumer_group_offsets(self, group, partitions):
-        answer = self.coordinators.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return {at: OffsetAndMetadata(offset, "") for at, offset in zip(partitions, answer, strict=False)}
-
-    async def describe_configs(self, resources):
-        return [
-            Response(
-                [(0, None, 2, one.name, [(key, value) for key, value in self.configs[one.name].items()])]
-            )
-            for one in resources
-        ]
-
-
-@pytest.fixture
-def brokers():
-    return Brokers()
-
-
-@pytest.fixture
-def admin(brokers, monkeypatch):
-    monkeypatch.setattr("worker.kafka.topics.AIOKafkaAdminClient", lambda **_: brokers)
-    return TopicAdmin(KafkaSettings(), NAMES)
-
-
-@pytest.fixture
-def fit(brokers):
-    """Add topics as `kp-worker topics` would, with changed settings for one of them."""
-
-    def add(changed="", **config):
-        for name in (NAMES.raw, NAMES.contribute, NAMES.rejected, NAMES.dead_letter, CHANGELOG, POLICIES):
-            own = {"cleanup.policy": "compact"} if name in (CHANGELOG, POLICIES) else {}
-            brokers.add(name, 4, **(own | (config if name == changed else {})))
-
-    return add
+from worker.kafka import topic_admin
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topics import LAST_RESORT_BYTES, LEDGER_ENTRY_BYTES, Topic, differences
+from worker.settings import KafkaSettings
 
 
 async def test_topics_are_created_even_if_the_next_broker_does_not_know_the_last_one(admin, brokers):
@@ -158,18 +59,11 @@ async def test_the_topic_of_redacted_copies_is_an_output_like_the_others(brokers
     assert any(difference.startswith("copies has retention.ms=1") for difference in found)
 
 
-async def test_the_topic_of_evaluations_is_created_once(brokers, admin):
-    for _ in range(2):
-        await admin.create_evaluations(3)
-
-    assert brokers.partitions == {"otlp_logs": 3}
-
-
 async def test_committed_offsets_wait_for_a_coordinator_that_is_being_elected_or_loads_the_group(
     admin, brokers, monkeypatch
 ):
     """Its response then has no partitions, and an error that the client ignores; this was a KeyError."""
-    monkeypatch.setattr(topics, "_RETRY_PAUSE", 0.0)
+    monkeypatch.setattr(topic_admin, "_RETRY_PAUSE", 0.0)
     brokers.add(NAMES.raw, 2)
     brokers.coordinators = [GroupCoordinatorNotAvailableError(), [], [7, -1]]
 
@@ -272,48 +166,3 @@ def test_a_warning_names_topic_setting_and_values(changes, words):
 )
 def test_harmless_differences_cause_no_warning(raw, changes):
     assert warnings_about(raw, **changes) == []
-
-
-# --- the topics of `kp-worker assemble`
-
-ASSEMBLE = AssembleSettings()
-ASSEMBLED = "knowledgepulse-worker-assembled"
-
-
-async def test_late_spans_and_published_runs_get_topics_like_that_of_spans(admin, brokers, fit):
-    fit()
-    brokers.add(ASSEMBLE.spans, 3, **{"max.message.bytes": "5000"})
-
-    topics = await admin.require_for_assembly(ASSEMBLE)
-
-    assert (topics[ASSEMBLE.late].partitions, topics[ASSEMBLE.late].max_message_bytes) == (3, 5000 + 2**20)
-    assert (topics[ASSEMBLED].partitions, topics[ASSEMBLED].cleanup_policy) == (3, "compact")
-    assert {NAMES.raw, NAMES.dead_letter, ASSEMBLE.spans} < topics.keys()
-
-
-async def test_a_missing_topic_of_spans_is_named(admin, fit):
-    fit()
-    with pytest.raises(TopicError, match=f"^missing: {ASSEMBLE.spans}; "):
-        await admin.require_for_assembly(ASSEMBLE)
-
-
-@pytest.mark.parametrize("name", [NAMES.raw, ASSEMBLE.spans, ASSEMBLED])
-async def test_late_spans_need_a_topic_of_their_own(admin, brokers, fit, name):
-    fit()
-    brokers.add(ASSEMBLE.spans, 3)
-    with pytest.raises(TopicError, match="need names that no other topic has"):
-        await admin.require_for_assembly(ASSEMBLE.model_copy(update={"late": name}))
-
-
-@pytest.mark.parametrize(
-    ("partitions", "policy", "problem"),
-    [(2, "compact", "has 2 partitions, otlp_spans has 3"), (3, "delete", "must have compact")],
-)
-async def test_a_record_of_published_runs_that_would_forget_some_is_refused(
-    admin, brokers, fit, partitions, policy, problem
-):
-    fit()
-    brokers.add(ASSEMBLE.spans, 3)
-    brokers.add(ASSEMBLED, partitions, **{"cleanup.policy": policy})
-    with pytest.raises(TopicError, match=problem):
-        await admin.require_for_assembly(ASSEMBLE)

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from worker.errors import DeliveryError, EmbeddingError, TooLargeError
-from worker.lane.ledger import Changelog, Entry
-from worker.lane.records import NO_TIMESTAMP, Contents, Fault, RawRecord
+from worker.lane.ring import Changelog
 from worker.policy import Policy
+from worker.records.entry import Entry
+from worker.records.record import NO_TIMESTAMP, Contents, Fault, RawRecord
 from worker.scoring import score_trace, scorer
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from worker.observe.recent import LAST_RECORDS
-from worker.policies.records import read_record
 from worker.policy import Policy
+from worker.records.scored import read_record
 from worker.scoring import rescore_all
 from worker.scoring.flips import ROUTES
 

@@ -13,18 +13,18 @@ from prometheus_client import CollectorRegistry
 import worker.lane.lane
 from schemas import ReasoningTrace
 from worker.embedding.batcher import Embedded
-from worker.journal import Journal, Location, Phase, shared_memory
-from worker.lane.decode import decode_trace
 from worker.lane.lane import LaneServices
 from worker.lane.lanes import Lanes
-from worker.lane.ledger import Changelog
-from worker.lane.memory_publisher import MemoryPublisher
-from worker.lane.outputs import Outputs
-from worker.lane.records import RawRecord
+from worker.lane.ring import Changelog
 from worker.observe.metrics import Metrics
-from worker.poison import after_death
 from worker.policy import Policy, PolicyInForce
+from worker.process.poison import after_death
+from worker.records.decode import decode_trace
+from worker.records.journal import Journal, Phase, shared_memory
+from worker.records.outputs import Outputs
+from worker.records.record import Location, RawRecord
 from worker.settings import CacheSettings, LimitSettings, TopicSettings
+from worker.testing.memory_publisher import MemoryPublisher
 
 OUTPUTS = ("contribute", "rejected", "dead-letter")
 PARTITIONS = 2

@@ -23,14 +23,15 @@ from prometheus_client import CollectorRegistry
 from schemas import ReasoningTrace
 from worker.embedding.batcher import Embedded
 from worker.lane.lane import Lane, LaneServices
-from worker.lane.ledger import Changelog, Entry, ScoreHeader, decode_vector
-from worker.lane.memory_publisher import MemoryPublisher
-from worker.lane.outputs import Outputs
-from worker.lane.records import RawRecord
+from worker.lane.ring import Changelog
 from worker.observe.metrics import Metrics
 from worker.policy import Policy, PolicyInForce
+from worker.records.entry import Entry, ScoreHeader, decode_vector
+from worker.records.outputs import Outputs
+from worker.records.record import RawRecord
 from worker.scoring import Nearest, score_trace
 from worker.settings import CacheSettings, LimitSettings, TopicSettings
+from worker.testing.memory_publisher import MemoryPublisher
 
 LEDGER = "ledger"
 OUTPUTS = ("contribute", "rejected", "dead-letter")

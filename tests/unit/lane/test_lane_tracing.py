@@ -10,7 +10,7 @@ import pytest
 
 from worker.errors import MissingExtraError, StartError
 from worker.settings import Settings
-from worker.stream import run
+from worker.stream import worker as run
 
 
 class Spans:
@@ -127,7 +127,9 @@ async def test_a_record_that_a_lane_drops_has_no_span(make_traced, raw):
 
 
 def test_opentelemetry_is_not_imported_unless_an_exporter_is_set():
-    code = "import sys, worker.stream.run; print([name for name in sys.modules if 'opentelemetry' in name])"
+    code = (
+        "import sys, worker.stream.worker; print([name for name in sys.modules if 'opentelemetry' in name])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout == "[]\n"

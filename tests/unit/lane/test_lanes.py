@@ -9,10 +9,11 @@ import threading
 import pytest
 
 from worker.errors import DeliveryError, LedgerError
-from worker.journal import Journal, Location, Suspect, Treatment, shared_memory
 from worker.lane import lane as lane_module
 from worker.lane import lanes as lanes_module
-from worker.lane.ledger import Changelog, Ledger
+from worker.lane.ring import Changelog, Ledger
+from worker.records.journal import Journal, Suspect, Treatment, shared_memory
+from worker.records.record import Location
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -5,10 +5,10 @@ import time
 import pytest
 from prometheus_client import CollectorRegistry
 
-from worker.lane.records import NO_TIMESTAMP, OutputRecord
 from worker.lane.retention import RetentionCheck
 from worker.observe.metrics import Metrics
 from worker.policy import Policy
+from worker.records.record import NO_TIMESTAMP, OutputRecord
 
 HOUR_MS = 3_600_000
 

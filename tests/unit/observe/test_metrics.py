@@ -125,7 +125,7 @@ def test_names_types_and_labels_are_stable(metrics):
     gauges = (metrics.cache_size, metrics.committed, metrics.lag, metrics.held_back, metrics.recovering)
     for of_a_partition in gauges:
         of_a_partition(0, 1)
-    metrics.set_build_info("1.0", "hashing", "float32", "cpu")
+    metrics.set_build_info("1.0", "lexical", "float32", "cpu")
     metrics.set_shadow(Policy())
 
     found = {

@@ -1,4 +1,7 @@
-"""The text `sdk` equals the reference's, to the space; `agent` is what the agent did, in bounded work."""
+"""The text `sdk` equals the reference's, to the space; `agent` is what the agent did, in bounded work.
+
+`parts` is that too, beside both ends of what it was asked.
+"""
 
 import json
 
@@ -7,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas import ReasoningTrace
-from worker.scoring import embedding_text
-from worker.scoring.text import MAX_CHARACTERS
+from worker.scoring import PART, embedding_text
+from worker.scoring.text import MAX_CHARACTERS, MAX_STEPS_CHARACTERS, OBJECTIVE_WORDS
 
 
 def trace_of(*steps, objective="Fix it"):
@@ -162,3 +165,56 @@ def test_of_a_megabyte_of_input_only_the_beginning_is_read(unit):
 
     assert text.startswith("Fix it shell command")
     assert "later" not in text
+
+
+# --- parts
+
+
+def parts_of(*steps, **others):
+    return embedding_text(trace_of(*steps, **others), "parts").split(PART)
+
+
+THOUGHT = {"type": "thought", "content": "think"}
+FIRST, LAST = (" ".join(f"{name}{number}" for number in range(OBJECTIVE_WORDS)) for name in ("first", "last"))
+
+
+@pytest.mark.parametrize(
+    ("objective", "first", "last"),
+    [
+        ("Fix it", "Fix it", ""),
+        (FIRST, FIRST, ""),
+        (f"{FIRST} {LAST}", FIRST, LAST),
+        (f"{FIRST}\n{'prompt ' * 20_000}\n{LAST}", FIRST, LAST),
+        (f"{FIRST} few more", FIRST, "few more"),
+        ("修" * 10_000, "修" * OBJECTIVE_WORDS, "修" * OBJECTIVE_WORDS),
+    ],
+    ids=["short", "all", "both ends", "a long prompt between", "a short rest", "no spaces"],
+)
+def test_both_ends_of_the_objective_are_parts_of_their_own(objective, first, last):
+    assert parts_of(THOUGHT, objective=objective) == [first, last, "think"]
+
+
+def test_the_steps_are_those_of_agent_and_what_the_user_said_later():
+    did = (
+        {"type": "thought", "content": "The lock file is stale."},
+        {"type": "tool_call", "tool": {"name": "sh"}, "input": {"command": 'grep "a\\b"', "timeout": 5}},
+        {"type": "observation", "content": "no match", "tool": {"name": "sh"}},
+    )
+    said = {"type": "observation", "content": "My user id is mia_li_3668."}
+
+    assert f"Fix it {parts_of(*did)[2]}" == agent_text(*did)
+    assert f"Fix it {parts_of(*did, said)[2]}" == f"{agent_text(*did)} My user id is mia_li_3668."
+
+
+@given(st.text(min_size=1, max_size=60), st.lists(st.text(max_size=20), min_size=1, max_size=4))
+def test_there_are_three_parts_whatever_a_trace_says(objective, contents):
+    steps = [{"type": "thought", "content": content} for content in contents]
+
+    assert len(parts_of(*steps, objective=objective)) == 3
+
+
+def test_the_length_of_each_part_is_bounded():
+    first, last, steps = parts_of(*[{"type": "thought", "content": "x" * 1000}] * 100, objective="x" * 10**6)
+
+    assert max(len(first), len(last)) <= OBJECTIVE_WORDS * 21
+    assert MAX_STEPS_CHARACTERS - 1000 < len(steps) <= MAX_STEPS_CHARACTERS

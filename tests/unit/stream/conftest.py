@@ -1,22 +1,23 @@
-"""A whole worker without a broker: Faust's app over an in-memory group member, topic and publisher."""
+"""A whole worker without a broker and without Faust: in-memory group, topic and publisher."""
 
 import asyncio
-from contextlib import asynccontextmanager
-from uuid import uuid4
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import pytest
+from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry
 
 from schemas import ReasoningTrace
 from worker.errors import TopicError
-from worker.kafka.memory_group import MemoryGroupConsumer, MemoryTopic, MemoryTopicIds
-from worker.kafka.reader import Record
+from worker.kafka.topic_reader import Record
 from worker.kafka.topics import Topic, changelog_topic_name
-from worker.lane.memory_publisher import MemoryPublisher
 from worker.observe.metrics import Metrics
 from worker.policy import PolicyInForce
 from worker.settings import Settings
 from worker.stream.app import Clients, WorkerApp
+from worker.testing.memory_group import MemoryGroupMember, MemoryTopic, MemoryTopicIds
+from worker.testing.memory_publisher import MemoryPublisher
 
 RAW = "raw-traces"
 TRACE = ReasoningTrace.new(
@@ -70,24 +71,112 @@ class MemoryReader:
         self.reading.discard(partition)
 
 
-class World:
-    """One worker, on a topic that outlives it."""
+class Program:
+    """The host of a source: a task for each partition takes its batches.
 
-    def __init__(self, topic, publisher, **limits):
+    Attributes:
+        error: what ended the program.
+        may_resume: clear it to stay suspended after an assignment.
+    """
+
+    def __init__(self, worker):
+        self.error = None
+        self.may_resume = asyncio.Event()
+        self.may_resume.set()
+        self._worker = worker
+        self._active = asyncio.Event()
+        self._suspended = asyncio.Event()
+        self._queues = {}
+        self._actors = []
+        self._tasks = []
+
+    async def start(self):
+        self.source = self._worker.connect(self)
+        await self.source.start()
+        self.source.subscribe()
+        self._tasks = [asyncio.create_task(self._fetch()), asyncio.create_task(self._commit())]
+
+    async def stop(self):
+        await self.source.stop()
+        for task in (*self._tasks, *self._actors):
+            task.cancel()
+        await asyncio.wait([*self._tasks, *self._actors])
+
+    async def _fetch(self):
+        try:
+            await self.source.hand_over(lambda: self.error is None)
+        except KafkaError as error:
+            await self.crash(error)
+
+    async def _commit(self):
+        requested = self._worker.lanes.commit_requested
+        while self.error is None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await requested.wait()
+            requested.clear()
+            await self.source.commit()
+
+    async def rebalance_started(self):
+        self._active.clear()
+        self._suspended.set()
+
+    async def partitions_revoked(self, partitions):
+        for actor in self._actors:
+            actor.cancel()
+        self._queues.clear()
+
+    async def partitions_assigned(self, partitions):
+        self._queues = {number: asyncio.Queue() for number in partitions}
+        self._actors = [asyncio.create_task(self._act(queue)) for queue in self._queues.values()]
+        self._tasks.append(asyncio.create_task(self._resume()))
+
+    async def _resume(self):
+        await self.may_resume.wait()
+        self._suspended.clear()
+        self._active.set()
+
+    async def _act(self, queue):
+        while True:
+            await (await queue.get()).give(self._worker.lanes.take)
+
+    async def resumed(self):
+        await self._active.wait()
+
+    async def take(self, batch):
+        if self._active.is_set():
+            self._queues[batch.records[0].partition].put_nowait(batch)
+
+    async def unless_suspended(self, work):
+        waiting = {asyncio.ensure_future(work), asyncio.ensure_future(self._suspended.wait())}
+        _, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+
+    async def crash(self, error):
+        self.error = self.error or error
+
+
+class World:
+    """One worker, on a topic that outlives it.
+
+    Args:
+        program: makes the program to run it in of the worker.
+    """
+
+    def __init__(self, program, topic, publisher, **limits):
         self.topic = topic
         self.publisher = publisher
         self.reader = MemoryReader(publisher)
-        self.member = MemoryGroupConsumer(topic)
+        self.member = MemoryGroupMember(topic)
         self.failures = []
         self.registry = CollectorRegistry()
         self.settings = Settings(embedding={"backend": "none"}, limits=limits, log={})
-        self.socket = f"@kp-test-{uuid4()}"
         self.changelog = changelog_topic_name(self.settings.kafka.group)
         count = len(topic.records)
         names = (RAW, "contribute", "rejected", "dead-letter")
         self.app = WorkerApp(
             self.settings,
-            self.socket,
             {name: Topic(name, count, 1_000_000) for name in names},
             None,
             Clients(
@@ -101,15 +190,19 @@ class World:
             self.failures.append,
         )
 
-    async def start(self):
-        """Start the app; Faust has fully started after the first rebalance."""
-        self._starting = asyncio.create_task(self.app.faust.start())
+        self.program = program(self.app)
+
+    @property
+    def source(self):
+        return self.program.source
+
+    async def check(self):
+        """Check as the guard does now and then."""
+        await self.app.guard.check(self.source)
 
     async def stop(self):
         self.publisher.release("contribute", "rejected", "dead-letter", self.changelog)
-        await self.app.faust.stop()
-        self._starting.cancel()
-        await asyncio.wait([self._starting])
+        await self.program.stop()
 
     def publish(self, partition, *numbers):
         for number in numbers:
@@ -136,18 +229,24 @@ class World:
 
 
 @pytest.fixture
-async def start():
-    """Start a worker on a topic: `await start(topic, publisher)`. All workers are stopped at the end."""
+async def start_in():
+    """Start a worker: `await start_in(Program, topic, publisher)`; all are stopped at the end."""
     worlds = []
 
-    async def new(topic=None, publisher=None, partitions=2, **limits):
+    async def new(program, topic=None, publisher=None, partitions=2, **limits):
         topic = topic or MemoryTopic.empty(RAW, partitions, b"first")
-        world = World(topic, publisher or MemoryPublisher(len(topic.records)), **limits)
+        world = World(program, topic, publisher or MemoryPublisher(len(topic.records)), **limits)
         worlds.append(world)
-        await world.start()
+        await world.program.start()
         return world
 
     yield new
     for world in worlds:
         world.reader.gates.clear()
         await world.stop()
+
+
+@pytest.fixture
+def start(start_in):
+    """Start a worker: `await start(topic, publisher)`."""
+    return partial(start_in, Program)

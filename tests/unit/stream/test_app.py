@@ -1,9 +1,4 @@
-"""The app: the effects of an assignment, and the handling of the source's batches."""
-
-import asyncio
-
-from worker.kafka.reader import raw_record
-from worker.stream.source import Batch
+"""The app: the effects of an assignment, and of a lane's end."""
 
 
 async def test_an_assignment_sets_the_gauges_of_partitions_and_limits(start):
@@ -23,25 +18,12 @@ async def test_a_revoked_partition_s_gauges_are_removed(start):
     world.publish(0, 1)
     await world.member.rebalance([0, 1])
     await world.until(lambda: world.topic.committed == {0: 1})
-    await world.app.source.refresh_positions()
+    await world.source.progress.refresh_positions()
     assert world.metric("kp_consumer_lag_records", partition="0") == 0
 
     await world.member.rebalance([1])
 
     assert world.metric("kp_consumer_lag_records", partition="0") is None
-
-
-async def test_a_batch_of_an_ended_assignment_is_dropped(start):
-    """Taking one of its records would skip those redelivered before it."""
-    world = await start()
-    record = world.topic.publish(0, b"{}")
-    await world.member.rebalance([1])
-    done = asyncio.Event()
-
-    await world.app._take(Batch([raw_record(record)], is_current=lambda: False, done=done.set))
-
-    assert world.app.lanes.watermarks() == {}
-    assert not done.is_set()
 
 
 async def test_a_lane_s_fatal_error_reaches_the_process(start):

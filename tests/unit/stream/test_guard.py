@@ -12,10 +12,10 @@ async def test_a_changed_partition_count_ends_the_worker(start):
 
     world.topic.records.append([])
     with pytest.raises(TopicError, match="raw-traces now has 3 partitions instead of 2"):
-        await world.app.guard.check(world.app.source)
+        await world.check()
     world.topic.records.clear()
     with pytest.raises(TopicError, match="raw-traces no longer exists"):
-        await world.app.guard.check(world.app.source)
+        await world.check()
 
 
 async def test_a_stalled_stream_ends_the_worker(start):
@@ -27,7 +27,7 @@ async def test_a_stalled_stream_ends_the_worker(start):
 
     async def check_often():
         for _ in range(8):
-            await world.app.guard.check(world.app.source)
+            await world.check()
 
     with pytest.raises(StalledError, match="partition 0"):
         await check_often()

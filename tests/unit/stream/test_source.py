@@ -1,4 +1,4 @@
-"""The source, driven through a running Faust app: what it fetches, hands over, recovers and commits."""
+"""The source: what it fetches, hands over, recovers and commits."""
 
 import asyncio
 
@@ -7,7 +7,9 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from worker.errors import WorkerError
+from worker.kafka.topic_reader import raw_record
 from worker.stream.ledgers import PARALLEL_READERS
+from worker.stream.partition import Batch
 
 RAW = "raw-traces"
 
@@ -91,7 +93,7 @@ async def test_records_fetched_before_their_partition_was_paused_are_not_consume
     await finished(world, 1)
 
 
-async def test_an_incomplete_recovery_ends_the_app_before_its_partition_is_consumed(start):
+async def test_an_incomplete_recovery_ends_the_program_before_its_partition_is_consumed(start):
     first = await start()
     first.publish(0, 1, 2)
     await first.member.rebalance([0])
@@ -102,7 +104,7 @@ async def test_an_incomplete_recovery_ends_the_app_before_its_partition_is_consu
     second.reader.truncated.add(0)
     second.publish(0, 3)
     await second.member.rebalance([0])
-    await second.until(lambda: second.app.faust.crashed)
+    await second.until(lambda: second.program.error)
 
     assert second.outputs() == [1, 2]
     assert second.app.readiness.reasons
@@ -197,19 +199,17 @@ async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start
     assert world.outputs() == list(range(20))
 
 
-async def test_nothing_is_fetched_before_faust_resumes_its_flow(start, monkeypatch):
+async def test_nothing_is_fetched_before_the_host_resumes(start):
     """It does so some time after the assignment; a batch handed over earlier would be lost."""
     world = await start()
-    source = world.app.source
-    resume = source.resume_flow
-    monkeypatch.setattr(source, "resume_flow", lambda: None)
+    world.program.may_resume.clear()
     world.publish(0, *range(10))
     await world.member.rebalance([0])
     await world.until(lambda: world.app.ledgers.remaining == {0: 0})
     await world.settle()
     assert await world.member.position(TopicPartition(RAW, 0)) == 0
 
-    resume()
+    world.program.may_resume.set()
     await committed(world, p0=10)
 
     assert world.outputs() == list(range(10))
@@ -232,6 +232,19 @@ async def test_a_fetch_that_spans_a_rebalance_loses_nothing(start):
     assert world.outputs() == list(range(10))
 
 
+async def test_a_batch_of_an_ended_assignment_is_dropped(start):
+    """Taking one of its records would skip those redelivered before it."""
+    world = await start()
+    record = world.topic.publish(0, b"{}")
+    await world.member.rebalance([1])
+    done = asyncio.Event()
+
+    await Batch([raw_record(record)], lambda: False, done.set).give(world.app.lanes.take)
+
+    assert world.app.lanes.watermarks() == {}
+    assert not done.is_set()
+
+
 async def test_a_worker_outside_its_group_commits_nothing_and_abandons_its_lanes(start):
     world = await start()
     world.publisher.hold("rejected")
@@ -242,7 +255,7 @@ async def test_a_worker_outside_its_group_commits_nothing_and_abandons_its_lanes
     world.member.expel()
     world.publisher.release("rejected")
     await finished(world, 1)
-    await world.app.source.commit()
+    await world.source.commit()
     await world.member.rebalance([1])
 
     assert world.member.commits == []
@@ -325,8 +338,8 @@ async def test_a_changelog_that_lost_its_end_is_read_again_from_its_beginning(st
     await world.until(lambda: not world.app.ledgers.changelog(0).entries)
 
 
-@pytest.mark.parametrize("moment", ["on_partitions_revoked", "on_partitions_assigned"])
-async def test_an_error_in_a_rebalance_ends_the_app(start, monkeypatch, moment):
+@pytest.mark.parametrize("moment", ["partitions_revoked", "partitions_assigned"])
+async def test_an_error_in_a_rebalance_ends_the_program(start, monkeypatch, moment):
     """The client would only log it, and lanes that nobody drained would go on."""
     world = await start()
     await world.member.rebalance([0])
@@ -334,19 +347,19 @@ async def test_an_error_in_a_rebalance_ends_the_app(start, monkeypatch, moment):
     async def fail(*_):
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(world.app.source, moment, fail)
+    monkeypatch.setattr(world.program, moment, fail)
     await world.member.rebalance([0])
 
-    await world.until(lambda: world.app.faust.crashed)
+    await world.until(lambda: world.program.error)
 
 
-async def test_the_end_of_the_group_membership_ends_the_app(start):
+async def test_the_end_of_the_group_membership_ends_the_program(start):
     world = await start()
     await world.member.rebalance([0])
 
     world.member.error = KafkaError("the group is gone")
 
-    await world.until(lambda: world.app.faust.crashed)
+    await world.until(lambda: world.program.error)
 
 
 async def test_a_rejected_member_is_detected_before_the_first_fetch(start):
@@ -355,7 +368,7 @@ async def test_a_rejected_member_is_detected_before_the_first_fetch(start):
     world.member.error = KafkaError("inconsistent group protocol")
 
     with pytest.raises(WorkerError, match="inconsistent group protocol"):
-        await world.app.guard.check(world.app.source)
+        await world.check()
 
 
 async def test_a_recreated_topic_is_read_from_its_beginning_while_running(start):
@@ -392,7 +405,7 @@ async def test_a_topic_recreated_while_no_worker_ran_is_read_from_its_beginning(
 
 
 async def skipped(world):
-    await world.app.guard.check(world.app.source)
+    await world.check()
     return world.metric("kp_skipped_offsets_total")
 
 
@@ -482,13 +495,13 @@ async def test_lag_includes_open_transactions_which_have_a_gauge_of_their_own(st
     world.topic.open_from[0] = 4
     await world.member.rebalance([0])
     await committed(world, p0=4)
-    await world.app.guard.check(world.app.source)
+    await world.check()
 
     assert world.metric("kp_consumer_lag_records", partition="0") == 6
     assert world.metric("kp_open_transaction_records", partition="0") == 6
 
     world.topic.open_from.clear()
     await committed(world, p0=10)
-    await world.app.guard.check(world.app.source)
+    await world.check()
     assert world.metric("kp_consumer_lag_records", partition="0") == 0
     assert world.metric("kp_open_transaction_records", partition="0") == 0

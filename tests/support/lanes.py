@@ -1,0 +1,225 @@
+"""Traces, and lanes with an in-memory publisher and an embedder that tests can stall, break and count."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+import pytest
+from prometheus_client import CollectorRegistry
+
+from worker.embedding.base import Embeddings
+from worker.embedding.batcher import Batcher
+from worker.lane.lane import Lane, LaneServices
+from worker.lane.lanes import Lanes
+from worker.lane.ring import Changelog
+from worker.observe.metrics import Metrics
+from worker.policy import Policy, PolicyInForce
+from worker.records.entry import Entry
+from worker.records.outputs import Outputs
+from worker.records.record import RawRecord
+from worker.redaction.copies import Redaction
+from worker.settings import CacheSettings, LimitSettings, TopicSettings
+from worker.testing.memory_publisher import MemoryPublisher
+
+DIMENSIONS = 8
+
+
+@pytest.fixture(scope="session")
+def document():
+    """A factory of valid traces as dicts, with members replaced or added."""
+
+    def new(**members):
+        return {
+            "@context": "https://openknowledgepulse.org/schema/v1",
+            "@type": "ReasoningTrace",
+            "id": "kp:trace:1",
+            "metadata": {
+                "created_at": "2026-01-31T12:00:00Z",
+                "task_domain": "code",
+                "success": True,
+                "visibility": "network",
+                "privacy_level": "aggregated",
+            },
+            "task": {"objective": "Fix the failing build"},
+            "steps": [{"step_id": 0, "type": "thought"}, {"step_id": 1, "type": "observation"}],
+            "outcome": {"result_summary": "", "confidence": 0.5},
+        } | members
+
+    return new
+
+
+@pytest.fixture(scope="session")
+def raw(document):
+    """A factory of records of the raw topic, each with a distinct trace unless a value is given."""
+
+    def new(offset, value=b"a trace", *, partition=0, padding=0):
+        if value == b"a trace":
+            trace = document(id=f"kp:trace:{partition}/{offset}", free="x" * padding)
+            value = json.dumps(trace).encode()
+        return RawRecord(
+            "raw-traces", partition, offset, 1_700_000_000_000 + offset % 1000, b"key", value, (("h", b"1"),)
+        )
+
+    return new
+
+
+class FakeEmbedder:
+    """Returns a new random vector for every text, so that a repeated embedding shows."""
+
+    dimensions = DIMENSIONS
+    identity = "fake"
+    precision = "float32"
+    device = "cpu"
+    parallel = 1
+    description = "fake"
+
+    def __init__(self):
+        self.requested = 0
+        self.texts = []
+        self.error = None
+        self.free = threading.Event()
+        self.free.set()
+        self._random = np.random.default_rng(0)
+
+    def embed(self, texts):
+        self.requested += len(texts)
+        self.free.wait()
+        if self.error is not None:
+            raise self.error
+        self.texts += texts
+        vectors = self._random.normal(size=(len(texts), self.dimensions)).astype(np.float32)
+        return Embeddings(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), 0)
+
+
+class Harness:
+    """The dependencies of lanes, and what the lanes did with them."""
+
+    ledger = "ledger"
+    scored = ("contribute", "rejected")
+    dead_letter = "dead-letter"
+    redacted = "redacted"
+
+    def __init__(self, policy, embedding, admitted, limits, redact):
+        self.embedder = FakeEmbedder()
+        self.embedder.batch = admitted
+        self.batcher = Batcher(self.embedder)
+        self.publisher = MemoryPublisher()
+        self.failures = []
+        self.commit_requested = False
+        self.registry = CollectorRegistry()
+        self.limits = LimitSettings(**{"uncommitted_records": 16, **limits})
+        topics = ("raw-traces", *self.scored, self.dead_letter, self.redacted)
+        outputs = Outputs(TopicSettings(), dict.fromkeys(topics, 3))
+        policy = policy or Policy()
+        metrics = Metrics(policy, 0.1, self.registry)
+        self.services = LaneServices(
+            policy=PolicyInForce(policy),
+            cache=CacheSettings(max_elements=4, dimensions=DIMENSIONS),
+            limits=self.limits,
+            batcher=self.batcher if embedding else None,
+            outputs=outputs,
+            publisher=self.publisher,
+            changelog_topic=self.ledger,
+            metrics=metrics,
+            redaction=Redaction(redact, self.redacted, outputs, metrics) if redact else None,
+        )
+        self._lanes = []
+
+    async def lane(self, next_offset=0, changelog=None) -> Lane:
+        """Return an open lane of partition 0."""
+        first = RawRecord("raw-traces", 0, next_offset, 0, None, None, ())
+        lane = Lane(
+            first,
+            0,
+            changelog or Changelog(0),
+            self.services,
+            self.failures.append,
+            self._request_commit,
+        )
+        self._lanes.append(lane)
+        await lane.open()
+        return lane
+
+    def lanes(self, changelog_of=None) -> Lanes:
+        """Return the open lanes of all partitions."""
+        changelogs = [Changelog(number) for number in range(3)]
+        lanes = Lanes(self.services, changelog_of or changelogs.__getitem__, self.failures.append)
+        self._lanes.append(lanes)
+        lanes.open()
+        return lanes
+
+    def changelog(self, partition=0) -> Changelog:
+        """Return the changelog as recovery would read it now."""
+        changelog = Changelog(partition)
+        written = [record for record in self.publisher.records(self.ledger) if record.partition == partition]
+        for number, record in enumerate(written):
+            changelog.apply(number, record.key, record.value)
+        return changelog
+
+    def entries(self) -> dict[int, Entry]:
+        """Return the entries of partition 0 that a successor would find."""
+        found = self.changelog().entries
+        return {offset: msgspec.msgpack.decode(value, type=Entry) for offset, value in sorted(found.items())}
+
+    def outputs(self):
+        """Return the confirmed outputs."""
+        return self.publisher.records(*self.scored, self.dead_letter)
+
+    def metric(self, name, **labels):
+        return self.registry.get_sample_value(name, labels)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait until a condition holds."""
+        async with asyncio.timeout(60):
+            while not condition():
+                await asyncio.sleep(0)
+
+    async def settle(self) -> None:
+        """Run until nothing more can happen, in the embedder's threads too unless they are held."""
+        for _ in range(100):
+            await asyncio.sleep(0)
+            await self.until(lambda: not (self.embedder.free.is_set() and self.batcher._results))
+
+    async def close(self) -> None:
+        for lanes in self._lanes:
+            await (lanes.close() if isinstance(lanes, Lane) else lanes.abandon())
+        self.embedder.free.set()
+        await self.batcher.close()
+
+    def forget(self) -> None:
+        """Drop references to closed lanes."""
+        self._lanes.clear()
+        self.failures.clear()
+
+    def _request_commit(self) -> None:
+        self.commit_requested = True
+
+
+@pytest.fixture
+async def no_leaks():
+    """Fail a test that leaks a task or an embedder's thread."""
+    yield
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    for thread in threading.enumerate():
+        if thread.name.startswith("embedder"):
+            thread.join(timeout=10)
+            assert not thread.is_alive(), thread.name
+
+
+@pytest.fixture
+async def make_harness(no_leaks):
+    """A factory of harnesses, which are closed at the end of the test."""
+    harnesses = []
+
+    def new(*, policy=None, embedding=True, admitted=64, redact=None, **limits):
+        harnesses.append(Harness(policy, embedding, admitted, limits, redact))
+        return harnesses[-1]
+
+    yield new
+    for harness in harnesses:
+        await harness.close()

@@ -1,0 +1,25 @@
+"""The metrics of the tools that have some: one line for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from worker.tools.assemble.metrics import AssemblyMetrics
+from worker.tools.assemble.open_runs import COMPLETED_BY
+from worker.tools.evaluations.metrics import EvaluationMetrics
+
+
+def _assembly(registry: CollectorRegistry | None) -> AssemblyMetrics:
+    """With a partition, so that its series are there."""
+    metrics = AssemblyMetrics(COMPLETED_BY, registry)
+    metrics.open_runs(0, 0, 0)
+    return metrics
+
+
+TOOL_METRICS: dict[str, Callable[[CollectorRegistry | None], Any]] = {
+    "assembly": _assembly,
+    "evaluations": EvaluationMetrics,
+}

@@ -1,0 +1,108 @@
+"""A cluster's topics in memory: brokers that learn of them one by one, and an admin client for them."""
+
+from typing import Any, NamedTuple
+
+import pytest
+from aiokafka.structs import OffsetAndMetadata
+
+from worker.kafka.topic_admin import TopicAdmin
+from worker.settings import KafkaSettings, TopicSettings
+
+NAMES = TopicSettings()
+CHANGELOG = "knowledgepulse-worker-ledger-changelog"
+POLICIES = "knowledgepulse-worker-policies"
+DAY_MS = 86_400_000
+DEFAULTS = {
+    "max.message.bytes": "1048588",
+    "cleanup.policy": "delete",
+    "retention.ms": str(7 * DAY_MS),
+    "retention.bytes": "-1",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": str(2**63 - 1),
+    "message.timestamp.after.max.ms": "3600000",
+}
+
+
+class Response(NamedTuple):
+    resources: Any = ()
+    topic_errors: Any = ()
+
+
+class Brokers:
+    """A fake admin client of several brokers, asked in turn; only the first knows of recent changes.
+
+    A topic reaches each of the others once that broker was asked for its topics and did not know it.
+    """
+
+    def __init__(self, count=3):
+        self.configs = {}
+        self.partitions = {}
+        self._known = [set() for _ in range(count)]
+        self._asked = -1
+        self.coordinators = []
+
+    async def start(self): ...
+
+    async def close(self): ...
+
+    def add(self, name, partitions, **config):
+        self.partitions[name] = partitions
+        self.configs[name] = DEFAULTS | config
+        for known in self._known:
+            known.add(name)
+
+    async def create_topics(self, topics):
+        for topic in topics:
+            self.partitions[topic.name] = topic.num_partitions
+            self.configs[topic.name] = DEFAULTS | topic.topic_configs
+            self._asked = -1
+            self._known[0].add(topic.name)
+        return Response(topic_errors=[(topic.name, 0, None) for topic in topics])
+
+    async def list_topics(self):
+        self._asked = (self._asked + 1) % len(self._known)
+        known = set(self._known[self._asked])
+        self._known[self._asked] |= self.partitions.keys()
+        return known
+
+    async def describe_topics(self, names):
+        return [
+            {"topic": name, "error_code": 0, "partitions": [None] * self.partitions[name]} for name in names
+        ]
+
+    async def list_consumer_group_offsets(self, group, partitions):
+        answer = self.coordinators.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return {at: OffsetAndMetadata(offset, "") for at, offset in zip(partitions, answer, strict=False)}
+
+    async def describe_configs(self, resources):
+        return [
+            Response(
+                [(0, None, 2, one.name, [(key, value) for key, value in self.configs[one.name].items()])]
+            )
+            for one in resources
+        ]
+
+
+@pytest.fixture
+def brokers():
+    return Brokers()
+
+
+@pytest.fixture
+def admin(brokers, monkeypatch):
+    monkeypatch.setattr("worker.kafka.topic_admin.AIOKafkaAdminClient", lambda **_: brokers)
+    return TopicAdmin(KafkaSettings(), NAMES)
+
+
+@pytest.fixture
+def fit(brokers):
+    """Add topics as `kp-worker topics` would, with changed settings for one of them."""
+
+    def add(changed="", **config):
+        for name in (NAMES.raw, NAMES.contribute, NAMES.rejected, NAMES.dead_letter, CHANGELOG, POLICIES):
+            own = {"cleanup.policy": "compact"} if name in (CHANGELOG, POLICIES) else {}
+            brokers.add(name, 4, **(own | (config if name == changed else {})))
+
+    return add

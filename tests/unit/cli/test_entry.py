@@ -1,0 +1,403 @@
+"""The commands that need no broker."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from schemas import ReasoningTrace
+from support.commands import command
+from worker.cli import entry as cli
+from worker.embedding import LexicalEmbedder
+from worker.policy import REFERENCE_WEIGHTS
+from worker.scoring import Scorer
+from worker.settings import load_settings
+
+KP_WORKER = [sys.executable, "-m", "worker.cli.entry"]
+
+
+@pytest.fixture
+def kp_worker():
+    """Run a command and return its result."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+
+    def run(*arguments, **options):
+        return CliRunner().invoke(cli.main, [str(argument) for argument in arguments], **options)
+
+    yield run
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def traces(tmp_path, real_traces):
+    """Return a file of the real traces."""
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(b"\n".join(real_traces) + b"\n")
+    return file
+
+
+def test_score_without_an_embedder_matches_the_reference(kp_worker, traces, reference_scores):
+    result = kp_worker("score", traces, "--embedder", "none")
+
+    assert result.exit_code == 0
+    scored = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [one["id"] for one in scored] == [expected["id"] for expected in reference_scores]
+    for one, expected in zip(scored, reference_scores, strict=True):
+        assert one["quality_score"] == pytest.approx(expected["score_no_embedder"], abs=1e-9)
+        assert one["novelty"] == 0.5
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("max_tokens", [256, 512])
+def test_score_with_sdk_truncation_matches_the_reference(
+    kp_worker, traces, reference_scores, max_tokens, monkeypatch
+):
+    monkeypatch.setenv("KP_EMBEDDING__PRECISION", "float32")
+
+    result = kp_worker("score", traces, "--truncation", "sdk", "--max-tokens", max_tokens)
+
+    assert result.exit_code == 0
+    scored = [json.loads(line)["quality_score"] for line in result.stdout.splitlines()]
+    expected = [one[f"score_minilm_{max_tokens}_tokens"] for one in reference_scores]
+    assert scored == pytest.approx(expected, abs=1e-6)
+
+
+def test_score_embeds_the_chosen_text_of_each_trace(kp_worker, traces, real_traces):
+    result = kp_worker("score", traces, "--embedder", "lexical", "--text", "agent")
+
+    embedder = LexicalEmbedder()
+    scorer = Scorer(lambda text: embedder.embed([text]).vectors[0], text="agent")
+    expected = [scorer.evaluate(ReasoningTrace.model_validate_json(line)).novelty for line in real_traces]
+    assert [json.loads(line)["novelty"] for line in result.stdout.splitlines()] == pytest.approx(expected)
+
+
+def test_a_scored_line_has_all_fields(kp_worker, traces):
+    lines = kp_worker("score", traces, "--embedder", "lexical").stdout.splitlines()
+    assert list(json.loads(lines[1])) == [
+        "id",
+        "quality_score",
+        "complexity",
+        "novelty",
+        "tool_diversity",
+        "outcome_confidence",
+        "overrides",
+        "domain",
+        "threshold",
+        "nearest",
+        "withheld",
+        "decision",
+        "task_domain",
+        "visibility",
+        "success",
+        "confidence",
+    ]
+    assert json.loads(lines[1])["nearest"] == json.loads(lines[0])["id"]
+
+
+def test_escapes_terminal_control_characters_from_producers(kp_worker, tmp_path, real_traces):
+    """JSON strings may contain C1 controls and bidirectional formatting characters."""
+    trace = json.loads(real_traces[0]) | {"id": "kp:trace:\x9b31m\u202e\u2066evil"}
+    file = tmp_path / "hostile.jsonl"
+    file.write_text(json.dumps(trace, ensure_ascii=False) + "\n")
+
+    result = kp_worker("score", file, "--embedder", "none")
+
+    assert result.stdout.isascii()
+    assert json.loads(result.stdout)["id"] == trace["id"]
+
+
+def test_reports_an_invalid_line_and_scores_the_rest(kp_worker, tmp_path, real_traces):
+    file = tmp_path / "mixed.jsonl"
+    file.write_bytes(b"\n".join([real_traces[0], b"", b"no trace", real_traces[1], b"[]"]))
+
+    result = kp_worker("score", file, "--embedder", "none")
+
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 2
+    assert f"{file}:3: not_json: " in result.stderr
+    assert f"{file}:5: invalid_trace: " in result.stderr
+    assert "2 of 4 lines are invalid" in result.stderr
+
+
+def test_files_and_standard_input_are_scored_as_one_stream(kp_worker, traces, real_traces):
+    result = kp_worker("score", traces, "-", "--embedder", "lexical", input=real_traces[0])
+
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert len(result.stdout.splitlines()) == 155
+    assert last["novelty"] == pytest.approx(0, abs=1e-6), "it is in the first file, too"
+
+
+def test_a_dry_run_of_score_checks_the_lines_and_loads_no_model(kp_worker, traces, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+
+    result = kp_worker("score", traces, "-", "--dry-run", input=b"no trace\n")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "-:1: not_json: " in result.stderr.replace("<stdin>", "-")
+    assert "154 traces would be scored: embedding.backend sentence-transformers, policy " in result.stderr
+    assert "1 of 155 lines are invalid" in result.stderr
+
+
+def test_a_dry_run_of_publish_says_what_would_be_published_and_asks_no_broker(kp_worker, traces, monkeypatch):
+    monkeypatch.setenv("KP_KAFKA__BOOTSTRAP_SERVERS", "127.0.0.1:1")
+
+    result = kp_worker(
+        "publish", traces, "-", "--key", "agent_id", "--skip", 4, "--dry-run", input=b"no trace\n"
+    )
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "151 records would be published to raw-traces at 127.0.0.1:1, keyed by agent_id" in result.stderr
+    assert "1 of them have no agent_id and would be published without a key" in result.stderr
+    assert "1 of them are invalid and would become dead letters" in result.stderr
+
+
+def test_a_dry_run_of_publish_counts_what_is_converted(kp_worker, tmp_path):
+    file = tmp_path / "chat.json"
+    file.write_text(
+        json.dumps([{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}])
+    )
+
+    result = kp_worker("publish", file, "--from", "auto", "--dry-run")
+
+    assert result.exit_code == 0
+    assert "1 records would be published to raw-traces" in result.stderr
+    assert "1 traces, 0 with a label; 0 not converted" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("kp-worker pub", {"publish"}),
+        ("kp-worker ", {name for name in cli.main.commands if name != "work"}),
+        ("kp-worker dead-letters re", {"replay"}),
+        ("kp-worker publish --dr", {"--dry-run"}),
+        ("kp-worker publish --key a", {"agent_id"}),
+    ],
+)
+def test_bash_completes_commands_options_and_choices(words, completed):
+    """By the script that `_KP_WORKER_COMPLETE=bash_source kp-worker` prints."""
+    script = f"""
+        eval "$(_KP_WORKER_COMPLETE=bash_source kp-worker)"
+        COMP_WORDS=({words.rsplit(" ", 1)[0]} "{words.rsplit(" ", 1)[1]}")
+        COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        $(complete -p kp-worker | sed -E 's/.* -F ([^ ]+) .*/\\1/') kp-worker
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        env=os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (set(done.stdout.split()), done.stderr) == (completed, "")
+
+
+def test_options_override_the_environment(kp_worker, traces, monkeypatch):
+    monkeypatch.setenv("KP_EMBEDDING__BACKEND", "none")
+    lines = kp_worker("score", traces, "--embedder", "lexical").stdout.splitlines()
+    assert json.loads(lines[5])["nearest"] is not None
+
+
+def test_an_invalid_option_value_is_reported_as_a_setting(kp_worker, traces):
+    result = kp_worker("score", traces, "--max-tokens", "1")
+    assert result.exit_code == os.EX_CONFIG
+    assert "embedding.max_tokens: got 1; should be greater than or equal to 3" in result.stderr
+
+
+def test_config_prints_effective_settings_without_secrets(kp_worker, tmp_path):
+    """A masked secret in a saved settings file would be used as the secret."""
+    file = tmp_path / "worker.toml"
+    file.write_text('[policy]\nthreshold = 0.5\n[kafka]\nsasl_password = "hunter2"\n')
+
+    result = kp_worker("config", "--config", file)
+
+    assert result.exit_code == 0
+    shown = tomllib.loads(result.stdout)
+    assert shown["policy"]["threshold"] == 0.5
+    assert "sasl_password" not in shown["kafka"]
+    assert "# kafka.sasl_password is set, but omitted here as a secret" in result.stdout
+    assert "hunter2" not in result.output
+
+
+def test_config_prints_the_effective_weights(kp_worker, monkeypatch):
+    monkeypatch.setenv("KP_POLICY__DOMAINS__CODE__THRESHOLD", "0.6")
+    lines = kp_worker("config").stdout.splitlines()
+    in_force = [line.removeprefix("# ") for line in lines if line.startswith("# policy.domains.")]
+    domains = tomllib.loads("\n".join(in_force))["policy"]["domains"]
+    assert domains["code"]["threshold"] == 0.6
+    assert domains["finance"]["threshold"] == 0.75
+    assert domains["code"]["weights"]["novelty"] == REFERENCE_WEIGHTS["code"].novelty
+
+
+@pytest.mark.parametrize("name", ["config", "run", "topics"])
+def test_invalid_settings_are_one_line_errors_without_a_traceback(kp_worker, monkeypatch, name):
+    monkeypatch.setenv("KP_POLICY__THRESHOLD", "2")
+    monkeypatch.setenv("KP_WEB__PORT", "no")
+    result = kp_worker(name)
+    assert result.exit_code == os.EX_CONFIG
+    assert result.stderr.startswith("Error: policy.threshold: got '2'")
+    assert "web.port: got 'no'" in result.stderr
+
+
+@pytest.mark.parametrize("file", ["nosuch.toml", "."])
+def test_an_unreadable_settings_file_is_a_configuration_error(kp_worker, tmp_path, file):
+    result = kp_worker("run", "--config", tmp_path / file)
+    assert result.exit_code == os.EX_CONFIG
+    assert f"{tmp_path / file}: cannot be read: " in result.stderr
+
+
+def test_variables_that_are_no_settings_are_named_once(kp_worker, monkeypatch):
+    monkeypatch.setenv("KP_WORKER_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KP_LOG__LEVEL", "DEBUG")
+
+    result = kp_worker("config")
+
+    assert result.exit_code == 0
+    assert result.stderr == "ignored, since settings are KP_<SECTION>__<KEY>: KP_WORKER_SERVICE_HOST\n"
+
+
+@pytest.mark.parametrize("name", sorted(cli.main.commands))
+def test_the_short_help_is_the_first_sentence_of_the_help(kp_worker, name):
+    result = kp_worker(name, "--help")
+    assert result.exit_code == 0
+    listed = cli.main.commands[name].get_short_help_str()
+    assert listed == command(name).get_short_help_str(100)
+    assert listed in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unwanted"),
+    [
+        (["--help"], {"aiohttp", "asyncio", "numpy", "pydantic", "rich", "schemas", "worker.tools"}),
+        (["config"], {"aiohttp", "numpy", "worker.embedding", "worker.kafka", "worker.lane"}),
+        (["run", "--help"], {"numpy", "worker.embedding", "worker.lane"}),
+    ],
+)
+def test_a_command_imports_no_more_than_it_needs(arguments, unwanted):
+    """`kp-worker --help` answers at once, and the parent of a worker's process stays small."""
+    unwanted |= {"torch", "faust", "sentence_transformers", "prometheus_client"}
+    code = f"import sys; from worker.cli.entry import main; main({arguments}, standalone_mode=False); "
+    code += f"sys.exit(str(sorted({unwanted} & set(sys.modules))))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr == "[]\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_end_a_command_in_the_same_way_as_ctrl_c(number):
+    with subprocess.Popen(
+        [sys.executable, "-m", "worker.cli.entry", "score", "-", "--embedder", "none"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        process.stdin.write(b"no trace\n")
+        process.stdin.flush()
+        process.stderr.readline()  # the command is running, so its signal handler is installed
+        process.send_signal(number)
+        process.communicate()
+    assert process.returncode == 128 + number
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["--help"], ["config"], ["config", "--help"], ["licenses"]]
+)
+def test_an_output_that_cannot_be_written_is_an_error_in_one_line(arguments):
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([*KP_WORKER, *arguments], stdout=full, stderr=subprocess.PIPE, check=False)
+
+    assert (done.returncode, done.stderr) == (1, b"Error: standard output: No space left on device\n")
+
+
+def in_a_shell(command):
+    """Run a shell's command line, in which KP is kp-worker."""
+    return subprocess.run(
+        command.replace("KP", shlex.join(KP_WORKER)), shell=True, capture_output=True, check=False
+    )
+
+
+def test_traces_are_never_printed_to_a_closed_output(traces):
+    done = in_a_shell(f"KP score --embedder none {traces} >&-")
+
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"Error: standard output is closed; ")
+
+
+def test_a_closed_input_is_empty():
+    done = in_a_shell("KP publish --dry-run - <&-")
+
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.startswith(b"0 records would be published")
+
+
+def test_a_reader_that_stops_is_no_error_message(traces):
+    done = in_a_shell(f"KP score --embedder none {traces} | head -1")
+
+    assert len(done.stdout.splitlines()) == 1
+    assert b"Traceback" not in done.stderr
+
+
+def test_text_that_the_locale_lacks_is_escaped_and_traces_are_utf_8(tmp_path):
+    file = tmp_path / "chat.json"
+    file.write_text(
+        json.dumps([{"role": "user", "content": "Größe?"}, {"role": "assistant", "content": "→"}])
+    )
+
+    done = subprocess.run(
+        [*KP_WORKER, "convert", str(file)],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=True,
+    )
+
+    assert json.loads(done.stdout)["task"]["objective"] == "Größe?"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(kp_worker, tmp_path, real_traces):
+    file = tmp_path / "traces.jsonl"
+    file.write_bytes(codecs.BOM_UTF8 + b"\n".join(real_traces[:2]))
+
+    result = kp_worker("score", file, "--embedder", "none")
+
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--visibility", "private"), ("--labels", __file__), ("--domain-map", __file__)]
+)
+def test_publish_refuses_options_that_would_change_nothing(kp_worker, traces, option, value):
+    result = kp_worker("publish", "--dry-run", traces, option, value)
+
+    assert result.exit_code == 2
+    assert f"{option} needs --from" in result.stderr
+
+
+@pytest.mark.parametrize("count", ["9" * 30, "-1"])
+def test_a_count_out_of_range_is_a_usage_error(kp_worker, traces, count):
+    assert kp_worker("publish", "--dry-run", traces, "--skip", count).exit_code == 2
+
+
+def test_an_ignored_sighup_stays_ignored():
+    """`nohup kp-worker …`."""
+    code = "import signal; from worker.cli import entry; entry.main(['config'], standalone_mode=False); "
+    code += "assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN"
+    shell = ["sh", "-c", 'trap "" HUP; exec "$0" -c "$1"', sys.executable, code]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_printed_settings_load_back_unchanged(kp_worker, tmp_path):
+    file = tmp_path / "worker.toml"
+    file.write_text(kp_worker("config").stdout)
+    assert load_settings(file) == load_settings()

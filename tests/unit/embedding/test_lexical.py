@@ -1,0 +1,218 @@
+"""The lexical embedder: one vector a text, everywhere; a line's weight and a text's work are bounded."""
+
+import hashlib
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from worker.embedding.lexical import MAX_CHARACTERS, MAX_PARTS, MAX_WORDS, LexicalEmbedder, words_of
+from worker.scoring import PART
+
+TEXT = f"the lock file is stale{PART}größer \ud800 ビルド{PART}pytest -q tests/test_lock.py"
+WORDS = st.text("abcdeäöü修理ビ_09", min_size=1, max_size=9)
+ANY_TEXT = st.text(st.one_of(st.characters(), st.sampled_from(f"{PART}\ud800\udfff İẞ修 \x1c\x85")))
+SPACES = st.text(" \t\n\r\x0b\x0c\x1c\x85\u00a0\u2003\u3000", min_size=1, max_size=5)
+
+
+def vector_of(text, dimensions=384):
+    [vector] = LexicalEmbedder(dimensions).embed([text]).vectors
+    return vector
+
+
+def cosine(one, other):
+    return float(vector_of(one) @ vector_of(other))
+
+
+# --- one vector
+
+
+def test_a_text_has_the_same_vector_in_every_process():
+    """Python's own hash of a string differs from process to process."""
+    code = (
+        "import sys; from worker.embedding.lexical import LexicalEmbedder; embedder = LexicalEmbedder(32);"
+        f"sys.stdout.write(embedder.identity + embedder.embed([{TEXT!a}]).vectors.tobytes().hex())"
+    )
+    here = LexicalEmbedder(32)
+
+    elsewhere = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+        ).stdout
+        for seed in ("1", "2")
+    }
+
+    assert elsewhere == {here.identity + here.embed([TEXT]).vectors.tobytes().hex()}
+
+
+def test_a_text_has_the_same_vector_on_every_machine():
+    """The bits that numpy 1.26 and 2.4 gave, with and without AVX: ledgers outlive machines and versions."""
+    text = PART.join([TEXT, "It fails with exit status 1. " * 50, "修理を始める"])
+
+    digest = hashlib.sha256(vector_of(text).astype("<f4").tobytes()).hexdigest()
+
+    assert digest == "a4a0b7baf16749bdc7ff992b1843fe848fb69cb2775442d7bc40c29d4f270e84"
+
+
+@given(st.lists(ANY_TEXT, min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_a_vector_depends_on_no_other_text_of_the_batch(texts, source):
+    embedder = LexicalEmbedder()
+    alone = [embedder.embed([text]).vectors[0] for text in texts]
+    order = source.sample(range(len(texts)), len(texts))
+
+    together = embedder.embed([texts[number] for number in order]).vectors
+
+    assert np.array_equal(together, np.array([alone[number] for number in order]))
+
+
+@given(st.lists(st.lists(WORDS, min_size=1, max_size=8), min_size=1, max_size=3), st.data())
+def test_texts_equal_up_to_white_space_have_the_same_vector(parts, data):
+    def spaced(words):
+        return "".join(word + data.draw(SPACES) for word in words)
+
+    assert np.array_equal(
+        vector_of(PART.join(" ".join(words) for words in parts)), vector_of(PART.join(map(spaced, parts)))
+    )
+
+
+def test_white_space_does_not_shorten_what_is_read_of_a_long_text():
+    words = [f"word{number}" for number in range(MAX_CHARACTERS // 8)]
+
+    assert np.array_equal(vector_of(" ".join(words)), vector_of((" \n" * 20).join(words)))
+
+
+@given(ANY_TEXT, st.integers(1, 64))
+@example("", 1)
+@example(PART * 5, 3)
+@example("\ud800", 384)
+@example("\0a\0", 384)
+def test_every_text_has_a_unit_vector_in_every_dimension(text, dimensions):
+    vector = vector_of(text, dimensions)
+
+    assert vector.shape == (dimensions,)
+    assert np.linalg.norm(vector.astype(np.float64)) == pytest.approx(1, abs=1e-6)
+
+
+def test_no_texts_have_no_vectors():
+    assert LexicalEmbedder().embed([]).vectors.shape == (0, 384)
+
+
+# --- what counts
+
+
+@given(st.lists(st.text("abcdefg", min_size=2, max_size=6), min_size=1, max_size=20))
+def test_words_are_the_same_beside_others_that_are_not_ascii(words):
+    """Those take another path."""
+    assert words_of("—".join(words)) == words_of(" ".join(words)) == words_of(f"{' '.join(words)} é")[:-1]
+
+
+def test_case_and_punctuation_do_not_count():
+    assert words_of("Fix the_build: it's BROKEN (again)!") == words_of("fix the_build it s broken again")
+    assert sorted(words_of("“Größer”—als das”")) == sorted(words_of("größer\u00a0als DAS"))
+
+
+def test_scripts_without_spaces_count_by_the_character_and_the_pair():
+    assert [word.decode() for word in words_of("fix 修理build中")] == [
+        "fix",
+        "修",
+        "理",
+        "build",
+        "中",
+        "修理",
+    ]
+    assert cosine("构建失败了", "构建失败") > cosine("构建失败了", "败建失构") > 0.3
+
+
+def test_a_repeated_line_is_outweighed_by_five_others():
+    """However often a tool prints it, a text is about the rest."""
+    line, others = "retrying connection", "lock file stale pytest module import wheel index cache mirror"
+    text = f"{others} " + f"{line} " * 1000
+
+    assert cosine(text, others) > cosine(text, line)
+
+
+@given(st.integers(1, MAX_WORDS // 4))
+def test_a_word_counts_less_than_two_and_a_fifth_of_one_however_often_it_is_repeated(count):
+    sums = LexicalEmbedder(384)._sums([[b"line"] * count, [b"line"]])
+
+    assert 1 <= np.abs(sums[0]).max() / np.abs(sums[1]).max() < 2.2
+
+
+def test_common_words_count_less_but_they_count():
+    assert 0 < cosine("the lock", "the build") < cosine("stale lock", "stale build")
+    assert cosine("the", "the") == pytest.approx(1)
+
+
+def test_parts_weigh_the_same_however_long_they_are():
+    asked, other = "cancel reservation EHGLP3", "book flight HAT136"
+    long = " ".join(f"step{number}" for number in range(500))
+
+    assert cosine(f"{asked}{PART}{long}", f"{asked}{PART}looked") == pytest.approx(0.5, abs=0.1)
+    assert cosine(f"{asked} {long}", f"{asked} looked") < 0.2
+    assert cosine(f"{asked}{PART}{long}", f"{other}{PART}looked") < 0.2
+
+
+# --- bounds
+
+
+def hostile(source: random.Random) -> str:
+    """Return a text made of few or many kinds of characters, with few or many spaces, parts and repeats."""
+    alphabet = "".join(
+        chr(
+            source.choice(
+                (
+                    source.randrange(33, 127),
+                    source.randrange(0xA0, 0x3000),
+                    source.randrange(0x3000, 0x10FFFF),
+                )
+            )
+        )
+        for _ in range(source.choice((1, 2, 20, 300)))
+    )
+    piece = "".join(source.choices(alphabet + " " * source.choice((0, 1, 40)), k=source.randrange(1, 400)))
+    return (piece + source.choice(("", " ", PART, "\n"))) * source.choice((1, 1, 1, 3, 50, 2000))
+
+
+def test_work_is_bounded_for_10_000_hostile_texts(monkeypatch):
+    """Counted in words, which all later work follows; the texts have up to 800 000 characters."""
+    source, embedder, read = random.Random(1), LexicalEmbedder(64), []
+    monkeypatch.setattr(
+        "worker.embedding.lexical.words_of",
+        lambda text: read.append((len(text), words_of(text))) or read[-1][1],
+    )
+
+    for number in range(10_000):
+        [vector] = embedder.embed([hostile(source)]).vectors
+        assert abs(float(vector @ vector) - 1) < 1e-5, number
+        assert len(read) == MAX_PARTS
+        assert max(characters for characters, _ in read) <= MAX_CHARACTERS
+        assert max(len(words) for _, words in read) <= 2 * MAX_WORDS
+        read.clear()
+
+
+def test_a_text_is_truncated_if_one_of_its_parts_is_long():
+    texts = ["x" * MAX_CHARACTERS, f"a{PART}{'x' * MAX_CHARACTERS}y", " " * 10**6, "a " * 10**6]
+
+    assert LexicalEmbedder().embed(texts).truncated == 2
+
+
+# --- identity
+
+
+def test_identity_tells_what_vectors_are_comparable():
+    embedders = [LexicalEmbedder(), LexicalEmbedder(768), LexicalEmbedder(text="agent")]
+
+    assert len({embedder.identity for embedder in embedders}) == 3
+    assert [embedder.description for embedder in embedders] == [
+        "lexical, text parts",
+        "lexical, text parts",
+        "lexical, text agent",
+    ]

@@ -1,0 +1,38 @@
+"""Liveness and readiness."""
+
+from __future__ import annotations
+
+import json
+
+from worker.http.probes import Readiness, live, ready
+
+
+def answer(readiness):
+    status, body = ready(readiness.reasons)
+    return status, json.loads(body)
+
+
+def test_a_worker_is_ready_once_partitions_are_assigned_and_ledgers_recovered():
+    readiness = Readiness()
+    assert answer(readiness)[0] == 503
+    assert len(answer(readiness)[1]["reasons"]) == 2
+
+    readiness.done("partitions")
+    assert answer(readiness) == (
+        503,
+        {"ready": False, "reasons": ["ledgers are not recovered yet"]},
+    )
+
+    readiness.done("ledgers")
+    assert answer(readiness) == (200, {"ready": True, "reasons": []})
+
+
+def test_a_later_rebalance_does_not_make_a_worker_unready():
+    readiness = Readiness()
+    for step in ("partitions", "ledgers", "partitions", "ledgers"):
+        readiness.done(step)
+    assert answer(readiness)[0] == 200
+
+
+def test_any_response_means_alive():
+    assert live() == (200, b'{"live": true}')

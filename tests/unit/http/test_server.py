@@ -1,0 +1,173 @@
+"""The worker's port over real connections; the child's pages are a fake."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from worker.http import server as worker_web
+from worker.http.server import serving, socket_address, socket_name
+from worker.settings import WebSettings
+from worker.tools.demo.processes import free_ports
+
+
+class Child:
+    """Serves the pages, and records the requests."""
+
+    def __init__(self):
+        self.asked = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def page(self, request):
+        self.asked.append({name: request.headers.get(name) for name in ("Host", "Accept")})
+        await self.gate.wait()
+        headers = {"Content-Type": "text/x-page", "Content-Security-Policy": "default-src 'none'"}
+        return web.Response(status=200, body=b"page", headers=headers)
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    monkeypatch.setattr(worker_web, "ANSWER_LIMIT", 0.1)
+
+
+@pytest.fixture
+async def front():
+    """The port in front of a fake child."""
+    with socket_name() as name:
+        child, settings = Child(), WebSettings(port=free_ports(1)[0])
+        app = web.Application()
+        app.router.add_get("/{path:.*}", child.page)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.UnixSite(runner, socket_address(name)).start()
+        async with serving(settings, name) as port:
+            port.child, port.settings, port.runner = child, settings, runner
+            port.with_child([])
+            yield port
+        await runner.cleanup()
+
+
+async def get(port, path, method="GET", **headers):
+    url = f"http://127.0.0.1:{port.settings.port}{path}"
+    async with aiohttp.ClientSession() as session, session.request(method, url, headers=headers) as answer:
+        return answer.status, answer.headers, await answer.text()
+
+
+async def raw(port, sent):
+    """Return the raw response to raw bytes, once the connection is closed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port.settings.port)
+    writer.write(sent)
+    try:
+        async with asyncio.timeout(60):
+            return await reader.read()
+    finally:
+        writer.close()
+
+
+async def test_a_page_is_forwarded_unchanged(front):
+    status, headers, body = await get(front, "/metrics", Accept="text/x-page")
+    assert (status, body) == (200, "page")
+    assert headers["Content-Type"] == "text/x-page"
+    assert headers["Content-Security-Policy"] == "default-src 'none'"
+    assert len(headers.getall("Date")) == len(headers.getall("Content-Length")) == 1
+    assert front.child.asked == [{"Host": f"127.0.0.1:{front.settings.port}", "Accept": "text/x-page"}]
+
+
+@pytest.mark.parametrize(
+    ("sent", "passed_on"),
+    [
+        (b"Host: evil.example\r\n", "evil.example"),
+        (b"Host: localhost\xff\r\n", "localhost?"),
+        (b"Host: localhost:evil\r\n", "localhost:evil"),
+        (b"", ""),
+    ],
+)
+async def test_the_host_header_is_forwarded_to_the_child(front, sent, passed_on):
+    """The child shows what producers wrote only for a loopback name."""
+    answer = await raw(front, b"GET /metrics HTTP/1.0\r\n" + sent + b"\r\n")
+    assert b"200 OK" in answer
+    assert front.child.asked[0]["Host"] == passed_on
+
+
+async def test_no_other_path_reaches_the_child(front):
+    for path in ("/router/", "/metrics/", "//evil.example/metrics", "/api/status/../x"):
+        assert (await get(front, path))[0] == 404
+    assert (await get(front, "/metrics", method="POST"))[0] == 405
+    assert front.child.asked == []
+
+
+async def test_a_head_request_is_answered_without_a_body(front):
+    status, headers, body = await get(front, "/", method="HEAD")
+    assert (status, headers["Content-Length"], body) == (200, "4", "")
+
+
+async def test_the_port_answers_for_a_child_that_is_gone(front):
+    await front.runner.cleanup()
+    front.without_child("it is gone")
+    assert (await get(front, "/"))[::2] == (503, "it is gone\n")
+    assert (await get(front, "/livez"))[::2] == (200, '{"live": true}')
+    status, headers, body = await get(front, "/readyz")
+    assert (status, body) == (503, '{"ready": false, "reasons": ["it is gone"]}')
+    assert headers["Cache-Control"] == "no-store"
+
+
+async def test_the_port_does_not_wait_for_a_hung_child(hasty, front):
+    front.child.gate.clear()
+    assert (await get(front, "/metrics"))[::2] == (503, "the worker does not answer\n")
+    assert (await get(front, "/readyz"))[0] == 200
+
+
+async def test_an_open_request_does_not_delay_the_shutdown():
+    async def silent(reader, writer):
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    asked, settings = asyncio.Event(), WebSettings(port=free_ports(1)[0])
+    with socket_name() as name:
+        server = await asyncio.start_unix_server(silent, socket_address(name))
+        async with server, serving(settings, name) as port:
+            port.settings = settings
+            asking = asyncio.create_task(get(port, "/metrics"))
+            await asked.wait()
+        with pytest.raises(aiohttp.ClientError):
+            await asking
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /livez HT", b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "]
+)
+async def test_a_connection_without_a_complete_request_is_closed(monkeypatch, sent):
+    """Each uses a descriptor, and without free descriptors a worker cannot reach a broker."""
+    monkeypatch.setattr(worker_web, "IDLE_LIMIT", 0.2)
+    settings = WebSettings(port=free_ports(1)[0])
+    async with serving(settings, "@kp-nobody") as port:
+        port.settings = settings
+        assert await raw(port, sent) == b""
+
+
+async def test_two_workers_have_two_sockets():
+    with socket_name() as one, socket_name() as two:
+        assert one != two
+
+
+async def test_connections_beyond_the_limit_are_closed_and_the_rest_are_answered(front, monkeypatch):
+    """1 200 half-open ones would exhaust the descriptors of a process limited to 1 024."""
+    monkeypatch.setattr(worker_web, "MAX_CONNECTIONS", 3)
+    port = front.settings.port
+    connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(6)]
+
+    async with asyncio.timeout(60):
+        for reader, _ in connections[3:]:
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        reader, writer = connections[0]
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
+    for _, writer in connections:
+        writer.close()

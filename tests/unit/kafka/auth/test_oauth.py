@@ -1,0 +1,139 @@
+"""Access tokens are cached until they age, and every failure names its setting."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+from aiohttp import web
+
+from worker.errors import SettingsError
+from worker.kafka.auth.oauth import ClientCredentials, TokenError, token_provider
+from worker.settings import KafkaSettings
+from worker.tools.demo.processes import LOOPBACK
+
+SECRET = "canary-5150"
+
+
+class Endpoint:
+    """A token endpoint with a response set by the test."""
+
+    def __init__(self):
+        self.requests = 0
+        self.status, self.body = 200, {"access_token": "token", "expires_in": 100}
+
+    async def __aenter__(self):
+        app = web.Application()
+        app.router.add_post("/", self._answer)
+        self._runner = web.AppRunner(app)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, LOOPBACK, 0)
+        await site.start()
+        self.url = f"http://{LOOPBACK}:{site._server.sockets[0].getsockname()[1]}/"
+        return self
+
+    async def __aexit__(self, *_):
+        await self._runner.cleanup()
+
+    async def _answer(self, _request):
+        self.requests += 1
+        if isinstance(self.body, dict):
+            return web.json_response(self.body, status=self.status)
+        headers = {"Location": f"{self.url}elsewhere"} if self.status == 307 else {}
+        return web.Response(text=self.body, status=self.status, headers=headers)
+
+
+async def test_a_token_is_cached_for_most_of_its_lifetime():
+    now = 1000.0
+    async with Endpoint() as endpoint:
+        token = ClientCredentials(endpoint.url, "id", SECRET, None, clock=lambda: now)
+        assert await token() == "token"
+        endpoint.body = {"access_token": "next", "expires_in": 100}
+        now += 79
+        assert await token() == "token"
+        now += 2
+        assert await token() == "next"
+        assert endpoint.requests == 2
+
+
+@pytest.mark.parametrize("expires_in", [None, "soon", -5, 0])
+async def test_a_token_of_unknown_lifetime_is_used_once(expires_in):
+    async with Endpoint() as endpoint:
+        endpoint.body["expires_in"] = expires_in
+        token = ClientCredentials(endpoint.url, "id", SECRET, None)
+        await token()
+        await token()
+        assert endpoint.requests == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "refused", "message"),
+    [
+        (401, {"error": "invalid_client"}, True, "refuses them: invalid_client"),
+        (400, "<html>", True, "refuses them: HTTP status 400"),
+        (503, "", False, "returned no token: HTTP status 503"),
+        (200, "<html>", False, "returned no token: HTTP status 200"),
+        (200, {"access_token": 5}, False, "returned no token: HTTP status 200"),
+        (200, "[]", False, "returned no token"),
+        (307, "", False, "returned no token: HTTP status 307"),
+    ],
+)
+async def test_an_endpoint_s_failure_is_reported(status, body, refused, message):
+    async with Endpoint() as endpoint:
+        endpoint.status, endpoint.body = status, body
+        with pytest.raises(TokenError, match=message) as raised:
+            await ClientCredentials(endpoint.url, "id", SECRET, None)()
+    assert raised.value.refused == refused
+    assert endpoint.requests == 1, "a redirect would send the secret elsewhere"
+    assert SECRET not in str(raised.value)
+
+
+# --- a function provided by the user
+
+
+async def from_elsewhere():
+    await asyncio.sleep(0)
+    return "a-token"
+
+
+async def fails():
+    raise ValueError(SECRET)
+
+
+async def returns_nothing():
+    return None
+
+
+def blocks():
+    return "a-token"
+
+
+@pytest.fixture
+def provider(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokens", sys.modules[__name__])
+    return lambda name: token_provider(KafkaSettings(sasl_oauthbearer_token_provider=name))
+
+
+async def test_tokens_come_from_the_configured_function(provider):
+    assert await provider("tokens:from_elsewhere").token() == "a-token"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tokens:nosuch", "tokens:nosuch: .* has no attribute 'nosuch'"),
+        ("nosuch:token", "nosuch:token: No module named 'nosuch'"),
+        ("tokens:blocks", "tokens:blocks: is not an async function"),
+    ],
+)
+def test_an_unusable_function_is_an_error_that_names_it(provider, name, message):
+    with pytest.raises(SettingsError, match=f"kafka.sasl_oauthbearer_token_provider: {message}"):
+        provider(name)
+
+
+@pytest.mark.parametrize("name", ["fails", "returns_nothing"])
+async def test_a_failing_function_is_reported_without_its_error_text(provider, name):
+    with pytest.raises(TokenError, match=r"kafka\.sasl_oauthbearer_token_provider: ") as raised:
+        await provider(f"tokens:{name}").token()
+    assert SECRET not in str(raised.value)

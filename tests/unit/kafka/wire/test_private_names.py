@@ -1,0 +1,126 @@
+"""The private names of libraries that the worker uses.
+
+An upgrade that removes a name or changes its parameters fails here, not in production.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from pathlib import Path
+
+import faust
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.client import AIOKafkaClient
+from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.producer.sender import Sender
+from aiokafka.protocol.api import Request
+from faust.transport.consumer import Consumer
+
+from worker.kafka.wire.record_batches import Batches
+from worker.kafka.wire.record_batches import ClientPartitionRecords as PartitionRecords
+
+WORKER = Path(__file__).parents[4] / "worker"
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "parameters"),
+    [
+        # worker/kafka/wire/group_member.py: the coordinator's answers renew the lease; no hook tells them.
+        (GroupCoordinator, "_send_req", ["self", "request"]),
+        # worker/kafka/wire/producer.py: the producer's own stop waits for brokers that are away.
+        (Sender, "close", ["self"]),
+        # worker/kafka/wire/topic_id.py: no request of the client's asks for topic ids.
+        (AIOKafkaClient, "send", ["self", "node_id", "request", "group"]),
+        (AIOKafkaClient, "bootstrap", ["self"]),
+        (AIOKafkaClient, "set_topics", ["self", "topics"]),
+        (AIOKafkaClient, "force_metadata_update", ["self"]),
+        (AIOKafkaClient, "get_random_node", ["self"]),
+        (Request, "build", ["self", "request_struct_class"]),
+        # worker/stream/faust.py: an app stores nothing, and there may be no place for its folders.
+        (faust.App, "_create_directories", ["self"]),
+        # worker/stream/faust.py: abstract, so a subclass must have them.
+        (Consumer, "_new_topicpartition", ["self", "topic", "partition"]),
+        (Consumer, "_to_message", ["self", "tp", "record"]),
+        (Consumer, "_getmany", ["self", "active_partitions", "timeout"]),
+        (Consumer, "_commit", ["self", "offsets"]),
+        (Consumer, "_seek", ["self", "partition", "offset"]),
+    ],
+)
+def test_a_private_name_exists_with_the_expected_parameters(owner, name, parameters):
+    found = getattr(owner, name, None)
+
+    assert found is not None, f"{owner.__name__}.{name} is gone"
+    assert list(inspect.signature(found).parameters) == parameters, f"{owner.__name__}.{name} has changed"
+
+
+def test_a_consumer_has_a_coordinator_with_a_generation():
+    """`worker/kafka/wire/group_member.py` treats a negative generation as no membership."""
+    assert "self._coordinator" in inspect.getsource(AIOKafkaConsumer.start)
+    assert "self.generation = OffsetCommitRequest.DEFAULT_GENERATION_ID" in inspect.getsource(
+        GroupCoordinator
+    )
+
+
+def test_the_fetcher_uses_the_replaced_parser():
+    """`worker/kafka/wire/record_batches.py`: the client has no hook for undecodable batches."""
+    source = inspect.getsource(Fetcher._proc_fetch_request)
+
+    assert "records = MemoryRecords(part_data[-1])" in source
+    assert "partition_records = PartitionRecords(" in source
+    assert list(inspect.signature(PartitionRecords).parameters)[:2] == ["tp", "records"]
+    assert "self.next_fetch_offset = record.offset + 1" in inspect.getsource(PartitionRecords._unpack_records)
+    assert used(Fetcher._proc_fetch_request, "records") == {"has_next", "size_in_bytes"}
+    assert (
+        used(PartitionRecords._unpack_records, "records") == {"has_next", "next_batch"} <= set(dir(Batches))
+    )
+    assert used(PartitionRecords._unpack_records, "next_batch") == {
+        "base_offset",
+        "is_control_batch",
+        "is_transactional",
+        "next_offset",
+        "producer_id",
+        "validate_crc",
+    }
+    assert used(PartitionRecords._consumer_record, "record") == {
+        "checksum",
+        "headers",
+        "key",
+        "offset",
+        "timestamp",
+        "timestamp_type",
+        "value",
+    }
+
+
+def used(function, name):
+    """Return the attributes of a variable that a function uses."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name
+    }
+
+
+def test_no_private_name_of_a_library_is_used_elsewhere():
+    """That is, attributes with a leading underscore of anything but `self` and `cls`."""
+    found = {
+        (path.relative_to(WORKER).as_posix(), node.attr)
+        for path in WORKER.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
+    }
+
+    assert {one for one in found if one[0].split("/")[0] not in ("embedding", "observe")} == {
+        ("cli/work.py", "_exit"),
+        ("kafka/wire/group_member.py", "_send_req"),
+        ("kafka/wire/producer.py", "_sender"),
+        ("records/record.py", "_asdict"),  # a named tuple's, public in spite of its name
+    }

@@ -1,0 +1,69 @@
+"""Heartbeats through a real pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+
+import pytest
+
+from worker.errors import WorkerError
+from worker.process import heartbeat
+from worker.process.heartbeat import beat, read_beat
+
+
+@pytest.fixture
+def pipe(monkeypatch):
+    monkeypatch.setattr(heartbeat, "INTERVAL", 0.001)
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    yield reader, writer
+    os.close(writer)
+    with suppress(OSError):  # a test may have closed it
+        os.close(reader)
+
+
+async def test_a_running_event_loop_sends_beats_continually(pipe):
+    reader, writer = pipe
+    assert read_beat(reader) is None
+    beating = asyncio.create_task(beat(writer, list))
+    for _ in range(3):
+        async with asyncio.timeout(60):
+            while read_beat(reader) is None:
+                await asyncio.sleep(0)
+    beating.cancel()
+
+
+async def test_a_parent_that_reads_nothing_does_not_block_the_event_loop(pipe):
+    _, writer = pipe
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"." * 4096)
+    beating = asyncio.create_task(beat(writer, list))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not beating.done()
+    beating.cancel()
+
+
+async def test_the_heartbeat_raises_when_the_parent_is_gone(pipe):
+    """Otherwise an orphaned worker would keep running alongside its replacement."""
+    reader, writer = pipe
+    os.close(reader)
+    with pytest.raises(WorkerError, match="parent"):
+        await beat(writer, list)
+
+
+async def test_the_last_beat_says_why_the_process_is_not_ready(pipe):
+    reader, writer = pipe
+    reasons = ["a", "b"]
+    beating = asyncio.create_task(beat(writer, lambda: reasons))
+    await asyncio.sleep(0)
+    assert read_beat(reader) == ["a", "b"]
+    reasons = []
+    async with asyncio.timeout(60):
+        while read_beat(reader) != []:
+            await asyncio.sleep(0)
+    beating.cancel()

@@ -1,0 +1,434 @@
+"""The supervisor: what it restarts, what it kills, and when it gives up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from worker.errors import NoBrokerError, SecurityError, SettingsError, StartError, WorkerError
+from worker.process import supervisor as supervise
+from worker.process.supervisor import Supervisor
+from worker.settings import Settings
+from worker.tools.demo.processes import free_ports
+
+# Each start adds a line to its first argument, then does what the line's number says.
+PROCESS = """\
+import os, signal, sys, time
+starts, heartbeat, socket = sys.argv[1], int(sys.argv[-3]), sys.argv[-1]
+with open(starts, "a") as file:
+    file.write(f"{os.getpid()}\\n")
+start = len(open(starts).readlines())
+def beat(seconds):
+    for _ in range(round(seconds / 0.01)):
+        os.write(heartbeat, b'["not yet"]\\n')
+        time.sleep(0.01)
+"""
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch):
+    """A broker that answers, and intervals of ten milliseconds."""
+    monkeypatch.setattr(supervise, "INTERVAL", 0.01)
+    monkeypatch.setattr(supervise, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(supervise, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(supervise, "TopicAdmin", Answering)
+    monkeypatch.setattr(Answering, "away", 0)
+
+
+class Answering:
+    """A fake of the broker check; fails as many times as a test sets."""
+
+    away = 0
+    error: WorkerError = NoBrokerError("kafka.bootstrap_servers: no broker answers")
+
+    def __init__(self, kafka, topics):
+        pass
+
+    async def __aenter__(self):
+        if Answering.away > 0:
+            Answering.away -= 1
+            raise Answering.error
+
+    async def __aexit__(self, *error):
+        pass
+
+
+class Supervised:
+    """A supervisor over a process written by the test."""
+
+    def __init__(self, folder: Path, does: str, **limits: float) -> None:
+        self._starts = folder / "starts"
+        settings = Settings()
+        self.port = free_ports(1)[0]
+        settings = settings.model_copy(
+            update={
+                "limits": settings.limits.model_copy(update=limits),
+                "web": settings.web.model_copy(update={"port": self.port}),
+            }
+        )
+        command = [sys.executable, "-S", "-c", PROCESS + does, str(self._starts)]
+        self.supervisor = Supervisor(settings, command)
+
+    @property
+    def starts(self) -> list[int]:
+        return [int(line) for line in self._starts.read_text().split()] if self._starts.exists() else []
+
+    async def started(self, count: int) -> None:
+        async with asyncio.timeout(120):
+            while len(self.starts) < count:
+                await asyncio.sleep(0.01)
+
+    async def worked(self) -> None:
+        async with asyncio.timeout(120):
+            while not self._starts.with_name("starts.works").exists():
+                await asyncio.sleep(0.01)
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Return the response of the worker's port, once it listens."""
+        async with asyncio.timeout(120), aiohttp.ClientSession() as session:
+            while True:
+                with suppress(aiohttp.ClientConnectionError):
+                    async with session.get(f"http://127.0.0.1:{self.port}{path}") as response:
+                        return response.status, await response.text()
+                await asyncio.sleep(0.01)
+
+    async def answers(self, path: str, status: int, body: str) -> None:
+        """Wait until the worker's port gives this response."""
+        async with asyncio.timeout(120):
+            while await self.get(path) != (status, body):
+                await asyncio.sleep(0.01)
+
+    async def run(self) -> int:
+        async with asyncio.timeout(120):
+            return await self.supervisor.run()
+
+    async def stopped_at_work(self, number: int = signal.SIGTERM) -> int:
+        """Stop the supervisor once the process works; return the exit status."""
+        running = asyncio.create_task(self.run())
+        await self.worked()
+        os.kill(os.getpid(), number)
+        return await running
+
+
+def stop():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def test_a_process_that_ends_is_restarted(tmp_path, caplog):
+    here = Supervised(tmp_path, "sys.exit(3) if start < 3 else beat(60)")
+    running = asyncio.create_task(here.run())
+    await here.started(3)
+    stop()
+    await running
+    assert "the worker ended with status 3" in caplog.text
+
+
+async def test_a_configuration_that_prevents_the_start_is_not_retried(tmp_path):
+    here = Supervised(tmp_path, f"sys.exit({StartError.exit_status})")
+    assert await here.run() == StartError.exit_status
+    assert len(here.starts) == 1
+
+
+@pytest.mark.parametrize(("does", "status"), [("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", 128 + 9)])
+async def test_a_worker_that_was_never_ready_is_given_up(tmp_path, does, status, caplog):
+    """A container that is killed for memory at every start would else count as running."""
+    here = Supervised(tmp_path, does)
+    assert await here.run() == status
+    assert len(here.starts) == supervise.FIRST_STARTS
+    assert f"it failed at {supervise.FIRST_STARTS} starts and was never ready" in caplog.text
+
+
+async def test_a_worker_that_was_ready_once_is_never_given_up(tmp_path):
+    does = """
+if start == 1:
+    os.write(heartbeat, b"[]\\n")
+    while not os.path.exists(starts + ".go"): time.sleep(0.01)
+"""
+    here = Supervised(tmp_path, does)
+    running = asyncio.create_task(here.run())
+    await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
+    (tmp_path / "starts.go").touch()
+    await here.started(supervise.FIRST_STARTS + 3)
+    stop()
+    await running
+
+
+@pytest.mark.parametrize(("limit", "limit_text"), [(2**31, " (limit 2048 MiB)"), (None, "")])
+async def test_a_kill_from_outside_is_logged_as_a_possible_memory_kill(
+    tmp_path, monkeypatch, limit, limit_text, caplog
+):
+    monkeypatch.setattr(supervise, "memory_limit", lambda: limit)
+    here = Supervised(tmp_path, "os.kill(os.getpid(), signal.SIGKILL) if start == 1 else beat(60)")
+    running = asyncio.create_task(here.run())
+    await here.started(2)
+    stop()
+    await running
+    assert f"the worker was killed, perhaps for memory{limit_text}; starting it again" in caplog.text
+
+
+async def test_a_worker_that_started_once_is_always_restarted(tmp_path):
+    """A topic that is deleted and recreated is briefly missing."""
+    here = Supervised(tmp_path, f"sys.exit(1 if start == 1 else {StartError.exit_status})")
+    running = asyncio.create_task(here.run())
+    await here.started(3)
+    stop()
+    await running
+
+
+async def test_a_process_may_end_by_itself_just_before_the_stop_signal(tmp_path, monkeypatch):
+    def too_late(process):
+        raise ProcessLookupError
+
+    monkeypatch.setattr(asyncio.subprocess.Process, "terminate", too_late)
+    here = Supervised(tmp_path, "open(sys.argv[1] + '.works', 'w').close(); beat(0.2)")
+    assert await here.stopped_at_work() == 0
+
+
+async def test_a_silent_process_is_killed_and_restarted(tmp_path, caplog):
+    """Its event loop hangs, so it would ignore SIGTERM."""
+    does = "signal.signal(signal.SIGTERM, signal.SIG_IGN) if start == 1 else None; beat(0.1); time.sleep(60)"
+    here = Supervised(tmp_path, does, heartbeat=0.3)
+    running = asyncio.create_task(here.run())
+    await here.started(2)
+    stop()
+    await running
+    assert "no heartbeat from the worker for 0.3 s (limits.heartbeat)" in caplog.text
+    assert "ended with status -9" in caplog.text
+
+
+async def test_a_process_may_take_long_until_its_first_heartbeat(tmp_path):
+    """It loads a model."""
+    here = Supervised(
+        tmp_path, "time.sleep(0.5); open(sys.argv[1] + '.works', 'w').close(); beat(60)", heartbeat=0.05
+    )
+    await here.stopped_at_work()
+    assert len(here.starts) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+async def test_a_stop_signal_is_forwarded_and_the_end_awaited(tmp_path, number):
+    does = """
+done = sys.argv[1] + ".done"
+def finish(*_):
+    time.sleep(0.2)
+    open(done, "w").close()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, finish)
+open(sys.argv[1] + ".works", "w").close()
+beat(60)
+"""
+    here = Supervised(tmp_path, does)
+    assert await here.stopped_at_work(number) == 0
+    assert (tmp_path / "starts.done").exists()
+
+
+@pytest.mark.parametrize("handler", ["signal.SIG_DFL", "lambda number, _: sys.exit(128 + number)"])
+async def test_a_stop_while_the_process_starts_is_not_a_failure(tmp_path, handler):
+    """It does not handle the signal yet, which therefore ends it."""
+    does = f"""
+signal.signal(signal.SIGTERM, {handler})
+open(sys.argv[1] + ".works", "w").close()
+time.sleep(60)
+"""
+    here = Supervised(tmp_path, does)
+    assert await here.stopped_at_work() == 0
+
+
+async def test_a_failure_while_stopping_is_reported_by_the_exit_status(tmp_path):
+    does = """
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+open(sys.argv[1] + ".works", "w").close()
+beat(60)
+"""
+    here = Supervised(tmp_path, does)
+    assert await here.stopped_at_work() == 1
+
+
+async def test_no_process_is_started_while_the_broker_is_down(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(Answering, "away", 3)
+    here = Supervised(tmp_path, "beat(60)")
+    running = asyncio.create_task(here.run())
+    await here.started(1)
+    stop()
+    await running
+    assert caplog.text.count("no broker answers; trying again") == 3
+
+
+REFUSALS = [SecurityError("kafka.sasl_password: refused"), SettingsError("kafka.ssl_cafile: gone")]
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+async def test_a_refusal_by_the_broker_at_the_first_start_is_not_retried(tmp_path, monkeypatch, error):
+    monkeypatch.setattr(Answering, "away", 10**9)
+    monkeypatch.setattr(Answering, "error", error)
+    here = Supervised(tmp_path, "beat(60)")
+    with pytest.raises(type(error)):
+        await here.run()
+    assert error.exit_status == os.EX_CONFIG
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+async def test_a_refusal_by_the_broker_after_a_successful_start_is_retried(
+    tmp_path, monkeypatch, error, caplog
+):
+    """A password changes on one side first."""
+    monkeypatch.setattr(Answering, "error", error)
+    here = Supervised(tmp_path, "open(sys.argv[1] + '.works', 'w').close(); beat(60)")
+    running = asyncio.create_task(here.run())
+    await here.worked()
+    Answering.away = 3
+    os.kill(here.starts[-1], signal.SIGKILL)
+    await here.started(2)
+    stop()
+    await running
+    assert caplog.text.count(f"{error}; trying again") == 3
+
+
+async def test_a_stop_ends_the_wait_for_a_broker(tmp_path, monkeypatch):
+    monkeypatch.setattr(Answering, "away", 10**9)
+    here = Supervised(tmp_path, "beat(60)")
+    running = asyncio.create_task(here.run())
+    async with asyncio.timeout(120):
+        while Answering.away > 10**9 - 2:
+            await asyncio.sleep(0.01)
+    stop()
+    assert await running == 0
+    assert here.starts == []
+
+
+async def test_probes_and_pages_are_answered_while_the_broker_is_down(tmp_path, monkeypatch):
+    """An orchestrator must not restart a waiting worker; one that was never ready is still not ready."""
+    monkeypatch.setattr(Answering, "away", 10**9)
+    here = Supervised(tmp_path, "beat(60)")
+    running = asyncio.create_task(here.run())
+    assert await here.get("/livez") == (200, '{"live": true}')
+    assert await here.get("/readyz") == (
+        503,
+        '{"ready": false, "reasons": ["the worker waits for the broker"]}',
+    )
+    assert await here.get("/metrics") == (503, "the worker waits for the broker\n")
+    stop()
+    await running
+
+
+WORKS = 'os.write(heartbeat, b"[]\\n"); open(sys.argv[1] + ".works", "w").close(); time.sleep(60)'
+
+
+async def test_a_ready_worker_stays_ready_while_the_broker_is_down(tmp_path, monkeypatch):
+    here = Supervised(tmp_path, WORKS)
+    running = asyncio.create_task(here.run())
+    await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
+    monkeypatch.setattr(Answering, "away", 10**9)
+    os.kill(here.starts[-1], signal.SIGKILL)
+    await here.answers("/metrics", 503, "the worker waits for the broker\n")
+    assert (await here.get("/readyz"))[0] == 200
+    stop()
+    await running
+
+
+async def test_a_restarting_worker_is_live_but_not_ready(tmp_path, monkeypatch):
+    """The broker is up, so the worker itself fails."""
+    monkeypatch.setattr(supervise, "FIRST_PAUSE", 60)
+    here = Supervised(tmp_path, WORKS)
+    running = asyncio.create_task(here.run())
+    await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
+    os.kill(here.starts[-1], signal.SIGKILL)
+    await here.answers("/readyz", 503, '{"ready": false, "reasons": ["the worker is restarting"]}')
+    assert (await here.get("/livez"))[0] == 200
+    assert await here.get("/metrics") == (503, "the worker is restarting\n")
+    stop()
+    await running
+
+
+async def test_the_parent_answers_for_a_starting_child_until_its_first_beat(tmp_path):
+    """A model takes a minute to load, during which the child cannot answer."""
+    does = "\nwhile not os.path.exists(sys.argv[1] + '.go'): time.sleep(0.01)\nbeat(60)"
+    here = Supervised(tmp_path, does)
+    running = asyncio.create_task(here.run())
+    await here.started(1)
+    assert await here.get("/livez") == (200, '{"live": true}')
+    assert await here.get("/readyz") == (503, '{"ready": false, "reasons": ["the worker is starting"]}')
+    assert await here.get("/metrics") == (503, "the worker is starting\n")
+    (tmp_path / "starts.go").touch()
+    await here.answers("/readyz", 503, '{"ready": false, "reasons": ["not yet"]}')
+    stop()
+    await running
+
+
+async def test_the_parent_answers_for_a_stopping_child(tmp_path):
+    """It finishes its records, and its own pages may be gone by then."""
+    does = """
+def finish(*_):
+    while not os.path.exists(sys.argv[1] + ".go"): time.sleep(0.01)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, finish)
+open(sys.argv[1] + ".works", "w").close()
+beat(60)
+"""
+    here = Supervised(tmp_path, does)
+    running = asyncio.create_task(here.run())
+    await here.worked()
+    stop()
+    await here.answers("/readyz", 503, '{"ready": false, "reasons": ["the worker is stopping"]}')
+    assert (await here.get("/livez"))[0] == 200
+    (tmp_path / "starts.go").touch()
+    assert await running == 0
+
+
+async def test_pages_are_proxied_to_the_child(tmp_path):
+    """Through a socket without a file, so that a read-only file system suffices."""
+    does = """
+import socketserver
+class Page(socketserver.StreamRequestHandler):
+    def handle(self):
+        self.rfile.readline()
+        self.wfile.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 4\\r\\n\\r\\npage")
+class Server(socketserver.UnixStreamServer):
+    def server_bind(self):
+        self.socket.bind(self.server_address)
+Server(socket.replace("@", "\\0"), Page).serve_forever()
+"""
+    here = Supervised(tmp_path, does)
+    running = asyncio.create_task(here.run())
+    await here.answers("/metrics", 200, "page")
+    stop()
+    await running
+
+
+async def test_a_port_in_use_is_an_error_before_anything_starts(tmp_path):
+    here = Supervised(tmp_path, "beat(60)")
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", here.port)
+    async with server:
+        with pytest.raises(StartError, match=f"web.host, web.port: 127.0.0.1:{here.port}: "):
+            await here.run()
+    assert here.starts == []
+
+
+async def test_a_record_that_kills_process_after_process_is_dead_lettered_by_the_next(tmp_path, caplog):
+    """A process that exits by itself without blaming a record does not count."""
+    path = [str(Path(supervise.__file__).parents[1]), *sys.path]  # an editable install is not on it
+    does = f"""
+sys.path[:] = {path!r}
+from worker.records.journal import Journal, Location, Treatment
+journal, location = Journal(int(sys.argv[-5])), Location(2, 41)
+if journal.treatment(location) is Treatment.DEAD_LETTER:
+    open(sys.argv[1] + ".works", "w").close()
+    beat(60)
+journal.begin(location)
+if start == 2:
+    journal.close()
+    sys.exit(1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    here = Supervised(tmp_path, does, poison_attempts=2)
+    await here.stopped_at_work()
+    assert len(here.starts) == 4
+    assert caplog.text.count("the worker died while this was in progress: partition 2, offset 41") == 1
+    assert "partition 2, offset 41: 2 workers died of it; it will be dead-lettered" in caplog.text

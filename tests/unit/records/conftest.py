@@ -1,0 +1,5 @@
+"""See :mod:`support.lanes`."""
+
+from support.lanes import document, make_harness, no_leaks, raw
+
+__all__ = ["document", "make_harness", "no_leaks", "raw"]

@@ -1,0 +1,730 @@
+"""Decoding traces, rejecting everything else, and setting a score without changing anything else."""
+
+import json
+import re
+import tracemalloc
+from contextlib import suppress
+from functools import partial
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas import ReasoningTrace
+from worker.errors import RejectedRecord
+from worker.policy import Policy
+from worker.records.decode import decode_inputs, decode_trace, with_quality_score
+from worker.scoring import embedding_text, score_trace
+from worker.scoring.text import MAX_CHARACTERS
+
+LIMIT = 1_048_576
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@pytest.fixture
+def with_free_field(document):
+    """A function that puts a JSON text into a member unknown to the schema."""
+
+    def put(text: str | bytes) -> bytes:
+        before, after = json.dumps(document(free=0)).encode().split(b'"free": 0')
+        return before + b'"free": ' + (text.encode() if isinstance(text, str) else text) + after
+
+    return put
+
+
+def rejected(value, max_bytes=LIMIT) -> str:
+    with pytest.raises(RejectedRecord) as caught:
+        decode_trace(value, max_bytes)
+    return caught.value.reason
+
+
+# --- dead letters
+
+
+@pytest.mark.parametrize("value", [None, b""])
+def test_a_record_without_a_value_is_empty(value):
+    assert rejected(value) == "empty"
+
+
+def test_a_value_at_the_limit_is_accepted_and_one_byte_more_is_too_large(document):
+    value = json.dumps(document()).encode()
+
+    assert decode_trace(value, len(value)).id == document()["id"]
+    assert rejected(value, len(value) - 1) == "too_large"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("NaN", "Infinity", "-Infinity", "01", "1.", ".5", "+1", "1e", "tru", "'x'", "[1,]", '{"a": 1,}'),
+        *('"\x01"', '"\\x41"', '"\\u12"', "\ufeff1", '{"a" 1}', "// comment\n1"),
+    ],
+)
+def test_invalid_json_anywhere_in_the_value_is_rejected(text, with_free_field):
+    assert rejected(with_free_field(text)) == "not_json"
+
+
+@pytest.mark.parametrize(
+    "damaged", [b'"\xff"', b'"\xc3"', b'"\xed\xa0\x80"', b'"\xf4\x90\x80\x80"', b'"\xc0\x80"']
+)
+def test_invalid_utf_8_is_rejected(damaged, with_free_field):
+    assert rejected(with_free_field(damaged)) == "not_json"
+
+
+@pytest.mark.parametrize("name", [b'"free"', b'"metadata"', b'"task_domain"', b'"confidence"', b'"step_id"'])
+def test_a_member_name_that_is_not_utf_8_is_rejected(name, with_free_field):
+    assert rejected(with_free_field("1").replace(name, b'"\x80"', 1)) == "not_json"
+
+
+@pytest.mark.parametrize("damage", ["\N{ZERO WIDTH NO-BREAK SPACE}%s", "%s}", "%s x", "%s%s", "{%s"])
+def test_anything_but_one_object_and_whitespace_is_rejected(damage, document):
+    assert rejected(damage.replace("%s", json.dumps(document())).encode()) == "not_json"
+
+
+def test_a_truncated_value_is_not_json_wherever_it_was_cut(document):
+    value = json.dumps(document()).encode()
+
+    assert {rejected(value[:end]) for end in range(1, len(value))} == {"not_json"}
+
+
+@pytest.mark.parametrize("nested", ["[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000])
+def test_a_value_nested_100_000_levels_deep_is_rejected(nested, with_free_field):
+    assert rejected(with_free_field(nested)) == "not_json"
+    assert rejected(nested.encode()) == "not_json"
+    assert rejected(nested[:100_000].encode()) == "not_json"
+
+
+@pytest.mark.parametrize("strings", ["[" * 300, '"[{' * 300, "[\\" * 300, '\\"[' * 300, "[\\\\" * 300])
+def test_brackets_in_strings_do_not_count_as_nesting(strings, with_free_field):
+    decode_trace(with_free_field(json.dumps([strings, {strings: strings}])), LIMIT)
+
+    deep = "[" * 300 + json.dumps(strings) + "]" * 300
+    assert rejected(with_free_field(deep)) == "not_json"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"[garbage]",
+        b"[1,2",
+        b"[NaN]",
+        b'["\xff"]',
+        b'"\xff"',
+        b"1 2",
+        b"[1]x",
+        b"[01]",
+        b'["\\x41"]',
+        b"[\x00\x01\xfe",
+    ],
+)
+def test_a_value_that_only_starts_as_json_is_not_json(value):
+    assert rejected(value) == "not_json"
+
+
+@pytest.mark.parametrize(
+    "value", [b"null", b"[]", b'"text"', b"1", b"true", b"{}", b'["\\ud800"]', b'[{"a": 1}]']
+)
+def test_json_other_than_a_trace_object_is_an_invalid_trace(value):
+    assert rejected(value) == "invalid_trace"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("@context", "@type", "id", "metadata", "task", "steps", "outcome", "metadata.created_at"),
+        *("metadata.task_domain", "metadata.success", "metadata.visibility", "metadata.privacy_level"),
+        *(
+            "task.objective",
+            "steps.0.step_id",
+            "steps.0.type",
+            "outcome.result_summary",
+            "outcome.confidence",
+        ),
+    ],
+)
+def test_a_missing_required_member_is_invalid_and_named_in_the_message(path, document):
+    trace = document()
+    parent, member = _locate(trace, path)
+    del parent[member]
+
+    with pytest.raises(RejectedRecord, match=re.escape(f"{path}: Field required")) as caught:
+        decode_trace(json.dumps(trace).encode(), LIMIT)
+    assert caught.value.reason == "invalid_trace"
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        ("@context", "https://schema.org"),
+        ("@type", "Trace"),
+        ("id", "trace:1"),
+        ("metadata", []),
+        ("metadata.created_at", "yesterday"),
+        ("metadata.created_at", "2026-13-01T00:00:00Z"),
+        ("metadata.task_domain", ""),
+        ("metadata.success", "true"),
+        ("metadata.visibility", "public"),
+        ("metadata.privacy_level", None),
+        ("metadata.quality_score", 1.01),
+        ("metadata.quality_score", "0.5"),
+        ("task.objective", ""),
+        ("steps", []),
+        ("steps", {}),
+        ("steps.0", "thought"),
+        ("steps.0.step_id", -1),
+        ("steps.0.step_id", 0.5),
+        ("steps.0.type", "dream"),
+        ("steps.0.content", 1),
+        ("steps.0.tool", {}),
+        ("steps.0.latency_ms", -1),
+        ("outcome.confidence", 1.5),
+        ("outcome.confidence", -0.1),
+        ("outcome.confidence", "0.5"),
+        ("outcome.confidence", True),
+        ("outcome.confidence", None),
+        ("knowledge_graph_delta", {"entities": [{"name": "n"}]}),
+    ],
+)
+def test_a_member_with_an_invalid_value_is_named_in_the_message(path, wrong, document):
+    trace = document()
+    parent, member = _locate(trace, path)
+    parent[member] = wrong
+
+    with pytest.raises(RejectedRecord, match=re.escape(path)) as caught:
+        decode_trace(json.dumps(trace).encode(), LIMIT)
+    assert caught.value.reason == "invalid_trace"
+
+
+@pytest.mark.parametrize(("member", "python_name"), [("@type", "type"), ("@context", "context")])
+def test_a_member_under_its_python_name_is_not_accepted(member, python_name, document):
+    """Consumers read ``@type``; a trace with only ``type`` would reach them without it."""
+    trace = document()
+    trace[python_name] = trace.pop(member)
+
+    assert rejected(json.dumps(trace).encode()) == "invalid_trace"
+
+
+def test_a_message_lists_the_first_errors_and_quotes_nothing_from_the_trace(document):
+    secret = "the patient's name"
+    bad = [{"step_id": secret, "type": secret, "content": {secret: 1}}] * 50
+    trace = document(steps=bad, metadata={"success": secret}, outcome=secret)
+
+    with pytest.raises(RejectedRecord) as caught:
+        decode_trace(json.dumps(trace).encode(), LIMIT)
+
+    assert "metadata.success" in str(caught.value)
+    assert "and 4 more" in str(caught.value)
+    assert secret not in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+# --- what is accepted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "9" * 30,
+            "-" + "9" * 30,
+            "1.10",
+            "1e400",
+            "-1E+400",
+            "0.1e-400",
+            "[" * 100 + "]" * 100,
+            "null",
+            '""',
+        ),
+        *('"\\ud800"', '"\\uDFff x"', '"\\uD800\\ud800\\uDC00"', '"\\\\ud800"', '"\\\\\\ud800"'),
+        '"\\/\\b\\u0000"',
+    ],
+)
+def test_an_unknown_field_passes_through_byte_for_byte(text, with_free_field):
+    value = with_free_field(text)
+
+    decode_trace(value, LIMIT)
+
+    assert b'"free": ' + text.encode() + b"}" in with_quality_score(value, 0.5)
+
+
+@pytest.mark.parametrize("name", ["type", "context", "score", "", "a\u0000b", "\\ud800", "__class__"])
+@pytest.mark.parametrize("parent", ["", "metadata.", "task.", "steps.0.", "steps.0.tool.", "outcome."])
+def test_unknown_members_are_allowed_everywhere(name, parent, document):
+    trace = document(steps=[{"step_id": 0, "type": "tool_call", "tool": {"name": "t"}}])
+    target, member = _locate(trace, parent + name)
+    target.setdefault(member, {"any": ["thing"]})
+
+    assert decode_trace(json.dumps(trace).encode(), LIMIT).steps[0].tool.name == "t"
+
+
+@pytest.mark.parametrize("lone", ["\\ud800", "\\uDBFF", "\\udC00", "\\uDfFf"])
+@pytest.mark.parametrize("member", ["id", "objective", "result_summary", "unknown", "name of a member"])
+def test_a_lone_surrogate_is_read_as_a_replacement_character_and_published_unchanged(lone, member, document):
+    texts = dict.fromkeys(["objective", "result_summary", "unknown"], "text") | {"id": "kp:trace:"}
+    texts[member] = texts.get(member, "") + "LONE"
+    trace = document(
+        id=texts["id"],
+        task={"objective": texts["objective"]},
+        outcome={"result_summary": texts["result_summary"], "confidence": 0.5},
+        **{texts.get("name of a member", "name"): texts["unknown"]},
+    )
+    value = json.dumps(trace).replace("LONE", lone).encode()
+
+    read = decode_trace(value, LIMIT)
+
+    assert read.task.objective == texts["objective"].replace("LONE", "\N{REPLACEMENT CHARACTER}")
+    assert read.id == texts["id"].replace("LONE", "\N{REPLACEMENT CHARACTER}")
+    assert with_quality_score(value, 0.5).replace(b'"quality_score":0.5,', b"") == value
+
+
+@pytest.mark.parametrize("plane", range(17))
+@pytest.mark.parametrize("escaped", [True, False])
+def test_every_unicode_plane_is_read_raw_and_escaped(plane, escaped, document):
+    text = "".join(chr(plane * 0x10000 + place) for place in (0x20, 0x41, 0xD7FF, 0xE000, 0xFFFD, 0xFFFF))
+    value = json.dumps(document(task={"objective": text}), ensure_ascii=escaped).encode()
+
+    assert decode_trace(value, LIMIT).task.objective == text
+
+
+def test_an_escaped_backslash_before_ud800_is_not_a_surrogate(document):
+    objective = "a path: C:\\ud800 and \\\\udfff"
+    value = json.dumps(document(task={"objective": objective})).encode()
+
+    assert decode_trace(value, LIMIT).task.objective == objective
+
+
+def test_every_real_trace_is_accepted(real_traces):
+    assert len({decode_trace(line, LIMIT).id for line in real_traces}) == len(real_traces)
+
+
+# --- properties
+
+
+class Number(str):
+    """A number as written in the JSON text."""
+
+    __slots__ = ()
+
+
+class Writer:
+    """Writes JSON in any form that RFC 8259 allows, and notes the position of the score.
+
+    Members come in any order. An object may repeat a member, and the last one counts; only the score and the
+    metadata may not be repeated.
+    """
+
+    def __init__(self, random):
+        self.random = random
+        self.text = ""
+        self.score = None  # its start and end
+        self.deceives = False  # whether a consumer that keeps the first of two members reads another score
+
+    def write(self, value, path=()):
+        self._space()
+        start = len(self.text)
+        match value:
+            case Number():
+                self.text += value
+            case str():
+                self.text += '"' + "".join(map(self._character, value)) + '"'
+            case dict():
+                self._object(value, path)
+            case list():
+                self._listed("[]", [partial(self.write, item, (*path, 0)) for item in value])
+            case _:
+                self.text += {None: "null", True: "true", False: "false"}[value]
+        if path == ("metadata", "quality_score"):
+            self.score = start, len(self.text)
+        self._space()
+
+    def _object(self, value, path):
+        members = list(value.items())
+        self.random.shuffle(members)
+        writers = [partial(self._member, name, item, (*path, name)) for name, item in members]
+        if members and self.random.random() < 0.3:
+            duplicated = self.random.choice(members)[0]
+            self.deceives |= (*path, duplicated) in (("metadata",), ("metadata", "quality_score"))
+            decoy = self.random.choice([None, "x", Number("7"), {}, {"quality_score": Number("0.125")}])
+            writers.insert(0, partial(self._member, duplicated, decoy, ("decoy",)))
+        self._listed("{}", writers)
+
+    def _member(self, name, value, path):
+        self.write(name)
+        self.text += ":"
+        self.write(value, path)
+
+    def _listed(self, brackets, writers):
+        self.text += brackets[0]
+        for number, write in enumerate(writers):
+            self.text += "," if number else ""
+            write()
+        if not writers:
+            self._space()
+        self.text += brackets[1]
+
+    def _space(self):
+        if self.random.random() < 0.2:
+            self.text += "".join(self.random.choices(" \t\r\n", k=2))
+
+    def _character(self, character):
+        short = json.dumps(character)[1:-1]
+        if self.random.random() < 0.8 and character >= " " and not LONE_SURROGATE.match(character):
+            return short if character in '"\\' else character
+        if len(short) == 2 and self.random.random() < 0.5:
+            return short
+        units = character.encode("utf-16-be", "surrogatepass").hex()
+        escaped = "".join("\\u" + units[place : place + 4] for place in range(0, len(units), 4))
+        return escaped if self.random.random() < 0.5 else escaped.upper().replace("U", "u")
+
+
+texts = st.text(st.characters(), max_size=12)
+numbers = st.from_regex(r"-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?", fullmatch=True).map(
+    Number
+)
+unit_numbers = st.sampled_from(
+    ["0", "-0", "1", "1.0", "0.50", "5e-1", "0.1E0", "1.00e+0", "0.3000000000000000444"]
+).map(Number)
+free = st.recursive(
+    st.none() | st.booleans() | numbers | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+unknown = st.dictionaries(texts.map(lambda name: f"x-{name}"), free, max_size=2)
+
+
+def members(required, **optional):
+    """Objects with the required members, any of the optional ones, and unknown ones."""
+    known = st.fixed_dictionaries(required, optional=optional)
+    return st.tuples(known, unknown).map(lambda both: both[0] | both[1])
+
+
+tools = members({"name": texts}, mcp_server=texts)
+steps = members(
+    {
+        "step_id": st.sampled_from(["0", "7", "123456789012345678901234567890"]).map(Number),
+        "type": st.sampled_from(["thought", "tool_call", "observation", "error_recovery"]),
+    },
+    content=st.none() | texts,
+    tool=st.none() | tools,
+    input=st.none() | unknown,
+    latency_ms=unit_numbers,
+)
+documents = members(
+    {
+        "@context": st.just("https://openknowledgepulse.org/schema/v1"),
+        "@type": st.just("ReasoningTrace"),
+        "id": texts.map(lambda text: f"kp:trace:{text}"),
+        "metadata": members(
+            {
+                "created_at": st.sampled_from(["2026-01-31T12:00:00Z", "2026-01-31 12:00:00,5+01:00"]),
+                "task_domain": texts.filter(bool),
+                "success": st.booleans(),
+                "visibility": st.sampled_from(["private", "org", "network"]),
+                "privacy_level": st.sampled_from(["aggregated", "federated", "private"]),
+            },
+            quality_score=st.none() | unit_numbers,
+            agent_id=texts,
+        ),
+        "task": members({"objective": texts.filter(bool)}, input_schema=free),
+        "steps": st.lists(steps, min_size=1, max_size=3),
+        "outcome": members({"result_summary": texts, "confidence": unit_numbers}),
+    },
+    source_skill=texts,
+)
+
+
+@st.composite
+def written_traces(draw):
+    """A trace's bytes, the position of its score (None without one), and whether a duplicate deceives."""
+    writer = Writer(draw(st.randoms(use_true_random=True)))
+    writer.write(draw(documents))
+    if writer.score is None:
+        return writer.text.encode(), None, writer.deceives
+    start, end = (len(writer.text[:place].encode()) for place in writer.score)
+    return writer.text.encode(), (start, end), writer.deceives
+
+
+scores = st.floats(0, 1) | st.sampled_from([0.1 + 0.2, 1 - 2**-53, 5e-324, 0.0, 1.0, 1e-7])
+
+
+def exactly(text: bytes):
+    """Parse as a last-wins parser does, with every number as written."""
+    return json.loads(text, parse_int=Number, parse_float=Number)
+
+
+@given(written_traces(), scores)
+@settings(max_examples=250)
+def test_a_score_changes_no_byte_but_the_score(written, score):
+    value, position, deceives = written
+    if deceives:
+        assert rejected(value) == "invalid_trace"
+        return
+    read = decode_trace(value, LIMIT)
+
+    scored = with_quality_score(value, score)
+
+    if position is None:
+        added = len(scored) - len(value)
+        start = next(i for i in range(len(value)) if scored[i] != value[i])
+        assert scored[start + added :] == value[start:]
+    else:
+        start, end = position
+        assert scored[:start] == value[:start]
+        assert scored.endswith(value[end:])
+        assert float(scored[start : len(scored) - len(value) + end]) == score
+    assert len(list(decode_inputs(value))) == len(read.steps)
+    before, after = exactly(value), exactly(scored)
+    before["metadata"].pop("quality_score", None)
+    assert float(after["metadata"].pop("quality_score")) == score
+    assert after == before
+    assert decode_trace(scored, LIMIT).metadata.quality_score == score
+    assert read.task.objective == LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", before["task"]["objective"])
+    assert read.outcome.confidence == float(before["outcome"]["confidence"])
+
+
+def test_the_last_of_duplicate_members_counts(document):
+    """As with most consumers' parsers; RFC 8259 leaves it open."""
+    twice = '"outcome": {"result_summary": "", "confidence": 0.25}'
+    value = (json.dumps(document())[:-1] + ", " + twice + "}").encode()
+
+    assert decode_trace(value, LIMIT).outcome.confidence == 0.25
+    assert json.loads(with_quality_score(value, 0.75))["metadata"]["quality_score"] == 0.75
+
+
+@pytest.mark.parametrize("name", ["metadata", "met\\u0061data", "\\u006detadata"])
+def test_duplicate_metadata_is_invalid(name, document):
+    """A consumer that keeps the first would read the producer's score as ours."""
+    decoy = f'{{"{name}": {{"quality_score": 1}}, '
+    value = (decoy + json.dumps(document())[1:]).encode()
+    with pytest.raises(RejectedRecord, match="metadata: appears more than once") as caught:
+        decode_trace(value, LIMIT)
+    assert caught.value.reason == "invalid_trace"
+
+
+@pytest.mark.parametrize("name", ["quality_score", "quality\\u005fscore"])
+def test_a_duplicate_score_is_invalid(name, document):
+    metadata = json.dumps({**document()["metadata"], "quality_score": 0.9})
+    twice = f'{{"{name}": 1, ' + metadata[1:]
+    value = (
+        json.dumps({**document(), "metadata": 0}).replace('"metadata": 0', f'"metadata": {twice}').encode()
+    )
+    with pytest.raises(RejectedRecord, match="quality_score: appears more than once"):
+        decode_trace(value, LIMIT)
+
+
+def test_duplicate_members_of_that_name_elsewhere_are_accepted(with_free_field):
+    decode_trace(with_free_field('{"metadata": {"metadata": 1, "metadata": 2}, "quality_score": 1}'), LIMIT)
+
+
+edits = st.lists(
+    st.tuples(
+        st.floats(0, 1, exclude_max=True), st.sampled_from(["put", "insert", "delete"]), st.binary(max_size=2)
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@pytest.fixture(scope="session")
+def real_trace(real_traces):
+    """A real trace by number, cut to a few short steps so that damage hits more than prose."""
+
+    def cut(number):
+        trace = json.loads(real_traces[number])
+        trace["steps"] = [step | {"content": step.get("content", "")[:30]} for step in trace["steps"][3:6]]
+        return json.dumps(trace, ensure_ascii=False).encode()
+
+    return cut
+
+
+@given(number=st.integers(0, 153), edits=edits)
+@settings(max_examples=3000)
+def test_a_damaged_trace_is_rejected_or_scored_but_never_stops_the_worker(real_trace, number, edits):
+    """Any error but RejectedRecord would end process after process at this record."""
+    value = bytearray(real_trace(number))
+    for where, edit, data in edits:
+        start = int(where * len(value))
+        end = start + {"put": len(data), "insert": 0, "delete": 1}[edit]
+        value[start:end] = b"" if edit == "delete" else data
+    value = bytes(value)
+
+    try:
+        trace = decode_trace(value, LIMIT)
+    except RejectedRecord:
+        return
+    assert len(embedding_text(trace, "agent", decode_inputs(value))) <= MAX_CHARACTERS
+    before, after = exactly(value), exactly(with_quality_score(value, 0.5))
+    before["metadata"]["quality_score"] = "0.5"
+    assert after == before
+
+
+def test_a_record_has_the_text_of_the_whole_trace(real_traces, document):
+    """Inputs are not decoded with the trace, and yet are part of the text `agent`."""
+    own_input = {"command": "größer\n\U0001f600", "options": [{"depth": 2, "all": True, "none": None}]}
+    steps = [
+        {"step_id": 0, "type": "tool_call", "tool": {"name": "shell"}, "input": own_input},
+        {"step_id": 1, "type": "tool_call", "input": None},
+        {"step_id": 2, "type": "tool_call"},
+    ]
+    values = [*real_traces, json.dumps(document(steps=steps)).encode()]
+
+    texts = [embedding_text(decode_trace(one, LIMIT), "agent", decode_inputs(one)) for one in values]
+
+    assert texts == [embedding_text(ReasoningTrace.model_validate_json(one), "agent") for one in values]
+    assert texts[-1].endswith("shell command größer\n\U0001f600 options depth 2 all true none")
+
+
+def _locate(document, path):
+    """Return a member's parent object or list, and its name or index there."""
+    *parents, member = [int(part) if part.isdecimal() else part for part in path.split(".")]
+    for parent in parents:
+        document = document[parent]
+    return document, member
+
+
+# --- what it costs
+
+
+def _filled(unit, size=200_000):
+    return ",".join([unit] * (size // (len(unit) + 1)))
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        *(("top", text) for text in ("[" * 100 + "]" * 100, "{}", "0", '""', '"\\ud800"')),
+        *((place, "[]") for place in ("metadata", "step", "tool", "outcome", "input", "input_schema")),
+    ],
+)
+def test_what_the_schema_does_not_name_takes_little_memory(place, text, document):
+    """Each of these took 20 to 90 times its size before, and seconds of the event loop."""
+    trace = document()
+    trace["steps"][0] |= {"tool": {"name": "grep"}, "input": {}}
+    parents = {
+        "top": trace,
+        "metadata": trace["metadata"],
+        "step": trace["steps"][0],
+        "tool": trace["steps"][0]["tool"],
+        "outcome": trace["outcome"],
+        "input": trace["steps"][0]["input"],
+        "input_schema": trace["task"],
+    }
+    parents[place]["input_schema" if place == "input_schema" else "unknown"] = "@"
+    value = json.dumps(trace).replace('"@"', f"[{_filled(text)}]").encode()
+
+    decode_trace(value, LIMIT)
+    tracemalloc.start()
+    try:
+        decode_trace(value, LIMIT)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 20 * len(value)
+
+
+@pytest.mark.parametrize(
+    ("place", "item"),
+    [
+        ("steps", '{"step_id":0,"type":"thought"}'),
+        ("steps", '{"step_id":300,"type":"tool_call","tool":{"name":""},"input":{}}'),
+        ("steps", "{}"),
+        ("entities", '{"name":"","type":""}'),
+        ("entities", "{}"),
+        ("relationships", '{"fact":"","valid_from":""}'),
+        ("validated_by", '"ab"'),
+    ],
+)
+def test_tiny_items_take_little_memory(place, item, document):
+    """As models they take up to 36 times their size."""
+    trace = document(knowledge_graph_delta={})
+    parents = {"steps": trace, "validated_by": trace["metadata"]}
+    parents.get(place, trace["knowledge_graph_delta"])[place] = "@"
+    value = json.dumps(trace).replace('"@"', f"[{_filled(item)}]").encode()
+
+    tracemalloc.start()
+    try:
+        with suppress(RejectedRecord):
+            decode_trace(value, LIMIT)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 20 * len(value)
+
+
+@pytest.mark.parametrize("place", ["steps", "entities", "relationships"])
+@pytest.mark.parametrize("index", [0, 255, 256, 999])
+def test_an_invalid_item_is_named_wherever_it_is(place, index, document):
+    items = {
+        "steps": {"step_id": 0, "type": "thought"},
+        "entities": {"name": "", "type": ""},
+        "relationships": {"fact": "", "valid_from": ""},
+    }
+    array = [dict(items[place]) for _ in range(1_000)]
+    array[index]["type" if "type" in array[index] else "fact"] = 1
+    path = place if place == "steps" else f"knowledge_graph_delta.{place}"
+    trace = document(**({place: array} if place == "steps" else {"knowledge_graph_delta": {place: array}}))
+
+    with pytest.raises(RejectedRecord, match=rf"^{path}\.{index}\.(type|fact): Input should be"):
+        decode_trace(json.dumps(trace).encode(), LIMIT)
+
+
+def test_a_long_trace_scores_as_its_model_does(document):
+    kinds = ("thought", "tool_call", "observation", "error_recovery")
+    steps = [
+        {"step_id": n, "type": kinds[n % 4], "content": f"step {n}", "tool": {"name": f"tool {n % 7}"}}
+        for n in range(1_000)
+    ]
+    value = json.dumps(document(steps=steps)).encode()
+    decoded, model = decode_trace(value, LIMIT), ReasoningTrace.model_validate_json(value)
+
+    assert embedding_text(decoded) == embedding_text(model)
+    assert score_trace(decoded, None, Policy()) == score_trace(model, None, Policy())
+
+
+@pytest.mark.parametrize("earlier", ["null", "0", '"x"', "{}", '[{"input": 1}]'])
+def test_inputs_are_those_of_the_last_duplicate(earlier, document):
+    steps = [{"step_id": 0, "type": "tool_call", "input": {"command": "ls"}}]
+    value = (f'{{"steps": {earlier}, ' + json.dumps(document(steps=steps))[1:]).encode()
+    decode_trace(value, LIMIT)
+
+    assert list(decode_inputs(value)) == ['{"command": "ls"}']
+
+
+def test_inputs_that_are_only_read_take_little_memory(document):
+    steps = [{"step_id": 0, "type": "tool_call", "input": {}}] * 20_000
+    value = json.dumps(document(steps=steps)).encode()
+
+    tracemalloc.start()
+    try:
+        assert sum(text == "{}" for text in decode_inputs(value)) == len(steps)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 5 * len(value)
+
+
+def test_a_megabyte_of_errors_is_not_read_to_its_end(document):
+    value = json.dumps(document(steps=[0] * 300_000)).encode()
+
+    tracemalloc.start()
+    try:
+        with pytest.raises(RejectedRecord, match=r"steps\.0: Expected `object`, got `int`"):
+            decode_trace(value, LIMIT)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 5 * len(value)
+
+
+@pytest.mark.parametrize(("levels", "reason"), [(200, None), (201, "not_json")])
+def test_a_trace_nests_200_levels_deep_whatever_its_strings_say(levels, reason, with_free_field):
+    value = with_free_field("[" * levels + json.dumps("[" * 500) + "]" * levels)
+
+    if reason is None:
+        decode_trace(value, LIMIT)
+    else:
+        assert rejected(value) == reason

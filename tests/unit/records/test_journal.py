@@ -1,0 +1,103 @@
+"""The journal in shared memory, which outlives the process that writes it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from worker.records import journal as module
+from worker.records.journal import Journal, Phase, Suspect, Treatment, shared_memory
+from worker.records.record import Location
+
+A, B = Location(0, 0), Location(1, 2**40)
+
+
+@pytest.fixture
+def memory():
+    descriptor = shared_memory()
+    yield descriptor
+    os.close(descriptor)
+
+
+CHILD = """\
+import os, sys
+from worker.records.journal import Journal, Location
+journal = Journal(int(sys.argv[1]))
+journal.begin(Location(0, 0))
+journal.begin(Location(5, 6))
+journal.begin(Location(1, 2**40))
+journal.end(Location(5, 6))
+"""
+
+
+@pytest.mark.parametrize("end", [f"os.kill(os.getpid(), {int(signal.SIGKILL)})", "os.abort()", "os._exit(0)"])
+def test_a_dead_child_s_journal_survives(memory, end):
+    subprocess.run(
+        [sys.executable, "-c", CHILD + end, str(memory)], check=False, pass_fds=[memory], timeout=60
+    )
+    assert Journal(memory).in_progress() == {A, B}
+
+
+def test_the_next_child_finds_the_suspects_and_clears_those_that_are_committed(memory):
+    suspects = {A: Suspect(2, Treatment.ISOLATED), B: Suspect(0, Treatment.DEAD_LETTER)}
+    Journal(memory).prepare(suspects)
+
+    child = Journal(memory)
+    assert child.has_suspects
+    assert (child.treatment(A), child.treatment(B), child.treatment(Location(0, 1))) == (
+        Treatment.ISOLATED,
+        Treatment.DEAD_LETTER,
+        None,
+    )
+    child.forget(0, below=0)
+    child.forget(1, below=5)
+    assert Journal(memory).suspects() == suspects
+    child.forget(0, below=1)
+    assert Journal(memory).suspects() == {B: suspects[B]}
+
+
+def test_the_next_child_starts_with_an_empty_journal(memory):
+    Journal(memory).begin(A)
+    Journal(memory).prepare({})
+    assert Journal(memory).in_progress() == frozenset()
+
+
+def test_a_child_that_exits_by_itself_keeps_only_the_blamed_records(memory):
+    child = Journal(memory)
+    child.begin(A)
+    child.begin(B, Phase.SENDING)
+    child.close(frozenset({Phase.SENDING}))
+    child.begin(Location(2, 2))
+    child.end(B)
+    child.close()
+    assert Journal(memory).in_progress() == {B}
+
+
+def test_a_revoked_partition_s_records_are_removed(memory):
+    child = Journal(memory)
+    child.begin(A)
+    child.begin(B)
+    child.end_partition(1)
+    assert Journal(memory).in_progress() == {A}
+
+
+def test_records_beyond_the_capacity_are_not_noted(memory):
+    locations = [Location(0, offset) for offset in range(module.ROWS + 10)]
+    child = Journal(memory)
+    for location in locations:
+        child.begin(location)
+    assert len(Journal(memory).in_progress()) == module.ROWS
+    for location in locations:
+        child.end(location)
+    child.begin(B)
+    assert Journal(memory).in_progress() == {B}
+
+
+def test_the_gravest_of_too_many_suspects_are_kept(memory):
+    many = {Location(0, offset): Suspect(1) for offset in range(module.ROWS)}
+    Journal(memory).prepare(many | {B: Suspect(0, Treatment.SKIPPED)})
+    assert Journal(memory).treatment(B) is Treatment.SKIPPED

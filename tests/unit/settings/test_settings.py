@@ -1,0 +1,459 @@
+"""Settings: their sources, the errors about invalid ones, and that no secret is shown."""
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Callable
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker import errors
+from worker.settings import (
+    KafkaSettings,
+    Settings,
+    describe,
+    ignored_variables,
+    load_settings,
+    render,
+    sections,
+)
+
+SECRET = "correct horse battery staple"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_in_the_environment(monkeypatch):
+    for name in os.environ:
+        if name.upper().startswith("KP_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def load(tmp_path) -> Callable[[str], Settings]:
+    """A function that loads settings from a file's text."""
+
+    def load_text(text: str) -> Settings:
+        config = tmp_path / "worker.toml"
+        config.write_text(text, encoding="utf-8")
+        return load_settings(config)
+
+    return load_text
+
+
+@pytest.fixture
+def problems_of(load) -> Callable[[str], list[str]]:
+    """A function that loads invalid settings from a file's text, and returns the lines of the error."""
+
+    def problems(text: str = "") -> list[str]:
+        with pytest.raises(errors.SettingsError) as raised:
+            load(text)
+        return str(raised.value).splitlines()
+
+    return problems
+
+
+# --- where they come from
+
+
+def test_the_defaults_apply_without_a_file_and_variables():
+    assert load_settings().model_dump() == Settings().model_dump()
+    assert load_settings().policy.profile("default").threshold == 0.75
+
+
+def test_the_environment_overrides_the_file_key_by_key(load, monkeypatch):
+    monkeypatch.setenv("KP_KAFKA__GROUP", "from-environment")
+    monkeypatch.setenv("kp_cache__ttl", "60")
+
+    settings = load('[kafka]\ngroup = "from-file"\nbootstrap_servers = "from-file:9092"\n[web]\nport = 7000')
+
+    assert settings.kafka.group == "from-environment"
+    assert settings.kafka.bootstrap_servers == "from-file:9092"
+    assert settings.kafka.request_timeout == 30
+    assert settings.web.port == 7000
+    assert settings.cache.ttl == 60
+
+
+def test_a_domain_of_the_policy_can_be_set_by_variables(load, monkeypatch):
+    monkeypatch.setenv("KP_POLICY__DOMAINS__CUSTOMER_SERVICE__THRESHOLD", "0.6")
+    monkeypatch.setenv("KP_POLICY__DOMAINS__LEGAL__WEIGHTS__NOVELTY", "0.75")
+    weights = "[policy.domains.legal.weights]\ncomplexity = 0.25\nnovelty = 0\ntool_diversity = 0\n"
+
+    policy = load(weights + "outcome_confidence = 0\n").policy
+
+    assert policy.profile("customer_service").threshold == 0.6
+    assert policy.profile("legal").weights.novelty == 0.75
+    assert policy.profile("legal").weights.complexity == 0.25
+
+
+def test_visibilities_can_be_set_by_a_variable_of_json(monkeypatch, problems_of):
+    monkeypatch.setenv("KP_POLICY__CONTRIBUTE_VISIBILITY", '["network", "org"]')
+    assert load_settings().policy.visibilities == ("org", "network")
+
+    monkeypatch.setenv("KP_POLICY__CONTRIBUTE_VISIBILITY", "org")
+    assert "policy.contribute_visibility: got 'org'; should be a list of one or more of" in problems_of()[0]
+
+
+def test_a_shadow_policy_is_set_like_the_policy_and_inherits_nothing(load, monkeypatch):
+    monkeypatch.setenv("KP_SHADOW__DOMAINS__CODE__THRESHOLD", "0.6")
+
+    settings = load("[policy]\nthreshold = 0.4\n[shadow.domains.legal]\nthreshold = 0.9")
+
+    assert settings.shadow.profile("code").threshold == 0.6
+    assert settings.shadow.profile("legal").threshold == 0.9
+    assert settings.shadow.profile("default").threshold == 0.75
+    assert load("[policy]\nthreshold = 0.4").shadow is not None
+    monkeypatch.delenv("KP_SHADOW__DOMAINS__CODE__THRESHOLD")
+    assert load("[policy]\nthreshold = 0.4").shadow is None
+    assert load("[shadow]").shadow == Settings().policy
+
+
+def test_a_list_can_be_a_variable_of_json(monkeypatch):
+    monkeypatch.setenv("KP_FLEET__AGENT_IDS", '["planner", "coder"]')
+
+    assert load_settings().fleet.agent_ids == ("planner", "coder")
+
+
+def test_a_whole_section_can_be_one_variable_of_json(monkeypatch):
+    monkeypatch.setenv("KP_TOPICS", '{"raw": "traces"}')
+
+    assert load_settings().topics.raw == "traces"
+
+
+# --- what is said about wrong ones
+
+
+def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(problems_of, monkeypatch):
+    monkeypatch.setenv("KP_LOG__LEVEL", "loud")
+
+    problems = problems_of(
+        '[web]\nport = 0\n[topics]\nraw = ""\n[kafka]\ngroup = 5\n[policy]\nthreshold = "x"'
+    )
+
+    lines = re.compile(r"(.+): got (.+?); .*should .+ \((.+) in the environment\)")
+    assert sorted(lines.fullmatch(problem).groups() for problem in problems) == [
+        ("kafka.group", "5", "KP_KAFKA__GROUP"),
+        ("log.level", "'loud'", "KP_LOG__LEVEL"),
+        ("policy.threshold", "'x'", "KP_POLICY__THRESHOLD"),
+        ("topics.raw", "''", "KP_TOPICS__RAW"),
+        ("web.port", "0", "KP_WEB__PORT"),
+    ]
+    assert any("should be 'DEBUG', 'INFO', 'WARNING' or 'ERROR'" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[topics]\nraw = "x"\nrejected = "x"', "the topics must have different names"),
+        (
+            '[topics]\nredacted = "contribute"\n[redaction]\nfunction = "a:b"',
+            "the topics must have different",
+        ),
+        ('[topics]\nredacted = "copies"', "redaction.function and topics.redacted need each other"),
+        ('[redaction]\nfunction = "a:b"', "redaction.function and topics.redacted need each other"),
+        (
+            '[redaction]\nfunction = "redact"\n[topics]\nredacted = "copies"',
+            "redaction.function: got 'redact'",
+        ),
+        (
+            '[policy]\ncontribute_visibility = ["org", "public"]',
+            "policy.contribute_visibility: got these values; should be a list of one or more of private, org",
+        ),
+        (
+            '[policy]\ncontribute_visibility = ["org", "public"]',
+            "; 'public' is none of them (KP_POLICY__CONTRIB",
+        ),
+        (
+            '[policy]\ncontribute_visibility = "org"',
+            "policy.contribute_visibility: got 'org'; should be a list",
+        ),
+        (
+            '[kafka]\nsecurity_protocol = "SASL_SSL"',
+            "SASL_SSL needs sasl_username and sasl_password or sasl_password_file",
+        ),
+        (
+            '[kafka]\nsecurity_protocol = "SASL_SSL"\nsasl_mechanism = "OAUTHBEARER"',
+            "OAUTHBEARER needs sasl_oauthbearer_token_endpoint_url, ",
+        ),
+        ('[kafka]\nsasl_password = "x"\nsasl_password_file = "x"', "sasl_password_file are both set"),
+        ('[kafka]\nssl_keyfile = "key.pem"', "ssl_keyfile needs ssl_certfile"),
+        (
+            '[kafka]\nsasl_oauthbearer_token_provider = "os"',
+            "kafka.sasl_oauthbearer_token_provider: got 'os'",
+        ),
+        ("[policy.domains.x.weights]\nnovelty = 1", "policy.domains.x.weights.complexity"),
+        ("kafka = 5", "kafka: got 5"),
+        ('[embedding]\ntext = "prompt"', "embedding.text: got 'prompt'; should be 'sdk', 'agent' or 'parts'"),
+        ("shadow = 5", "shadow: got 5"),
+        ("[shadow]\nthreshold = 1.2", "shadow.threshold: got 1.2"),
+        ("[shadow.domains.x.weights]\nnovelty = 1", "shadow.domains.x.weights.complexity"),
+        ('[fleet]\nagent_ids = "planner"', "fleet.agent_ids: got 'planner'"),
+        ('[fleet]\nframeworks = [""]', "fleet.frameworks.0: got ''"),
+        (f"[fleet]\nframeworks = {[str(n) for n in range(51)]}", "at most 50 items"),
+    ],
+)
+def test_inconsistent_settings_are_reported_too(problems_of, text, message):
+    assert any(message in line for line in problems_of(text))
+
+
+FLOATS = [name for name, default, _ in describe() if isinstance(default, float) or name == "cache.ttl"]
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+@pytest.mark.parametrize("name", FLOATS)
+def test_no_setting_accepts_a_non_finite_number(problems_of, name, value):
+    section, key = name.split(".")
+    assert any(f"{name}: got {value}" in line for line in problems_of(f"[{section}]\n{key} = {value}"))
+
+
+@pytest.mark.parametrize(
+    "servers",
+    ["", "kafka", "kafka:0", "kafka:99999", "kafka:x", "kafka://kafka:9092", "a:1,", "::1:9092", "a b:1"],
+)
+def test_an_invalid_server_list_is_reported(problems_of, servers):
+    (problem,) = problems_of(f'[kafka]\nbootstrap_servers = "{servers}"')
+    assert problem.startswith(f"kafka.bootstrap_servers: got {servers!r}; should be host:port, several with")
+
+
+@pytest.mark.parametrize("name", ["a:b", "a/b", "Größe", "a" * 250, ".", "..", "a b", "a\n"])
+@pytest.mark.parametrize("setting", ["topics.raw", "topics.evaluations", "assemble.spans", "assemble.late"])
+def test_a_name_that_kafka_refuses_for_a_topic_is_reported(problems_of, setting, name):
+    section, key = setting.split(".")
+    (problem,) = problems_of(f"[{section}]\n{key} = {json.dumps(name)}")
+    assert problem.startswith(f"{setting}: got {name!r}; should be 1 to 249 ASCII letters, digits, '.', '_'")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[kafak]", "kafak: no such setting; did you mean kafka? the file takes kafka, topics, "),
+        ("[kafka]\ngruop = 1", "kafka.gruop: no such setting; did you mean kafka.group? [kafka] takes "),
+        ("[policy]\ntreshold = 1", "did you mean policy.threshold? [policy] takes threshold, domains"),
+        (
+            "[policy.domains.x]\ntreshold = 1",
+            "did you mean policy.domains.x.threshold? [policy.domains.x] takes threshold, weights",
+        ),
+        (
+            "[policy.domains.x.weights]\nnovlty = 1",
+            "did you mean policy.domains.x.weights.novelty? [policy.domains.x.weights] takes complexity, ",
+        ),
+        ("[shadow]\ntreshold = 1", "did you mean shadow.threshold? [shadow] takes threshold, domains"),
+        ("[log]\nzzz = 1", "log.zzz: no such setting; [log] takes level"),
+    ],
+)
+def test_an_unknown_name_is_reported_with_the_closest_one(problems_of, text, message):
+    assert any(message in line for line in problems_of(text))
+
+
+@pytest.mark.parametrize("name", ["KP_NOSUCH__KEY", "kp_nosuch__key", "KP___"])
+def test_a_variable_of_an_unknown_section_is_reported_with_the_other_problems(problems_of, monkeypatch, name):
+    monkeypatch.setenv(name, "x")
+
+    problems = problems_of("[web]\nport = 0")
+
+    assert [line.split(":")[0] for line in problems] == [name, "web.port"]
+    with pytest.raises(errors.SettingsError, match=f"{name}: no such setting; variables are KP_<SECTION>"):
+        load_settings()
+
+
+@pytest.mark.parametrize("name", ["KP_WORKER_SERVICE_HOST", "KP_LOG_LEVEL", "kp_nosuch", "KP_"])
+def test_a_variable_without_the_separator_is_ignored(problems_of, monkeypatch, name):
+    """Kubernetes sets KP_WORKER_SERVICE_HOST where there is a Service named kp-worker."""
+    monkeypatch.setenv(name, "x")
+
+    assert ignored_variables() == [name]
+    assert load_settings() == Settings()
+
+
+def test_a_variable_that_is_nested_too_deeply_is_reported(problems_of, monkeypatch):
+    monkeypatch.setenv("KP_POLICY__DOMAINS", "[" * 100_000)
+
+    assert [line.split(":")[0] for line in problems_of()] == ["KP_POLICY__DOMAINS"]
+
+
+def test_a_variable_of_an_unknown_key_is_reported(problems_of, monkeypatch):
+    monkeypatch.setenv("KP_KAFKA__GRUOP", "x")
+
+    assert problems_of()[0].startswith("kafka.gruop: no such setting; did you mean kafka.group?")
+
+
+@pytest.mark.parametrize(
+    "name", ["KP_KAFKA", "KP_POLICY__DOMAINS", "KP_SHADOW", "KP_SHADOW__DOMAINS", "KP_FLEET__AGENT_IDS"]
+)
+def test_a_variable_that_is_not_json_is_reported_with_the_other_problems(problems_of, monkeypatch, name):
+    monkeypatch.setenv(name, "{")
+
+    assert any(name in line for line in problems_of())
+
+
+def test_an_unreadable_file_is_named(tmp_path, problems_of):
+    with pytest.raises(errors.SettingsError, match=r"nosuch\.toml: cannot be read: No such file"):
+        load_settings(tmp_path / "nosuch.toml")
+    assert "worker.toml: is not TOML: " in problems_of("[kafka")[0]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path):
+    """Some Windows editors write one."""
+    config = tmp_path / "worker.toml"
+    config.write_text('[kafka]\ngroup = "g"', encoding="utf-8-sig")
+
+    assert load_settings(config).kafka.group == "g"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b'[kafka]\ngroup = "\xff"', b"a = " + b"[" * 100_000, b"[web]\nport = " + b"9" * 5_000],
+    ids=["not UTF-8", "nested too deeply", "too many digits"],
+)
+def test_a_file_that_cannot_be_parsed_is_named(tmp_path, content):
+    config = tmp_path / "worker.toml"
+    config.write_bytes(content)
+
+    with pytest.raises(errors.SettingsError, match="is not TOML"):
+        load_settings(config)
+
+
+# --- secrets
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'[kafka]\nsasl_password = ["{SECRET}"]',
+        f'[kafka]\nsasl_pasword = "{SECRET}"',
+        f'[kafka.sasl_password]\nvalue = "{SECRET}"',
+        f'[kafka]\nsecurity_protocol = "SASL_SSL"\nsasl_password = "{SECRET}"',
+        f'[kafka]\ngroup = ""\nsasl_password = "{SECRET}"',
+        f'[[kafka]]\nsasl_password = "{SECRET}"',
+        f'[kafka]\nsasl_password = "{SECRET}',
+    ],
+)
+def test_no_error_shows_a_secret(problems_of, text):
+    assert not any(SECRET in line for line in problems_of(text))
+
+
+@pytest.mark.parametrize("name", KafkaSettings.secrets())
+def test_a_secret_can_come_from_a_file(tmp_path, name):
+    file = tmp_path / "secret"
+    file.write_text(f"{SECRET}\n")
+    assert KafkaSettings(**{f"{name}_file": file}).secret(name) == SECRET
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "cannot be read: No such file"), (b"\n", "is empty"), (b"\xff", "is not UTF-8")],
+)
+def test_a_file_without_a_secret_is_reported(tmp_path, content, message):
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(errors.SettingsError, match=f"kafka.sasl_password_file: {file}: {message}"):
+        KafkaSettings(sasl_password_file=file).secret("sasl_password")
+
+
+@pytest.mark.parametrize("name", KafkaSettings.secrets())
+def test_no_error_shows_a_secret_of_any_name(problems_of, name):
+    assert SECRET not in problems_of(f'[kafka]\n{name} = ["{SECRET}"]')[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KP_KAFKA__SASL_PASSWORD__VALUE", SECRET),
+        ("KP_KAFKA__SASL_PASWORD", SECRET),
+        ("KP_KAFKA", f'[{{"sasl_password": "{SECRET}"}}]'),
+        ("KP_KAFKA", f'{{"sasl_password": "{SECRET}"'),
+    ],
+)
+def test_no_error_shows_a_secret_from_the_environment(problems_of, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+
+    assert not any(SECRET in line for line in problems_of())
+
+
+def test_the_effective_settings_are_rendered_without_the_secret(monkeypatch):
+    monkeypatch.setenv("KP_KAFKA__SASL_PASSWORD", SECRET)
+
+    settings = load_settings()
+
+    assert settings.kafka.sasl_password is not None
+    assert settings.kafka.sasl_password.get_secret_value() == SECRET
+    assert SECRET not in render(settings)
+    assert SECRET not in repr(settings)
+
+
+# --- shown and described
+
+POSITIVE = st.floats(1e-3, 1e6)
+NAMES = st.text(min_size=1, max_size=8)
+TOPICS = st.from_regex(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,7}", fullmatch=True)
+SERVERS = st.lists(
+    st.tuples(st.sampled_from(["kafka", "10.0.0.1", "[::1]"]), st.integers(1, 65_535)), min_size=1
+).map(lambda servers: ",".join(f"{host}:{port}" for host, port in servers))
+WEIGHTS = st.fixed_dictionaries(
+    {"complexity": st.just(0.5), "novelty": st.just(0.5), "tool_diversity": st.just(0.0)},
+).map(lambda weights: {**weights, "outcome_confidence": 0.0})
+POLICY = st.fixed_dictionaries(
+    {
+        "threshold": st.floats(0, 1),
+        "domains": st.dictionaries(
+            NAMES,
+            st.fixed_dictionaries({}, optional={"threshold": st.floats(0, 1), "weights": WEIGHTS}),
+            max_size=4,
+        ),
+    }
+)
+VALUES = st.fixed_dictionaries(
+    {
+        "kafka": st.fixed_dictionaries(
+            {"bootstrap_servers": SERVERS, "group": NAMES},
+            optional={"ssl_cafile": st.just(Path("ca.pem")), "sasl_username": NAMES},
+        ),
+        "topics": st.lists(TOPICS, min_size=4, max_size=4, unique=True).map(
+            lambda names: dict(zip(("raw", "contribute", "rejected", "dead_letter"), names, strict=True))
+        ),
+        "cache": st.fixed_dictionaries({"max_elements": st.integers(1, 100_000)}, optional={"ttl": POSITIVE}),
+        "policy": POLICY,
+        "shadow": st.none() | POLICY,
+        "fleet": st.fixed_dictionaries({}, optional={"agent_ids": st.lists(NAMES, max_size=3)}),
+        "limits": st.fixed_dictionaries({"budget": POSITIVE, "in_flight_records": st.integers(1, 4096)}),
+    }
+)
+
+
+@given(VALUES)
+def test_rendered_settings_load_back_to_equal_settings(tmp_path_factory, values):
+    settings = Settings(**values)
+    config = tmp_path_factory.getbasetemp() / "shown.toml"
+
+    config.write_text(render(settings), encoding="utf-8")
+
+    assert load_settings(config) == settings
+
+
+def test_unset_settings_are_rendered_as_comments():
+    shown = render(Settings())
+
+    assert "# cache.ttl is not set" in shown
+    assert "# [shadow] is not set" in shown
+    for name, default, _ in describe():
+        section, _, key = name.partition(".")
+        assert (key in tomllib.loads(shown).get(section, {})) == (default is not None)
+
+
+def test_every_setting_is_described_with_its_default_in_order():
+    settings = Settings()
+    described = list(describe())
+
+    assert [name for name, _, _ in described] == [
+        name
+        for section, model in sections().items()
+        for name in ([section] if section == "shadow" else [f"{section}.{key}" for key in model.model_fields])
+    ]
+    for name, default, description in described:
+        assert attrgetter(name)(settings) == default
+        assert description

@@ -1,0 +1,135 @@
+"""Faust around the source: that its app takes part in rebalances, loses no batch, and ends when it must."""
+
+import asyncio
+from functools import partial
+from uuid import uuid4
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+
+from worker.stream.faust import FaustApp
+
+RAW = "raw-traces"
+
+
+class FaustProgram:
+    """A worker in Faust's app, which has fully started after the first rebalance."""
+
+    def __init__(self, worker):
+        self.app = FaustApp(worker, f"@kp-test-{uuid4()}")
+
+    @property
+    def source(self):
+        return self.app.source
+
+    async def start(self):
+        self._starting = asyncio.create_task(self.app.start())
+
+    async def stop(self):
+        await self.app.stop()
+        self._starting.cancel()
+        await asyncio.wait([self._starting])
+
+
+@pytest.fixture
+def start(start_in):
+    return partial(start_in, FaustProgram)
+
+
+async def committed(world, **positions):
+    wanted = {int(number.removeprefix("p")): offset for number, offset in positions.items()}
+    await world.until(lambda: world.topic.committed == wanted)
+
+
+async def test_all_owned_partitions_are_processed_in_order_and_committed(start):
+    world = await start()
+    world.publish(0, *range(10))
+    world.publish(1, *range(100, 105))
+
+    await world.member.rebalance([0, 1])
+    await committed(world, p0=10, p1=5)
+
+    assert world.outputs(0) == list(range(10))
+    assert world.outputs(1) == list(range(100, 105))
+
+
+async def test_a_worker_without_partitions_is_ready(start):
+    world = await start()
+
+    await world.member.rebalance([])
+
+    await world.until(lambda: not world.app.readiness.reasons)
+
+
+async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start):
+    """Records that wait for a full lane when its partition is revoked are redelivered, in order."""
+    world = await start(in_flight_records=2)
+    world.publisher.hold("rejected")
+    world.publish(0, *range(20))
+    await world.member.rebalance([0])
+    await world.until(lambda: len(world.publisher.waiting("rejected")) == 2)
+    revoking = asyncio.create_task(world.member.rebalance([0]))
+    await asyncio.sleep(0)
+    world.publisher.release("rejected")
+    await revoking
+    await committed(world, p0=20)
+
+    assert world.outputs() == list(range(20))
+
+
+async def test_nothing_is_fetched_before_faust_resumes_its_flow(start, monkeypatch):
+    """It does so some time after the assignment; a batch handed over earlier would be lost."""
+    world = await start()
+    consumer = world.program.app.consumer
+    resume = consumer.resume_flow
+    monkeypatch.setattr(consumer, "resume_flow", lambda: None)
+    world.publish(0, *range(10))
+    await world.member.rebalance([0])
+    await world.until(lambda: world.app.ledgers.remaining == {0: 0})
+    await world.settle()
+    assert await world.member.position(TopicPartition(RAW, 0)) == 0
+
+    resume()
+    await committed(world, p0=10)
+
+    assert world.outputs() == list(range(10))
+
+
+async def test_a_worker_outside_its_group_commits_nothing_and_abandons_its_lanes(start):
+    world = await start()
+    world.publisher.hold("rejected")
+    world.publish(0, 1)
+    await world.member.rebalance([0])
+    await world.until(lambda: world.publisher.waiting("rejected"))
+
+    world.member.expel()
+    await world.program.app.consumer.commit()
+    await world.member.rebalance([1])
+
+    assert world.member.commits == []
+    assert world.app.lanes.watermarks() == {}
+
+
+@pytest.mark.parametrize("moment", ["on_partitions_revoked", "on_partitions_assigned"])
+async def test_an_error_in_a_rebalance_ends_the_app(start, monkeypatch, moment):
+    """The client would only log it, and lanes that nobody drained would go on."""
+    world = await start()
+    await world.member.rebalance([0])
+
+    async def fail(*_):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(world.program.app.consumer, moment, fail)
+    await world.member.rebalance([0])
+
+    await world.until(lambda: world.program.app.crashed)
+
+
+async def test_the_end_of_the_group_membership_ends_the_app(start):
+    world = await start()
+    await world.member.rebalance([0])
+
+    world.member.error = KafkaError("the group is gone")
+
+    await world.until(lambda: world.program.app.crashed)

@@ -1,0 +1,258 @@
+"""Reloading the policy while the worker runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from worker.errors import NoBrokerError
+from worker.observe.metrics import Metrics
+from worker.policy import Policy, PolicyInForce
+from worker.settings import load_settings
+from worker.stream.reload import PolicyReload
+
+
+class Running:
+    """A worker's policy state after it has started with a file."""
+
+    def __init__(self, config, text):
+        self.config = config
+        config.write_text(text)
+        settings = load_settings(config)
+        self.in_force = PolicyInForce(settings.policy)
+        self.registry = CollectorRegistry()
+        self.metrics = Metrics(settings.policy, 0.1, self.registry)
+        self.metrics.set_shadow(settings.shadow)
+        self.kept = []
+        self.error = None
+        self.reload = PolicyReload(config, settings, self.in_force, self.metrics, self.keep)
+
+    async def keep(self, policy):
+        assert self.in_force.policy != policy, "kept before its first use"
+        if self.error:
+            raise self.error
+        self.kept.append(policy)
+
+    def check(self):
+        asyncio.run(self.reload.check())
+
+    def changed_to(self, text):
+        """Write a complete change, and read the file twice."""
+        self.config.write_text(text)
+        self.check()
+        self.check()
+
+    def value(self, name, **labels):
+        return self.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def start(tmp_path):
+    return lambda text: Running(tmp_path / "worker.toml", text)
+
+
+def test_a_changed_threshold_is_applied_and_logged(start, caplog):
+    caplog.set_level("INFO")
+    here = start("[policy]\nthreshold = 0.5")
+    old = here.in_force.policy.digest
+
+    here.changed_to("[policy]\nthreshold = 0.6")
+
+    assert here.in_force.policy.threshold == 0.6
+    assert here.value("kp_policy_reloads_total", result="ok") == 1
+    assert here.value("kp_threshold", domain="code") == 0.6
+    assert here.value("kp_policy_info", policy=old) is None
+    assert here.value("kp_policy_info", policy=here.in_force.policy.digest) == 1
+    assert f"policy {here.in_force.policy.digest} replaces {old}" in caplog.text
+
+
+def test_a_shadow_policy_is_applied_changed_and_ended(start, caplog):
+    caplog.set_level("INFO")
+    policy = "[policy]\nthreshold = 0.5\n"
+    here = start(policy)
+    first, second = (Policy(threshold=threshold) for threshold in (0.6, 0.7))
+
+    here.changed_to(f"{policy}[shadow]\nthreshold = 0.6")
+    assert here.metrics.shadow.policy == first
+    assert here.value("kp_shadow_policy_info", policy=first.digest) == 1
+    assert f"shadow policy {first.digest} replaces none" in caplog.text
+
+    here.changed_to(f"{policy}[shadow]\nthreshold = 0.7")
+    assert here.metrics.shadow.policy == second
+    assert here.value("kp_shadow_policy_info", policy=first.digest) is None
+
+    here.changed_to(policy)
+    assert here.metrics.shadow is None
+    assert f"shadow policy none replaces {second.digest}" in caplog.text
+    assert here.value("kp_policy_reloads_total", result="ok") == 3
+    assert here.kept == [], "a shadow policy is never in force"
+
+
+def test_an_invalid_shadow_policy_changes_nothing_and_is_logged(start, caplog):
+    here = start("[policy]\nthreshold = 0.5\n[shadow]\nthreshold = 0.6")
+
+    here.changed_to("[policy]\nthreshold = 0.55\n[shadow]\nthreshold = 1.2")
+
+    assert (here.in_force.policy.threshold, here.metrics.shadow.policy.threshold) == (0.5, 0.6)
+    assert here.value("kp_policy_reloads_total", result="failed") == 1
+    assert "shadow.threshold: got 1.2; should be less than or equal to 1" in caplog.text
+
+
+def test_the_comparison_restarts_when_either_policy_changes(start):
+    here = start("[policy]\nthreshold = 0.5\n[shadow]\nthreshold = 0.6")
+    compared = here.metrics.shadow
+
+    here.changed_to("[policy]\nthreshold = 0.55\n[shadow]\nthreshold = 0.6\n[web]\nport = 7000")
+    assert here.metrics.shadow is not compared
+    compared = here.metrics.shadow
+    assert compared.policy.threshold == 0.6
+
+    here.changed_to("[policy]\nthreshold = 0.55\n[shadow]\nthreshold = 0.6\n[web]\nport = 7001")
+    assert here.metrics.shadow is compared
+
+
+def test_a_policy_is_kept_before_its_first_use(start):
+    here = start("[policy]\nthreshold = 0.5")
+
+    here.changed_to("[policy]\nthreshold = 0.6")
+
+    assert here.kept == [here.in_force.policy]
+
+
+def test_a_policy_that_cannot_be_kept_is_tried_again(start, caplog):
+    here = start("[policy]\nthreshold = 0.5")
+    here.error = NoBrokerError("nobody is there")
+
+    here.changed_to("[policy]\nthreshold = 0.6")
+    assert here.in_force.policy.threshold == 0.5
+    assert here.value("kp_policy_reloads_total", result="failed") == 1
+    assert "nobody is there" in caplog.text
+
+    here.error = None
+    here.check()
+    assert here.in_force.policy.threshold == 0.6
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[policy]\nthreshold = 7",
+        "[policy",
+        "[polices]",
+        pytest.param("a = " + "[" * 100_000, id="nested too deeply"),
+        pytest.param("a = " + "9" * 5_000, id="too many digits"),
+    ],
+)
+def test_an_invalid_file_changes_nothing_and_is_logged(start, text, caplog):
+    here = start("[policy]\nthreshold = 0.5")
+
+    here.changed_to(text)
+
+    assert here.in_force.policy.threshold == 0.5
+    assert here.value("kp_policy_reloads_total", result="failed") == 1
+    assert "keeping policy" in caplog.text
+
+    here.changed_to("[policy]\nthreshold = 0.6")
+    assert here.in_force.policy.threshold == 0.6
+
+
+def test_a_briefly_missing_file_changes_nothing(start):
+    """Editors and ConfigMaps replace files."""
+    here = start("[policy]\nthreshold = 0.5")
+    here.config.unlink()
+    here.check()
+    here.check()
+    assert here.in_force.policy.threshold == 0.5
+
+    here.changed_to("[policy]\nthreshold = 0.6")
+    assert here.in_force.policy.threshold == 0.6
+
+
+def test_an_unchanged_policy_is_not_applied_again(start):
+    here = start("[policy]\nthreshold = 0.5")
+    for _ in range(3):
+        here.check()
+    assert here.value("kp_policy_reloads_total", result="ok") == 0
+
+
+def test_changes_of_other_settings_are_logged_as_needing_a_restart(start, caplog):
+    here = start("[policy]\nthreshold = 0.5")
+
+    here.changed_to("[policy]\nthreshold = 0.6\n[limits]\ndrain = 1")
+
+    assert here.in_force.policy.threshold == 0.6
+    assert "[limits] has changed" in caplog.text
+    assert "[kafka]" not in caplog.text
+
+
+def test_a_new_domain_s_scores_start_at_zero(start):
+    here = start("")
+
+    here.changed_to("[policy.domains.legal]\nthreshold = 0.9")
+
+    assert here.value("kp_quality_score_count", domain="legal", outcome="rejected") == 0
+
+
+WHOLE = "[policy]\nthreshold = 0.6\n[policy.domains.code]\nthreshold = 0.8\n"
+
+
+@given(st.integers(0, len(WHOLE)))
+def test_a_half_written_file_changes_nothing(tmp_path_factory, written):
+    """Cut off after the 0 of 0.6, it would let everything pass."""
+    here = Running(tmp_path_factory.mktemp("half") / "worker.toml", "[policy]\nthreshold = 0.5")
+    here.config.write_text(WHOLE[:written])
+    here.check()
+    assert here.in_force.policy.threshold == 0.5
+    here.changed_to(WHOLE)
+    assert here.in_force.policy.threshold == 0.6
+
+
+@pytest.mark.parametrize("text", ["", "[policy]", "[limits]\ndrain = 20", "[polic", "[policy.domains]"])
+def test_a_file_that_lost_its_policy_changes_nothing_and_is_logged(start, text, caplog):
+    here = start("[policy]\nthreshold = 0.5")
+    for _ in range(3):
+        here.changed_to(text)
+    assert here.in_force.policy.threshold == 0.5
+    assert here.value("kp_policy_reloads_total", result="failed") == 1
+    assert "keeping policy" in caplog.text
+
+
+def test_a_file_that_never_had_a_policy_needs_none(start, caplog):
+    here = start("[limits]\ndrain = 20")
+    here.changed_to("[limits]\ndrain = 21")
+    assert here.value("kp_policy_reloads_total", result="failed") == 0
+    here.changed_to("[policy]\nthreshold = 0.6")
+    assert here.in_force.policy.threshold == 0.6
+
+
+def test_a_change_between_the_start_and_the_first_check_is_not_missed(tmp_path):
+    """Loading a model takes seconds."""
+    here = Running(tmp_path / "worker.toml", "[policy]\nthreshold = 0.5")
+    settings = load_settings(here.config)
+    here.config.write_text("[policy]\nthreshold = 0.6")
+    here.reload = PolicyReload(here.config, settings, here.in_force, here.metrics, here.keep)
+    here.check()
+    here.check()
+    assert here.in_force.policy.threshold == 0.6
+
+
+def test_a_file_replaced_behind_its_mount_is_logged_once(start, monkeypatch, caplog):
+    """`sed -i` and editors write a new file, but a single-file mount keeps showing the old one."""
+    here = start("[policy]\nthreshold = 0.5")
+    here.check()
+    assert caplog.text == ""
+
+    # As a bind mount shows it: by the mount's name, without one of its own.
+    stat = os.stat_result((0o100644, 1, 1, 0, 0, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: stat)
+    here.check()
+    here.check()
+
+    assert caplog.text.count("a mount of the single file keeps showing the old one: mount its folder") == 1
+    assert here.value("kp_policy_reloads_total", result="failed") == 1

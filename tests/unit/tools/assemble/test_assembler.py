@@ -1,0 +1,181 @@
+"""Partitions of a group member: where each is read from, and how time passes in a quiet one."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from schemas.convert import Options
+from support.spans import export, spans_of
+from worker.kafka.topics import Topic
+from worker.records.record import RawRecord
+from worker.settings import Settings
+from worker.tools.assemble.assembler import LONGEST_STEP, Assembler
+from worker.tools.assemble.metrics import AssemblyMetrics
+from worker.tools.assemble.open_runs import COMPLETED_BY
+from worker.tools.assemble.run_outputs import RunOutputs
+from worker.tools.assemble.transaction_log import State
+
+SETTINGS = Settings(assemble={"grace": 10})
+NAMES = (
+    SETTINGS.topics.raw,
+    SETTINGS.topics.dead_letter,
+    SETTINGS.assemble.late,
+    SETTINGS.assemble.spans,
+)
+
+
+class Kafka:
+    """One partition as a group member's reader and the log of its transactions.
+
+    Attributes:
+        polls: what each poll returns: records, or a function to call.
+        now: the clock, which each poll moves by `step` seconds.
+        confirms: whether the brokers say that nothing is left to read.
+    """
+
+    def __init__(self, spans, polls, watermark=None, position=0, bounds=range(1000)):
+        self.spans = spans
+        self.polls = list(polls)
+        self.now, self.step = 0.0, 1.0
+        self.confirms = True
+        self.steps = []
+        self.sought = []
+        self.entered = 0
+        self.assigned = {0}
+        self._watermark, self._position, self._bounds = watermark, position, bounds
+        self._offset = watermark or 0
+
+    # the reader
+
+    @asynccontextmanager
+    async def join(self, on_revoked):
+        self.on_revoked = on_revoked
+        yield self
+
+    async def committed(self, _partition):
+        return self._watermark
+
+    async def bounds(self, _partition):
+        return self._bounds
+
+    def seek(self, partition, offset):
+        self.sought.append((partition, offset))
+        self._offset = offset
+
+    async def poll(self, _seconds):
+        self.now += self.step
+        what = self.polls.pop(0)
+        if callable(what):
+            return await what()
+        records = [
+            RawRecord(SETTINGS.assemble.spans, 0, self._offset + number, 0, b"", value, ())
+            for number, value in enumerate(what)
+        ]
+        self._offset += len(records)
+        return {0: records} if records else {}
+
+    async def read_to_end(self, partitions):
+        return set(partitions) if self.confirms else set()
+
+    # the log
+
+    async def __aenter__(self):
+        self.entered += 1
+        return self
+
+    async def __aexit__(self, *_):
+        self.entered -= 1
+
+    async def read(self):
+        return State(self._position, {})
+
+    async def publish(self, step):
+        self.steps.append(step)
+
+    @property
+    def traces(self):
+        return [one for step in self.steps for one in step.outputs if one.topic == SETTINGS.topics.raw]
+
+    async def run(self):
+        """Work until all polls are done."""
+        topics = {name: Topic(name, 1, 2**20) for name in NAMES}
+        assembler = Assembler(
+            SETTINGS.assemble,
+            self.join,
+            lambda _partition: self,
+            RunOutputs(SETTINGS, Options(), topics),
+            AssemblyMetrics(COMPLETED_BY, CollectorRegistry()),
+            lambda: self.now,
+        )
+        await assembler.work(lambda: not self.polls)
+        assert self.entered == 0, "a partition is left open"
+
+
+@pytest.fixture
+def run(real_traces):
+    return export(spans_of(real_traces[0]))
+
+
+async def test_time_passes_by_the_clock_where_nothing_is_left_to_read(run):
+    kafka = Kafka(run, [[run], *[[]] * 10])
+    await kafka.run()
+    assert len(kafka.traces) == 1
+
+
+async def test_time_stands_still_unless_the_brokers_confirm_that_nothing_is_left(run):
+    kafka = Kafka(run, [[run], *[[]] * 20])
+    kafka.confirms = False
+    await kafka.run()
+    assert kafka.traces == []
+
+
+@pytest.mark.parametrize(("quiet_polls", "traces"), [(1, 0), (2, 1)])
+async def test_no_more_than_a_step_passes_at_once(run, quiet_polls, traces):
+    """A process that was suspended has not seen what was written meanwhile."""
+    assert SETTINGS.assemble.grace == 2 * LONGEST_STEP
+    kafka = Kafka(run, [[run], *[[]] * quiet_polls])
+    kafka.step = 3600
+    await kafka.run()
+    assert len(kafka.traces) == traces
+
+
+@pytest.mark.parametrize(
+    ("watermark", "position", "bounds", "start"),
+    [
+        (None, 0, range(5, 1000), 5),
+        (7, 9, range(5, 1000), 7),
+        (7, 9, range(8, 1000), 8),  # deleted by retention
+        (7, 9, range(8), 0),  # recreated
+        (None, 9, range(8), 0),
+    ],
+)
+async def test_a_partition_is_read_from_its_watermark(run, watermark, position, bounds, start):
+    kafka = Kafka(run, [[]], watermark, position, bounds)
+    await kafka.run()
+    assert kafka.sought == [(0, start)]
+
+
+async def test_a_recreated_topic_is_read_anew(run):
+    kafka = Kafka(run, [[run], *[[]] * 10], watermark=7, position=9, bounds=range(8))
+    await kafka.run()
+    assert len(kafka.traces) == 1
+
+
+async def test_a_partition_that_leaves_is_closed_and_read_again_when_it_comes_back(run):
+    """What a poll returns after a rebalance is not the assembler's: it starts at the watermark again."""
+    kafka = Kafka(run, [])
+
+    async def rebalance():
+        await kafka.on_revoked()
+        assert kafka.entered == 0
+        return {0: [RawRecord(SETTINGS.assemble.spans, 0, 1, 0, b"", b"unread", ())]}
+
+    kafka.polls = [[run], rebalance, [run], *[[]] * 10]
+    await kafka.run()
+
+    assert kafka.sought == [(0, 0), (0, 0)]
+    assert len(kafka.traces) == 1
+    assert [len(step.outputs) for step in kafka.steps] == [1], "the unread record is no dead letter"

@@ -1,0 +1,229 @@
+"""In-memory streams: a worker's outputs and ledger, for tests to tamper with and to audit."""
+
+import itertools
+import zlib
+
+import msgspec
+import numpy as np
+import pytest
+
+from schemas import ReasoningTrace
+from worker.embedding import Embeddings, LexicalEmbedder
+from worker.errors import RejectedRecord
+from worker.lane.ring import remember
+from worker.records.decode import decode_inputs, decode_trace
+from worker.records.entry import Entry, Failure, ScoreHeader, encode_vector
+from worker.records.outputs import Outputs
+from worker.records.record import OutputRecord, RawRecord
+from worker.scoring import Scorer, VectorCache, bounded_id, embedding_text
+from worker.settings import Settings
+from worker.tools.audit.index import SourceIndex
+from worker.tools.audit.partition_audit import Bounds, PartitionAudit
+from worker.tools.audit.vectors import Texts
+
+MAX_ELEMENTS = 4
+WINDOW = 8
+WORDS = (
+    "build",
+    "lock",
+    "file",
+    "cache",
+    "stale",
+    "test",
+    "green",
+    "branch",
+    "merge",
+    "deploy",
+    "log",
+    "error",
+)
+
+
+class NoisyEmbedder:
+    """A lexical embedder that adds fresh noise of a given length to every vector."""
+
+    dimensions = 32
+    description = "noisy"
+    _seeds = itertools.count()
+
+    def __init__(self, noise, identity="noisy", precision="float32"):
+        self.noise, self.identity, self.precision = noise, identity, precision
+        self.texts = []
+        self._lexical = LexicalEmbedder(self.dimensions)
+        self._random = np.random.default_rng(next(self._seeds))
+
+    def embed(self, texts):
+        self.texts += texts
+        vectors = self._lexical.embed(texts).vectors
+        noise = self._random.normal(size=vectors.shape)
+        vectors = vectors + self.noise * noise / np.linalg.norm(noise, axis=1, keepdims=True)
+        return Embeddings((vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32), 0)
+
+
+class Stream:
+    """A partition of the raw topic, and a worker's outputs and ledger entries."""
+
+    def __init__(self, **sections):
+        self.settings = Settings(
+            cache={"max_elements": MAX_ELEMENTS, "dimensions": 32, **sections.pop("cache", {})},
+            limits={"uncommitted_records": WINDOW},
+            policy={"threshold": 0.45, **sections.pop("policy", {})},
+            **sections,
+        )
+        topics = self.settings.topics
+        self.counts = dict.fromkeys((topics.raw, topics.contribute, topics.rejected, topics.dead_letter), 2)
+        self.raw: list[RawRecord] = []
+        self.entries: dict[int, Entry] = {}
+        self.changelog: list[tuple[bytes, bytes | None]] = []
+        self.outputs: list[OutputRecord] = []
+        self.committed = 0
+        self.kept_policies = []
+        self.embedder = NoisyEmbedder(0)
+        self._scorer = None
+
+    def publish(self, count=1, *, value=None, offset=None, seed=""):
+        """Add records to the raw topic: distinct traces unless a value is given."""
+        for _ in range(count):
+            number = (self.raw[-1].offset + 1 if self.raw else 0) if offset is None else offset
+            text = trace(f"{seed}{number}") if value is None else value
+            at = 1_700_000_000_000 + number * 1000 + len(seed)
+            self.raw.append(RawRecord("raw-traces", 1, number, at, b"key", text, (("h", b"1"), ("h", None))))
+
+    def bury(self, offset, reason, exception, *, cut=False):
+        """Make the record a dead letter."""
+        old = self.entries[offset]
+        self.entries[offset] = msgspec.structs.replace(
+            old, decision=None, failure=Failure(reason, exception, "")
+        )
+        self.changelog.append((b"%d" % offset, msgspec.msgpack.encode(self.entries[offset])))
+        builder = Outputs(self.settings.topics, self.counts)
+        build = builder.build_cut if cut else builder.build
+        self.outputs[offset] = build(self.raw[offset], self.entries[offset])
+
+    def fail(self, offset):
+        """Make the scoring of the record fail."""
+        record = self.raw[offset]
+        failure = Failure("scoring_failed", "ValueError", "")
+        self.entries[offset] = Entry(offset, record.timestamp_ms, record.fingerprint, failure=failure)
+        self.changelog.append((b"%d" % offset, msgspec.msgpack.encode(self.entries[offset])))
+
+    def restart(self, embedder=None, cut=False):
+        """Start a worker on the ledger, which is cut for another model or after a rewind."""
+        embedder = embedder or self.embedder
+        if embedder.identity != self.embedder.identity or cut:
+            self.entries.clear()
+        self.embedder = embedder
+        cache = self.settings.cache
+        self._scorer = Scorer(
+            policy=self.settings.policy,
+            cache=VectorCache(cache.max_elements, cache.dimensions, cache.ttl),
+        )
+        for entry in self.entries.values():
+            remember(self._scorer.cache, entry)
+
+    def work(self, since=None, policy=None):
+        """Score and publish the raw records from an offset on; known ones are republished."""
+        if self._scorer is None:
+            self.restart()
+        self._scorer.policy = policy or self.settings.policy
+        builder = Outputs(self.settings.topics, self.counts)
+        for record in self.raw:
+            if record.offset < (self.committed if since is None else since):
+                continue
+            if record.offset not in self.entries:
+                self.entries[record.offset] = self._score(record)
+                value = msgspec.msgpack.encode(self.entries[record.offset])
+                self.changelog.append((b"%d" % record.offset, value))
+            self.outputs.append(builder.build(record, self.entries[record.offset]))
+            self.committed = max(self.committed, record.offset + 1)
+
+    def audit(
+        self, *, first=0, outputs_from=0, embedder=None, tolerance=None, committed=None, compacted=True
+    ):
+        """Audit the partition, with or without an embedder and a compacted changelog."""
+        committed = self.committed if committed is None else committed
+        with SourceIndex(self.settings.topics, 2, WINDOW) as index:
+            index.add_outputs(self.outputs)
+            index.add_entries(1, self.changelog)
+            if not compacted:
+                index.add_whole(1)
+            index.complete()
+            audit = PartitionAudit(
+                1,
+                Bounds(first, committed, outputs_from),
+                self.settings,
+                {one.digest: one for one in (self.settings.policy, *self.kept_policies)},
+                index,
+                Outputs(self.settings.topics, self.counts),
+                Texts(None if embedder is None else lambda: embedder),
+                tolerance,
+            )
+            for start in range(0, len(self.raw), 5):
+                audit.add(self.raw[start : start + 5])
+            report = audit.finish()
+        assert index.foreign == 0
+        return report
+
+    def _score(self, record):
+        entry = Entry(record.offset, record.timestamp_ms, record.fingerprint)
+        try:
+            read = decode_trace(record.value, 2**20)
+        except RejectedRecord as error:
+            return msgspec.structs.replace(
+                entry, failure=Failure(error.reason, type(error).__name__, str(error))
+            )
+        vector = None
+        if self.settings.embedding.backend != "none":
+            text = embedding_text(read, self.settings.embedding.trace_text, decode_inputs(record.value))
+            vector = self.embedder.embed([text]).vectors[0]
+        score = self._scorer.evaluate_embedded(read, vector, at=record.timestamp_ms / 1000)
+        entry = msgspec.structs.replace(
+            entry,
+            trace_id=bounded_id(read.id),
+            decision=score.decision,
+            score=msgspec.json.encode(ScoreHeader.of(score)),
+            policy=self._scorer.policy.digest,
+        )
+        if vector is None:
+            return entry
+        return msgspec.structs.replace(
+            entry,
+            vector=encode_vector(vector),
+            model=self.embedder.identity,
+            precision=self.embedder.precision,
+        )
+
+
+def trace(seed):
+    """Return a distinct trace as bytes."""
+    random = np.random.default_rng(zlib.crc32(seed.encode()))
+    kinds = random.choice(
+        ["thought", "tool_call", "observation", "error_recovery"], size=random.integers(1, 6)
+    )
+    steps = [
+        {"type": str(kind), "content": " ".join(random.choice(WORDS, size=6))}
+        | ({"tool": {"name": str(random.choice(["grep", "sed"]))}} if kind == "tool_call" else {})
+        for kind in kinds
+    ]
+    new = ReasoningTrace.new(
+        objective=" ".join(random.choice(WORDS, size=4)),
+        steps=steps,
+        result_summary="done",
+        confidence=float(random.uniform()),
+        success=bool(random.integers(2)),
+        task_domain=str(random.choice(["code", "general"])),
+    )
+    new.id = f"kp:trace:{seed}"
+    return new.to_json()
+
+
+@pytest.fixture(scope="session")
+def stream():
+    """Return a factory of streams; its arguments are sections of the settings."""
+    return Stream
+
+
+@pytest.fixture(scope="session")
+def noisy():
+    """Return a factory of noisy embedders."""
+    return NoisyEmbedder

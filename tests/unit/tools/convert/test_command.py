@@ -1,0 +1,329 @@
+"""`kp-worker convert`: files in, traces out, the rest on standard error."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from google.protobuf.json_format import ParseDict
+from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
+
+from worker.cli import entry as cli
+
+CHAT = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
+
+
+def trajectory(name):
+    return {
+        "schema_version": "ATIF-v1.8",
+        "trajectory_id": name,
+        "agent": {"name": "fixer"},
+        "steps": [
+            {"step_id": 1, "source": "user", "message": "Fix it"},
+            {"step_id": 2, "source": "agent", "message": "Done", "extra": {"note": "x" * 10}},
+        ],
+    }
+
+
+def span(number, **attributes):
+    pairs = [{"key": name, "value": {"stringValue": value}} for name, value in attributes.items()]
+    ids = {"traceId": "a", "spanId": str(number), **({"parentSpanId": "1"} if number > 1 else {})}
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [{**ids, "attributes": pairs}]}]}]}
+
+
+RUN = [
+    span(1, **{"gen_ai.operation.name": "invoke_agent"}),
+    span(
+        2,
+        **{
+            "gen_ai.prompt.0.role": "user",
+            "gen_ai.prompt.0.content": "Fix it",
+            "gen_ai.completion.0.content": "Done",
+        },
+    ),
+]
+
+
+@pytest.fixture
+def convert(tmp_path):
+    """Run the command on files with the given contents; return its result."""
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def run(*contents, options=(), **invocation):
+        paths = []
+        for number, content in enumerate(contents):
+            path = tmp_path / f"{number}.json"
+            path.write_bytes(content)
+            paths.append(str(path))
+        return CliRunner().invoke(cli.main, ["convert", *paths, *map(str, options)], **invocation)
+
+    yield run
+    signal.signal(signal.SIGTERM, handler)
+
+
+def lines(*documents):
+    return b"\n".join(json.dumps(document).encode() for document in documents)
+
+
+def traces(result):
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lines(CHAT, CHAT),
+        json.dumps([{"messages": CHAT}, {"messages": CHAT}], indent=2).encode(),
+        b"\n\n" + lines(CHAT, CHAT) + b"\n\n",
+        b"\xef\xbb\xbf" + lines(CHAT, CHAT),
+    ],
+)
+def test_a_file_is_one_document_or_one_per_line(convert, content):
+    result = convert(content)
+
+    assert result.exit_code == 0, result.stderr
+    assert [trace["task"]["objective"] for trace in traces(result)] == ["Fix it", "Fix it"]
+    assert "2 traces, 0 with a label; 0 not converted" in result.stderr
+
+
+def test_reads_standard_input(convert):
+    assert len(traces(convert(options=["-"], input=lines(CHAT)))) == 1
+
+
+def test_detects_the_format_of_each_file(convert):
+    result = convert(lines(CHAT), lines(trajectory("1")))
+
+    assert [trace["metadata"]["framework"] for trace in traces(result)] == ["openai", "atif"]
+
+
+def test_a_runs_spans_can_be_on_several_lines(convert):
+    """As written by the Collector's file exporter."""
+    assert len(traces(convert(lines(*RUN)))) == 1
+
+
+def test_reports_an_invalid_line_and_converts_the_rest(convert, tmp_path):
+    result = convert(b"\n".join([lines(CHAT), b"{", b'"text"', lines([CHAT[0]]), lines(CHAT)]))
+
+    file = tmp_path / "0.json"
+    assert result.exit_code == 1
+    assert len(traces(result)) == 2
+    assert f"{file}:2: not converted: not JSON: " in result.stderr
+    assert f"{file}:3: not converted: unknown format; accepted are otlp, " in result.stderr
+    assert f"{file}:4: not converted: no step" in result.stderr
+    assert "2 traces, 0 with a label; 3 not converted" in result.stderr
+
+
+def test_reports_an_invalid_line_among_spans(convert, tmp_path):
+    result = convert(lines(RUN[0], CHAT, RUN[1]))
+
+    assert result.exit_code == 1
+    assert len(traces(result)) == 1
+    assert f"{tmp_path / '0.json'}:2: not converted: not otlp, unlike the lines before it" in result.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"PK\x03\x04\x00binary", b"\xff\xfe\x00", b"[" * 100_000])
+def test_a_file_that_is_not_json_is_a_single_error(convert, content):
+    result = convert(content)
+
+    assert result.exit_code == 1
+    assert result.stderr.count("not converted: ") == 1
+
+
+def test_a_malformed_multi_line_document_is_a_single_error(convert):
+    result = convert(json.dumps(CHAT, indent=2).encode()[:-5])
+
+    assert result.stderr.count("not converted: ") == 1
+    assert "not JSON: Expecting" in result.stderr
+
+
+def test_invalid_lines_at_the_start_do_not_hide_the_others(convert, tmp_path):
+    result = convert(b"log line\nanother\n" + lines(CHAT, CHAT))
+
+    assert (result.exit_code, len(traces(result))) == (1, 2)
+    assert [f"{tmp_path / '0.json'}:{number}: not converted" in result.stderr for number in (1, 2, 3)] == [
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ({"object": {"a": 1}, "output": []}, "unknown format"),
+        ({"trajectory": [], "object": ["trace"]}, ""),
+    ],
+)
+def test_members_of_an_unexpected_type_cost_their_document_alone(convert, content, reason):
+    result = convert(lines(CHAT, content, CHAT))
+
+    assert (result.exit_code, len(traces(result))) == (1, 2)
+    assert result.stderr.count("not converted: ") == 1
+    assert f"not converted: {reason}" in result.stderr
+
+
+def test_reports_escape_what_could_control_a_terminal(convert):
+    document = [{**CHAT[0], "x\nforged: 5 traces\x1b[2J": "lost"}, CHAT[1]]
+    result = convert(lines(document))
+
+    assert "\x1b" not in result.stderr
+    assert "\nforged" not in result.stderr
+    assert r"x\nforged: 5 traces\x1b[2J" in result.stderr
+
+
+def test_a_number_that_json_lacks_stays_in_the_trace_as_text(convert):
+    call = {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "f", "arguments": '{"a": NaN, "b": -Infinity}'},
+    }
+    result = convert(lines([CHAT[0], {"role": "assistant", "tool_calls": [call]}]))
+
+    (trace,) = traces(result)
+    assert trace["steps"][0]["input"] == {"a": "NaN", "b": "-Infinity"}
+
+
+def test_more_files_than_a_process_may_open_are_converted(convert):
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = max(int(file.name) for file in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 50, before[1]))
+    try:
+        result = convert(*[lines(CHAT)] * 150)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+    assert (result.exit_code, len(traces(result))) == (0, 150)
+
+
+def test_a_file_that_cannot_be_read_is_named(convert):
+    result = convert(options=["/proc/self/mem"])
+
+    assert result.exit_code == 1
+    assert result.stderr.endswith("Error: /proc/self/mem: cannot be read: Input/output error\n")
+
+
+def test_reports_the_location_of_a_document_in_another_format(convert):
+    result = convert(lines({"messages": CHAT}), options=["--from", "atif"])
+
+    assert "schema_version: Field required" in result.stderr
+
+
+def test_lists_losses_largest_first(convert):
+    document = trajectory("1")
+    document["notes"] = "y" * 5
+
+    report = convert(lines(document)).stderr.splitlines()
+
+    start = report.index("not in the traces:")
+    assert report[start + 1 : start + 3] == [
+        "  steps[].extra: 1 values, 10 characters",
+        "  notes: 1 values, 5 characters",
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_applies_the_domain_map_and_the_labels(convert, tmp_path, encoding):
+    (tmp_path / "domains.toml").write_text('fixer = "code"', encoding)
+    labels = '{"id": "1", "success": false, "confidence": 0.9}\n\n{"id": "3"}'
+    (tmp_path / "labels.jsonl").write_text(labels, encoding)
+
+    result = convert(
+        lines(trajectory("1"), trajectory("2")),
+        options=["--domain-map", tmp_path / "domains.toml", "--labels", tmp_path / "labels.jsonl"],
+    )
+
+    first, second = traces(result)
+    assert first["metadata"]["task_domain"] == second["metadata"]["task_domain"] == "code"
+    assert (first["metadata"]["success"], first["outcome"]["confidence"]) == (False, 0.9)
+    assert (second["metadata"]["success"], second["outcome"]["confidence"]) == (True, 0.5)
+    assert "2 traces, 1 with a label" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "problem"),
+    [
+        (
+            "--labels",
+            '{"id": "1", "confidence": 1.5}',
+            "labels:1: not a label such as .*less than or equal to 1",
+        ),
+        ("--labels", '\n{"id": "1", "succes": true}', "labels:2: not a label such as .*succes: Extra inputs"),
+        ("--labels", "1,true", "labels:1: not a label such as "),
+        (
+            "--domain-map",
+            "fixer = 1",
+            "domain-map: not a TOML file with lines such as .*fixer: Input should be a valid string",
+        ),
+        ("--domain-map", "fixer: code", "domain-map: not a TOML file with lines such as "),
+    ],
+)
+def test_an_invalid_domain_map_or_label_stops_the_conversion(convert, tmp_path, option, content, problem):
+    file = tmp_path / option.lstrip("-")
+    file.write_text(content)
+
+    result = convert(lines(CHAT), options=[option, file])
+
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert re.search(problem, result.stderr)
+
+
+def test_visibility_is_private_unless_given(convert):
+    given = traces(convert(lines(CHAT), options=["--visibility", "org"]))[0]
+
+    assert traces(convert(lines(CHAT)))[0]["metadata"]["visibility"] == "private"
+    assert given["metadata"]["visibility"] == "org"
+
+
+def test_the_traces_can_be_scored(convert, tmp_path):
+    (tmp_path / "traces.jsonl").write_text(convert(lines(CHAT, trajectory("1"))).stdout)
+
+    result = CliRunner().invoke(cli.main, ["score", str(tmp_path / "traces.jsonl"), "--embedder", "none"])
+
+    assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
+
+
+def frames(documents):
+    """Return the file exporter's protobuf format: each export is prefixed with its length."""
+    exports = [
+        ParseDict(with_ids_of_bytes(document), TracesData()).SerializeToString() for document in documents
+    ]
+    return b"".join(len(export).to_bytes(4, "big") + export for export in exports)
+
+
+def with_ids_of_bytes(document):
+    (span,) = document["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    size = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
+    ids = {
+        name: base64.b64encode(span[name].encode().rjust(size[name], b"0")).decode()
+        for name in size
+        if name in span
+    }
+    return {"resourceSpans": [{"scopeSpans": [{"spans": [{**span, **ids}]}]}]}
+
+
+def test_reads_protobuf_spans_alone_and_in_frames(convert):
+    whole = TracesData()
+    for document in RUN:
+        whole.MergeFrom(ParseDict(with_ids_of_bytes(document), TracesData()))
+
+    framed = convert(frames(RUN), options=["--from", "otlp"])
+    alone = convert(whole.SerializeToString(), options=["--from", "otlp"])
+
+    assert framed.exit_code == 0, framed.stderr
+    assert traces(framed) == traces(alone)
+    assert traces(framed)[0]["task"]["objective"] == "Fix it"
+
+
+@pytest.mark.parametrize("cut", [1, 3, 30])
+def test_truncated_protobuf_is_an_error(convert, cut):
+    result = convert(frames(RUN)[:-cut], options=["--from", "otlp"])
+
+    assert result.exit_code == 1
+    assert "not converted: neither JSON nor OTLP protobuf: " in result.stderr

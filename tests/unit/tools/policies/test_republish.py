@@ -1,0 +1,118 @@
+"""Republishing rescored records, on topics in memory."""
+
+import json
+
+import msgspec
+import pytest
+
+from schemas import ReasoningTrace
+from support.scored import published
+from worker.errors import InputError
+from worker.kafka.topics import Topic
+from worker.policy import Policy
+from worker.scoring import Scorer, score_trace
+from worker.testing.memory_publisher import MemoryPublisher
+from worker.testing.memory_reader import MemoryReader
+from worker.tools.policies.republish import Targets, check_targets, send_rescored
+from worker.tools.policies.scored_topics import Period, ScoredTopics
+
+OLD, NEW = Policy(), Policy(threshold=0.45)
+OWN = {"raw-traces", "contribute", "rejected", "dead-letter", "g-ledger-changelog", "g-replays"}
+
+
+@pytest.fixture
+def topics(published_traces):
+    reader = MemoryReader()
+    for record in published_traces:
+        reader.append(record)
+    return ScoredTopics(
+        reader, [Topic(name, 1, 10**6) for name in ("contribute", "rejected")], lambda *_: None
+    )
+
+
+async def test_rescored_records_equal_those_of_a_worker_with_that_policy(topics, real_traces):
+    publisher = MemoryPublisher(1)
+    targets = Targets(Topic("contribute", 1, 10**6), Topic("rejected", 1, 10**6))
+
+    rescored = await send_rescored(topics, Period(), NEW, targets, publisher)
+
+    sent = {
+        dict(one.headers)["kp-source"]: one
+        for name in ("contribute", "rejected")
+        for one in publisher.records(name)
+    }
+    assert len(sent) == rescored.traces == len(real_traces)
+    for offset, line in enumerate(real_traces):
+        trace = ReasoningTrace.model_validate_json(line)
+        expected = published(offset, line, score_trace(trace, None, NEW), NEW)
+        one = sent[f"raw-traces/0/{offset}".encode()]
+        assert (one.topic, one.key, one.value) == (expected.topic, expected.key, expected.value)
+        assert (one.timestamp_ms, one.headers) == (expected.timestamp, expected.headers)
+
+
+async def test_flips_match_a_fresh_scoring(topics, real_traces):
+    publisher = MemoryPublisher(1)
+    targets = Targets(Topic("a", 1, 10**6), Topic("b", 1, 10**6))
+    scores = [
+        Scorer().evaluate(ReasoningTrace.model_validate_json(line)).quality_score for line in real_traces
+    ]
+
+    rescored = await send_rescored(topics, Period(), NEW, targets, publisher)
+
+    assert len(rescored.flips) == sum(0.45 <= score < 0.75 for score in scores)
+    assert {flip.after.decision for flip in rescored.flips} == {"contribute"}
+    assert rescored.rescored == 0
+    json.dumps(rescored.as_dict())
+
+
+async def test_keeps_producer_headers_and_replaces_the_workers(real_traces):
+    headers = (("traceparent", b"00-1-2-01"), ("kp-policy", b"mine"), ("a", None))
+    trace = ReasoningTrace.model_validate_json(real_traces[0])
+    reader = MemoryReader()
+    reader.append(published(7, real_traces[0], score_trace(trace, None, OLD), OLD, headers))
+    scored = ScoredTopics(reader, [Topic("rejected", 1, 10**6)], lambda *_: None)
+    publisher = MemoryPublisher(1)
+
+    await send_rescored(scored, Period(), NEW, Targets(Topic("a", 1, 9), Topic("b", 1, 9)), publisher)
+
+    (record,) = publisher.records("a")
+    assert record.headers[:3] == headers
+    assert [name for name, _ in record.headers[3:]] == ["kp-source", "kp-score", "kp-policy"]
+    assert record.headers[-1][1] == NEW.digest.encode()
+    assert msgspec.json.decode(record.headers[4][1])["threshold"] == 0.45
+
+
+@pytest.mark.parametrize(("partitions", "kept"), [(1, 0), (3, None)])
+async def test_keeps_the_partition_if_the_partition_counts_match(topics, partitions, kept):
+    sent = []
+
+    class Publisher(MemoryPublisher):
+        async def send(self, record):
+            sent.append(record.partition)
+            return await super().send(record)
+
+    targets = Targets(Topic("a", partitions, 10**6), Topic("b", partitions, 10**6))
+    await send_rescored(topics, Period(), NEW, targets, Publisher(partitions))
+
+    assert set(sent) == {kept}
+
+
+@pytest.mark.parametrize(
+    ("names", "allowed", "message"),
+    [
+        (("contribute", "b"), set(), "contribute is one of the workers' topics; --live allows"),
+        (("a", "raw-traces"), set(), "raw-traces is one of the workers' topics; --live allows"),
+        (("raw-traces", "b"), {"contribute", "rejected"}, "raw-traces is one of the workers' topics"),
+        (("a", "g-ledger-changelog"), {"contribute", "rejected"}, "g-ledger-changelog is one of the"),
+        (("a", "a"), set(), "a cannot be the target of both decisions"),
+    ],
+)
+def test_rejects_the_workers_topics_as_targets(names, allowed, message):
+    with pytest.raises(InputError) as error:
+        check_targets(names, OWN, allowed)
+    assert str(error.value).startswith(message)
+
+
+def test_live_allows_the_output_topics():
+    check_targets(("contribute", "rejected"), OWN, {"contribute", "rejected"})
+    check_targets(("a", "b"), OWN, set())

@@ -1,0 +1,170 @@
+"""The ``kp-worker`` command: a table of subcommands, each imported when it is invoked."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import signal
+import sys
+from importlib import import_module
+from types import FrameType
+from typing import Any, cast
+
+import click
+
+from worker import __version__
+from worker.errors import WorkerError
+from worker.logs import leave_out_attempts
+from worker.process.signals import stop_signals
+
+
+class LazyCommand(click.Command):
+    """Name and short help of a command, which is imported when it is invoked.
+
+    `--help` and shell completion need nothing else, and stay fast.
+
+    Args:
+        name: name of the subcommand.
+        target: location of the command, ``module:attribute`` below :mod:`worker`.
+        short_help: first sentence of its help.
+    """
+
+    def __init__(self, name: str, target: str, short_help: str, *, hidden: bool = False) -> None:
+        super().__init__(name, short_help=short_help, hidden=hidden)
+        self._target = target
+
+    def load(self) -> click.Command:
+        """Import the command."""
+        module, attribute = self._target.split(":")
+        return cast("click.Command", getattr(import_module(f"worker.{module}"), attribute))
+
+
+_COMMANDS = (
+    LazyCommand("run", "cli.run:run", "Run a worker until SIGTERM, SIGHUP or Ctrl-C."),
+    LazyCommand("work", "cli.work:work", "Run as the child process of `kp-worker run`.", hidden=True),
+    LazyCommand(
+        "topics",
+        "cli.create_topics:topics",
+        "Create missing topics, and report existing ones with other settings.",
+    ),
+    LazyCommand(
+        "convert",
+        "tools.convert.command:convert",
+        "Convert FILES from other formats to traces, one JSON object per line.",
+    ),
+    LazyCommand(
+        "publish",
+        "tools.publish.command:publish",
+        "Publish FILES, one JSON trace per line, to the raw topic.",
+    ),
+    LazyCommand(
+        "assemble",
+        "tools.assemble.command:assemble",
+        "Assemble agent runs from OpenTelemetry spans in Kafka.",
+    ),
+    LazyCommand(
+        "score", "tools.score.command:score", "Score FILES, one JSON trace per line, without a broker."
+    ),
+    LazyCommand(
+        "audit", "tools.audit.command:audit", "Audit the outputs: nothing may be missing, nothing may differ."
+    ),
+    LazyCommand("config", "cli.config:config", "Print the effective settings as TOML, without secrets."),
+    LazyCommand("licenses", "cli.licenses:list_licenses", "List the licences of this installation."),
+    LazyCommand(
+        "dead-letters", "tools.dead_letters.command:dead_letters", "List, show and replay dead letters."
+    ),
+    LazyCommand(
+        "policy", "tools.policies.command:policy", "Check, compare, tune, rescore and evaluate policies."
+    ),
+    LazyCommand(
+        "traces", "tools.policies.command:traces", "List scored traces, and explain the score of one."
+    ),
+    LazyCommand(
+        "evaluations",
+        "tools.evaluations.command:evaluations",
+        "Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.",
+    ),
+    LazyCommand(
+        "demo", "tools.demo.command:demo", "Demonstrate the worker on 154 real traces and a real broker."
+    ),
+)
+
+
+class _Group(click.Group):
+    """Import the invoked command, and print the message of a WorkerError instead of a traceback."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command; an error of standard output is one line, and the exit status 1."""
+        _require_streams()
+        try:
+            try:
+                return super().main(*args, **extra)
+            finally:
+                sys.stdout.flush()
+        except OSError as error:
+            # Otherwise Python would write the rest at exit, and fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if error.errno != errno.EPIPE:
+                place = error.filename or "standard output"
+                click.echo(f"Error: {place}: {error.strerror or error}", err=True)
+            sys.exit(1)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, LazyCommand) else command, rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except WorkerError as error:
+            exception = click.ClickException(str(error))
+            exception.exit_code = error.exit_status
+            raise exception from error
+
+
+@click.group(cls=_Group, commands=_COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, package_name="knowledgepulse-worker")
+@click.pass_context
+def main(ctx: click.Context) -> None:
+    """Score AI agents' reasoning traces from Kafka and route them by quality.
+
+    New here? Try `kp-worker demo`.
+    """
+    for number in stop_signals():
+        signal.signal(number, _exit_on_signal)
+    leave_out_attempts()
+    if ctx.invoked_subcommand != "work":  # its parent has said so
+        _warn_of_ignored_variables()
+
+
+def _require_streams() -> None:
+    """Make standard input and output usable: a shell may have closed them, or a locale lack characters."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 - as long as the process
+    if sys.stdout is None:
+        # Nothing would be printed, and the next file that is opened would take its place.
+        click.echo("Error: standard output is closed; redirect it, for example to /dev/null", err=True)
+        sys.exit(1)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _warn_of_ignored_variables() -> None:
+    """Name the variables that begin as settings do and are none, such as those of a Kubernetes Service."""
+    if any(name.upper().startswith("KP_") for name in os.environ):
+        from worker.settings import ignored_variables  # noqa: PLC0415 - `--help` need not wait for pydantic
+
+        if ignored := ignored_variables():
+            click.echo(f"ignored, since settings are KP_<SECTION>__<KEY>: {', '.join(ignored)}", err=True)
+
+
+def _exit_on_signal(number: int, frame: FrameType | None) -> None:
+    """Exit in the same way as on Ctrl-C, so that resources are closed."""
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""``kp-worker run``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from worker.extras import extra
+from worker.logs import configure, errors_logged
+from worker.process.supervisor import Supervisor
+from worker.settings import load_settings
+from worker.terminal.options import config_option
+
+PROCESS = (sys.executable, "-m", "worker.cli.entry", "work")
+"""The child process of `kp-worker run`."""
+
+
+@click.command()
+@config_option
+def run(config: Path | None) -> None:
+    """Run a worker until SIGTERM, SIGHUP or Ctrl-C.
+
+    On a signal, it completes the records in flight, commits, and leaves its group. Run up to as many workers
+    as the raw topic has partitions; Kafka assigns the partitions.
+
+    It waits for unreachable brokers, and restarts its child process when that exits or hangs. It exits with
+    status 78 if the configuration is invalid.
+    """
+    with extra("worker"):  # before a broker is waited for
+        version("faust-streaming")
+    settings = load_settings(config)
+    configure(settings.log)
+    command = [*PROCESS, *(() if config is None else ("--config", str(config)))]
+
+    async def supervise() -> int:
+        return await Supervisor(settings, command).run()
+
+    with errors_logged():
+        status = asyncio.run(supervise())
+    sys.exit(status)

@@ -1,0 +1,36 @@
+"""``kp-worker work``: the child process of ``kp-worker run``."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from worker.logs import configure, errors_logged
+from worker.records.journal import Journal
+from worker.settings import load_settings
+from worker.stream.worker import run_worker
+from worker.terminal.options import config_option
+
+
+@click.command()
+@config_option
+@click.option("--heartbeat", type=int, required=True, help="A pipe to the parent process.")
+@click.option("--journal", type=int, required=True, help="Memory shared with the parent process.")
+@click.option("--socket", required=True, help="The Unix socket on which the parent process asks for pages.")
+def work(config: Path | None, heartbeat: int, journal: int, socket: str) -> None:
+    """Run as the child process of `kp-worker run`."""
+    settings = load_settings(config)
+    configure(settings.log)
+    status: Any = 0
+    try:
+        with errors_logged():
+            run_worker(settings, config, heartbeat, Journal(journal), socket)
+    except SystemExit as end:
+        status = end.code
+    # Exit without waiting for other threads: a hung embedder would keep the process alive forever.
+    logging.shutdown()
+    os._exit(status)

@@ -1,1 +1,0 @@
-"""The subcommands of ``kp-worker``, one module each."""

@@ -1,0 +1,152 @@
+"""An embedder without a model: the words of a whole text, hashed.
+
+A text's vector is the sum of its words' (feature hashing with a sign: Weinberger et al. 2009,
+arXiv:0902.2206):
+
+- A word counts less than 2.2 times as much however often it is repeated, so that no repeated line outweighs
+  the rest (the saturation of BM25: Robertson and Zaragoza 2009, doi:10.1561/1500000019).
+- English function words, and single letters and digits, count :data:`DISCOUNT`: whatever is written has them.
+  There are no other statistics; those of a partition would change what its earlier vectors mean.
+- Scripts without spaces between words count by the character, and by pairs of them.
+- The parts of a text, which :data:`worker.scoring.PART` separates, weigh the same, however long they are:
+  fields with weights (Robertson, Zaragoza and Taylor 2004, doi:10.1145/1031171.1031181) at their simplest.
+  Else what an agent does at length would hide what it was asked.
+
+``tests/novelty/README.md`` has what it is worth, and what else was tried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import string
+from binascii import crc32
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from worker.embedding.base import Embeddings, Precision, description_of, identity_of
+from worker.scoring import PART, TraceText
+
+MAX_PARTS = 3
+"""Parts of a text; another separator is like a space."""
+
+MAX_CHARACTERS = 32_768
+"""Characters of each part that are read, runs of white space as one: the work is bounded for any text."""
+
+MAX_WORDS = 4096
+"""Words of each part that are read; also the characters among which pairs are looked for."""
+
+DISCOUNT = 0.3
+"""The weight of a common word."""
+
+_SATURATION = 1.2
+
+_WEIGHTS, _PARTS = 1 << 10, 1 << 20
+"""Units of a word's weight and of a part's vector. Sums of whole numbers are exact, whatever adds them up in
+whatever order: a text has one vector, to the last bit."""
+
+_ENGLISH = """
+    about after all also am an and any are as at be because been but by can could did do does for from had has
+    have he her his how if in into is it its me my no not of on or our she should so some such than that the
+    their them then there these they this to was we were what when where which who will with would you your
+"""
+_COMMON = frozenset(word.encode() for word in (*_ENGLISH.split(), *string.ascii_lowercase, *string.digits))
+
+_SPLIT = bytes(
+    byte if byte > 127 or chr(byte).isalnum() or chr(byte) == "_" else ord(" ") for byte in range(256)
+)
+# Thai, Lao, Burmese, Khmer, kana, ideographs.
+_UNSPACED = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f"
+)
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
+_PAIR = re.compile(rf"(?=([{_UNSPACED}]{{2}}))")
+
+
+class LexicalEmbedder:
+    """Texts that share words are similar; a text has the same vector on every machine, to the last bit.
+
+    Texts that differ only in white space have the same vector. A text without words has one, too.
+
+    Args:
+        dimensions: the length of the vectors.
+        text: which text of a trace is embedded.
+    """
+
+    precision: Precision = "float32"
+    device = "cpu"
+    runtime = "NumPy"
+    parallel = 1
+    batch = 64
+
+    def __init__(self, dimensions: int = 384, text: TraceText = "parts") -> None:
+        self.dimensions = dimensions
+        self.identity = identity_of(hashlib.sha256(f"lexical 1 {dimensions}".encode()).hexdigest(), text)
+        self.description = description_of("lexical", text)
+
+    def warm(self) -> None:
+        """Nothing is to be prepared."""
+
+    def embed(self, texts: Sequence[str]) -> Embeddings:
+        """Embed the texts; those are truncated of which a part is longer than :data:`MAX_CHARACTERS`."""
+        parts, truncated = [], 0
+        for text in texts:
+            read = [_with_single_spaces(part) for part in text.split(PART, MAX_PARTS - 1)]
+            truncated += any(len(part) > MAX_CHARACTERS for part in read)
+            parts += [part[:MAX_CHARACTERS] for part in read] + [""] * (MAX_PARTS - len(read))
+        return Embeddings(self._vectors([words_of(part) for part in parts]), truncated)
+
+    def _vectors(self, parts: Sequence[Sequence[bytes]]) -> NDArray[np.float32]:
+        """Return the vectors of texts whose words are given part by part, :data:`MAX_PARTS` of each."""
+        units = _normalized(self._sums(parts))
+        totals = np.rint(_PARTS * units).reshape(-1, MAX_PARTS, self.dimensions).sum(axis=1)
+        totals[~totals.any(axis=1), 0] = 1  # no words, or they cancel each other out
+        return _normalized(totals).astype(np.float32)
+
+    def _sums(self, parts: Sequence[Sequence[bytes]]) -> NDArray[np.float64]:
+        """Return the sum of each part's words in whole numbers, shape (parts, dimensions)."""
+        counts = [Counter(words) for words in parts]
+        size = sum(map(len, counts))
+        count = np.fromiter(chain.from_iterable(each.values() for each in counts), np.float64, size)
+        common = np.fromiter(map(_COMMON.__contains__, chain.from_iterable(counts)), np.bool_, size)
+        saturated = (1 + _SATURATION) * count / (count + _SATURATION)
+        weights = np.rint(_WEIGHTS * np.where(common, DISCOUNT, 1) * saturated)
+        # CRC is linear: without the product, similar words would land side by side.
+        hashes = np.fromiter(map(crc32, chain.from_iterable(counts)), np.uint64, size) * np.uint64(
+            0x9E3779B97F4A7C15
+        )
+        buckets = (hashes >> np.uint64(32)) * np.uint64(self.dimensions) >> np.uint64(32)
+        rows = np.repeat(np.arange(len(parts)), [len(each) for each in counts])
+        sums = np.bincount(
+            rows * self.dimensions + buckets.astype(np.int64),
+            np.where(hashes & np.uint64(1 << 31), weights, -weights),
+            len(parts) * self.dimensions,
+        )
+        return np.asarray(sums, np.float64).reshape(len(parts), self.dimensions)
+
+
+def words_of(text: str) -> list[bytes]:
+    """Return the words of a text in lower case, in UTF-8; first those of ASCII, which need no pattern."""
+    words = text.lower().encode("utf-8", "replace").translate(_SPLIT).split()[:MAX_WORDS]
+    others = b" ".join(word for word in words if not word.isascii()).decode()
+    if not others:
+        return words
+    found: list[str] = _WORD.findall(others)[:MAX_WORDS] + _PAIR.findall(others, 0, MAX_WORDS)
+    return [word for word in words if word.isascii()] + [word.encode() for word in found]
+
+
+def _normalized(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return rows of whole numbers at length 1; those of length 0 remain."""
+    squares = (rows * rows).sum(axis=1, keepdims=True)
+    return rows / np.sqrt(np.where(squares, squares, 1))
+
+
+def _with_single_spaces(part: str) -> str:
+    """Return a part, or if it is long, its first :data:`MAX_CHARACTERS`, and one more if there is one."""
+    if len(part) <= MAX_CHARACTERS:
+        return part
+    return " ".join(part.split(maxsplit=MAX_CHARACTERS)[:MAX_CHARACTERS])[: MAX_CHARACTERS + 1]

@@ -1,0 +1,1 @@
+"""The HTTP ports: the parent's, which proxies the worker's pages, and that of commands without pages."""

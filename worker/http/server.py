@@ -1,0 +1,186 @@
+"""The worker's HTTP port, which the parent serves for the worker's whole life.
+
+It answers the probes itself, from the child's heartbeat, and proxies the pages to the child through a Unix
+socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
+from secrets import token_hex
+from tempfile import TemporaryDirectory
+from typing import cast
+
+import aiohttp
+from aiohttp import web
+
+from worker.errors import StartError
+from worker.http import probes
+from worker.settings import WebSettings
+
+STATUS, STATUS_DATA, METRICS = "/", "/api/status", "/metrics"
+"""The child's pages."""
+
+MAX_CONNECTIONS = 256
+"""Maximum open connections; further ones are closed, since starting the child needs descriptors too."""
+
+IDLE_LIMIT = 10.0
+"""Seconds for a connection to send a request."""
+
+ANSWER_LIMIT = 10.0
+"""Seconds for the child to answer a request."""
+
+SHUTDOWN_LIMIT = 0.1
+"""Seconds for open requests at shutdown; aiohttp treats 0 as no limit."""
+
+_REQUEST_HEADERS = ("Accept", "Host")
+"""Request headers that the pages depend on."""
+
+_CONNECTION_HEADERS = ("Connection", "Content-Length", "Date", "Server", "Transfer-Encoding")
+"""Response headers that aiohttp writes itself."""
+
+
+class Port:
+    """The handlers of the port.
+
+    Args:
+        child: a session connected to the child's socket.
+    """
+
+    def __init__(self, child: aiohttp.ClientSession) -> None:
+        self._child = child
+        self.without_child("the worker is starting")
+
+    def without_child(self, why: str, *, ready: bool = False) -> None:
+        """Answer for a child that is starting, stopping or gone.
+
+        Args:
+            why: the reason, shown in responses.
+            ready: whether the worker counts as ready nevertheless.
+        """
+        self._why = why
+        self._reasons: Sequence[str] = [] if ready else [why]
+
+    def with_child(self, reasons: Sequence[str]) -> None:
+        """Answer for a running child.
+
+        Args:
+            reasons: why it is not ready; empty if it is.
+        """
+        self._why = "the worker does not answer"
+        self._reasons = reasons
+
+    async def live(self, _request: web.Request) -> web.Response:
+        """Answer :data:`worker.http.probes.LIVE`."""
+        return probe_response(*probes.live())
+
+    async def ready(self, _request: web.Request) -> web.Response:
+        """Answer :data:`worker.http.probes.READY`."""
+        return probe_response(*probes.ready(self._reasons))
+
+    async def page(self, request: web.Request) -> web.Response:
+        """Return the child's response, or 503 and the reason why there is none."""
+        # Non-ASCII bytes match nothing that the child knows, and could not be forwarded.
+        headers = {
+            name: request.headers.get(name, "").encode("ascii", "replace").decode()
+            for name in _REQUEST_HEADERS
+        }
+        try:
+            async with self._child.get(f"http://worker{request.path}", headers=headers) as answer:
+                headers = {
+                    name: value for name, value in answer.headers.items() if name not in _CONNECTION_HEADERS
+                }
+                return web.Response(status=answer.status, body=await answer.read(), headers=headers)
+        except (aiohttp.ClientError, TimeoutError):
+            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=f"{self._why}\n")
+
+
+def probe_response(status: HTTPStatus, body: bytes) -> web.Response:
+    """Return the response to a probe."""
+    return web.Response(status=status, body=body, headers=probes.HEADERS)
+
+
+@asynccontextmanager
+async def serving(settings: WebSettings, socket: str) -> AsyncIterator[Port]:
+    """Serve the port.
+
+    Args:
+        settings: the address.
+        socket: the child's socket, from :func:`socket_name`.
+
+    Raises:
+        StartError: the address is invalid or in use.
+    """
+    child = aiohttp.ClientSession(
+        connector=aiohttp.UnixConnector(socket_address(socket)), timeout=aiohttp.ClientTimeout(ANSWER_LIMIT)
+    )
+    async with child:
+        port = Port(child)
+        app = web.Application()
+        app.router.add_get(probes.LIVE, port.live)
+        app.router.add_get(probes.READY, port.ready)
+        for path in (STATUS, STATUS_DATA, METRICS):
+            app.router.add_get(path, port.page)
+        async with listening(settings, app):
+            yield port
+
+
+@asynccontextmanager
+async def listening(settings: WebSettings, app: web.Application) -> AsyncIterator[None]:
+    """Serve an application at the port.
+
+    Raises:
+        StartError: the address is invalid or in use.
+    """
+    runner = web.AppRunner(
+        app, access_log=None, keepalive_timeout=IDLE_LIMIT, shutdown_timeout=SHUTDOWN_LIMIT
+    )
+    await runner.setup()
+    _limit_connections(runner)
+    try:
+        try:
+            await web.TCPSite(runner, settings.host, settings.port).start()
+        except OSError as error:
+            where = f"{settings.host}:{settings.port}"
+            raise StartError(f"web.host, web.port: {where}: {error.strerror}") from error
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def _limit_connections(runner: web.AppRunner) -> None:
+    """Close connections beyond :data:`MAX_CONNECTIONS`; aiohttp has no setting for this."""
+    server = cast("web.Server", runner.server)
+    accept = server.connection_made
+
+    def connection_made(handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        accept(handler, transport)
+        if len(server.connections) > MAX_CONNECTIONS:
+            transport.abort()
+
+    server.connection_made = connection_made  # type: ignore[method-assign]
+
+
+@contextmanager
+def socket_name() -> Iterator[str]:
+    """Yield a unique name for a Unix socket.
+
+    On Linux it is an abstract socket, written with a leading ``@``: it needs no file system, and a killed
+    process leaves nothing behind. Elsewhere it is a path in a private folder.
+    """
+    if sys.platform == "linux":
+        yield f"@kp-worker-{token_hex(16)}"
+    else:
+        with TemporaryDirectory(
+            prefix="kp-", dir="/tmp"
+        ) as folder:  # TMPDIR may be too long for a socket's path
+            yield f"{folder}/web"
+
+
+def socket_address(name: str) -> str:
+    """Return the operating system's address of a socket; a name with ``@`` is an abstract one."""
+    return f"\0{name[1:]}" if name.startswith("@") else name

@@ -1,0 +1,1 @@
+"""How a client shows who it is: OAuth tokens and TLS."""

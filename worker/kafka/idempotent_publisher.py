@@ -1,0 +1,83 @@
+"""Publish each record once, however long the brokers are away (KIP-98)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError, KafkaTimeoutError
+from aiokafka.structs import RecordMetadata
+
+from worker.errors import DeliveryError
+from worker.kafka.connection import client_arguments
+from worker.kafka.preflight.diagnosis import unreachable
+from worker.kafka.wire.producer import abandon
+from worker.settings import KafkaSettings
+
+_LINGER_MS = 5
+_CLOSE_LIMIT = 5.0
+"""Seconds for what is in flight when the publisher is closed."""
+
+
+class IdempotentPublisher:
+    """A producer that retries until the brokers answer, and whose retries they recognise.
+
+    An asynchronous context manager.
+
+    Args:
+        kafka: how to reach the brokers.
+    """
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self._kafka = kafka
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            NoBrokerError: no broker can be reached.
+            SecurityError: the brokers refuse the login or the certificate.
+        """
+        self._producer = AIOKafkaProducer(
+            **client_arguments(self._kafka), enable_idempotence=True, linger_ms=_LINGER_MS
+        )
+        try:
+            async with asyncio.timeout(self._kafka.request_timeout):
+                await self._producer.start()
+        except (KafkaError, TimeoutError) as error:
+            await self._close()
+            cause = error if isinstance(error, KafkaError) else KafkaTimeoutError("no producer id was given")
+            raise await unreachable(self._kafka, cause) from error
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Wait a few seconds for what is in flight; disconnect."""
+        await self._close()
+
+    async def send(self, topic: str, value: bytes, key: bytes | None) -> asyncio.Future[RecordMetadata]:
+        """Send a record, and return the future of its confirmation; wait while the buffer is full.
+
+        Raises:
+            DeliveryError: the topic does not exist, or does not take the record.
+        """
+        while True:
+            try:
+                delivery: asyncio.Future[RecordMetadata] = await self._producer.send(topic, value, key=key)
+            except KafkaTimeoutError:  # the buffer stayed full, and the record is not in it
+                continue
+            except KafkaError as error:
+                raise delivery_error(topic, error) from error
+            return delivery
+
+    async def _close(self) -> None:
+        try:
+            async with asyncio.timeout(_CLOSE_LIMIT):
+                await self._producer.stop()
+        except TimeoutError:  # it would wait for the brokers for as long as they are away
+            await abandon(self._producer)
+
+
+def delivery_error(topic: str, error: BaseException) -> DeliveryError:
+    """Return our error for the client's."""
+    return DeliveryError(f"{topic}: {type(error).__name__}: {error}")

@@ -1,0 +1,1 @@
+"""What is wrong before the first record: rights, and why a broker cannot be reached."""

@@ -1,0 +1,211 @@
+"""Diagnose failed broker connections: the cause that Kafka's client hides, and the setting to fix."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from asyncio import IncompleteReadError
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.conn import AIOKafkaConnection, collect_hosts, create_conn
+from aiokafka.errors import (
+    IllegalSaslStateError,
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+from aiokafka.protocol.metadata import MetadataRequest
+
+from worker.errors import NoBrokerError, SecurityError, WorkerError
+from worker.kafka.auth.oauth import TokenError
+from worker.kafka.connection import client_arguments
+from worker.settings import KafkaSettings
+
+_DIAL_LIMIT_MS = 5000
+_PROBE_LIMIT_MS = 2000
+
+# https://docs.openssl.org/3.0/man3/X509_STORE_CTX_get_error/
+_NOT_YET_VALID, _EXPIRED, _OTHER_HOST, _OTHER_ADDRESS = 9, 10, 62, 64
+
+_TLS_ALERT = 0x1503
+"""The first two bytes of an alert: content type 21, version 3."""
+
+
+async def unreachable(kafka: KafkaSettings, error: KafkaError) -> WorkerError:
+    """Return the reason why a client cannot reach a broker.
+
+    The client hides the cause, so each server is dialled once more.
+
+    Args:
+        kafka: the client's settings.
+        error: the client's error, reported if every server answers by now.
+
+    Returns:
+        a :class:`SecurityError` with the setting to fix if a server refuses us or we refuse it; else a
+        :class:`NoBrokerError`.
+    """
+    failures = [failure async for failure in _failures(kafka, client_arguments(kafka))]
+    for failure in failures:
+        if isinstance(failure, SecurityError):
+            return failure
+    causes = "; ".join(map(str, failures)) or f"{kafka.bootstrap_servers}: {error}"
+    return NoBrokerError(f"kafka.bootstrap_servers: {causes}")
+
+
+async def problem_with(servers: str) -> str:
+    """Return why a client without TLS or a login cannot reach a broker; empty if it can.
+
+    Args:
+        servers: the servers, in the form of ``kafka.bootstrap_servers``.
+    """
+    logger = logging.getLogger("aiokafka")  # it logs every failed attempt
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        return await _problem_with_advertised(servers)
+    except KafkaConnectionError:
+        return f"nothing on {servers} speaks Kafka"
+    except (KafkaError, OSError, ValueError) as error:
+        return str(error).partition("\n")[0] or type(error).__name__
+    finally:
+        logger.setLevel(level)
+
+
+async def _problem_with_advertised(servers: str) -> str:
+    """Check the addresses that the brokers advertise, which may be unreachable from here."""
+    client = AIOKafkaClient(bootstrap_servers=servers, request_timeout_ms=_PROBE_LIMIT_MS)
+    try:
+        await client.bootstrap()
+        nodes = client.cluster.brokers()
+        if any([await client.ready(node.nodeId) for node in nodes]):
+            return ""
+        addresses = ", ".join(f"{node.host}:{node.port}" for node in nodes)
+        return f"it refers clients to {addresses or 'no broker'}, which cannot be reached"
+    finally:
+        await client.close()
+
+
+async def _failures(kafka: KafkaSettings, arguments: dict[str, Any]) -> AsyncIterator[WorkerError]:
+    """Dial the configured servers and the brokers that they advertise; yield the failures."""
+    dialling = {name: value for name, value in arguments.items() if name != "bootstrap_servers"}
+    dialled = set()
+    servers = collect_hosts(kafka.bootstrap_servers, randomize=False)
+    waiting = [(host, port) for host, port, _ in servers]
+    while waiting:
+        server = waiting.pop(0)
+        if server not in dialled:
+            dialled.add(server)
+            try:
+                waiting += await _dial(*server, dialling)
+            except (OSError, KafkaError, ValueError) as error:
+                await asyncio.sleep(0)  # the client closes a failed connection in the next loop iteration
+                yield _explained(kafka, "{}:{}".format(*server), error)
+
+
+async def _dial(host: str, port: int, arguments: dict[str, Any]) -> list[tuple[str, int]]:
+    """Connect and log in; return the addresses of the cluster's brokers."""
+    connection = await create_conn(host, port, request_timeout_ms=_DIAL_LIMIT_MS, **arguments)
+    try:
+        return await _brokers(connection)
+    except KafkaConnectionError as error:
+        if arguments["security_protocol"] in ("PLAINTEXT", "SSL") and _ended(error):
+            # It answered the handshake, so it is up, but it accepts no further request without a login.
+            raise IllegalSaslStateError from error
+        raise
+    finally:
+        connection.close()
+
+
+async def _brokers(connection: AIOKafkaConnection) -> list[tuple[str, int]]:
+    metadata = await connection.send(MetadataRequest([]))
+    if not metadata.brokers:
+        # The broker rejects a token with a challenge (RFC 7628, 3.2.2), which the client takes for success.
+        raise SaslAuthenticationFailed("the answer is empty")
+    return [(host, port) for _, host, port, *_ in metadata.brokers]
+
+
+def _ended(error: BaseException) -> bool:
+    """Return whether the server closed the connection cleanly, without an alert."""
+    return any(isinstance(one, IncompleteReadError) and not one.partial for one in _chain(error))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    one: BaseException | None = error
+    while one is not None:
+        yield one
+        one = None if isinstance(one, TokenError) else one.__cause__  # a TokenError's text includes its cause
+
+
+def _explained(kafka: KafkaSettings, server: str, error: Exception) -> WorkerError:
+    """Return a failed connection as an error that names the remedy."""
+    for one in _chain(error):
+        refusal = _refusal(kafka, server, one)
+        if refusal is not None:
+            return SecurityError(refusal)
+    *_, cause = (
+        one for one in _chain(error) if isinstance(one, Exception)
+    )  # not a time-out's CancelledError
+    return NoBrokerError(f"{server}: {_text(kafka, cause)}")
+
+
+def _refusal(kafka: KafkaSettings, server: str, error: BaseException) -> str | None:
+    """Return a refusal's message, with the setting that it concerns; None for other errors."""
+    protocol = f"kafka.security_protocol: {kafka.security_protocol}"
+    refusal = None
+    match error:
+        case ssl.SSLCertVerificationError():
+            refusal = _untrusted(kafka, server, error)
+        case ssl.SSLError(reason=str(reason)) if "ALERT" in reason:
+            alert = reason.rpartition("ALERT_")[2].lower().replace("_", " ")
+            certificate = kafka.ssl_certfile or "not set"
+            refusal = f"kafka.ssl_certfile: {certificate}: {server} refuses the client certificate: {alert}"
+        case ssl.SSLError():
+            refusal = f"{protocol}: {server} does not speak TLS"
+        case IncompleteReadError(expected=int(expected)) if expected >> 16 == _TLS_ALERT:
+            refusal = f"{protocol}: {server} speaks TLS"
+        case SaslAuthenticationFailed():
+            refusal = f"{_login(kafka)}: {server} refuses the login"
+        case UnsupportedSaslMechanismError():
+            refusal = f"kafka.sasl_mechanism: {kafka.sasl_mechanism}: {server} does not support it"
+        case IllegalSaslStateError():
+            wanted = "no login" if kafka.security_protocol.startswith("SASL") else "a login"
+            refusal = f"{protocol}: {server} expects {wanted}"
+        case TokenError(refused=True):
+            refusal = str(error)
+    return refusal
+
+
+def _untrusted(kafka: KafkaSettings, server: str, error: ssl.SSLCertVerificationError) -> str:
+    reason = error.verify_message
+    if error.verify_code in (_OTHER_HOST, _OTHER_ADDRESS):
+        return f"kafka.bootstrap_servers: the certificate of {server} is for another host: {reason}"
+    if error.verify_code in (_EXPIRED, _NOT_YET_VALID):
+        return f"kafka.bootstrap_servers: the certificate of {server} is not valid now: {reason}"
+    authorities = kafka.ssl_cafile or "the system's authorities"
+    return f"kafka.ssl_cafile: {authorities}: cannot verify the certificate of {server}: {reason}"
+
+
+def _login(kafka: KafkaSettings) -> str:
+    if kafka.sasl_mechanism == "OAUTHBEARER":
+        return "kafka.sasl_oauthbearer_*"
+    return "kafka.sasl_username, kafka.sasl_password"
+
+
+def _text(kafka: KafkaSettings, error: BaseException) -> str:
+    match error:
+        case ConnectionResetError() if kafka.security_protocol.endswith("SSL"):
+            # Kafka resets TLS connections to a plaintext listener; so does a proxy with its upstream down.
+            protocol = kafka.security_protocol
+            return f"resets the connection; does it speak TLS (kafka.security_protocol {protocol})?"
+        case TimeoutError():
+            return "no answer"
+        case OSError(errno=int(number)) if number > 0:
+            return os.strerror(number)
+        case OSError(strerror=str(text)):
+            return text
+    return str(error) or type(error).__name__

@@ -1,0 +1,114 @@
+"""Check at start the rights (Kafka's ACLs) that a command needs.
+
+A broker hides topics that a client may not describe, and a denied operation may surface hours after the
+start. So all rights are checked at the start (KIP-430). Each tool names its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+
+from worker.errors import SecurityError
+from worker.kafka.connection import client_arguments
+from worker.kafka.preflight.diagnosis import unreachable
+from worker.kafka.topics import changelog_topic_name, policies_topic_name
+from worker.kafka.wire.authorized_operations import on_group, on_topics
+from worker.settings import KafkaSettings, Settings
+
+# https://kafka.apache.org/protocol: the bit of each operation.
+_BITS = {"Read": 3, "Write": 4, "Describe": 8, "DescribeConfigs": 10}
+
+
+@dataclass(frozen=True)
+class Right:
+    """An operation on a resource, in the terms of ``kafka-acls``."""
+
+    operation: str
+    resource: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.operation} on {self.resource} {self.name}"
+
+
+def worker_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker run`` needs."""
+    topics, group = settings.topics, settings.kafka.group
+    yield from topic_rights(topics.raw, "Read", "DescribeConfigs")
+    for name in (*outputs(settings), *topics.copies):
+        yield from topic_rights(name, "Write", "DescribeConfigs")
+    for name in (changelog_topic_name(group), policies_topic_name(group)):
+        yield from topic_rights(name, "Read", "Write", "DescribeConfigs")
+    yield Right("Read", "group", group)
+
+
+def creation_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker topics`` needs, except Create, which only the broker can check."""
+    group = settings.kafka.group
+    for name in (
+        settings.topics.raw,
+        *outputs(settings),
+        *settings.topics.copies,
+        changelog_topic_name(group),
+        policies_topic_name(group),
+    ):
+        yield from topic_rights(name, "Describe", "DescribeConfigs")
+
+
+def scored_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker policy`` and ``kp-worker traces`` need to read scored traces."""
+    for name in (settings.topics.contribute, settings.topics.rejected):
+        yield from topic_rights(name, "Read", "DescribeConfigs")
+
+
+async def require_rights(kafka: KafkaSettings, rights: Iterable[Right]) -> None:
+    """Check that the brokers grant all rights; brokers before Kafka 2.3 cannot tell, and pass.
+
+    Raises:
+        NoBrokerError: the brokers cannot be reached.
+        SecurityError: they refuse the login or the certificate, or deny a right.
+    """
+    client = AIOKafkaClient(**client_arguments(kafka))
+    try:
+        await client.bootstrap()
+        missing = await _missing(client, list(rights))
+    except KafkaError as error:
+        raise await unreachable(kafka, error) from error
+    finally:
+        await client.close()
+    if missing:
+        raise missing_rights(missing)
+
+
+def missing_rights(rights: Iterable[Right]) -> SecurityError:
+    """Return the error for denied rights."""
+    return SecurityError(f"the brokers' ACLs do not allow: {'; '.join(map(str, rights))}")
+
+
+async def _missing(client: AIOKafkaClient, rights: list[Right]) -> list[Right]:
+    allowed = await on_topics(client, sorted({right.name for right in rights if right.resource == "topic"}))
+    for right in rights:
+        if right.resource == "group":
+            allowed |= await on_group(client, right.name)
+    return [
+        right
+        for right in rights
+        # A right that the broker does not report counts as granted.
+        if not allowed.get((right.resource, right.name), -1) >> _BITS[right.operation] & 1
+    ]
+
+
+def outputs(settings: Settings) -> tuple[str, str, str]:
+    """Return the names of the outputs."""
+    topics = settings.topics
+    return topics.contribute, topics.rejected, topics.dead_letter
+
+
+def topic_rights(name: str, *operations: str) -> Iterator[Right]:
+    """Yield rights on a topic."""
+    for operation in operations:
+        yield Right(operation, "topic", name)

@@ -1,0 +1,96 @@
+"""Read topics in batches, as a group whose positions a transaction commits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from aiokafka.errors import IllegalStateError, KafkaError
+
+from worker.ending import within
+from worker.kafka.lease import Lease
+from worker.kafka.preflight.diagnosis import unreachable
+from worker.kafka.topic_reader import Record
+from worker.kafka.wire.group_member import GroupMember
+from worker.settings import KafkaSettings
+
+_POLL_MS = 500
+_REBALANCE_TIMEOUT = 30.0
+_CLOSE_LIMIT = 5.0
+
+
+class SoleReader:
+    """The only member of a group, which reads whatever is committed.
+
+    An asynchronous context manager.
+
+    Args:
+        kafka: the connection.
+        group: the group.
+        topics: the topics.
+        batch_bytes: the largest compressed batch to decode, inflated.
+    """
+
+    def __init__(self, kafka: KafkaSettings, group: str, topics: Sequence[str], batch_bytes: int) -> None:
+        self._kafka = kafka
+        self._topics = topics
+        self._consumer = GroupMember(
+            # The lease is for workers that share partitions.
+            kafka.model_copy(update={"group": group}),
+            batch_bytes,
+            Lease(math.inf),
+            _REBALANCE_TIMEOUT,
+        )
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            NoBrokerError: no broker can be reached.
+            SecurityError: the brokers refuse the login or the certificate.
+        """
+        try:
+            await self._consumer.start()
+        except KafkaError as error:
+            await self._close()
+            raise await unreachable(self._kafka, error) from error
+        self._consumer.subscribe(self._topics)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._close()
+
+    async def batch(self) -> list[Record]:
+        """Return the next records; none after a while without any.
+
+        Raises:
+            NoBrokerError: no broker can be reached any more.
+            SecurityError: the brokers refuse the login, the certificate or the group.
+        """
+        try:
+            batches = await self._consumer.getmany(timeout_ms=_POLL_MS)
+        except KafkaError as error:
+            raise await unreachable(self._kafka, error) from error
+        return [record for records in batches.values() for record in records]
+
+    @property
+    def not_ready(self) -> list[str]:
+        """Reasons why nothing is read; empty if the group has assigned partitions."""
+        return [] if self._consumer.assignment() else ["partitions are not assigned yet"]
+
+    async def lag(self) -> int:
+        """Return the number of offsets from the positions to the ends that the last fetches saw."""
+        lag = 0
+        for tp in self._consumer.assignment():
+            end = self._consumer.highwater(tp)
+            with suppress(IllegalStateError):  # it has been reassigned meanwhile
+                lag += end - await self._consumer.position(tp) if end is not None else 0
+        return lag
+
+    async def _close(self) -> None:
+        await within(_CLOSE_LIMIT, self._consumer.stop)

@@ -1,0 +1,251 @@
+"""Describe the worker's topics, and create missing ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from contextlib import suppress
+from types import TracebackType
+from typing import Self, cast
+
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from aiokafka.structs import OffsetAndMetadata
+
+from worker.errors import SecurityError, TopicError
+from worker.kafka.connection import client_arguments
+from worker.kafka.preflight.diagnosis import unreachable
+from worker.kafka.topics import (
+    CHANGELOG_CONFIG,
+    COMPACTED,
+    SETTINGS,
+    Topic,
+    changelog_topic_name,
+    obstacles,
+    output_config,
+    policies_topic_name,
+    replays_topic_name,
+    topic_of,
+)
+from worker.settings import KafkaSettings, TopicSettings
+
+_RETRY_PAUSE = 0.1
+_CREATION_TIMEOUT = 30
+
+
+class TopicAdmin:
+    """Describes the worker's topics, and creates missing ones.
+
+    An asynchronous context manager: it connects on entry.
+    """
+
+    def __init__(self, kafka: KafkaSettings, topics: TopicSettings) -> None:
+        self._kafka = kafka
+        self._topics = topics
+        self._client = AIOKafkaAdminClient(**client_arguments(kafka))
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._client.start()
+        except KafkaError as error:
+            await self._client.close()
+            raise await unreachable(self._kafka, error) from error
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._client.close()
+        if isinstance(error, KafkaError):
+            raise await unreachable(self._kafka, error) from error
+
+    @property
+    def changelog(self) -> str:
+        """The changelog's name."""
+        return changelog_topic_name(self._kafka.group)
+
+    @property
+    def replays(self) -> str:
+        """The name of the topic that records which dead letters were replayed."""
+        return replays_topic_name(self._kafka.group)
+
+    @property
+    def policies(self) -> str:
+        """The name of the topic that keeps every policy that was in force."""
+        return policies_topic_name(self._kafka.group)
+
+    @property
+    def outputs(self) -> tuple[str, str, str]:
+        """The outputs' names."""
+        return self._topics.contribute, self._topics.rejected, self._topics.dead_letter
+
+    @property
+    def own(self) -> set[str]:
+        """The names of all the worker's topics."""
+        published = (*self.outputs, *self._topics.copies)
+        return {self._topics.raw, *published, self.changelog, self.policies, self.replays}
+
+    async def existing(self) -> dict[str, Topic]:
+        """Return the worker's existing topics, by name."""
+        return await self.describe(self.own)
+
+    async def describe(self, names: Collection[str]) -> dict[str, Topic]:
+        """Return the existing ones of some topics, by name."""
+        # Asked to describe a missing topic, a broker may create it with default settings.
+        wanted = set(names) & set(await self._client.list_topics())
+        described = await self._client.describe_topics(sorted(wanted)) if wanted else []
+        partitions = {one["topic"]: len(one["partitions"]) for one in described if one["error_code"] == 0}
+        settings = await self._settings(list(partitions))
+        return {name: topic_of(name, partitions[name], config) for name, config in settings.items()}
+
+    async def committed(self, topic: Topic) -> list[int]:
+        """Return the group's committed offset in each partition of a topic; 0 without one.
+
+        Raises:
+            TopicError: the group's coordinator does not respond within ``kafka.request_timeout``.
+        """
+        partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+        try:
+            async with asyncio.timeout(self._kafka.request_timeout):
+                while not (offsets := await self._positions(partitions)):  # noqa: ASYNC110 - polls a broker
+                    await asyncio.sleep(_RETRY_PAUSE)
+        except TimeoutError:
+            raise TopicError(f"{topic.name}: no coordinator for the group {self._kafka.group}") from None
+        return [max(0, offsets[tp].offset) for tp in partitions]
+
+    async def _positions(self, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the group's offsets; nothing while its coordinator is being elected or loads the group."""
+        with suppress(GroupCoordinatorNotAvailableError):
+            positions = await self._client.list_consumer_group_offsets(
+                self._kafka.group, partitions=partitions
+            )
+            # The client ignores the response's error code; such a response has no partitions.
+            if positions.keys() >= set(partitions):
+                return cast("dict[TopicPartition, OffsetAndMetadata]", positions)
+        return {}
+
+    async def create_missing(self, partitions: int, replication_factor: int) -> dict[str, Topic]:
+        """Create the missing topics; return them by name.
+
+        Output topics keep records forever: outputs carry the timestamp of their raw record, so a topic with
+        retention by age would delete the output of an old record as soon as it is published.
+
+        Args:
+            partitions: the partition count of a missing raw topic. Outputs and changelog follow the raw
+                topic's, and the policies need only one.
+            replication_factor: the replication factor of new topics; -1 for the broker's default.
+        """
+        existing = await self.existing()
+        created: dict[str, Topic] = {}
+        raw = existing.get(self._topics.raw)
+        if raw is None:
+            raw = await self.create(self._topics.raw, partitions, replication_factor, {})
+            created[raw.name] = raw
+        published = (*self.outputs, *self._topics.copies)
+        configs = dict.fromkeys(published, output_config(raw)) | {self.changelog: CHANGELOG_CONFIG}
+        for name, config in configs.items():
+            if name not in existing:
+                created[name] = await self.create(name, raw.partitions, replication_factor, config)
+        if self.policies not in existing:
+            created[self.policies] = await self.create(self.policies, 1, replication_factor, COMPACTED)
+        return created
+
+    async def create_replays(self) -> None:
+        """Create the replays topic if it is missing."""
+        if self.replays not in await self.existing():
+            await self.create(self.replays, 1, -1, COMPACTED)
+
+    async def require(self) -> dict[str, Topic]:
+        """Return the topics after checking them; create the changelog and the policies if they are missing.
+
+        Raises:
+            TopicError: a topic is missing, or its settings would stop the worker.
+        """
+        existing = await self.existing()
+        needed = (self._topics.raw, *self.outputs, *self._topics.copies)
+        missing = [name for name in needed if name not in existing]
+        if missing:
+            raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
+        if self.changelog not in existing or self.policies not in existing:
+            partitions = existing[self._topics.raw].partitions
+            existing |= await self.create_missing(partitions, replication_factor=-1)
+        raw, changelog = existing[self._topics.raw], existing[self.changelog]
+        if raw.partitions != changelog.partitions:
+            raise TopicError(
+                f"{changelog.name} has {changelog.partitions} partitions, {raw.name} has {raw.partitions}: "
+                "each partition needs its own ledger; delete the changelog (novelty then starts from scratch)"
+            )
+        dead_letter, policies = existing[self._topics.dead_letter], existing[self.policies]
+        if problems := [*obstacles(dead_letter, changelog, policies)]:
+            raise TopicError("; ".join(problems))
+        return existing
+
+    async def delete(self, names: list[str]) -> None:
+        """Delete topics; ignore missing ones."""
+        await self._client.delete_topics(names)
+
+    async def _settings(self, names: list[str]) -> dict[str, dict[str, str]]:
+        """Return the topics' settings, as far as brokers report them."""
+        if not names:
+            return {}
+        wanted = dict.fromkeys(SETTINGS, "")
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name, configs=wanted) for name in names]
+        settings = {}
+        for response in await self._client.describe_configs(resources):
+            for code, message, _, name, configs in response.resources:
+                if code == UnknownTopicOrPartitionError.errno:
+                    continue  # just created, and not yet known to this broker
+                if code != 0:
+                    raise TopicError(f"{name}: its configuration cannot be read: {message}")
+                settings[name] = {key: value for key, value, *_ in configs if value is not None}
+        return settings
+
+    async def create(
+        self, name: str, partitions: int, replication_factor: int, config: dict[str, str]
+    ) -> Topic:
+        """Create a topic, unless there is one of that name.
+
+        Args:
+            name: its name.
+            partitions: its partition count.
+            replication_factor: -1 for the broker's default.
+            config: its settings, where they differ from the broker's.
+
+        Raises:
+            SecurityError: the client may not create it.
+            TopicError: the brokers refuse it.
+        """
+        # An empty assignment makes the client send -1, the broker's default (KIP-464).
+        assignments: dict[int, list[int]] | None = {} if replication_factor == -1 else None
+        topic = NewTopic(name, partitions, replication_factor, assignments, config)
+        response = await self._client.create_topics([topic])
+        for _, code, *rest in response.topic_errors:
+            if code in (TopicAuthorizationFailedError.errno, ClusterAuthorizationFailedError.errno):
+                raise SecurityError(f"the brokers' ACLs do not allow: Create on topic {name}")
+            if code not in (0, TopicAlreadyExistsError.errno):
+                raise TopicError(
+                    f"{name} cannot be created: {for_code(code).__name__} {rest[0] if rest else ''}"
+                )
+        return await self._wait_for(name)
+
+    async def _wait_for(self, name: str) -> Topic:
+        """Return a new topic once one broker knows it; others may not yet."""
+        try:
+            async with asyncio.timeout(_CREATION_TIMEOUT):
+                while (topic := (await self.describe([name])).get(name)) is None:  # noqa: ASYNC110 - polls
+                    await asyncio.sleep(0.05)
+                return topic
+        except TimeoutError:
+            raise TopicError(
+                f"{name} was created, but is unknown to the brokers after {_CREATION_TIMEOUT} s"
+            ) from None

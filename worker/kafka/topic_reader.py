@@ -1,0 +1,179 @@
+"""Read ranges of a topic's offsets; only committed records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Protocol, Self
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+from aiokafka.structs import ConsumerRecord as Record
+
+from worker.errors import TopicError
+from worker.kafka.connection import client_arguments
+from worker.kafka.preflight.diagnosis import unreachable
+from worker.kafka.topics import Topic
+from worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding
+from worker.records.record import Fault, RawRecord
+from worker.settings import KafkaSettings
+
+__all__ = ["ProgressCallback", "Reader", "Record", "TopicReader", "raw_record", "read_topic"]
+
+_POLL_MS = 20
+
+ProgressCallback = Callable[[int, int], None]
+"""Called with the number of offsets read so far, and their total."""
+
+
+class Reader(Protocol):
+    """Reads ranges of offsets from topics."""
+
+    async def bounds(self, topic: str, partition: int) -> range:
+        """Return the offsets that a partition holds now; some of them may have no record."""
+        ...
+
+    async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """Return the first offset with a record of that time or later; None if there is none."""
+        ...
+
+    def read(self, topic: str, partition: int, offsets: range) -> AsyncIterator[Record]:
+        """Yield the records in a range of offsets."""
+        ...
+
+
+async def read_topic(
+    reader: Reader, topic: Topic, since_ms: int | None, on_progress: ProgressCallback
+) -> AsyncIterator[Record]:
+    """Yield a topic's present records, by partition and offset.
+
+    Args:
+        reader: a connected reader.
+        topic: the topic.
+        since_ms: start each partition at its first record of that time or later; later records may be older.
+            None reads everything.
+        on_progress: called as reading proceeds.
+    """
+    bounds = []
+    for partition in range(topic.partitions):
+        held = await reader.bounds(topic.name, partition)
+        if since_ms is not None:
+            first = await reader.first_since(topic.name, partition, since_ms)
+            held = range(held.stop if first is None else max(first, held.start), held.stop)
+        bounds.append(held)
+    total = sum(map(len, bounds))
+    before = 0
+    for partition, offsets in enumerate(bounds):
+        async for record in reader.read(topic.name, partition, offsets):
+            on_progress(before + record.offset - offsets.start, total)
+            yield record
+        before += len(offsets)
+    on_progress(total, total)
+
+
+async def held_offsets(consumer: AIOKafkaConsumer, partition: TopicPartition) -> range:
+    """Return the offsets that a partition holds now; some of them may have no record."""
+    begin = await consumer.beginning_offsets([partition])
+    end = await consumer.end_offsets([partition])
+    return range(begin[partition], end[partition])
+
+
+def raw_record(record: Record, topic_id: bytes = b"") -> RawRecord:
+    """Convert a client's record to a raw record."""
+    return RawRecord(
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        timestamp_ms=-1 if record.timestamp is None else record.timestamp,
+        key=record.key,
+        value=record.value,
+        headers=tuple(record.headers),
+        topic_id=topic_id,
+        fault=record.checksum if isinstance(record.checksum, Fault) else None,
+    )
+
+
+class TopicReader:
+    """A consumer without a group, which leaves no trace on the broker.
+
+    An asynchronous context manager: it connects on entry. A client error inside it is raised as a
+    :class:`~worker.errors.TopicError`.
+
+    Args:
+        kafka: the connection.
+        batch_bytes: the largest batch to decode, inflated.
+    """
+
+    def __init__(self, kafka: KafkaSettings, batch_bytes: int) -> None:
+        self._kafka = kafka
+        self._batch_bytes = batch_bytes
+        self._consumer = AIOKafkaConsumer(
+            **client_arguments(kafka),
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",  # retention may delete the next records at any time
+            # All records are there already; a fetch at the end would delay the next request.
+            fetch_max_wait_ms=_POLL_MS,
+            max_poll_records=MAX_POLL_RECORDS,
+        )
+
+    async def __aenter__(self) -> Self:
+        try:
+            with decoding(self._batch_bytes):
+                await self._consumer.start()
+        except KafkaError as error:
+            await self._consumer.stop()
+            raise await unreachable(self._kafka, error) from error
+        await asyncio.sleep(0)  # the client cannot be stopped before its tasks have started
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._consumer.stop()
+        if isinstance(error, KafkaError):
+            raise TopicError(f"nothing can be read: {type(error).__name__}: {error}") from error
+
+    async def bounds(self, topic: str, partition: int) -> range:
+        """Return the offsets that a partition holds now; some of them may have no record."""
+        return await held_offsets(self._consumer, TopicPartition(topic, partition))
+
+    async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """Return the first offset with a record of that time or later; None if there is none."""
+        tp = TopicPartition(topic, partition)
+        found = (await self._consumer.offsets_for_times({tp: timestamp_ms}))[tp]
+        return None if found is None else int(found.offset)
+
+    async def read(self, topic: str, partition: int, offsets: range) -> AsyncIterator[Record]:
+        """Yield the records in a range of offsets.
+
+        Raises:
+            TopicError: the broker returns nothing for ``kafka.request_timeout``.
+        """
+        if not offsets:
+            # A consumer stopped right after an assignment may hang: its fetcher swallows the cancellation
+            # while it awaits requests of the previous assignment. Reading a record gets it past that point.
+            return
+        tp = TopicPartition(topic, partition)
+        self._consumer.assign([tp])
+        self._consumer.seek(tp, offsets.start)
+        while records := await self._fetch(tp, offsets.stop):
+            for record in records:
+                if record.offset < offsets.stop:
+                    yield record
+
+    async def _fetch(self, tp: TopicPartition, end: int) -> list[Record]:
+        """Return the next records; none once the position has reached the end."""
+        try:
+            async with asyncio.timeout(self._kafka.request_timeout):
+                while await self._consumer.position(tp) < end:
+                    records: list[Record] | None
+                    records = (await self._consumer.getmany(tp, timeout_ms=_POLL_MS)).get(tp)
+                    if records:
+                        return records
+        except TimeoutError:
+            raise TopicError(
+                f"{tp.topic}/{tp.partition}: no records for {self._kafka.request_timeout:g} s "
+                "(kafka.request_timeout)"
+            ) from None
+        return []

@@ -1,0 +1,140 @@
+"""Publish several records in one transaction: all of them or none (KIP-98)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError, ProducerFenced, TransactionalIdAuthorizationFailed
+from aiokafka.structs import RecordMetadata
+
+from worker.errors import DeliveryError, WorkerError
+from worker.kafka.connection import client_arguments
+from worker.kafka.output_publisher import FRAMING_BYTES
+from worker.kafka.preflight.rights import Right, missing_rights
+from worker.settings import KafkaSettings
+
+TRANSACTION_TIMEOUT_MS = 10_000
+"""Age at which brokers abort the transaction of a dead process; until then it blocks readers."""
+
+_BATCH_BYTES = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """A consumer group's next offset in a partition."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+
+
+class Send(Protocol):
+    """Sends a record of the open transaction."""
+
+    async def __call__(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None,
+        partition: int | None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> asyncio.Future[RecordMetadata]:
+        """Return a future of the record's topic, partition and offset."""
+        ...
+
+
+class TransactionalPublisher:
+    """The only producer with its transactional id.
+
+    An asynchronous context manager. On entry, an earlier producer with the same id is fenced off, and its
+    open transaction is completed or aborted.
+
+    Args:
+        kafka: the connection.
+        transactional_id: the id.
+        max_message_bytes: the largest record that the topics accept.
+    """
+
+    def __init__(self, kafka: KafkaSettings, transactional_id: str, max_message_bytes: int) -> None:
+        self._kafka = kafka
+        self._id = transactional_id
+        self._producer = AIOKafkaProducer(
+            **client_arguments(kafka),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            request_timeout_ms=int(kafka.request_timeout * 1000),
+            # A batch is rejected as a whole, so only a single-record batch may approach the limit.
+            max_batch_size=min(_BATCH_BYTES, max_message_bytes),
+            max_request_size=max_message_bytes + FRAMING_BYTES,
+        )
+
+    async def __aenter__(self) -> Self:
+        try:
+            async with asyncio.timeout(self._kafka.request_timeout):
+                await self._producer.start()
+        except (KafkaError, TimeoutError) as error:
+            await self._producer.stop()
+            raise self._translate(error) from error
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._producer.stop()
+
+    @asynccontextmanager
+    async def transaction(self, *consumed: GroupOffset) -> AsyncIterator[Send]:
+        """Open a transaction, commit it on exit, and abort it on an error.
+
+        Args:
+            *consumed: offsets to commit for one consumer group in the same transaction.
+
+        Raises:
+            DeliveryError: the brokers did not confirm the transaction. They have none of its records, or all
+                of them if only the response to the commit was lost.
+            SecurityError: the right to the transactional id is missing.
+        """
+        try:
+            async with self._producer.transaction():
+                yield self._send
+                if consumed:
+                    offsets = {TopicPartition(one.topic, one.partition): one.offset for one in consumed}
+                    await self._producer.send_offsets_to_transaction(offsets, consumed[0].group)
+        except KafkaError as error:
+            raise self._translate(error) from error
+
+    async def _send(self, topic: str, value: bytes | None, **record: Any) -> asyncio.Future[RecordMetadata]:
+        record["headers"] = list(record.get("headers", ()))
+        delivery: asyncio.Future[RecordMetadata] = await self._producer.send(topic, value, **record)
+        delivery.add_done_callback(_retrieve_exception)
+        return delivery
+
+    def _translate(self, error: KafkaError | TimeoutError) -> WorkerError:
+        if isinstance(error, TransactionalIdAuthorizationFailed):
+            return missing_rights([Right("Write", "transactional-id", self._id)])
+        if isinstance(error, ProducerFenced):
+            return DeliveryError(
+                f"{self._id}: another process with this transactional id took over, or a transaction took "
+                f"longer than {TRANSACTION_TIMEOUT_MS // 1000} s; only what was reported is published"
+            )
+        if isinstance(error, TimeoutError):
+            return DeliveryError(
+                f"{self._id}: no transaction could begin within {self._kafka.request_timeout:g} s "
+                "(kafka.request_timeout); a single broker needs transaction.state.log.replication.factor=1 "
+                "and transaction.state.log.min.isr=1"
+            )
+        return DeliveryError(f"{self._id}: {type(error).__name__}: {error}")
+
+
+def _retrieve_exception(delivery: asyncio.Future[RecordMetadata]) -> None:
+    """Mark an exception as retrieved: when a later send fails, the earlier ones are never awaited."""
+    if not delivery.cancelled():
+        delivery.exception()

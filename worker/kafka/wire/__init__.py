@@ -1,0 +1,1 @@
+"""All that touches the insides of the Kafka client."""

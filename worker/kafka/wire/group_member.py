@@ -1,0 +1,109 @@
+"""A member of the worker's consumer group: aiokafka's consumer, as the source uses it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import NoError, NotCoordinatorForGroupError, RebalanceInProgressError, for_code
+from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
+
+from worker.kafka.connection import client_arguments
+from worker.kafka.lease import Lease, heartbeat_interval
+from worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding
+from worker.settings import KafkaSettings
+
+FETCH_BYTES = 131_072
+"""Bytes fetched per partition and request; a larger record comes alone (KIP-74).
+
+Larger fetches fragment the heap, and are no faster.
+"""
+# The broker answers a fetch after this time even without records.
+_FETCH_MAX_WAIT_MS = 100
+# The watchdog detects a worker that polls too rarely; the client would silently leave the group.
+_NEVER_MS = 2**31 - 1
+# With these codes the coordinator still knows the member.
+_IS_KNOWN = (NoError.errno, RebalanceInProgressError.errno)
+
+
+class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untyped
+    """Reads committed records, and renews the lease while the group's coordinator knows this member.
+
+    Args:
+        kafka: the connection and the group.
+        batch_bytes: the largest batch to decode, inflated.
+        lease: renewed by the coordinator's responses.
+        rebalance_timeout: seconds that a rebalance allows its members to finish.
+    """
+
+    def __init__(
+        self, kafka: KafkaSettings, batch_bytes: int, lease: Lease, rebalance_timeout: float
+    ) -> None:
+        super().__init__(
+            **client_arguments(kafka),
+            group_id=kafka.group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            max_partition_fetch_bytes=FETCH_BYTES,
+            fetch_max_wait_ms=_FETCH_MAX_WAIT_MS,
+            session_timeout_ms=int(kafka.session_timeout * 1000),
+            heartbeat_interval_ms=int(heartbeat_interval(kafka.session_timeout) * 1000),
+            rebalance_timeout_ms=int(rebalance_timeout * 1000),
+            max_poll_interval_ms=_NEVER_MS,
+            max_poll_records=MAX_POLL_RECORDS,
+            partition_assignment_strategy=(StickyPartitionAssignor,),
+        )
+        self._lease = lease
+        self._batch_bytes = batch_bytes
+
+    async def start(self) -> None:
+        """Connect."""
+        with decoding(self._batch_bytes):
+            await super().start()
+        # The client has no hook for the coordinator's responses.
+        coordinator = self._coordinator
+        coordinator._send_req = self._observed(coordinator._send_req)  # noqa: SLF001
+
+    @property
+    def is_member(self) -> bool:
+        """Whether this worker is a group member, as far as the client knows."""
+        return self._coordinator is not None and cast("int", self._coordinator.generation) >= 0
+
+    def check_membership(self) -> None:
+        """Check that the client is still in its group; a fetch does so too.
+
+        Raises:
+            KafkaError: the group rejected the member, or the client failed permanently.
+        """
+        if self._coordinator is not None:
+            self._coordinator.check_errors()
+
+    def _observed(self, send: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
+        async def send_and_observe(request: Any) -> Any:
+            sent_at = time.monotonic()
+            response = await send(request)
+            if isinstance(request, HeartbeatRequest | SyncGroupRequest) and response.error_code in _IS_KNOWN:
+                self._lease.renew(sent_at)
+            if isinstance(request, OffsetFetchRequest):
+                self._require_positions(response)
+            return response
+
+        return send_and_observe
+
+    def _require_positions(self, response: Any) -> None:
+        """Raise the error of a response without positions, so that the client retries.
+
+        The client ignores that error and concludes that the group has no positions: it would read partitions
+        from their beginning whenever a newly elected coordinator is still loading the group.
+        """
+        # Before version 2, only each partition has an error code.
+        error_code = getattr(response, "error_code", NoError.errno)
+        if error_code == NotCoordinatorForGroupError.errno:
+            self._coordinator.coordinator_dead()
+        if error_code != NoError.errno:
+            raise for_code(error_code)

@@ -1,0 +1,116 @@
+"""Report finished records: metrics, the status page's recent traces, and spans."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
+
+from schemas import ReasoningTrace
+from worker.lane.retention import RetentionCheck
+from worker.lane.stages import Confirmed, Decoded, Scored
+from worker.observe.metrics import Metrics
+from worker.records.decode import decode_members
+from worker.records.entry import Entry
+from worker.records.summary import TraceSummary
+from worker.scoring import ScoredRecord
+
+if TYPE_CHECKING:
+    from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
+
+logger = logging.getLogger(__name__)
+
+
+class Reporter:
+    """Reports records once the broker has confirmed their outputs.
+
+    Args:
+        metrics: counts and times every record.
+        retention_check: counts outputs that are deleted for their age; None where no topic deletes.
+        tracing: exports a span for every record; None to export none.
+    """
+
+    def __init__(
+        self, metrics: Metrics, retention_check: RetentionCheck | None, tracing: Tracing | None
+    ) -> None:
+        self._metrics = metrics
+        self._retention_check = retention_check
+        self._tracing = tracing
+
+    def finished(self, confirmed: Confirmed) -> None:
+        """Report one record."""
+        self._count(confirmed.scored, confirmed.entry)
+        if self._retention_check is not None:
+            self._retention_check.check(confirmed.output)
+        if self._tracing is not None:
+            self._export_span(self._tracing, confirmed)
+
+    def _count(self, scored: Scored, entry: Entry) -> None:
+        timestamp = scored.record.timestamp_ms
+        end_to_end = None if timestamp < 0 else max(0.0, time.time() - timestamp / 1000)
+        header, failure = entry.header, entry.failure
+        self._metrics.recent.finished(entry.outcome, end_to_end)
+        if failure is not None:
+            self._metrics.dead_lettered(failure.reason, end_to_end)
+        elif header is not None:
+            self._metrics.published(header.domain, entry.outcome, header.score, end_to_end)
+        try:
+            self._report_details(scored, entry)
+        except Exception as error:  # noqa: BLE001 - a report must not fail a lane
+            # Do not log the error's text, which may quote the trace.
+            logger.error("%s: details not reported: %s", scored.record.source, type(error).__name__)  # noqa: TRY400
+
+    def _report_details(self, scored: Scored, entry: Entry) -> None:
+        """Report a dead letter, or a decision with the trace's origin, also beside the shadow policy's."""
+        record, taken, header = scored.record, scored.taken, entry.header
+        objective = taken.trace.task.objective if isinstance(taken, Decoded) else None
+        if entry.failure is not None:
+            self._metrics.recent.dead_lettered(
+                record.source,
+                score=None if header is None else asdict(header),
+                failure=asdict(entry.failure),
+                trace_id=entry.trace_id,
+                objective=objective,
+            )
+        elif header is not None:
+            trace: ReasoningTrace | TraceSummary = (
+                taken.trace
+                if isinstance(taken, Decoded)
+                else decode_members(record.value or b"", TraceSummary)
+            )
+            metadata = trace.metadata
+            decided = ScoredRecord(
+                source=record.source,
+                id=entry.trace_id or "",
+                task_domain=metadata.task_domain,
+                visibility=metadata.visibility,
+                success=metadata.success,
+                confidence=trace.outcome.confidence,
+                score=header.as_score(),
+                policy=entry.policy,
+            )
+            self._metrics.decided(decided, metadata.agent_id, metadata.framework, objective)
+
+    def _export_span(self, tracing: Tracing, confirmed: Confirmed) -> None:
+        scored, entry = confirmed.scored, confirmed.entry
+        record, score, embedded = scored.record, entry.header, scored.embedded
+        tracing.finished(
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            headers=record.headers,
+            value=record.value,
+            taken=scored.taken.taken_at,
+            embedded=None if embedded is None else (embedded.started, embedded.finished),
+            sent=confirmed.sent_at,
+            output=confirmed.output.topic,
+            verdict={
+                "outcome": entry.outcome,
+                "score": None if score is None else score.score,
+                "domain": None if score is None else score.domain,
+                "reason": None if entry.failure is None else entry.failure.reason,
+                "redelivered": scored.entry_value is None,
+            },
+        )

@@ -1,0 +1,51 @@
+"""A registry of metrics, and what any room's metrics are made of.
+
+A room that has metrics of its own needs no import of Prometheus's client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+)
+from prometheus_client import generate_latest as render_text
+
+__all__ = [
+    "TEXT",
+    "CollectorRegistry",
+    "Counter",
+    "Gauge",
+    "Histogram",
+    "prepare_registry",
+    "render_text",
+    "start_at_zero",
+]
+
+_Metric = TypeVar("_Metric", Counter, Gauge, Histogram)
+
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+"""The content type of a metrics page in the text format."""
+
+
+def prepare_registry(registry: CollectorRegistry | None) -> CollectorRegistry:
+    """Return the registry, or a new one with process and platform collectors."""
+    disable_created_metrics()  # these double the number of series, and nobody reads them
+    if registry is None:
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+    return registry
+
+
+def start_at_zero(metric: _Metric, labels: Iterable[str]) -> dict[str, _Metric]:
+    """Create the series of a closed label set and return them by label."""
+    return {label: metric.labels(label) for label in labels}

@@ -1,0 +1,56 @@
+"""Find the records that kill worker processes.
+
+A record that merely happens to be in progress when a process is killed is innocent: the next process finishes
+it, and it is cleared. Records in progress at one death after another are isolated, so that the next death
+identifies the culprit. Only a record that was alone in progress at the last of ``limits.poison_attempts``
+deaths is poison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+
+from worker.records.journal import Suspect, Treatment
+from worker.records.record import Location
+
+_DEATHS_BEFORE_ISOLATION = 2
+
+
+def after_death(
+    suspects: Mapping[Location, Suspect], in_progress: AbstractSet[Location], attempts: int, *, skip: bool
+) -> dict[Location, Suspect]:
+    """Return the suspects for the next process.
+
+    Args:
+        suspects: the dead process's suspects that it did not clear.
+        in_progress: the records that it was working on.
+        attempts: deaths in a row after which a record becomes a dead letter; as many more, and it is skipped.
+        skip: whether a record may be skipped.
+    """
+    if not in_progress:  # no record is to blame
+        return dict(suspects)
+    known = {
+        location: suspect
+        for location, suspect in suspects.items()
+        if location in in_progress or suspect.treatment is not Treatment.WATCHED
+    }
+    alone = len(in_progress) == 1
+    died_at = {
+        location: _escalated(known.get(location, Suspect()), attempts, alone=alone, skip=skip)
+        for location in in_progress
+    }
+    return known | died_at
+
+
+def _escalated(suspect: Suspect, attempts: int, *, alone: bool, skip: bool) -> Suspect:
+    suspect = replace(suspect, deaths=suspect.deaths + 1)
+    if suspect.deaths >= attempts and alone:
+        if suspect.treatment < Treatment.DEAD_LETTER:
+            return Suspect(treatment=Treatment.DEAD_LETTER)
+        if skip:
+            return Suspect(treatment=Treatment.SKIPPED)
+    if suspect.deaths >= min(attempts, _DEATHS_BEFORE_ISOLATION):
+        return replace(suspect, treatment=max(suspect.treatment, Treatment.ISOLATED))
+    return suspect

@@ -1,0 +1,263 @@
+"""The supervisor: the parent of the worker process, which restarts it after every failure.
+
+Faust ends its process at any Kafka error, and so does a lane at a fatal error: nothing is lost, and a new
+process resumes from the ledger. So outages are ridden out here: the supervisor waits for the broker before
+each start, and kills a process without heartbeats from its event loop. It also serves the web port, which so
+answers whatever happens to the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from worker.errors import NoBrokerError, SecurityError, SettingsError, StartError
+from worker.http.server import serving, socket_name
+from worker.kafka.topic_admin import TopicAdmin
+from worker.process.descriptors import raise_descriptor_limit
+from worker.process.heartbeat import INTERVAL, read_beat
+from worker.process.memory_limit import memory_limit
+from worker.process.poison import after_death
+from worker.process.signals import stop_signals
+from worker.records.journal import Journal, Treatment, shared_memory
+from worker.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+START_LIMIT = 600.0
+"""Seconds until the first heartbeat: a model may have to be downloaded."""
+PROBE_LIMIT = 15.0
+"""Seconds for the broker to answer."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+"""Seconds between two attempts; each pause is twice as long as the one before."""
+SETTLED = 10.0
+"""Seconds of running after which the pause before a restart is reset."""
+FIRST_STARTS = 5
+"""Failed starts before the worker was ever ready, after which the orchestrator has to see it."""
+STOP_MARGIN = 30.0
+"""Seconds beyond ``limits.drain`` until a process that is to end is killed."""
+_ORDERLY_STATUSES = (
+    0,
+    *(status for number in (signal.SIGTERM, signal.SIGHUP) for status in (-number, 128 + number)),
+)
+"""Exit statuses of a process after a stop signal; a process still starting up ends by the signal itself."""
+
+
+class Supervisor:
+    """Keeps a worker process running until a stop signal.
+
+    Args:
+        settings: the effective settings.
+        command: starts the process; ``--journal`` and ``--heartbeat`` are appended, each with a file
+            descriptor, and ``--socket`` with the name of the Unix socket for its pages.
+    """
+
+    def __init__(self, settings: Settings, command: Sequence[str]) -> None:
+        self._settings = settings
+        self._command = command
+        self._stop = asyncio.Event()
+        self._was_ready = False
+        self._first = True
+        self._failed_starts = 0
+        self._was_silent = False
+        self._memory = shared_memory()
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self) -> int:
+        """Work until SIGTERM, SIGHUP or SIGINT.
+
+        Returns:
+            the exit status: that of the process when it could not even start for the first time and said that
+            trying again would not help, or after :data:`FIRST_STARTS` failures; 1 when it failed or had to
+            be killed as it stopped; else 0.
+
+        Raises:
+            StartError: the web port is unavailable.
+        """
+        raise_descriptor_limit()
+        for number in (*stop_signals(), signal.SIGINT):
+            self._loop.add_signal_handler(number, self._stop.set)
+        with socket_name() as self._socket:
+            async with serving(self._settings.web, self._socket) as self._port:
+                return await self._run()
+
+    async def _run(self) -> int:
+        pauses = _pauses()
+        while await self._unless_stopped(self._wait_for_broker()):
+            started = self._loop.time()
+            status = await self._run_process()
+            was_working = self._update_suspects()
+            if self._stop.is_set():
+                return 0 if status in _ORDERLY_STATUSES else 1
+            if self._first and status == StartError.exit_status:
+                return status
+            self._first = False
+            ending = self._ending(status)
+            # A deadly record is left to the journal, which takes effect at the next start.
+            self._failed_starts += not (self._was_ready or was_working)
+            if self._failed_starts == FIRST_STARTS:
+                logger.critical(
+                    "the worker %s; it failed at %d starts and was never ready", ending, FIRST_STARTS
+                )
+                return status if status >= 0 else 128 - status
+            if self._loop.time() - started > SETTLED:
+                pauses = _pauses()
+            pause = next(pauses)
+            logger.error("the worker %s; starting it again in %g s", ending, pause)
+            if not await self._unless_stopped(asyncio.sleep(pause)):
+                break
+        return 0
+
+    async def _wait_for_broker(self) -> None:
+        # A worker that was ready stays so: while the broker is down, no other worker could do more.
+        self._port.without_child("the worker waits for the broker", ready=self._was_ready)
+        for pause in _pauses():
+            try:
+                async with (
+                    asyncio.timeout(PROBE_LIMIT),
+                    TopicAdmin(self._settings.kafka, self._settings.topics),
+                ):
+                    return
+            except (NoBrokerError, SecurityError, SettingsError) as error:
+                # Settings that worked once may work again: a password changes on one side first.
+                if self._first and not isinstance(error, NoBrokerError):
+                    raise
+                logger.warning("%s; trying again in %g s", error, pause)
+            except TimeoutError:
+                servers = self._settings.kafka.bootstrap_servers
+                logger.warning(
+                    "kafka.bootstrap_servers: %s: no answer in %g s; trying again in %g s",
+                    servers,
+                    PROBE_LIMIT,
+                    pause,
+                )
+            await asyncio.sleep(pause)
+
+    async def _run_process(self) -> int:
+        """Start the process and watch it; return its exit status, negative for a signal."""
+        self._port.without_child("the worker is starting")
+        with _pipe() as (reader, writer):
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                "--journal",
+                str(self._memory),
+                "--heartbeat",
+                str(writer),
+                "--socket",
+                self._socket,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[self._memory, writer],
+            )
+            os.close(writer)  # only the process holds it now, so that its end closes the pipe
+            ended = asyncio.create_task(process.wait())
+            silent = asyncio.create_task(self._silence(reader))
+            stopping = asyncio.create_task(self._stop.wait())
+            await asyncio.wait({ended, silent, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            self._was_silent = silent.done()
+            silent.cancel()
+            self._port.without_child(f"the worker is {'stopping' if stopping.done() else 'restarting'}")
+            # The process may end by itself just before the signal.
+            with suppress(ProcessLookupError):
+                if stopping.done() and not ended.done():
+                    process.terminate()
+                    await asyncio.wait({ended}, timeout=self._settings.limits.drain + STOP_MARGIN)
+                if not ended.done():
+                    process.kill()
+            stopping.cancel()
+            return await ended
+
+    def _update_suspects(self) -> bool:
+        """Mark the records that the last process died at as suspects for the next one.
+
+        Returns:
+            whether there were any.
+        """
+        journal, limits = Journal(self._memory), self._settings.limits
+        in_progress = journal.in_progress()
+        suspects = after_death(
+            journal.suspects(), in_progress, limits.poison_attempts, skip=limits.skip_poison
+        )
+        journal.prepare(suspects)
+        for location in sorted(in_progress):
+            suspect, where = suspects[location], f"partition {location.partition}, offset {location.offset}"
+            if suspect.treatment is Treatment.WATCHED:
+                logger.warning("the worker died while this was in progress: %s", where)
+            elif suspect.treatment is Treatment.ISOLATED:
+                logger.warning("%s: %d workers died while this was in progress", where, suspect.deaths)
+            elif suspect.treatment is Treatment.SKIPPED:
+                logger.critical("%s: deadly even as a dead letter; it will be skipped", where)
+            elif suspect.deaths:
+                logger.critical(
+                    "%s: deadly even as a dead letter; limits.skip_poison would skip it after %d such deaths",
+                    where,
+                    limits.poison_attempts,
+                )
+            else:
+                logger.error(
+                    "%s: %d workers died of it; it will be dead-lettered", where, limits.poison_attempts
+                )
+        return bool(in_progress)
+
+    def _ending(self, status: int) -> str:
+        """Describe how the process ended; a SIGKILL not from here is most likely the kernel's, for memory."""
+        if status != -signal.SIGKILL or self._was_silent:
+            return f"ended with status {status}"
+        limit = memory_limit()
+        of_how_much = "" if limit is None else f" (limit {limit // 2**20} MiB)"
+        return f"was killed, perhaps for memory{of_how_much}"
+
+    async def _silence(self, reader: int) -> None:
+        """Return once the process has sent no heartbeat for too long.
+
+        Time is measured in iterations, not by the clock: while this process is suspended, the child is not
+        silent.
+        """
+        silent, limit = 0.0, START_LIMIT
+        while silent < limit:
+            await asyncio.sleep(INTERVAL)
+            reasons = read_beat(reader)
+            if reasons is None:
+                silent += INTERVAL
+                continue
+            silent, limit = 0.0, self._settings.limits.heartbeat
+            self._was_ready = self._was_ready or not reasons
+            self._port.with_child(reasons)
+        logger.error("no heartbeat from the worker for %g s (limits.heartbeat): killing it", limit)
+
+    async def _unless_stopped(self, step: Coroutine[Any, Any, None]) -> bool:
+        """Run a step; return False if a stop signal interrupted it."""
+        doing = asyncio.create_task(step)
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if self._stop.is_set():
+            doing.cancel()
+            with suppress(asyncio.CancelledError):
+                await doing
+            return False
+        await doing
+        return True
+
+
+def _pauses() -> Iterator[float]:
+    pause = FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+@contextmanager
+def _pipe() -> Iterator[tuple[int, int]]:
+    """Yield a pipe's non-blocking read end and its write end, which the caller closes."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    try:
+        yield reader, writer
+    finally:
+        os.close(reader)

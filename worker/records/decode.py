@@ -1,0 +1,387 @@
+"""Bytes to a trace, and a score into the bytes, everything else untouched.
+
+Only the members that the schema names become Python objects: a trace may consist of others, each of which
+would take a hundred times its size. Items of arrays become models only in parts, to be validated; what is
+kept of a step has the model's attributes and a tenth of its size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from types import GenericAlias, NoneType, UnionType
+from typing import Any, TypedDict, TypeVar, Union, cast, get_args, get_origin
+
+import msgspec
+import numpy as np
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from schemas import Entity, ReasoningTrace, Relationship, Step
+from worker.errors import RejectedRecord
+from worker.records.record import RawRecord, is_utf8
+
+Members = TypeVar("Members", bound=msgspec.Struct)
+Validated = TypeVar("Validated")
+
+# A surrogate pair, a lone surrogate, or any other escape. The last alternative keeps `\\ud800` (an escaped
+# backslash, then letters) from matching as a surrogate.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+_MAX_ERRORS_LISTED = 5
+_MAX_DEPTH = 201
+"""The trace's object and 200 levels inside it: how far parsers can recurse depends on their caller."""
+_STEP = np.zeros(256, dtype=np.int8)
+_STEP[list(b"[{")], _STEP[list(b"]}")] = 1, -1
+_NO_BRACKETS = bytes(np.flatnonzero(_STEP == 0).tolist())
+_QUOTE = ord('"')
+_NO_BRACKETS_OR_QUOTES = _NO_BRACKETS.replace(b'"', b"")
+
+
+_MISSING = msgspec.Raw()
+
+
+class _TopLevel(msgspec.Struct):
+    metadata: msgspec.Raw = _MISSING
+
+
+class _Metadata(msgspec.Struct):
+    quality_score: msgspec.Raw = _MISSING
+
+
+class _Object(TypedDict):
+    """Any object; its members are skipped."""
+
+
+_Scalar = bool | int | float | str | None
+
+
+class _StepInput(msgspec.Struct, gc=False):
+    input: msgspec.Raw = _MISSING
+
+
+class _StepInputs(msgspec.Struct):
+    steps: list[_StepInput] | _Object | _Scalar  # of duplicates, the last one is the list
+
+
+def _outline(annotation: Any, *, complete: bool) -> Any:
+    """Return a type that reads only what the schema knows of a document.
+
+    It takes a scalar or an object in place of anything, so that the schema says what is wrong; but no array
+    where none belongs, since nothing takes more memory than those.
+
+    Args:
+        annotation: of a member of the schema.
+        complete: refuse an item without its required members, instead of leaving that to the schema.
+    """
+    annotation = _not_none(annotation)
+    if get_origin(annotation) is list:
+        (element,) = get_args(annotation)
+        if issubclass(element, BaseModel):
+            element = _item_of(element, complete)
+        return GenericAlias(list, (element,)) | _Object | _Scalar
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return _members_of(annotation, complete) | _Scalar
+    return _Object | _Scalar
+
+
+def _not_none(annotation: Any) -> Any:
+    if get_origin(annotation) in (Union, UnionType):
+        (annotation,) = (part for part in get_args(annotation) if part is not NoneType)
+    return annotation
+
+
+def _members_of(model: type[BaseModel], complete: bool) -> Any:
+    fields = {
+        field.alias or name: _outline(field.annotation, complete=complete)
+        for name, field in model.model_fields.items()
+        if field.annotation is not Any
+    }
+    return TypedDict(model.__name__, fields, total=False)  # type: ignore[operator]  # made of the schema
+
+
+def _item_of(model: type[BaseModel], complete: bool) -> Any:
+    """Return a type with a model's attributes and a tenth of its size: a trace may consist of tiny items."""
+    return msgspec.defstruct(
+        model.__name__,
+        [(name, *_attribute(field, complete=complete)) for name, field in model.model_fields.items()],
+        kw_only=True,
+        omit_defaults=True,
+        gc=False,
+    )
+
+
+def _attribute(field: FieldInfo, *, complete: bool) -> tuple[Any, Any]:
+    """Return the type and the default of an item's attribute."""
+    annotation = _not_none(field.annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        outline = _item_of(annotation, complete) | _Scalar
+    else:
+        outline = _outline(annotation, complete=complete)
+    if not field.is_required():
+        return outline, field.default
+    return (outline, msgspec.NODEFAULT) if complete else (outline | msgspec.UnsetType, msgspec.UNSET)
+
+
+_known = msgspec.json.Decoder(_members_of(ReasoningTrace, complete=False)).decode
+_known_if_complete = msgspec.json.Decoder(_members_of(ReasoningTrace, complete=True)).decode
+_BYTES_PER_OBJECT = 6
+"""A text with shorter objects consists of empty ones, which take more memory than any others."""
+_TRACE = TypeAdapter(ReasoningTrace)
+_ITEMS: dict[tuple[str, ...], TypeAdapter[Any]] = {
+    ("steps",): TypeAdapter(list[Step]),
+    ("knowledge_graph_delta", "entities"): TypeAdapter(list[Entity]),
+    ("knowledge_graph_delta", "relationships"): TypeAdapter(list[Relationship]),
+}
+_ITEMS_AT_ONCE = 256
+"""How many of an array's items are models at a time."""
+
+
+def check_readable(record: RawRecord) -> None:
+    """Check that a record could be read from its batch, and that its headers can be published.
+
+    Raises:
+        RejectedRecord: ``undecodable``, ``too_large`` or ``invalid_headers``.
+    """
+    if record.fault is not None:
+        raise RejectedRecord(record.fault.reason, record.fault.message)
+    for index, (name, _) in enumerate(record.headers):
+        if not is_utf8(name):
+            raise RejectedRecord("invalid_headers", f"the name of header {index} is not UTF-8")
+
+
+def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
+    """Decode a raw trace.
+
+    An escaped lone surrogate is read as U+FFFD; this affects neither score nor output.
+
+    Args:
+        value: a record's value.
+        max_bytes: the largest accepted size.
+
+    Returns:
+        the members that the schema names, without the knowledge graph. Memory: at most 20 times the value.
+
+    Raises:
+        RejectedRecord: ``empty``, ``too_large``, ``not_json`` (RFC 8259) or ``invalid_trace``.
+    """
+    if not value:
+        raise RejectedRecord("empty", "the record has no value")
+    if len(value) > max_bytes:
+        raise RejectedRecord(
+            "too_large", f"the value has {len(value)} bytes, limits.trace_bytes is {max_bytes}"
+        )
+    text, known = _read(value)
+    trace = _validated(known)
+    top = _members(text, _TopLevel)
+    _require_once("metadata", text, top)
+    metadata = bytes(top.metadata)
+    _require_once("quality_score", metadata, _members(metadata, _Metadata))
+    return trace
+
+
+def _read(value: bytes) -> tuple[bytes, Any]:
+    """Return a document, with any lone surrogates replaced, and what the schema knows of it."""
+    _require_shallow(value)
+    known = _known if value.count(b"{") * _BYTES_PER_OBJECT < len(value) else _known_if_complete
+    try:
+        value.decode()  # the parser does not validate the strings that it skips
+        return value, known(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = _json(value)
+    try:
+        return text, known(text)
+    except msgspec.ValidationError as error:
+        raise RejectedRecord("invalid_trace", _schema_style(error)) from None
+
+
+def _validated(known: Any) -> ReasoningTrace:
+    """Validate the outline of a trace, its arrays in parts.
+
+    Returns:
+        the trace; its steps are the outline's, with the attributes of the model.
+    """
+    arrays = {}
+    for path in _ITEMS:
+        parent = known
+        for name in path[:-1]:
+            parent = parent.get(name)
+        if isinstance(parent, dict) and isinstance(items := parent.get(path[-1]), list):
+            arrays[path] = items
+            parent[path[-1]] = items[:_ITEMS_AT_ONCE]
+    trace = _validate(_TRACE, known)
+    for path, items in arrays.items():
+        for start in range(_ITEMS_AT_ONCE, len(items), _ITEMS_AT_ONCE):
+            _validate(_ITEMS[path], items[start : start + _ITEMS_AT_ONCE], path, start)
+    trace.steps = arrays["steps",]
+    trace.knowledge_graph_delta = None
+    return trace
+
+
+def _validate(
+    schema: TypeAdapter[Validated], known: Any, path: tuple[str, ...] = (), start: int = 0
+) -> Validated:
+    """Validate what was read of a trace.
+
+    Args:
+        schema: of the trace, or of one of its arrays.
+        known: the trace, or items of the array.
+        path: where the array is.
+        start: the index of the first of these items.
+    """
+    try:
+        return schema.validate_python(msgspec.to_builtins(known))
+    except ValidationError:
+        pass
+    try:
+        return schema.validate_json(msgspec.json.encode(known))  # for its messages
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_input=False)
+        listed = "; ".join(
+            f"{'.'.join(map(str, _location(one['loc'], path, start))) or 'trace'}: {one['msg']}"
+            for one in errors[:_MAX_ERRORS_LISTED]
+        )
+        more = f"; and {len(errors) - _MAX_ERRORS_LISTED} more" if len(errors) > _MAX_ERRORS_LISTED else ""
+        raise RejectedRecord("invalid_trace", listed + more) from None
+
+
+def _location(within: tuple[int | str, ...], path: tuple[str, ...], start: int) -> tuple[int | str, ...]:
+    if not path:
+        return within
+    index, *rest = within
+    return (*path, start + int(index), *rest)
+
+
+def _schema_style(error: msgspec.ValidationError) -> str:
+    """Format an error of the outline like the schema's own: location, then problem."""
+    what, _, where = str(error).partition(" - at `$")
+    path = where.rstrip("`").replace("[", ".").replace("]", "").lstrip(".")
+    return f"{path or 'trace'}: {what}"
+
+
+def decode_members(value: bytes, members: type[Members]) -> Members:
+    """Decode only some members of a trace, which is much faster than decoding all.
+
+    Args:
+        value: bytes that :func:`decode_trace` accepted, with or without a score.
+        members: a msgspec.Struct of the members to decode.
+
+    Raises:
+        RejectedRecord: ``not_json`` or ``invalid_trace``.
+    """
+    return _members(_json(value), members)
+
+
+def decode_inputs(value: bytes) -> Iterator[str]:
+    """Yield the JSON of each step's ``input``, empty without one; decode nothing unless iterated.
+
+    :func:`decode_trace` skips inputs, whose objects may take a hundred times the size of their JSON.
+
+    Args:
+        value: bytes that :func:`decode_trace` accepted.
+    """
+    for step in cast("list[_StepInput]", decode_members(value, _StepInputs).steps):
+        yield bytes(step.input).decode()
+
+
+def with_quality_score(value: bytes, score: float) -> bytes:
+    """Return the trace's bytes with ``metadata.quality_score`` set and no other byte changed.
+
+    Args:
+        value: bytes that :func:`decode_trace` accepted.
+        score: written as the shortest decimal that reads back as the same double.
+    """
+    try:
+        text, metadata = value, _members(value, _TopLevel).metadata
+    except RejectedRecord:
+        text = _without_lone_surrogates(value)  # of the same length, so positions agree
+        metadata = _members(text, _TopLevel).metadata
+    number = msgspec.json.encode(score)
+    present = _members(metadata, _Metadata).quality_score
+    if present != _MISSING:
+        start = _position(present, text)
+        return value[:start] + number + value[start + len(memoryview(present)) :]
+    after_brace = _position(metadata, text) + 1
+    return value[:after_brace] + b'"quality_score":' + number + b"," + value[after_brace:]
+
+
+def _require_once(name: str, text: bytes, members: msgspec.Struct) -> None:
+    """Reject an object with a duplicate member: a consumer that keeps the first would read another score.
+
+    The parser keeps the last one. Rename it: if the name is still there, it was a duplicate.
+    """
+    member = getattr(members, name)
+    if member == _MISSING:
+        return
+    closing_quote = text.rindex(b'"', 0, _position(member, text))
+    renamed = text[:closing_quote] + b"?" + text[closing_quote:]
+    if getattr(_members(renamed, type(members)), name) != _MISSING:
+        raise RejectedRecord("invalid_trace", f"{name}: appears more than once")
+
+
+def _json(value: bytes) -> bytes:
+    """Return a document, with any lone surrogates replaced.
+
+    Raises:
+        RejectedRecord: ``not_json``.
+    """
+    try:
+        _require_json(value)
+    except RejectedRecord:
+        value = _without_lone_surrogates(value)
+        _require_json(value)
+    return value
+
+
+def _require_json(text: bytes) -> None:
+    try:
+        text.decode()
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RejectedRecord("not_json", str(error)) from None
+
+
+def _require_shallow(text: bytes) -> None:
+    if _depth(text) > _MAX_DEPTH and _depth(_brackets_outside_strings(text)) > _MAX_DEPTH:
+        raise RejectedRecord("not_json", f"it is nested more than {_MAX_DEPTH} levels deep")
+
+
+def _depth(text: bytes) -> int:
+    """Return how deep brackets are nested in the text, those in strings among them."""
+    brackets = np.frombuffer(text.translate(None, _NO_BRACKETS), dtype=np.uint8)
+    return int(np.cumsum(_STEP[brackets], dtype=np.int32).max(initial=0))
+
+
+def _brackets_outside_strings(text: bytes) -> bytes:
+    unescaped = text.replace(rb"\\", b"").replace(rb"\"", b"")  # in this order: `\\"` ends a string
+    structure = np.frombuffer(unescaped.translate(None, _NO_BRACKETS_OR_QUOTES), dtype=np.uint8)
+    quotes = np.cumsum(structure == _QUOTE, dtype=np.uint8)  # may wrap around, which keeps it odd or even
+    return bytes(structure[quotes % 2 == 0])
+
+
+def _members(text: bytes | msgspec.Raw, members: type[Members]) -> Members:
+    try:
+        return msgspec.json.decode(text, type=members)
+    except msgspec.ValidationError as error:
+        raise RejectedRecord("invalid_trace", _schema_style(error)) from None
+    except msgspec.DecodeError as error:
+        raise RejectedRecord("not_json", str(error)) from None
+
+
+def _position(member: msgspec.Raw, text: bytes) -> int:
+    """Return a member's start in the text, of which it is a view."""
+    return _address(memoryview(member)) - _address(memoryview(text))
+
+
+def _address(view: memoryview) -> int:
+    return int(np.frombuffer(view, dtype=np.uint8).ctypes.data)
+
+
+def _without_lone_surrogates(value: bytes) -> bytes:
+    text = bytearray(value)
+    for match in _ESCAPE.finditer(value):
+        if match["lone"]:
+            text[match.start() : match.end()] = rb"\ufffd"
+    return bytes(text)

@@ -1,0 +1,149 @@
+"""A ledger's entry: the outcome and the vector of one raw record, and their bytes in the changelog."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+from msgspec.structs import astuple
+
+from worker.errors import Reason
+from worker.scoring import Decision, Score, Withheld
+
+ENTRY_VERSION = 2
+"""The format version of new entries; version 1 had neither ``version`` nor ``topic_id``."""
+
+
+class Failure(msgspec.Struct, array_like=True, frozen=True):
+    """Why a record is a dead letter."""
+
+    reason: Reason
+    exception: str
+    message: str
+
+
+class Entry(msgspec.Struct, array_like=True, frozen=True):
+    """The outcome of one raw record.
+
+    Later formats only append fields, and raise ``version`` if older readers must refuse the entry.
+
+    Attributes:
+        offset: the record's offset in its partition of the raw topic.
+        timestamp_ms: the record's timestamp.
+        fingerprint: tells the record apart from another at the same offset (a recreated topic).
+        trace_id: None if the record could not be decoded.
+        decision: None for a dead letter.
+        score: the ``kp-score`` header's JSON; None for an unscored record.
+        policy: the digest of the policy that scored the record.
+        failure: None unless the record is a dead letter.
+        vector: little-endian float32; None without an embedder or for an unscored record.
+        model: the embedder's identity; only vectors of the same identity are compared.
+        precision: the embedder's precision; recorded, not compared.
+        window: the size of the redelivery window, in offsets, when the entry was written.
+        version: the entry's format version.
+        topic_id: the id of the record's topic (KIP-516); empty if unknown.
+    """
+
+    offset: int
+    timestamp_ms: int
+    fingerprint: bytes
+    trace_id: str | None = None
+    decision: Decision | None = None
+    score: bytes | None = None
+    policy: str = ""
+    failure: Failure | None = None
+    vector: bytes | None = None
+    model: str = ""
+    precision: str = ""
+    window: int = 0
+    version: int = 1
+    topic_id: bytes = b""
+
+    @property
+    def outcome(self) -> Literal["contribute", "rejected", "dead_letter"]:
+        """The kind of output that the record gets."""
+        return self.decision or "dead_letter"
+
+    @property
+    def header(self) -> ScoreHeader | None:
+        """The score and its parts; None for an unscored record."""
+        return None if self.score is None else ScoreHeader.decode(self.score)
+
+
+class ScoreHeader(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The ``kp-score`` header: the score and its parts; ``withheld`` only if a guard withheld the trace."""
+
+    score: float
+    complexity: float
+    novelty: float
+    tool_diversity: float
+    outcome_confidence: float
+    overrides: tuple[str, ...]
+    domain: str
+    threshold: float
+    nearest: str | None
+    withheld: Withheld | None = None
+
+    @classmethod
+    def of(cls, score: Score) -> ScoreHeader:
+        """Return the header for a score."""
+        return cls(
+            score=score.quality_score,
+            complexity=score.complexity,
+            novelty=score.novelty,
+            tool_diversity=score.tool_diversity,
+            outcome_confidence=score.outcome_confidence,
+            overrides=score.overrides,
+            domain=score.domain,
+            threshold=score.threshold,
+            nearest=score.nearest,
+            withheld=score.withheld,
+        )
+
+    def as_score(self) -> Score:
+        """Return the score, which has the same fields in the same order."""
+        return Score(*astuple(self))
+
+    @classmethod
+    def decode(cls, value: bytes) -> ScoreHeader:
+        """Decode the header's value."""
+        return _decode_header(value)
+
+
+decode_entry = msgspec.msgpack.Decoder(Entry).decode
+"""Decode an entry's bytes; raises msgspec.MsgspecError."""
+
+encode_entry = msgspec.msgpack.Encoder().encode
+"""Encode an entry."""
+
+_decode_header = msgspec.json.Decoder(ScoreHeader).decode
+
+
+def encode_vector(vector: np.typing.NDArray[np.float32]) -> bytes:
+    """Return the vector as little-endian float32 bytes."""
+    return vector.astype("<f4", copy=False).tobytes()
+
+
+def decode_vector(vector: bytes) -> np.typing.NDArray[np.float32]:
+    """Return an entry's vector, shape (dimensions,), float32."""
+    return np.frombuffer(vector, dtype="<f4")
+
+
+def problem_of(entry: Entry) -> str | None:
+    """Return why an entry is unusable, if it is.
+
+    Found any later, it could only be blamed on the raw record.
+    """
+    if entry.failure is None and (entry.decision is None or entry.score is None):
+        return "entry has neither a score nor a failure"
+    if entry.score is not None:
+        try:
+            ScoreHeader.decode(entry.score)
+        except msgspec.MsgspecError:
+            return "entry has an invalid score"
+    if entry.vector is not None and (
+        len(entry.vector) % 4 or not np.isfinite(decode_vector(entry.vector)).all()
+    ):
+        return "entry has an invalid vector: not finite float32 numbers"
+    return None

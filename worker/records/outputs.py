@@ -1,0 +1,184 @@
+"""Build output records from a raw record and its ledger entry; pure, so duplicates are equal."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
+from struct import pack
+from typing import Any, TypeVar
+
+from schemas import DeadLetterHeaders
+from worker.errors import LedgerError, RedactionReason
+from worker.records.decode import with_quality_score
+from worker.records.entry import Entry, Failure, ScoreHeader
+from worker.records.record import NO_TIMESTAMP, Headers, OutputRecord, RawRecord, is_utf8
+from worker.settings import TopicSettings
+
+CUT_BYTES = 1024
+"""Maximum bytes of key and of value in a dead letter that was cut because its topic rejected it."""
+
+ORIGINAL_TIMESTAMP = "kp-timestamp"
+"""Header with the record's timestamp, in milliseconds, if the output could not carry it."""
+
+_MILLISECONDS = re.compile(rb"-?\d{1,19}")
+_Record = TypeVar("_Record", RawRecord, OutputRecord)
+
+
+class Outputs:
+    """Builds output records.
+
+    Args:
+        topics: the topics' names.
+        partitions: the partition count of every topic; a record keeps its partition number if the output
+            topic has as many partitions as raw, else its key decides.
+    """
+
+    def __init__(self, topics: TopicSettings, partitions: dict[str, int]) -> None:
+        self._topics = topics
+        self._keeps_partition = {name: partitions[name] == partitions[topics.raw] for name in partitions}
+
+    def build(self, record: RawRecord, entry: Entry) -> OutputRecord:
+        """Return the record's output according to its entry.
+
+        Raises:
+            LedgerError: the entry is neither a decision nor a failure.
+        """
+        if entry.decision is not None and entry.score is not None and record.value is not None:
+            topic = self._topics.contribute if entry.decision == "contribute" else self._topics.rejected
+            score = ScoreHeader.decode(entry.score).score
+            return self._record(
+                record,
+                topic,
+                with_quality_score(record.value, score),
+                record.headers + _score_headers(record, entry, entry.score),
+            )
+        if entry.failure is not None:
+            kept, packed = _publishable(record.headers)
+            headers = kept + _dead_letter_headers(record, entry.failure, **packed)
+            return self._record(record, self._topics.dead_letter, record.value, headers)
+        raise LedgerError(f"the entry of {record.source} has neither a decision nor a failure")
+
+    def build_cut(self, record: RawRecord, entry: Entry) -> OutputRecord:
+        """Return a dead letter small enough for any topic.
+
+        The value is cut, and so is a long key; large headers are left out. Length and hash replace each.
+
+        Raises:
+            LedgerError: the entry is not a failure.
+        """
+        if entry.failure is None:
+            raise LedgerError(f"the entry of {record.source} is not a failure")
+        value, key = record.value or b"", record.key or b""
+        cut: dict[str, Any] = {"value_length": len(value), "value_sha256": sha256(value).hexdigest()}
+        if len(key) > CUT_BYTES:
+            cut |= {"key_length": len(key), "key_sha256": sha256(key).hexdigest()}
+            key = key[:CUT_BYTES]
+        packed = _packed(record.headers)
+        kept: Headers = ()
+        if len(packed) <= CUT_BYTES:
+            kept, as_text = _publishable(record.headers)
+            cut |= as_text
+        else:
+            cut |= {
+                "headers_count": len(record.headers),
+                "headers_length": len(packed) - 8 * len(record.headers),
+                "headers_sha256": sha256(packed).hexdigest(),
+            }
+        small = replace(record, key=None if record.key is None else key)
+        headers = kept + _dead_letter_headers(record, entry.failure, **cut)
+        return self._record(small, self._topics.dead_letter, value[:CUT_BYTES], headers)
+
+    def build_redacted(
+        self, record: RawRecord, entry: Entry, topic: str, trace_id: str, value: bytes
+    ) -> OutputRecord:
+        """Return the redacted copy of a contributed trace.
+
+        Its key is the redacted trace's id, and its headers are only ours: the producer's may hold content.
+        """
+        headers = (("kp-source", record.source.encode()), ("kp-policy", entry.policy.encode()))
+        return self._record(replace(record, key=trace_id.encode()), topic, value, headers)
+
+    def build_unredacted(
+        self, record: RawRecord, entry: Entry, topic: str, reason: RedactionReason
+    ) -> OutputRecord:
+        """Return the record that stands for a contributed trace without a redacted copy: no key, no value."""
+        headers = (
+            ("kp-source", record.source.encode()),
+            ("kp-policy", entry.policy.encode()),
+            ("kp-redaction-error", reason.encode()),
+        )
+        return self._record(replace(record, key=None), topic, None, headers)
+
+    def _record(self, record: RawRecord, topic: str, value: bytes | None, headers: Headers) -> OutputRecord:
+        output = OutputRecord(
+            topic=topic,
+            partition=record.partition if self._keeps_partition[topic] else None,
+            timestamp_ms=record.timestamp_ms,
+            key=record.key,
+            value=value,
+            headers=headers,
+        )
+        # Clients reject every negative timestamp but NO_TIMESTAMP.
+        return output if output.timestamp_ms >= NO_TIMESTAMP else with_current_timestamp(output)
+
+
+def with_current_timestamp(output: OutputRecord) -> OutputRecord:
+    """Return the output with the time of publishing, and its record's timestamp in a header."""
+    if output.timestamp_ms == NO_TIMESTAMP:
+        return output
+    original = (ORIGINAL_TIMESTAMP, b"%d" % output.timestamp_ms)
+    return replace(output, timestamp_ms=NO_TIMESTAMP, headers=(*output.headers, original))
+
+
+def with_original_timestamp(record: _Record) -> _Record:
+    """Undo :func:`with_current_timestamp`; return any other output unchanged."""
+    name, value = record.headers[-1] if record.headers else ("", None)
+    if name != ORIGINAL_TIMESTAMP or not _MILLISECONDS.fullmatch(value or b""):
+        return record
+    return replace(record, timestamp_ms=int(value or b""), headers=record.headers[:-1])
+
+
+def _score_headers(record: RawRecord, entry: Entry, score: bytes) -> Headers:
+    return (
+        ("kp-source", record.source.encode()),
+        ("kp-score", score),
+        ("kp-policy", entry.policy.encode()),
+    )
+
+
+def _packed(headers: Headers) -> bytes:
+    """Serialize headers: for each, the lengths of name and value, then name and value."""
+    packed = bytearray()
+    for name, value in headers:
+        encoded = name.encode("utf-8", "surrogateescape")
+        packed += pack(">II", len(encoded), len(value or b"")) + encoded + (value or b"")
+    return bytes(packed)
+
+
+def _publishable(headers: Headers) -> tuple[Headers, dict[str, str]]:
+    """Return the headers that the client can publish and, if some cannot, all of them as base64."""
+    kept = tuple(header for header in headers if is_utf8(header[0]))
+    if len(kept) == len(headers):
+        return kept, {}
+    pairs = [(_base64(name.encode("utf-8", "surrogateescape")), _base64(value)) for name, value in headers]
+    return kept, {"headers": json.dumps(pairs)}
+
+
+def _base64(content: bytes | None) -> str | None:
+    return None if content is None else b64encode(content).decode()
+
+
+def _dead_letter_headers(record: RawRecord, failure: Failure, **cut: Any) -> Headers:
+    headers = DeadLetterHeaders(
+        exception=failure.exception,
+        message=failure.message,
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        reason=failure.reason,
+        **cut,
+    )
+    return tuple(headers.to_kafka())

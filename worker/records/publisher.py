@@ -1,0 +1,35 @@
+"""The interface through which lanes publish."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from worker.records.record import OutputRecord
+
+
+class Publisher(Protocol):
+    """Publishes records, in order within each topic and partition."""
+
+    async def send(self, record: OutputRecord) -> asyncio.Future[int]:
+        """Hand a record to the client; the future resolves to its offset when the broker confirms it.
+
+        The future raises :class:`~worker.errors.DeliveryError` or one of its subclasses.
+        """
+        ...
+
+    async def send_alone(self, record: OutputRecord) -> int:
+        """Send a record in its own batch, and wait; return its offset.
+
+        A record without a timestamp gets the current time, or none if the topic rejects that.
+
+        Raises:
+            TooLargeError: the record itself is too large.
+            TimestampError: the topic rejects its timestamp.
+            DeliveryError: the broker rejected it for another reason, or did not confirm it.
+        """
+        ...
+
+    async def flush(self) -> None:
+        """Wait until every record handed over is confirmed or given up, whoever waits for it."""
+        ...

@@ -1,0 +1,125 @@
+"""Kafka records as the lanes see them, independent of the client library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Literal, NamedTuple, TypeAlias
+
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+"""In order, duplicates and null values included (KIP-82)."""
+
+NO_TIMESTAMP = -1
+"""The timestamp of a record that has none."""
+
+UNREAD_FINGERPRINT = bytes(8)
+"""The fingerprint of a record whose key and value could not be read."""
+
+
+class Location(NamedTuple):
+    """A record's partition and offset in the raw topic."""
+
+    partition: int
+    offset: int
+
+
+class Contents(NamedTuple):
+    """What a producer writes of a record."""
+
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a record could not be read from its batch.
+
+    Attributes:
+        read: reads it in spite of ``limits.batch_bytes``, and returns None where something else is wrong,
+            too; left out where that limit is not the reason.
+    """
+
+    reason: Literal["undecodable", "too_large"]
+    message: str
+    read: Callable[[], Contents | None] | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """A record of the raw topic.
+
+    Attributes:
+        headers: bytes of a name that are not UTF-8 are surrogate escapes (PEP 383).
+        timestamp_ms: milliseconds since the epoch; :data:`NO_TIMESTAMP` if the record has none.
+        topic_id: its topic's id (KIP-516, 16 bytes); empty if the brokers have no topic ids.
+        fault: set if the record could not be read; it then has neither key, value nor headers.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    topic_id: bytes = b""
+    fault: Fault | None = None
+
+    @property
+    def source(self) -> str:
+        """``topic/partition/offset``, the identity by which consumers drop duplicate outputs."""
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+    @property
+    def location(self) -> Location:
+        """Its partition and offset."""
+        return Location(self.partition, self.offset)
+
+    @property
+    def size(self) -> int:
+        """The size of key and value in bytes."""
+        return len(self.key or b"") + len(self.value or b"")
+
+    def read(self) -> RawRecord:
+        """Return the record with its contents where only ``limits.batch_bytes`` kept them from being read."""
+        contents = self.fault.read() if self.fault and self.fault.read else None
+        return self if contents is None else replace(self, fault=None, **contents._asdict())
+
+    @property
+    def fingerprint(self) -> bytes:
+        """See :func:`fingerprint`."""
+        return UNREAD_FINGERPRINT if self.fault else fingerprint(self.key, self.value)
+
+
+def is_utf8(name: str) -> bool:
+    """Return whether a header name is valid UTF-8; the client can publish no other."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def fingerprint(key: bytes | None, value: bytes | None) -> bytes:
+    """Return 8 bytes that tell apart records at the same offset, as in a recreated topic."""
+    return blake2b(value or b"", digest_size=8, key=(key or b"")[:64]).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRecord:
+    """A record to publish.
+
+    Attributes:
+        partition: None lets the key decide.
+        timestamp_ms: milliseconds since the epoch; :data:`NO_TIMESTAMP` takes the time of publishing.
+    """
+
+    topic: str
+    partition: int | None
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers

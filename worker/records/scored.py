@@ -1,0 +1,125 @@
+"""Scored traces from topics and from files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal, Protocol, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from schemas.trace import Visibility
+from worker.errors import RejectedRecord
+from worker.records.decode import decode_members
+from worker.records.summary import TraceSummary
+from worker.scoring import Score, ScoredRecord, Withheld
+
+Unit: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+Override: TypeAlias = Literal["single_thought", "recovered", "single_tool"]
+
+HEADERS = ("kp-source", "kp-score", "kp-policy")
+"""The headers that the worker appends to a scored record, in order."""
+
+
+class KafkaRecord(Protocol):
+    """What is read of a record of an output topic, whatever the client."""
+
+    @property
+    def value(self) -> bytes | None: ...  # noqa: D102 - as the client has them, like the next ones
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...  # noqa: D102
+    @property
+    def timestamp(self) -> int: ...  # noqa: D102
+
+
+class _Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields of a score that the header and the line have in common."""
+
+    complexity: Unit
+    novelty: Unit
+    tool_diversity: Unit
+    outcome_confidence: Unit
+    overrides: tuple[Override, ...]
+    domain: str
+    threshold: Unit
+    nearest: str | None
+    withheld: Withheld | None = None
+
+    def score(self, quality_score: float) -> Score:
+        return Score(quality_score, *(getattr(self, name) for name in _Parts.__struct_fields__))
+
+
+class _Header(_Parts, frozen=True, kw_only=True):
+    """The ``kp-score`` header, restricted to the ranges that a worker writes."""
+
+    value: Unit = msgspec.field(name="score")
+
+
+class _Line(_Parts, frozen=True, kw_only=True):
+    """A line of ``kp-worker score`` output."""
+
+    id: str
+    quality_score: Unit
+    task_domain: str
+    visibility: Visibility
+    success: bool
+    confidence: Unit
+
+
+_decode_header = msgspec.json.Decoder(_Header).decode
+_decode_line = msgspec.json.Decoder(_Line).decode
+
+
+def read_line(source: str, line: bytes) -> ScoredRecord:
+    """Parse a line of ``kp-worker score`` output.
+
+    Raises:
+        msgspec.MsgspecError: the line is invalid.
+    """
+    one = _decode_line(line)
+    return ScoredRecord(
+        source=source,
+        id=one.id,
+        task_domain=one.task_domain,
+        visibility=one.visibility,
+        success=one.success,
+        confidence=one.confidence,
+        score=one.score(one.quality_score),
+    )
+
+
+def read_record(record: KafkaRecord) -> ScoredRecord | None:
+    """Parse a record of an output topic; None if it was not written by a worker.
+
+    The worker's headers are the last ones; earlier ones with the same names are the producer's.
+    """
+    headers = worker_headers(record.headers)
+    if headers is None:
+        return None
+    source, score, policy = headers
+    try:
+        header = _decode_header(score)
+        trace = decode_members(record.value or b"", TraceSummary)
+        source_text, policy_digest = source.decode(), policy.decode()
+    except (msgspec.MsgspecError, UnicodeDecodeError, RejectedRecord):
+        return None
+    return ScoredRecord(
+        source=source_text,
+        id=trace.id,
+        task_domain=trace.metadata.task_domain,
+        visibility=trace.metadata.visibility,
+        success=trace.metadata.success,
+        confidence=trace.outcome.confidence,
+        score=header.score(header.value),
+        policy=policy_digest,
+        timestamp_ms=record.timestamp,
+    )
+
+
+def worker_headers(headers: Sequence[tuple[str, bytes | None]]) -> tuple[bytes, bytes, bytes] | None:
+    """Return source, score and policy of a scored record; None unless they are its last headers."""
+    last = headers[-len(HEADERS) :]
+    if tuple(name for name, _ in last) != HEADERS:
+        return None
+    source, score, policy = (value for _, value in last)
+    return None if source is None or score is None or policy is None else (source, score, policy)

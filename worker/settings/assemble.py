@@ -1,0 +1,50 @@
+"""The section of `kp-worker assemble`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from worker.settings.section import Section, TopicName
+
+
+class AssembleSettings(Section):
+    """The assembly of agent runs from spans; times are measured on the spans' record timestamps."""
+
+    spans: TopicName = Field(
+        "otlp_spans",
+        description="topic that the OpenTelemetry Collector writes spans to",
+    )
+    late: TopicName = Field(
+        "late-spans",
+        description="topic of spans that arrive after their run was published",
+    )
+    key: Literal["id", "agent_id", "task_domain"] = Field(
+        "id", description="record key of the traces; those with the same key are compared with each other"
+    )
+    grace: float = Field(
+        30.0, ge=0, description="seconds from the arrival of a run's root span until the run is complete"
+    )
+    idle: float = Field(
+        1800.0, gt=0, description="seconds without a span of a run until it is complete without its root span"
+    )
+    longest_wait: float = Field(
+        14_400.0, gt=0, description="seconds from the first span of a run until it is published as is"
+    )
+    run_spans: int = Field(
+        10_000,
+        ge=1,
+        description="spans of a run; a larger one is published as is, and its other spans are late",
+    )
+    run_bytes: int = Field(16_777_216, ge=1024, description="likewise in bytes")
+    open_bytes: int = Field(
+        134_217_728,
+        ge=1024,
+        description="bytes of all open runs of a partition; beyond it the oldest is published as is",
+    )
+    published_runs: int = Field(
+        100_000,
+        ge=0,
+        description="published runs that a partition remembers; a span of an older one starts another run",
+    )

@@ -1,0 +1,106 @@
+"""Read the settings from a file and the environment, and change them by options."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pydantic_settings
+from pydantic import ValidationError
+
+from worker.errors import SettingsError
+from worker.policy import Policy
+from worker.settings.explaining import accepted, explain, problem, unknown_variables, unreadable_variables
+from worker.settings.models import Settings
+from worker.settings.tree import sections
+
+
+def load_settings(config: Path | None = None) -> Settings:
+    """Read the file, if any, and the environment.
+
+    Raises:
+        SettingsError: all problems, one per line: the setting, its value, and what is accepted.
+    """
+    return settings_from({} if config is None else parse_file(config, read_file(config)))
+
+
+def read_file(config: Path) -> bytes:
+    """Return the file's content.
+
+    Raises:
+        SettingsError: the file cannot be read.
+    """
+    try:
+        return config.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{config}: cannot be read: {error.strerror}") from error
+
+
+def parse_file(config: Path, content: bytes) -> dict[str, Any]:
+    """Parse a settings file.
+
+    Args:
+        config: its path, for the error.
+        content: its content.
+
+    Raises:
+        SettingsError: the content is not TOML.
+    """
+    try:
+        return tomllib.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:  # integers have a limit, too
+        raise SettingsError(f"{config}: is not TOML: {error}") from error
+
+
+def settings_from(values: Mapping[str, Any]) -> Settings:
+    """Return the settings from a file's values, overridden by the environment.
+
+    Raises:
+        SettingsError: see :func:`load_settings`.
+    """
+    unknown = list(unknown_variables())
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        raise SettingsError("\n".join([*unknown, *map(explain, error.errors())])) from None
+    except (pydantic_settings.SettingsError, RecursionError) as error:
+        raise SettingsError("\n".join([*unknown, *unreadable_variables()])) from error.__cause__
+    if unknown:
+        raise SettingsError("\n".join(unknown))
+    return settings
+
+
+def load_policy(file: Path) -> Policy:
+    """Read the ``[policy]`` of a settings file; ignore the environment and the file's other sections.
+
+    Raises:
+        SettingsError: all problems, one per line: the setting, its value, and what is accepted.
+    """
+    content = parse_file(file, read_file(file))
+    unknown = [f"{key}: no such setting; {accepted([key])}" for key in content if key not in sections()]
+    if unknown:
+        raise SettingsError("\n".join(f"{file}: {line}" for line in unknown))
+    if "policy" not in content:
+        raise SettingsError(f"{file}: has no [policy]")
+    try:
+        return Policy.model_validate(content["policy"])
+    except ValidationError as error:
+        lines = [problem({**one, "loc": ("policy", *one["loc"])}) for one in error.errors()]
+        raise SettingsError("\n".join(f"{file}: {line}" for line in lines)) from None
+
+
+def override(settings: Settings, section: str, values: Mapping[str, Any]) -> Settings:
+    """Return the settings with some of a section's values replaced, as by command-line options.
+
+    Raises:
+        SettingsError: a value is invalid.
+    """
+    model = getattr(settings, section)
+    try:
+        changed = type(model).model_validate({**model.model_dump(), **values})
+    except ValidationError as error:
+        lines = [explain({**one, "loc": (section, *one["loc"])}) for one in error.errors()]
+        raise SettingsError("\n".join(lines)) from None
+    return settings.model_copy(update={section: changed})

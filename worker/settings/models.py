@@ -1,0 +1,393 @@
+"""The settings: one TOML file, overridden by environment variables.
+
+A setting is named ``section.key``: in the file, ``key`` under ``[section]``; in the environment,
+``KP_<SECTION>__<KEY>``.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from worker.callables import PATTERN
+from worker.errors import SettingsError
+from worker.policy import Policy
+from worker.settings.assemble import AssembleSettings
+from worker.settings.redaction import RedactionSettings
+from worker.settings.section import Section as _Section
+from worker.settings.section import TopicName
+
+ENV_PREFIX = "KP_"
+NESTED = "__"
+
+
+_SERVER = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s\[\]/@:,]+):(?P<port>[0-9]{1,5})")
+
+
+def _servers(value: str) -> str:
+    """Require a list of ``host:port``."""
+    for server in value.split(","):
+        match = _SERVER.fullmatch(server.strip())
+        if match is None or not 1 <= int(match["port"]) <= 65_535:
+            raise ValueError(f"should be host:port, several with commas; {server.strip()!r} is not")
+    return value
+
+
+class KafkaSettings(_Section):
+    """The connection to the brokers, and the consumer group."""
+
+    bootstrap_servers: Annotated[str, AfterValidator(_servers)] = Field(
+        "localhost:9092", description="`host:port`, several separated by commas"
+    )
+    group: str = Field(
+        "knowledgepulse-worker",
+        min_length=1,
+        description="consumer group; also the prefix of the changelog's name",
+    )
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="security of the connection"
+    )
+    ssl_cafile: Path | None = Field(
+        None,
+        description="certificate authorities (PEM), librdkafka's `ssl.ca.location`; by default the system's",
+    )
+    ssl_certfile: Path | None = Field(
+        None,
+        description="client certificate and its chain (PEM) for mutual TLS, `ssl.certificate.location`; read "
+        "again after renewal",
+    )
+    ssl_keyfile: Path | None = Field(
+        None,
+        description="private key of the client certificate (PEM), `ssl.key.location`; by default in the "
+        "same file",
+    )
+    ssl_key_password: SecretStr | None = Field(
+        None, description="password of an encrypted private key, `ssl.key.password`; never printed"
+    )
+    ssl_key_password_file: Path | None = Field(None, description="file with the password")
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = Field(
+        "SCRAM-SHA-512", description="used with a SASL protocol"
+    )
+    sasl_username: str | None = Field(None, description="for PLAIN and SCRAM")
+    sasl_password: SecretStr | None = Field(None, description="for PLAIN and SCRAM; never printed")
+    sasl_password_file: Path | None = Field(None, description="file with the password")
+    sasl_oauthbearer_token_endpoint_url: str | None = Field(
+        None,
+        pattern="^https?://",
+        description="OAUTHBEARER: where the client credentials are exchanged for a token (RFC 6749, 4.4)",
+    )
+    sasl_oauthbearer_client_id: str | None = Field(None, description="OAUTHBEARER: client id")
+    sasl_oauthbearer_client_secret: SecretStr | None = Field(
+        None, description="OAUTHBEARER: client secret; never printed"
+    )
+    sasl_oauthbearer_client_secret_file: Path | None = Field(None, description="file with the secret")
+    sasl_oauthbearer_scope: str | None = Field(None, description="OAUTHBEARER: scope of the token")
+    sasl_oauthbearer_token_provider: str | None = Field(
+        None,
+        pattern=PATTERN,
+        description="OAUTHBEARER: `module:function`, an async function that returns a token, instead of the "
+        "client credentials",
+    )
+    session_timeout: float = Field(
+        10.0, ge=1, le=80, description="seconds without a heartbeat until the group reassigns the partitions"
+    )
+    request_timeout: float = Field(
+        30.0,
+        ge=1,
+        le=3600,
+        description="seconds for the broker to confirm a record; then the process ends",
+    )
+
+    @model_validator(mode="after")
+    def _each_secret_has_one_source(self) -> KafkaSettings:
+        for name in self.secrets():
+            if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
+                raise ValueError(f"{name} and {name}_file are both set; one of them is enough")
+        return self
+
+    @model_validator(mode="after")
+    def _certificate_is_complete(self) -> KafkaSettings:
+        if self.ssl_keyfile and not self.ssl_certfile:
+            raise ValueError("ssl_keyfile needs ssl_certfile")
+        return self
+
+    @model_validator(mode="after")
+    def _sasl_is_complete(self) -> KafkaSettings:
+        if not self.security_protocol.startswith("SASL"):
+            return self
+        if self.sasl_mechanism != "OAUTHBEARER":
+            if not (self.sasl_username and self._has_secret("sasl_password")):
+                raise ValueError(
+                    f"{self.security_protocol} needs sasl_username and sasl_password or sasl_password_file"
+                )
+        elif not self.sasl_oauthbearer_token_provider and not (
+            self.sasl_oauthbearer_token_endpoint_url
+            and self.sasl_oauthbearer_client_id
+            and self._has_secret("sasl_oauthbearer_client_secret")
+        ):
+            raise ValueError(
+                "OAUTHBEARER needs sasl_oauthbearer_token_endpoint_url, sasl_oauthbearer_client_id and "
+                "sasl_oauthbearer_client_secret or its file, or a sasl_oauthbearer_token_provider"
+            )
+        return self
+
+    @classmethod
+    def secrets(cls) -> tuple[str, ...]:
+        """Return the names of the secret settings; each may come from ``<name>_file`` instead."""
+        return tuple(name for name, field in cls.model_fields.items() if field.annotation == SecretStr | None)
+
+    def secret(self, name: str) -> str | None:
+        """Return a secret, from its file if that is set; None if neither is set.
+
+        Raises:
+            SettingsError: the file cannot be read, or is empty.
+        """
+        value: SecretStr | None = getattr(self, name)
+        if value is not None:
+            return value.get_secret_value()
+        file: Path | None = getattr(self, f"{name}_file")
+        return None if file is None else _read_secret(f"kafka.{name}_file", file)
+
+    def _has_secret(self, name: str) -> bool:
+        return bool(getattr(self, name) or getattr(self, f"{name}_file"))
+
+
+def _read_secret(setting: str, file: Path) -> str:
+    """Return a file's text without the trailing newline that editors add."""
+    try:
+        text = file.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise SettingsError(f"{setting}: {file}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{setting}: {file}: is not UTF-8") from error
+    if not text:
+        raise SettingsError(f"{setting}: {file}: is empty")
+    return text
+
+
+class TopicSettings(_Section):
+    """The topics' names."""
+
+    raw: TopicName = Field("raw-traces", description="topic that agents publish to")
+    contribute: TopicName = Field("contribute", description="traces worth keeping")
+    rejected: TopicName = Field("rejected", description="traces below the threshold")
+    dead_letter: TopicName = Field("dead-letter", description="records that could not be scored")
+    redacted: TopicName | None = Field(
+        None,
+        description="redacted copies of contributed traces; needs `redaction.function`",
+    )
+    evaluations: TopicName = Field(
+        "otlp_logs",
+        description="scores as OTLP logs, by `kp-worker evaluations`; the default is the topic that the "
+        "Collector's Kafka receiver reads logs from",
+    )
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """The topic of redacted copies, if there is one."""
+        return () if self.redacted is None else (self.redacted,)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> TopicSettings:
+        names = [self.raw, self.contribute, self.rejected, self.dead_letter, *self.copies, self.evaluations]
+        if len(set(names)) < len(names):
+            raise ValueError(f"the topics must have different names, got {', '.join(names)}")
+        return self
+
+
+class EmbeddingSettings(_Section):
+    """The embedding of traces."""
+
+    backend: Literal["sentence-transformers", "lexical", "none"] = Field(
+        "sentence-transformers",
+        description="a model, as in the SDK, or the words of the whole trace; with `none` novelty is "
+        "always 0.5",
+    )
+    model: str | None = Field(
+        None, description="a folder, or a hub name; by default all-MiniLM-L6-v2, from its package or the hub"
+    )
+    revision: str | None = Field(None, description="the hub's revision, required with a hub name")
+    max_tokens: int = Field(
+        256, ge=3, le=512, description="tokens read of each text, special tokens included"
+    )
+    truncation: Literal["standard", "sdk"] = Field(
+        "standard",
+        description="`standard` keeps the closing [SEP] of a truncated text, `sdk` drops it as the SDK does",
+    )
+    text: Literal["sdk", "agent", "parts"] | None = Field(
+        None,
+        description="`sdk`: the objective and all steps, as in the SDK; `agent`: the beginning of the "
+        "objective, then thoughts and tool calls; `parts`: also its end, and what the user said later; "
+        "by default `parts` with `lexical`, else `sdk`",
+    )
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="`auto`: bfloat16 where the processor has instructions for it"
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="`cuda` needs the extra `sentence-transformers`; `auto` uses it where it can"
+    )
+    cache_folder: Path | None = Field(
+        None, description="folder for a downloaded model; by default `~/.cache/knowledgepulse-worker`"
+    )
+
+    @property
+    def trace_text(self) -> Literal["sdk", "agent", "parts"]:
+        """The text that is embedded."""
+        return self.text or ("parts" if self.backend == "lexical" else "sdk")
+
+
+class CacheSettings(_Section):
+    """Each partition's novelty cache."""
+
+    max_elements: int = Field(
+        1000,
+        ge=1,
+        le=100_000,
+        description="scored traces that a new one is compared with; 100 000 take 650 MB per partition, and "
+        "10 to 30 ms for each look-up",
+    )
+    dimensions: int = Field(384, ge=1, le=16_384, description="the model's")
+    ttl: float | None = Field(
+        None,
+        gt=0,
+        description="greatest age difference in seconds between compared traces; unlimited by default",
+    )
+
+
+_Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class FleetSettings(_Section):
+    """The agents and frameworks that metrics tell apart; a producer cannot add any."""
+
+    agent_ids: tuple[_Name, ...] = Field(
+        (),
+        max_length=50,
+        description="agents with a series of their own in `kp_agent_traces_total`; others count as `other`",
+    )
+    frameworks: tuple[_Name, ...] = Field(
+        (), max_length=50, description="likewise in `kp_framework_traces_total`"
+    )
+
+
+class LimitSettings(_Section):
+    """The worker's bounds on time and memory."""
+
+    budget: float = Field(
+        0.1, gt=0, description="seconds from a trace's admission to the embedding queue to its score"
+    )
+    trace_bytes: int = Field(
+        1_048_576, ge=1024, description="largest record; larger ones go to `dead-letter` as `too_large`"
+    )
+    batch_bytes: int = Field(
+        67_108_864,
+        ge=1_048_576,
+        description="largest compressed batch when inflated; larger ones go to `dead-letter` as `too_large`, "
+        "record by record and without content",
+    )
+    in_flight_records: int = Field(
+        64, ge=1, le=4096, description="records between fetch and confirmation, per partition"
+    )
+    in_flight_bytes: int = Field(
+        16_777_216, ge=1024, description="likewise in bytes; a single record may exceed it"
+    )
+    uncommitted_records: int = Field(
+        512,
+        ge=1,
+        le=65_536,
+        description="offsets that a partition may be ahead of its commit; then it pauses",
+    )
+    heartbeat: float = Field(
+        30.0, ge=2, description="seconds that the event loop may block; then the process is killed"
+    )
+    stall: float = Field(
+        60.0,
+        ge=5,
+        description="seconds that records may wait without any being finished; then the process is restarted",
+    )
+    drain: float = Field(
+        20.0, gt=0, description="seconds to finish what was scored when partitions leave or the worker stops"
+    )
+    poison_attempts: int = Field(
+        3,
+        ge=1,
+        description="consecutive processes that a record may kill; then it goes to `dead-letter` as `poison`",
+    )
+    skip_poison: bool = Field(
+        False,
+        description="whether to skip a record that is fatal even as a dead letter; otherwise it blocks",
+    )
+
+
+class WebSettings(_Section):
+    """The web port of metrics and status page, and what they show."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="address to listen on")
+    port: int = Field(6066, ge=1, le=65_535, description="port to listen on")
+    show_content: bool | None = Field(
+        None,
+        description="whether the status page shows what producers wrote; by default only on loopback",
+    )
+
+
+class LogSettings(_Section):
+    """Log level and format."""
+
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="lowest level that is logged"
+    )
+    format: Literal["auto", "human", "json"] = Field(
+        "auto", description="`human` or `json` lines; `auto`: human on a terminal, otherwise JSON"
+    )
+
+
+class Settings(BaseSettings):
+    """The effective settings, by section."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter=NESTED,
+        extra="forbid",
+        frozen=True,
+    )
+
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    topics: TopicSettings = Field(default_factory=TopicSettings)
+    embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+    cache: CacheSettings = Field(default_factory=CacheSettings)
+    policy: Policy = Field(default_factory=Policy)
+    shadow: Policy | None = Field(
+        None,
+        description="a second policy, with the keys of `policy`; its decisions are counted and compared, "
+        "not published",
+    )
+    fleet: FleetSettings = Field(default_factory=FleetSettings)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
+    redaction: RedactionSettings = Field(default_factory=RedactionSettings)
+    web: WebSettings = Field(default_factory=WebSettings)
+    assemble: AssembleSettings = Field(default_factory=AssembleSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+
+    @model_validator(mode="after")
+    def _redaction_is_complete(self) -> Settings:
+        if (self.redaction.function is None) != (self.topics.redacted is None):
+            raise ValueError(
+                "redaction.function and topics.redacted need each other; only one of them is set"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Give the environment precedence over the file, which :func:`load_settings` passes in."""
+        return env_settings, init_settings

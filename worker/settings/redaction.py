@@ -1,0 +1,22 @@
+"""The section of redaction."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from worker.callables import PATTERN
+from worker.settings.section import Section
+
+
+class RedactionSettings(Section):
+    """The function that redacts contributed traces for a topic of their own."""
+
+    function: str | None = Field(
+        None,
+        pattern=PATTERN,
+        description="`module:function`, called with each contributed trace as a dict; returns the redacted "
+        "one, which goes to `topics.redacted`",
+    )
+    timeout: float = Field(
+        5.0, gt=0, le=10, description="seconds that a call may take; then the trace has no redacted copy"
+    )

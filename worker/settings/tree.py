@@ -1,0 +1,52 @@
+"""The tree of settings: every section and key by its path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast, get_args, get_origin
+
+from pydantic import BaseModel
+
+from worker.settings.models import Settings
+
+
+def describe() -> Iterator[tuple[str, Any, str]]:
+    """Yield every setting's name, default and description, in order: the table in deploy/reference.md."""
+    for section, model in sections().items():
+        if (optional := Settings.model_fields[section]).default is None:
+            yield section, None, optional.description or ""
+            continue
+        for key, field in model.model_fields.items():
+            yield f"{section}.{key}", field.get_default(call_default_factory=True), field.description or ""
+
+
+def sections() -> dict[str, type[BaseModel]]:
+    """Return every section's model by its name."""
+    return {name: cast("type[BaseModel]", model_at([name])) for name in Settings.model_fields}
+
+
+def names_at(parents: list[str]) -> list[str]:
+    """Return the names that the model at a path takes."""
+    model = model_at(parents)
+    return [] if model is None else list(model.model_fields)
+
+
+def model_at(path: list[str]) -> type[BaseModel] | None:
+    """Return the model at a path, through ``dict[str, Model]`` and ``Model | None``."""
+    return _model_in(annotation_at(path))
+
+
+def annotation_at(path: list[str]) -> Any:
+    """Return the annotation at a path; None without a setting there."""
+    annotation: Any = Settings
+    for part in path:
+        model = _model_in(annotation)
+        field = model.model_fields.get(part) if model else None
+        # In a dict, the path has a name chosen by the user, and the annotation has the values' type.
+        annotation = field.annotation if field else next(iter(get_args(annotation)[1:]), None)
+    return annotation
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    candidates = (annotation, *get_args(annotation)) if get_origin(annotation) is not dict else ()
+    return next((one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)), None)

@@ -1,0 +1,45 @@
+"""What the source asks of Kafka: a group member, and the identity of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from aiokafka import ConsumerRebalanceListener, TopicPartition
+
+from worker.kafka.topic_reader import Record
+
+
+class Client(Protocol):
+    """A group member: what the source uses of :class:`~worker.kafka.wire.group_member.GroupMember`."""
+
+    @property
+    def is_member(self) -> bool: ...  # noqa: D102 - as documented there, like all of these
+    async def start(self) -> None: ...  # noqa: D102
+    async def stop(self) -> None: ...  # noqa: D102
+    def subscribe(self, *, topics: Collection[str], listener: ConsumerRebalanceListener) -> None: ...  # noqa: D102
+    def check_membership(self) -> None: ...  # noqa: D102
+    def assignment(self) -> Collection[TopicPartition]: ...  # noqa: D102
+    def partitions_for_topic(self, topic: str) -> set[int] | None: ...  # noqa: D102
+    async def getmany(self, *, timeout_ms: int) -> Mapping[TopicPartition, Sequence[Record]]: ...  # noqa: D102
+    def pause(self, *partitions: TopicPartition) -> None: ...  # noqa: D102
+    def resume(self, *partitions: TopicPartition) -> None: ...  # noqa: D102
+    def seek(self, partition: TopicPartition, offset: int) -> None: ...  # noqa: D102
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> object: ...  # noqa: D102
+    async def position(self, partition: TopicPartition) -> int: ...  # noqa: D102
+    async def beginning_offsets(  # noqa: D102
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, int]: ...
+    async def committed(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...  # noqa: D102
+    def highwater(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
+    def last_stable_offset(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
+
+
+class TopicIdentity(Protocol):
+    """Tells apart topics of the same name, as :class:`~worker.kafka.wire.topic_id.TopicIds` does."""
+
+    async def start(self) -> None: ...  # noqa: D102 - as documented there, like all of these
+    async def stop(self) -> None: ...  # noqa: D102
+    async def current(self, partitions: Iterable[int]) -> bytes: ...  # noqa: D102

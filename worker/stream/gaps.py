@@ -1,0 +1,66 @@
+"""Offsets that were deleted before they were fetched."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+
+from worker.observe.metrics import Metrics
+from worker.stream.client import Client
+from worker.stream.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+# Seconds for a look-up of the partitions' beginning offsets; retried a second later.
+_BEGIN_LIMIT = 1.0
+# Maximum number of offset gaps awaiting that look-up.
+_MAX_GAPS = 1000
+
+
+class Gaps:
+    """The gaps between expected and fetched offsets.
+
+    The client resumes at the first remaining record. Of a gap, the part below the partition's beginning was
+    deleted; transactions and compaction leave gaps too.
+
+    Args:
+        client: looks up where the partitions begin.
+        metrics: counts the deleted offsets.
+    """
+
+    def __init__(self, client: Client, metrics: Metrics) -> None:
+        self._client = client
+        self._metrics = metrics
+        self._gaps: list[tuple[TopicPartition, range]] = []
+
+    def note(self, partition: Partition, offset: int) -> None:
+        """Note that a fetch of a partition began at this offset."""
+        expected = partition.expected
+        if expected is not None and offset > expected and len(self._gaps) < _MAX_GAPS:
+            self._gaps.append((partition.at, range(expected, offset)))
+
+    async def count_deleted(self) -> None:
+        """Count and log the deleted offsets of the gaps noted since the last call."""
+        gaps, self._gaps = self._gaps, []
+        if not gaps:
+            return
+        try:
+            async with asyncio.timeout(_BEGIN_LIMIT):
+                begins = await self._client.beginning_offsets({at for at, _ in gaps})
+        except (KafkaError, TimeoutError):
+            self._gaps = gaps + self._gaps
+            return
+        for at, gap in gaps:
+            deleted = gap[: max(0, begins[at] - gap.start)]
+            if deleted:
+                self._metrics.skipped(len(deleted))
+                logger.error(
+                    "partition %d: offsets %d to %d were deleted from %s before they were read",
+                    at.partition,
+                    deleted[0],
+                    deleted[-1],
+                    at.topic,
+                )

@@ -1,0 +1,98 @@
+"""How far the source has come, as the guard and the gauges ask."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
+
+from aiokafka.errors import IllegalStateError
+
+from worker.errors import WorkerError
+from worker.lane.lanes import Lanes
+from worker.stream.client import Client
+from worker.stream.partition import Partition
+
+# Milliseconds without a response to a fetch after which the broker counts as silent.
+_SILENCE_MS = 10_000
+
+
+class Progress:
+    """The progress in each owned partition.
+
+    Args:
+        topic: the raw topic's name.
+        client: the group member.
+        lanes: know what is finished.
+        owned: returns the owned partitions.
+    """
+
+    def __init__(
+        self, topic: str, client: Client, lanes: Lanes, owned: Callable[[], Mapping[int, Partition]]
+    ) -> None:
+        self._topic = topic
+        self._client = client
+        self._lanes = lanes
+        self._owned = owned
+
+    async def refresh_positions(self) -> None:
+        """Refresh the client's position in every partition that is being consumed."""
+        for partition in list(self._owned().values()):
+            with suppress(IllegalStateError, TimeoutError):
+                async with asyncio.timeout(0.1):  # do not wait for a position that is being reset
+                    partition.position = await self._client.position(partition.at)
+
+    def check_membership(self) -> None:
+        """Raise the error that ended the group membership, even before the first fetch.
+
+        Raises:
+            WorkerError: the group rejected this member, or the client failed permanently.
+        """
+        try:
+            self._client.check_membership()
+        except Exception as error:
+            raise WorkerError(f"consumer group: {error!r}") from error
+
+    def waiting(self) -> dict[int, Hashable]:
+        """Return the progress of each partition where records wait or the broker is silent."""
+        marks, progress = self._lanes.watermarks(), dict[int, Hashable]()
+        for number, partition in self._owned().items():
+            if not partition.is_recovered:
+                continue
+            mark = marks.get(number)
+            stable = self._client.last_stable_offset(partition.at)
+            answered = self._client.last_poll_timestamp(partition.at) or 0
+            if partition.has_unfinished(mark):
+                progress[number] = ("finished", mark)
+            elif stable is not None and partition.position < stable:
+                progress[number] = ("fetched", partition.position)
+            elif time.time() * 1000 - answered > _SILENCE_MS:
+                progress[number] = ("answered", answered)
+        return progress
+
+    def lag(self) -> dict[int, int]:
+        """Return each partition's lag in offsets, including those of open transactions."""
+        marks, lags = self._lanes.watermarks(), dict[int, int]()
+        for number, partition in self._owned().items():
+            end = self._client.highwater(partition.at) if partition.is_recovered else None
+            if end is not None:
+                mark = marks.get(number)
+                unfinished = mark is not None and partition.has_unfinished(mark)
+                done = mark if unfinished else max(partition.position, partition.fetched + 1)
+                lags[number] = max(0, end - (done or 0))
+        return lags
+
+    def held_back(self) -> dict[int, int]:
+        """Return the number of offsets held back by open transactions, by partition."""
+        held = {}
+        for number, partition in self._owned().items():
+            end = self._client.highwater(partition.at)
+            stable = self._client.last_stable_offset(partition.at)
+            if end is not None and stable is not None:
+                held[number] = max(0, end - stable)
+        return held
+
+    def partition_count(self) -> int:
+        """Return the raw topic's partition count in the client's latest metadata; 0 without a topic."""
+        return len(self._client.partitions_for_topic(self._topic) or ())

@@ -1,0 +1,268 @@
+"""Run a worker until it receives a stop signal or fails."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import gc
+import logging
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import joblib
+
+from worker import __version__
+from worker.embedding import Batcher, Embedder, load_embedder
+from worker.ending import run_in_time, within
+from worker.errors import (
+    DeliveryError,
+    EmbeddingError,
+    StalledError,
+    StartError,
+    TopicError,
+    WorkerError,
+)
+from worker.extras import extra
+from worker.kafka.lease import Lease, heartbeat_interval
+from worker.kafka.output_publisher import OutputPublisher
+from worker.kafka.policy_topic import keep_policy
+from worker.kafka.preflight.rights import require_rights, worker_rights
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topic_reader import TopicReader
+from worker.kafka.topics import Topic, differences
+from worker.kafka.wire.group_member import GroupMember
+from worker.kafka.wire.topic_id import TopicIds
+from worker.observe.metrics import Metrics
+from worker.policy import PolicyInForce
+from worker.process.heartbeat import beat
+from worker.process.signals import stop_signals
+from worker.records.journal import Journal, Phase
+from worker.redaction.process import RedactionProcess
+from worker.settings import Settings
+from worker.stream.app import Clients, WorkerApp
+from worker.stream.faust import FaustApp
+from worker.stream.reload import PolicyReload
+
+if TYPE_CHECKING:
+    from worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
+
+logger = logging.getLogger(__name__)
+
+STOP_LIMIT = 5.0
+"""Seconds to leave the group, and to close each connection."""
+
+REBALANCE_MARGIN = 40.0
+"""Seconds that a rebalance allows its members beyond ``limits.drain``."""
+
+END_LIMIT = 20.0
+"""Seconds from a failure to the end of the process: more than all steps of an orderly end take."""
+
+TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
+"""OpenTelemetry's variable that selects the span exporter: ``otlp`` or ``none`` (the default here)."""
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """A worker's parts, after every check at start."""
+
+    settings: Settings
+    config: Path | None
+    heartbeat: int
+    journal: Journal
+    socket: str
+    topics: dict[str, Topic]
+    embedder: Embedder | None
+    tracing: Tracing | None
+
+
+def run_worker(
+    settings: Settings, config: Path | None, heartbeat: int, journal: Journal, socket: str
+) -> None:
+    """Work until SIGTERM, SIGHUP or SIGINT; then finish scored records, commit, and leave the group.
+
+    Args:
+        settings: the effective settings.
+        config: their file; its policy is reloaded on change.
+        heartbeat: a pipe to the supervisor.
+        journal: tracks records in progress for the supervisor.
+        socket: the name of the Unix socket on which the supervisor requests the pages.
+
+    Raises:
+        StartError: the configuration prevents the start.
+        WorkerError: a fatal error; only finished records are committed.
+    """
+    try:
+        topics = asyncio.run(_require_topics(settings))
+        # Before the event loop starts, so that a signal interrupts the seconds of loading a model.
+        embedder = load_embedder(settings.embedding, settings.cache, joblib.cpu_count())
+        if embedder is not None:
+            embedder.warm()  # an embedder that always fails does so here, and no record is blamed
+    except (TopicError, EmbeddingError) as error:
+        raise StartError(str(error)) from error
+    with _tracing(settings) as tracing:
+        run_in_time(_work(_Setup(settings, config, heartbeat, journal, socket, topics, embedder, tracing)))
+
+
+async def _require_topics(settings: Settings) -> dict[str, Topic]:
+    await require_rights(settings.kafka, worker_rights(settings))
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        topics = await admin.require()
+    for difference in differences(topics, settings.topics):
+        logger.warning("%s", difference)
+    await keep_policy(settings, settings.policy)
+    return topics
+
+
+def _tracing(settings: Settings) -> AbstractContextManager[Tracing | None]:
+    """Return the span exporter selected by the standard variable; import nothing without one."""
+    exporter = os.environ.get(TRACES_EXPORTER, "none")
+    if exporter == "none":
+        return nullcontext()
+    if exporter != "otlp":
+        raise StartError(f"{TRACES_EXPORTER}: got {exporter!r}; expected otlp or none")
+    with extra("otel"):
+        from worker.observe.tracing import otlp_tracing  # noqa: PLC0415 - only where spans are exported
+    return otlp_tracing(settings.kafka.group)
+
+
+async def _work(setup: _Setup) -> None:
+    settings, topics = setup.settings, setup.topics
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (*stop_signals(), signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    failed: asyncio.Future[None] = loop.create_future()
+
+    def fail(error: BaseException) -> None:
+        if not failed.done():
+            setup.journal.close(_blamed(error))
+            failed.set_exception(error)
+
+    metrics = Metrics(settings.policy, settings.limits.budget, fleet=settings.fleet)
+    metrics.set_shadow(settings.shadow)
+    async with AsyncExitStack() as stack:
+        stack.callback(setup.journal.close)
+        batcher = _make_batcher(setup.embedder, metrics)
+        if batcher is not None:
+            stack.push_async_callback(within, STOP_LIMIT, batcher.close)
+        lease = Lease(settings.kafka.session_timeout - heartbeat_interval(settings.kafka.session_timeout))
+        largest = max(topic.max_message_bytes for topic in topics.values())
+        publisher = OutputPublisher(settings.kafka, largest, lease)
+        await publisher.start()
+        stack.push_async_callback(within, STOP_LIMIT, publisher.stop)
+        redact = None
+        if settings.redaction.function is not None:
+            process = RedactionProcess(settings.redaction.function, settings.redaction.timeout)
+            redact = (await stack.enter_async_context(process)).redact
+        in_force = PolicyInForce(settings.policy)
+        kafka, limits = settings.kafka, settings.limits
+        clients = Clients(
+            group=partial(GroupMember, kafka, limits.batch_bytes, lease, limits.drain + REBALANCE_MARGIN),
+            topic_ids=TopicIds(kafka, settings.topics.raw),
+            reader=partial(TopicReader, kafka, limits.batch_bytes),
+            publisher=publisher,
+        )
+        app = WorkerApp(
+            settings,
+            topics,
+            batcher,
+            clients,
+            metrics,
+            in_force,
+            fail,
+            setup.tracing,
+            setup.journal,
+            redact,
+        )
+        program = FaustApp(app, setup.socket)
+        heart = _guard(beat(setup.heartbeat, lambda: app.readiness.reasons), fail)
+        guards = [_guard(app.guard.watch(program.source), fail)]
+        if setup.config is not None:
+            reload = PolicyReload(setup.config, settings, in_force, metrics, partial(keep_policy, settings))
+            guards.append(_guard(reload.watch(), fail))
+        gc.collect()
+        gc.freeze()  # spares every full collection the objects of all imports
+        await _serve(program, settings, stop, failed, heart, guards)
+
+
+def _blamed(error: BaseException) -> frozenset[Phase]:
+    """Return the phases whose records may have caused an error; no record causes an outage."""
+    if isinstance(error, DeliveryError | TopicError):
+        return frozenset()
+    if isinstance(error, StalledError):
+        return frozenset({Phase.COMPUTING})  # a hung embedder; records being sent wait for the broker
+    return frozenset(Phase)
+
+
+def _guard(watching: Coroutine[Any, Any, None], fail: Callable[[BaseException], None]) -> asyncio.Task[None]:
+    """Start a monitoring task; its error ends the process."""
+
+    def check_result(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            fail(error)
+
+    task = asyncio.create_task(watching)
+    task.add_done_callback(check_result)
+    return task
+
+
+def _make_batcher(embedder: Embedder | None, metrics: Metrics) -> Batcher | None:
+    if embedder is None:
+        metrics.set_build_info(__version__, "none", "none", "none")
+        return None
+    metrics.set_build_info(__version__, embedder.description, embedder.precision, embedder.device)
+    logger.info(
+        "embedding with %s in %s on %s in %d threads",
+        embedder.description,
+        embedder.precision,
+        embedder.device,
+        embedder.parallel,
+    )
+    return Batcher(embedder, metrics.embedded, metrics.embedding_failed)
+
+
+async def _serve(
+    program: FaustApp,
+    settings: Settings,
+    stop: asyncio.Event,
+    failed: asyncio.Future[None],
+    heart: asyncio.Task[None],
+    guards: list[asyncio.Task[None]],
+) -> None:
+    web = settings.web
+    logger.info(
+        "scoring %s; status page and metrics at http://%s:%d/", settings.topics.raw, web.host, web.port
+    )
+    starting = asyncio.create_task(program.start())
+    ends: list[asyncio.Future[Any]] = [
+        asyncio.create_task(stop.wait()),
+        asyncio.create_task(program.wait_until_stopped()),
+        failed,
+    ]
+    try:
+        await asyncio.wait([starting, *ends], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if failed.done():
+            failed.result()
+        if program.crashed:
+            raise WorkerError(f"Faust gave up: {program.crash_reason!r}") from program.crash_reason
+    finally:
+        logger.info("stopping")
+        if not stop.is_set():
+            # End the process even if a task cannot be cancelled; the traceback shows what hangs.
+            faulthandler.dump_traceback_later(END_LIMIT, exit=True)
+        for guard in guards:
+            guard.cancel()
+        # An orderly stop finishes scored records; after a failure there is nothing to wait for.
+        await within(STOP_LIMIT + (settings.limits.drain if stop.is_set() else 0), program.stop)
+        heart.cancel()  # with no more heartbeats, the supervisor kills the process if it hangs from here on
+        for end in (starting, *ends):
+            end.cancel()

@@ -1,0 +1,83 @@
+"""Reading lines from a command's files, and printing lines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import click
+from rich.progress import Progress
+
+from worker.errors import InputError, RejectedRecord
+from worker.terminal.lines import without_mark
+from worker.terminal.progress import errors
+from worker.terminal.text import printable
+
+files_argument = click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)
+)
+"""Files to read; `-` is standard input."""
+
+
+def echo(line: str, progress: Progress) -> None:
+    """Print a line to standard output; on a terminal, above the progress bar."""
+    if errors.is_terminal and sys.stdout.isatty():
+        progress.print(line, markup=False, emoji=False)
+    else:
+        click.echo(line.encode())  # UTF-8 whatever the locale
+
+
+@dataclass(frozen=True)
+class Document:
+    """A JSON document and its location, `file` or `file:line`."""
+
+    place: str
+    text: bytes
+
+
+def lines_of(files: Iterable[str], progress: Progress) -> Iterator[Document]:
+    """Yield the non-empty lines of files."""
+    for name, lines in opened(files, progress):
+        for number, text in enumerate(lines, start=1):
+            if text.strip():
+                yield Document(f"{name}:{number}", text)
+
+
+def print_rejected(document: Document, error: RejectedRecord) -> None:
+    """Print a document's location, and why it is not a trace, on standard error."""
+    errors.print(printable(f"{document.place}: {error.reason}: {error}"), markup=False, emoji=False)
+
+
+def opened(files: Iterable[str], progress: Progress) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Yield each file's name and lines, and advance the progress bar.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    for name in files:
+        task = progress.add_task(name, total=Path(name).stat().st_size if Path(name).is_file() else None)
+        try:
+            with click.open_file(name, "rb") as file:
+                yield name, without_mark(_with_progress(name, file, partial(progress.advance, task)))
+        except OSError as error:
+            raise _unreadable(name, error) from error
+
+
+def _with_progress(name: str, file: IO[Any], advance: Callable[[float], None]) -> Iterator[bytes]:
+    while True:
+        try:
+            line = file.readline()
+        except OSError as error:
+            raise _unreadable(name, error) from error
+        if not line:
+            return
+        advance(len(line))
+        yield line
+
+
+def _unreadable(name: str, error: OSError) -> InputError:
+    return InputError(f"{printable(name)}: cannot be read: {error.strerror}")

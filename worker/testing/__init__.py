@@ -1,0 +1,1 @@
+"""In-memory stand-ins for a broker: a group, a reader, a publisher."""

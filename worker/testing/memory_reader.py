@@ -1,0 +1,42 @@
+"""An in-memory topic reader, for tests."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from worker.kafka.topic_reader import Record
+
+
+class MemoryReader:
+    """Implements :class:`~worker.kafka.topic_reader.Reader` in memory.
+
+    Attributes:
+        records: the records of each topic and partition, in offset order.
+    """
+
+    def __init__(self) -> None:
+        self.records: defaultdict[tuple[str, int], list[Record]] = defaultdict(list)
+
+    def append(self, record: Record) -> None:
+        """Append a record to its partition."""
+        records = self.records[record.topic, record.partition]
+        offset = records[-1].offset + 1 if records else 0
+        records.append(replace(record, offset=offset))
+
+    async def bounds(self, topic: str, partition: int) -> range:
+        """Return the offsets that a partition holds now."""
+        records = self.records[topic, partition]
+        return range(records[0].offset, records[-1].offset + 1) if records else range(0)
+
+    async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """Return the first offset with a record of that time or later; None if there is none."""
+        later = (one.offset for one in self.records[topic, partition] if one.timestamp >= timestamp_ms)
+        return next(later, None)
+
+    async def read(self, topic: str, partition: int, offsets: range) -> AsyncIterator[Record]:
+        """Yield the records in a range of offsets."""
+        for record in self.records[topic, partition]:
+            if record.offset in offsets:
+                yield record

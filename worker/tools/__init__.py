@@ -1,0 +1,1 @@
+"""What one command does, one room for each."""

@@ -1,0 +1,165 @@
+"""The partitions of a group member: opened when they are assigned, closed before they are reassigned."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+from worker.ending import within
+from worker.kafka.shared_reader import OnRevoked, SharedReader
+from worker.records.record import RawRecord
+from worker.settings import AssembleSettings
+from worker.tools.assemble.metrics import AssemblyMetrics
+from worker.tools.assemble.open_runs import OpenRuns
+from worker.tools.assemble.partition_assembler import PartitionAssembler
+from worker.tools.assemble.run_outputs import RunOutputs
+from worker.tools.assemble.transaction_log import AssemblyLog
+
+logger = logging.getLogger(__name__)
+
+POLL = 1.0
+"""Seconds to wait for records."""
+LONGEST_STEP = 5.0
+"""Seconds that may pass at once for a partition without records: after longer ones, this process or the
+brokers were away, and spans may be on their way."""
+STOP_LIMIT = 5.0
+"""Seconds to close a partition's connections."""
+
+Join: TypeAlias = Callable[[OnRevoked], AbstractAsyncContextManager[SharedReader]]
+"""Joins the group; the argument is awaited before partitions are reassigned."""
+
+
+@dataclass
+class _Partition:
+    """An assigned partition.
+
+    Attributes:
+        resources: closes its connections.
+        assembler: assembles its runs.
+        seen: the monotonic time when it last had records, or was asked for them.
+    """
+
+    resources: AsyncExitStack
+    assembler: PartitionAssembler
+    seen: float
+
+
+class Assembler:
+    """Assembles the runs of the partitions that the group assigns to this process.
+
+    Args:
+        settings: the times and limits.
+        join: joins the group.
+        log: makes the transactions of a partition.
+        outputs: builds the records to publish.
+        metrics: counts.
+        clock: monotonic time in seconds.
+
+    Attributes:
+        not_ready: why the process is not ready.
+    """
+
+    def __init__(
+        self,
+        settings: AssembleSettings,
+        join: Join,
+        log: Callable[[int], AssemblyLog],
+        outputs: RunOutputs,
+        metrics: AssemblyMetrics,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.not_ready = ["partitions are not assigned yet"]
+        self._settings = settings
+        self._join = join
+        self._log = log
+        self._outputs = outputs
+        self._metrics = metrics
+        self._clock = clock
+        self._partitions: dict[int, _Partition] = {}
+        self._turn = asyncio.Lock()  # a rebalance waits for the turn's transactions
+
+    async def work(self, is_stopping: Callable[[], bool]) -> None:
+        """Read and publish until told to stop.
+
+        Raises:
+            WorkerError: a fatal error.
+        """
+        try:
+            async with self._join(self._leave) as reader:
+                while not is_stopping():
+                    async with self._turn:
+                        await self._open_assigned(reader)
+                    records = await reader.poll(POLL)
+                    async with self._turn:
+                        await self._process(records)
+                        await self._let_time_pass(reader, records)
+        finally:
+            await self._close_all()
+
+    async def _open_assigned(self, reader: SharedReader) -> None:
+        for number in sorted(reader.assigned - self._partitions.keys()):
+            self._partitions[number] = await self._open(number, reader)
+            self.not_ready = []
+        self._metrics.partitions.set(len(self._partitions))
+
+    async def _open(self, number: int, reader: SharedReader) -> _Partition:
+        """Fence off the partition's former owner, and continue after its last transaction."""
+        async with AsyncExitStack() as stack:
+            log = self._log(number)
+            await log.__aenter__()
+            stack.push_async_callback(within, STOP_LIMIT, partial(log.__aexit__, None, None, None))
+            state = await log.read()
+            offsets = await reader.bounds(number)
+            watermark = await reader.committed(number)
+            start, resume = offsets.start if watermark is None else watermark, state.position
+            if max(start, resume) > offsets.stop:
+                logger.warning("partition %d has less than was read before; reading all of it", number)
+                start = resume = offsets.start
+            elif start < offsets.start:
+                logger.warning(
+                    "partition %d: offsets %d to %d were deleted before their runs were complete",
+                    *(number, start, offsets.start - 1),
+                )
+                start = offsets.start
+            reader.seek(number, start)
+            logger.info("partition %d: reading from offset %d", number, start)
+            runs = OpenRuns(self._settings, start, resume, state.published)
+            assembler = PartitionAssembler(number, runs, self._outputs, log.publish, self._metrics)
+            return _Partition(stack.pop_all(), assembler, self._clock())
+
+    async def _process(self, records: Mapping[int, list[RawRecord]]) -> None:
+        for number, batch in records.items():
+            # A partition that is not open was assigned during the poll, and will be read from its watermark.
+            if partition := self._partitions.get(number):
+                await partition.assembler.process(batch)
+                partition.seen = self._clock()
+
+    async def _let_time_pass(self, reader: SharedReader, records: Mapping[int, list[RawRecord]]) -> None:
+        """Let time pass for open runs of partitions that have nothing left to read."""
+        quiet = {
+            number: partition
+            for number, partition in self._partitions.items()
+            if number not in records and partition.assembler.has_open_runs
+        }
+        at_end = await reader.read_to_end(quiet.keys()) if quiet else set()
+        for number, partition in quiet.items():
+            now = self._clock()
+            if number in at_end:
+                await partition.assembler.wait(min(now - partition.seen, LONGEST_STEP))
+            partition.seen = now
+
+    async def _leave(self) -> None:
+        async with self._turn:
+            await self._close_all()
+
+    async def _close_all(self) -> None:
+        while self._partitions:
+            number, partition = self._partitions.popitem()
+            await partition.resources.aclose()
+            self._metrics.partition_left(number)

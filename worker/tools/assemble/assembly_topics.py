@@ -1,0 +1,75 @@
+"""The assemblers' group and topics, and the rights on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from worker.errors import TopicError
+from worker.kafka.preflight.rights import Right, topic_rights
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topics import CLEANUP_POLICY, COMPACTED, MAX_MESSAGE_BYTES, OUTPUT_HEADROOM, Topic
+from worker.settings import Settings
+
+
+def assembled_topic_name(group: str) -> str:
+    """Return the name of the topic that records which agent runs were published."""
+    return f"{group}-assembled"
+
+
+def assembly_group(group: str) -> str:
+    """Return the consumer group of the assemblers."""
+    return f"{group}-assemble"
+
+
+def assembly_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker assemble`` needs.
+
+    Only the broker can check two more: Write on the transactional ids, which begin with the assemblers'
+    group, and Create on the topics of late spans and of published runs, if they are missing.
+    """
+    group = settings.kafka.group
+    yield from topic_rights(settings.assemble.spans, "Read", "DescribeConfigs")
+    for name in (settings.topics.raw, settings.topics.dead_letter, settings.assemble.late):
+        yield from topic_rights(name, "Write", "DescribeConfigs")
+    yield from topic_rights(assembled_topic_name(group), "Read", "Write", "DescribeConfigs")
+    yield Right("Read", "group", assembly_group(group))
+
+
+async def require_topics(admin: TopicAdmin, settings: Settings) -> dict[str, Topic]:
+    """Return the topics of `kp-worker assemble`; create those of late spans and published runs.
+
+    Raises:
+        TopicError: another topic is missing, or two have the same name.
+    """
+    assemble = settings.assemble
+    assembled = assembled_topic_name(settings.kafka.group)
+    needed = (settings.topics.raw, settings.topics.dead_letter, assemble.spans)
+    names = {*admin.own, assemble.spans, assemble.late, assembled}
+    if len(names) < len(admin.own) + 3:
+        raise TopicError(
+            f"assemble.spans ({assemble.spans}) and assemble.late ({assemble.late}) need names that no "
+            "other topic has"
+        )
+    existing = await admin.describe({*needed, assemble.late, assembled})
+    if missing := [name for name in needed if name not in existing]:
+        raise TopicError(
+            f"missing: {', '.join(missing)}; `kp-worker topics` creates all but {assemble.spans}, which "
+            "the Collector writes to"
+        )
+    spans = existing[assemble.spans]
+    late_config = {MAX_MESSAGE_BYTES: str(spans.max_message_bytes + OUTPUT_HEADROOM)}
+    for name, config in ((assemble.late, late_config), (assembled, COMPACTED)):
+        if name not in existing:
+            existing[name] = await admin.create(name, spans.partitions, -1, config)
+    if existing[assembled].partitions != spans.partitions:
+        raise TopicError(
+            f"{assembled} has {existing[assembled].partitions} partitions, {spans.name} has "
+            f"{spans.partitions}; delete {assembled} when no run is open (late spans of runs published "
+            "before then start other runs)"
+        )
+    if existing[assembled].cleanup_policy not in (None, "compact"):
+        raise TopicError(
+            f"{assembled} has {CLEANUP_POLICY}={existing[assembled].cleanup_policy}, must have compact: "
+            "otherwise runs are published again"
+        )
+    return existing

@@ -1,0 +1,172 @@
+"""Split the Collector's exports into spans, and join the spans of a run.
+
+Source: https://opentelemetry.io/docs/specs/otlp/, the Collector's ``otlp_json`` and ``otlp_proto`` encodings.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from schemas.convert import ConversionError
+from worker.errors import RejectedRecord
+from worker.tools.convert.protobuf import read_exports, split_export
+
+_OPEN, _CLOSE = b'{"resourceSpans":[', b"]}"
+_TRACE_ID, _SPAN_ID = re.compile("(?!0+$)[0-9a-f]{32}"), re.compile("(?!0+$)[0-9a-f]{16}")
+_NOTHING = msgspec.Raw(b"null")
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class SpanExport(NamedTuple):
+    """A span, as an export of its own.
+
+    Attributes:
+        trace_id: its trace's id, in lower-case hexadecimal.
+        span_id: its own id, likewise.
+        is_root: whether it has no parent.
+        value: the export, in the encoding that it came in.
+    """
+
+    trace_id: str
+    span_id: str
+    is_root: bool
+    value: bytes
+
+
+class _Span(msgspec.Struct, rename="camel"):
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None = None
+
+
+class _ScopeSpans(msgspec.Struct, rename="camel"):
+    scope: msgspec.Raw = _NOTHING
+    spans: list[msgspec.Raw] = []
+    schema_url: msgspec.Raw = _NOTHING
+
+
+class _ResourceSpans(msgspec.Struct, rename="camel"):
+    resource: msgspec.Raw = _NOTHING
+    scope_spans: list[_ScopeSpans] = []
+    schema_url: msgspec.Raw = _NOTHING
+
+
+class _Export(msgspec.Struct, rename="camel"):
+    resource_spans: list[_ResourceSpans]
+
+
+_export = msgspec.json.Decoder(_Export).decode
+_span = msgspec.json.Decoder(_Span).decode
+
+
+def split(value: bytes, max_bytes: int | None = None) -> list[SpanExport]:
+    """Return the spans of an export, in JSON or protobuf.
+
+    Args:
+        value: the export.
+        max_bytes: the size that all spans may have together, each with its resource, of which the export has
+            one for many spans.
+
+    Raises:
+        ConversionError: the value is neither, or a span's ids are invalid.
+        RejectedRecord: the spans are larger than ``max_bytes``.
+        MissingExtraError: the protobuf packages are not installed.
+    """
+    try:
+        return _bounded(_split(value), max_bytes)
+    except _NOT_JSON as error:
+        raise ConversionError(f"not OTLP JSON: {error}") from None
+
+
+def _bounded(found: Iterable[SpanExport], max_bytes: int | None) -> list[SpanExport]:
+    """Return spans with valid ids, up to a size."""
+    spans: list[SpanExport] = []
+    size = 0
+    for span in found:
+        if not (_TRACE_ID.fullmatch(span.trace_id) and _SPAN_ID.fullmatch(span.span_id)):
+            raise ConversionError("a span's trace id or span id is not 16 or 8 bytes in hexadecimal, or zero")
+        size += len(span.value)
+        if max_bytes is not None and size > max_bytes:
+            raise RejectedRecord(
+                "too_large",
+                f"its spans, each with its resource, exceed assemble.open_bytes = {max_bytes}; export "
+                "smaller batches, or fewer resource attributes",
+            )
+        spans.append(span)
+    return spans
+
+
+def join(values: Iterable[bytes]) -> list[bytes]:
+    """Join exports from :func:`split` into one for each encoding, which is nearly always a single one."""
+    in_json, in_protobuf = [], []
+    for value in values:
+        if _is_split_json(value):
+            in_json.append(value[len(_OPEN) : -len(_CLOSE)])
+        else:
+            in_protobuf.append(value)
+    joined = [_OPEN + b",".join(in_json) + _CLOSE] if in_json else []
+    # Concatenated messages are one message with all of their repeated fields.
+    return joined + ([b"".join(in_protobuf)] if in_protobuf else [])
+
+
+def read(value: bytes) -> list[Any]:
+    """Parse an export that :func:`split` accepted, for :func:`schemas.convert.convert`."""
+    return [json.loads(value)] if _is_split_json(value) else read_exports(value)
+
+
+def _is_split_json(value: bytes) -> bool:
+    """Check for JSON from :func:`split`, which begins without white space."""
+    return value.startswith(b"{")
+
+
+def _split(value: bytes) -> Iterator[SpanExport]:
+    if not value.lstrip().startswith(b"{"):
+        return _split_protobuf(value)
+    try:
+        value.decode()  # the parser skips text that it does not need
+        return _split_json(_export(value))
+    except _NOT_JSON:
+        # A newline is also how protobuf begins, and "{" a resource of 123 bytes.
+        if value.startswith(b"\n"):
+            return _split_protobuf(value)
+        raise
+
+
+def _split_protobuf(value: bytes) -> Iterator[SpanExport]:
+    for trace_id, span_id, parent_id, one in split_export(value):
+        yield SpanExport(trace_id, span_id, _is_no_id(parent_id), one)
+
+
+def _split_json(export: _Export) -> Iterator[SpanExport]:
+    for resource in export.resource_spans:
+        for scope in resource.scope_spans:
+            for text in scope.spans:
+                span = _span(text)
+                alone = {
+                    "resource": resource.resource,
+                    "scopeSpans": [{"scope": scope.scope, "spans": [text], "schemaUrl": scope.schema_url}],
+                    "schemaUrl": resource.schema_url,
+                }
+                yield SpanExport(
+                    span.trace_id.lower(),
+                    span.span_id.lower(),
+                    _is_no_id(span.parent_span_id or ""),
+                    _OPEN + msgspec.json.encode(_without_nothing(alone)) + _CLOSE,
+                )
+
+
+def _is_no_id(parent_id: str) -> bool:
+    """Check for a missing parent, which some exporters write as zeros."""
+    return not parent_id.strip("0")
+
+
+def _without_nothing(value: Any) -> Any:
+    """Leave out the members that the export does not have."""
+    if isinstance(value, dict):
+        return {name: _without_nothing(one) for name, one in value.items() if one is not _NOTHING}
+    return [_without_nothing(one) for one in value] if isinstance(value, list) else value

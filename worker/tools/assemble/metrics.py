@@ -1,0 +1,89 @@
+"""Prometheus metrics of ``kp-worker assemble``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from worker.errors import REASONS
+from worker.observe.registry import (
+    TEXT,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    prepare_registry,
+    render_text,
+    start_at_zero,
+)
+
+SPAN_RESULTS = ("taken", "duplicate", "late")
+
+
+class AssemblyMetrics:
+    """All metrics of an assembler.
+
+    Args:
+        completed_by: why runs are complete.
+        registry: the registry; by default a new one with process and platform collectors.
+    """
+
+    def __init__(self, completed_by: Iterable[str], registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry = prepare_registry(registry)
+        spans = Counter(
+            "kp_assembly_spans",
+            "Spans, as they were read: taken, duplicate or late",
+            ["result"],
+            registry=registry,
+        )
+        self._runs = Counter(
+            "kp_assembly_runs",
+            "Complete runs, those without an agent too",
+            ["completed_by"],
+            registry=registry,
+        )
+        self._traces = Counter("kp_assembly_traces", "Traces published to the raw topic", registry=registry)
+        self._dead_letters = Counter(
+            "kp_assembly_dead_letters",
+            "Records and runs that could not be read",
+            ["reason"],
+            registry=registry,
+        )
+        self._open_runs = Gauge("kp_assembly_open_runs", "Open runs", ["partition"], registry=registry)
+        self._open_bytes = Gauge(
+            "kp_assembly_open_bytes", "Bytes of open runs", ["partition"], registry=registry
+        )
+        self.partitions = Gauge(
+            "kp_assembly_partitions", "Assigned partitions of the spans topic", registry=registry
+        )
+        # Bound once, as looking up labels for every record takes longer than counting.
+        self._spans = [spans.labels(result) for result in SPAN_RESULTS]
+        start_at_zero(self._runs, completed_by)
+        start_at_zero(self._dead_letters, REASONS)
+
+    def read(self, taken: int, duplicates: int, late: int) -> None:
+        """Count the spans of a record by what became of them."""
+        for spans, count in zip(self._spans, (taken, duplicates, late), strict=True):
+            spans.inc(count)
+
+    def completed(self, completed_by: str) -> None:
+        """Count a complete run."""
+        self._runs.labels(completed_by).inc()
+
+    def published(self, traces: int, dead_letters: Iterable[str]) -> None:
+        """Count what a transaction published: traces, and dead letters by their reasons."""
+        self._traces.inc(traces)
+        for reason in dead_letters:
+            self._dead_letters.labels(reason).inc()
+
+    def open_runs(self, partition: int, runs: int, size: int) -> None:
+        """Set the number of a partition's open runs, and their bytes."""
+        self._open_runs.labels(partition).set(runs)
+        self._open_bytes.labels(partition).set(size)
+
+    def partition_left(self, partition: int) -> None:
+        """Remove the series of a partition that is no longer assigned."""
+        for gauge in (self._open_runs, self._open_bytes):
+            gauge.remove_by_labels({"partition": str(partition)})
+
+    def render(self) -> tuple[str, bytes]:
+        """Return the content type and the metrics page."""
+        return TEXT, render_text(self.registry)

@@ -1,0 +1,230 @@
+"""The agent runs of a partition that are still open; pure, and measured on record time.
+
+A run is here all spans with the same trace id. Nothing marks its end, so it is complete when one of
+:data:`CompletedBy` holds.
+
+Time is that of the partition's records: the newest timestamp so far. It stands still while nothing arrives;
+whoever knows that the partition has nothing more to read may let it pass by :meth:`OpenRuns.wait`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Literal, NamedTuple, get_args
+
+from worker.settings import AssembleSettings
+from worker.tools.assemble.exports import SpanExport
+
+CompletedBy = Literal["root", "idle", "wait", "spans", "bytes", "memory"]
+"""Why a run is complete: its root span arrived ``assemble.grace`` ago; no span arrived for ``assemble.idle``;
+its first span arrived ``assemble.longest_wait`` ago; it exceeds ``assemble.run_spans`` or
+``assemble.run_bytes``; or it is the oldest when all open ones exceed ``assemble.open_bytes``."""
+
+COMPLETED_BY: tuple[CompletedBy, ...] = get_args(CompletedBy)
+
+
+class CompleteRun(NamedTuple):
+    """A complete run.
+
+    Attributes:
+        trace_id: its trace id.
+        spans: its spans' exports, by span id.
+        has_root: whether its root span is among them.
+        first_offset: the offset of its first span.
+        last_offset: the offset of its last span.
+        time: the record time of its first span, in milliseconds since 1970.
+        completed_by: why it is complete.
+    """
+
+    trace_id: str
+    spans: Mapping[str, bytes]
+    has_root: bool
+    first_offset: int
+    last_offset: int
+    time: int
+    completed_by: CompletedBy
+
+
+class Added(NamedTuple):
+    """What became of a record's spans, besides joining open runs.
+
+    Attributes:
+        late: the spans of runs that were published before.
+        duplicates: how many spans the open runs already had.
+    """
+
+    late: list[SpanExport]
+    duplicates: int
+
+
+@dataclass(slots=True)
+class _Run:
+    trace_id: str
+    first_offset: int
+    last_offset: int
+    first_time: int
+    last_time: int
+    root_time: int | None = None
+    size: int = 0
+    spans: dict[str, bytes] = field(default_factory=dict)
+
+
+class OpenRuns:
+    """The open runs of a partition, and the ids of those published.
+
+    After a crash, the records from :attr:`watermark` on are read again. Up to ``resume``, where the last
+    transaction ended, their outputs are published already, so nothing is completed and nothing is late there:
+    the spans of published runs are dropped, and the others are the open runs.
+
+    Args:
+        settings: the times and limits.
+        position: the offset to begin with, the watermark of the last transaction.
+        resume: the position of the last transaction.
+        published: the last known offset of each published run, by trace id, oldest first.
+
+    Attributes:
+        position: the next offset.
+        size: the bytes of all open spans.
+        limit: the bytes that they may have, ``assemble.open_bytes``.
+    """
+
+    def __init__(
+        self,
+        settings: AssembleSettings,
+        position: int = 0,
+        resume: int = 0,
+        published: Mapping[str, int] | None = None,
+    ) -> None:
+        self.position = position
+        self.size = 0
+        self.limit = settings.open_bytes
+        self._settings = settings
+        self._resume = resume
+        self._published = OrderedDict(published or {})
+        self._open: OrderedDict[str, _Run] = OrderedDict()
+        self._deadlines: list[tuple[int, int, str]] = []
+        self._oversized: dict[str, CompletedBy] = {}
+        self._clock = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether the outputs of the records at :attr:`position` are already published."""
+        return self.position < self._resume
+
+    @property
+    def watermark(self) -> int:
+        """The offset of the first span of an open run; the position if none is open."""
+        return next(iter(self._open.values())).first_offset if self._open else self.position
+
+    def arrive(self, offset: int, time: int) -> None:
+        """Set the position to a record's offset, and the clock to its time unless it is later already."""
+        self.position = offset
+        self._clock = max(self._clock, time)
+
+    def wait(self, milliseconds: int) -> None:
+        """Let time pass although nothing arrives."""
+        self._clock += milliseconds
+
+    def add(self, spans: Iterable[SpanExport]) -> Added:
+        """Add the spans of the record at the position, and move past it."""
+        offset = self.position
+        late: list[SpanExport] = []
+        duplicates = 0
+        for span in spans:
+            if span.trace_id in self._published:
+                self._published[span.trace_id] = offset
+                if not self.is_replaying:
+                    late.append(span)
+                continue
+            run = self._open.get(span.trace_id) or self._open_run(span.trace_id, offset)
+            run.last_offset, run.last_time = offset, self._clock
+            if span.span_id in run.spans:
+                duplicates += not self.is_replaying
+            else:
+                self._add_span(run, span)
+        self.position = offset + 1
+        return Added(late, duplicates)
+
+    def completed(self) -> Iterator[CompleteRun]:
+        """Yield the runs that are complete now, and close each when it is yielded."""
+        if self.is_replaying:
+            return
+        while self._oversized:
+            yield self._close(*self._oversized.popitem())
+        while self.size > self.limit:
+            yield self._close(next(iter(self._open)), "memory")
+        while self._deadlines and self._deadlines[0][0] <= self._clock:
+            _, _, trace_id = heappop(self._deadlines)
+            run = self._open.get(trace_id)
+            if run is None:
+                continue
+            deadline, completed_by = self._deadline(run)
+            if deadline <= self._clock:
+                yield self._close(trace_id, completed_by)
+            else:
+                heappush(self._deadlines, (deadline, run.first_offset, trace_id))
+
+    def forget(self) -> list[str]:
+        """Return the ids of the oldest published runs beyond ``assemble.published_runs``, and forget them.
+
+        A run is not forgotten while one of its spans may be read again.
+        """
+        watermark, forgotten = self.watermark, []
+        while len(self._published) > self._settings.published_runs:
+            trace_id, last_offset = next(iter(self._published.items()))
+            if last_offset >= watermark:
+                break
+            del self._published[trace_id]
+            forgotten.append(trace_id)
+        return forgotten
+
+    def _open_run(self, trace_id: str, offset: int) -> _Run:
+        run = self._open[trace_id] = _Run(trace_id, offset, offset, self._clock, self._clock)
+        heappush(self._deadlines, (self._deadline(run)[0], offset, trace_id))
+        return run
+
+    def _add_span(self, run: _Run, span: SpanExport) -> None:
+        run.spans[span.span_id] = span.value
+        run.size += len(span.value)
+        self.size += len(span.value)
+        if span.is_root and run.root_time is None:
+            run.root_time = self._clock
+            heappush(self._deadlines, (self._deadline(run)[0], run.first_offset, run.trace_id))
+        if len(run.spans) > self._settings.run_spans:
+            self._oversized[run.trace_id] = "spans"
+        elif run.size > self._settings.run_bytes:
+            self._oversized[run.trace_id] = "bytes"
+
+    def _deadline(self, run: _Run) -> tuple[int, CompletedBy]:
+        settings = self._settings
+        deadlines: list[tuple[int, CompletedBy]] = [
+            (run.last_time + _milliseconds(settings.idle), "idle"),
+            (run.first_time + _milliseconds(settings.longest_wait), "wait"),
+        ]
+        if run.root_time is not None:
+            deadlines.insert(0, (run.root_time + _milliseconds(settings.grace), "root"))
+        return min(deadlines, key=lambda one: one[0])
+
+    def _close(self, trace_id: str, completed_by: CompletedBy) -> CompleteRun:
+        run = self._open.pop(trace_id)
+        self.size -= run.size
+        self._published[trace_id] = run.last_offset
+        return CompleteRun(
+            trace_id,
+            run.spans,
+            run.root_time is not None,
+            run.first_offset,
+            run.last_offset,
+            run.first_time,
+            completed_by,
+        )
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)

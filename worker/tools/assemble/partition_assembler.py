@@ -1,0 +1,183 @@
+"""Assemble the runs of one partition: records in, transactions out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from schemas.convert import ConversionError
+from worker.errors import Reason, RejectedRecord, WorkerError
+from worker.records.record import OutputRecord, RawRecord
+from worker.tools.assemble.exports import SpanExport, split
+from worker.tools.assemble.metrics import AssemblyMetrics
+from worker.tools.assemble.open_runs import OpenRuns
+from worker.tools.assemble.run_outputs import Refused, RunOutputs
+from worker.tools.assemble.transaction_log import Step
+
+logger = logging.getLogger(__name__)
+
+STEP_RECORDS = 100
+"""Records after which a transaction is committed; larger ones might time out."""
+STEP_BYTES = 1_048_576
+"""Bytes after which a transaction is committed."""
+
+
+@dataclass
+class _Pending:
+    """What the next transaction publishes."""
+
+    outputs: list[OutputRecord] = field(default_factory=list)
+    published: dict[str, int] = field(default_factory=dict)
+    traces: int = 0
+    reasons: list[Reason] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, record: OutputRecord) -> None:
+        self.outputs.append(record)
+        self.size += len(record.key or b"") + len(record.value or b"")
+
+    def refuse(self, refused: Refused) -> None:
+        self.add(refused.letter)
+        self.reasons.append(refused.reason)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.outputs) + len(self.published) >= STEP_RECORDS or self.size >= STEP_BYTES
+
+
+class PartitionAssembler:
+    """Assembles the runs of a partition.
+
+    Args:
+        partition: the partition.
+        runs: its open runs.
+        outputs: builds the records to publish.
+        publish: publishes a step in one transaction.
+        metrics: counts.
+        now: returns the current time in seconds since 1970. Later timestamps of records count as now: one
+            wrong clock must neither end every run nor stop the partition's time.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        runs: OpenRuns,
+        outputs: RunOutputs,
+        publish: Callable[[Step], Awaitable[None]],
+        metrics: AssemblyMetrics,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._partition = partition
+        self._runs = runs
+        self._outputs = outputs
+        self._publish = publish
+        self._metrics = metrics
+        self._now = now
+        self._pending = _Pending()
+        self._committed = runs.watermark
+
+    @property
+    def has_open_runs(self) -> bool:
+        """Whether any run is open."""
+        return len(self._runs) > 0
+
+    async def process(self, records: Iterable[RawRecord]) -> None:
+        """Read records, and publish what they complete.
+
+        Raises:
+            DeliveryError: a transaction was not confirmed.
+        """
+        for record in records:
+            self._runs.arrive(record.offset, min(record.timestamp_ms, round(self._now() * 1000)))
+            await self._complete()
+            self._read(record)
+            await self._complete()
+        await self._finish()
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass without records, and publish the runs that it completes.
+
+        Raises:
+            DeliveryError: a transaction was not confirmed.
+        """
+        self._runs.wait(round(seconds * 1000))
+        await self._complete()
+        await self._finish()
+
+    def _read(self, record: RawRecord) -> None:
+        is_replayed = self._runs.is_replaying
+        try:
+            spans = _spans(record, self._runs.limit)
+        except RejectedRecord as error:
+            self._runs.add([])
+            if not is_replayed:
+                self._pending.refuse(self._outputs.of_unreadable(record, error))
+            return
+        added = self._runs.add(spans)
+        for span in added.late:
+            output = self._outputs.of_late_span(span, record)
+            if isinstance(output, Refused):
+                self._pending.refuse(output)
+            else:
+                self._pending.add(output)
+        if not is_replayed:
+            late = len(added.late)
+            self._metrics.read(len(spans) - added.duplicates - late, added.duplicates, late)
+
+    async def _complete(self) -> None:
+        if self._pending.is_full:
+            await self._commit()
+        for run in self._runs.completed():
+            # In a thread, as a large run takes long enough to miss heartbeats.
+            traces, refused = await asyncio.to_thread(self._outputs.of_run, run, self._partition)
+            self._metrics.completed(run.completed_by)
+            self._pending.published[run.trace_id] = run.last_offset
+            self._pending.traces += len(traces)
+            for trace in traces:
+                self._pending.add(trace)
+            for one in refused:
+                self._pending.refuse(one)
+            if self._pending.is_full:
+                await self._commit()
+
+    async def _finish(self) -> None:
+        """Commit what is pending, or a watermark that has moved."""
+        moved = self._runs.watermark > self._committed and not self._runs.is_replaying
+        if self._pending.outputs or self._pending.published or moved:
+            await self._commit()
+        self._metrics.open_runs(self._partition, len(self._runs), self._runs.size)
+
+    async def _commit(self) -> None:
+        pending, self._pending = self._pending, _Pending()
+        forgotten = self._runs.forget()
+        watermark = self._runs.watermark
+        await self._publish(
+            Step(pending.outputs, pending.published, forgotten, self._runs.position, watermark)
+        )
+        self._committed = watermark
+        self._metrics.published(pending.traces, pending.reasons)
+
+
+def _spans(record: RawRecord, max_bytes: int) -> list[SpanExport]:
+    """Return the spans of a record.
+
+    Raises:
+        RejectedRecord: it is no export of spans, or its spans are too large.
+        MissingExtraError: the protobuf packages are not installed.
+    """
+    if record.fault is not None:
+        raise RejectedRecord(record.fault.reason, record.fault.message)
+    if not record.value:
+        raise RejectedRecord("empty", "the record has no value")
+    try:
+        return split(record.value, max_bytes)
+    except ConversionError as error:
+        raise RejectedRecord("undecodable", str(error)) from error
+    except WorkerError:
+        raise
+    except Exception as error:  # one record must not stop the others, whatever is wrong with it
+        logger.warning("cannot read a record of spans", exc_info=error)
+        raise RejectedRecord("undecodable", f"{type(error).__name__}: {error}") from error

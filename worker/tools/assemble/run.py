@@ -1,0 +1,91 @@
+"""Assemble runs until a stop signal: checks at the start, connections, and the web port."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from functools import partial
+
+from schemas.convert import Options
+from worker.ending import run_in_time, within
+from worker.errors import StartError, TopicError
+from worker.http.metrics_port import serving_metrics
+from worker.http.server import METRICS
+from worker.kafka.preflight.rights import require_rights
+from worker.kafka.shared_reader import OnRevoked, SharedReader
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topics import Topic
+from worker.process.signals import stop_signals
+from worker.settings import Settings
+from worker.tools.assemble.assembler import Assembler
+from worker.tools.assemble.assembly_topics import assembly_group, assembly_rights, require_topics
+from worker.tools.assemble.metrics import AssemblyMetrics
+from worker.tools.assemble.open_runs import COMPLETED_BY
+from worker.tools.assemble.run_outputs import RunOutputs
+from worker.tools.assemble.transaction_log import AssemblyLog
+
+logger = logging.getLogger(__name__)
+
+REBALANCE_MARGIN = 40.0
+"""Seconds that a rebalance allows its members beyond ``limits.drain``."""
+
+
+def run_assembler(settings: Settings, options: Options) -> None:
+    """Assemble runs until SIGTERM, SIGHUP or SIGINT; then finish the records in hand and leave the group.
+
+    Args:
+        settings: the effective settings.
+        options: trace fields that spans do not have.
+
+    Raises:
+        StartError: the configuration prevents the start.
+        WorkerError: a fatal error; a new process continues after the last transaction.
+    """
+    run_in_time(_work(settings, options))
+
+
+async def _work(settings: Settings, options: Options) -> None:
+    stop = asyncio.Event()
+    for number in (*stop_signals(), signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    topics = await _require_topics(settings)
+    metrics = AssemblyMetrics(COMPLETED_BY)
+    assembler = Assembler(
+        settings.assemble,
+        partial(_reader, settings),
+        partial(AssemblyLog, settings, max(topic.max_message_bytes for topic in topics.values())),
+        RunOutputs(settings, options, topics),
+        metrics,
+    )
+    async with serving_metrics(settings.web, metrics.render, lambda: assembler.not_ready):
+        where = f"http://{settings.web.host}:{settings.web.port}{METRICS}"
+        logger.info(
+            "assembling %s into %s; metrics at %s", settings.assemble.spans, settings.topics.raw, where
+        )
+        working = asyncio.create_task(assembler.work(stop.is_set))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if stop.is_set():
+            logger.info("stopping")
+        await within(settings.limits.drain, lambda: working)
+
+
+def _reader(settings: Settings, on_revoked: OnRevoked) -> SharedReader:
+    return SharedReader(
+        settings.kafka.model_copy(update={"group": assembly_group(settings.kafka.group)}),
+        settings.assemble.spans,
+        settings.limits.batch_bytes,
+        settings.limits.drain + REBALANCE_MARGIN,
+        on_revoked,
+    )
+
+
+async def _require_topics(settings: Settings) -> dict[str, Topic]:
+    await require_rights(settings.kafka, assembly_rights(settings))
+    try:
+        async with TopicAdmin(settings.kafka, settings.topics) as admin:
+            return await require_topics(admin, settings)
+    except TopicError as error:
+        raise StartError(str(error)) from error

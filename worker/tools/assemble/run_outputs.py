@@ -1,0 +1,151 @@
+"""The records to publish for complete runs, late spans and what cannot be read; pure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from schemas.convert import Conversion, ConversionError, NoRunError, Options, convert
+from schemas.convert.spans import OTLP, has_agent
+from worker.errors import Reason, RejectedRecord
+from worker.kafka.output_publisher import record_bytes
+from worker.kafka.topics import Topic
+from worker.records.entry import Entry, Failure
+from worker.records.key import key_of
+from worker.records.outputs import Outputs
+from worker.records.record import NO_TIMESTAMP, OutputRecord, RawRecord
+from worker.settings import Settings
+from worker.tools.assemble.exports import SpanExport, join, read
+from worker.tools.assemble.open_runs import CompleteRun
+
+logger = logging.getLogger(__name__)
+
+COMPLETED_BY = "kp-completed-by"
+"""Header of an assembled trace: why its run was complete."""
+
+_MAX_MESSAGE = 1000
+_NO_ROOT = (
+    "neither a root span nor an agent's span arrived, so its messages cannot be told from those of other runs"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A dead letter and its reason."""
+
+    reason: Reason
+    letter: OutputRecord
+
+
+class RunOutputs:
+    """Builds the records to publish.
+
+    Args:
+        settings: the topics' names and the key.
+        options: trace fields that spans do not have.
+        topics: the raw, dead-letter, late and spans topics by name.
+    """
+
+    def __init__(self, settings: Settings, options: Options, topics: Mapping[str, Topic]) -> None:
+        names = settings.topics.model_copy(update={"raw": settings.assemble.spans})
+        self._letters = Outputs(
+            names, {name: topics[name].partitions for name in (names.raw, names.dead_letter)}
+        )
+        self._limits = {name: topic.max_message_bytes for name, topic in topics.items()}
+        self._spans = settings.assemble.spans
+        self._late = settings.assemble.late
+        self._raw = settings.topics.raw
+        self._dead_letter = settings.topics.dead_letter
+        self._key = settings.assemble.key
+        self._options = options
+
+    def of_run(self, run: CompleteRun, partition: int) -> tuple[list[OutputRecord], list[Refused]]:
+        """Return a run's traces, one for each outermost agent, and dead letters for what cannot be one.
+
+        Both are empty if the run has no agent, as that of any other service. A dead letter has the run's id
+        as key and its spans as value.
+
+        Args:
+            run: the run.
+            partition: its partition in the spans topic.
+        """
+        exports = join(run.spans.values())
+        traces, errors = self._converted(run, exports)
+        refused = []
+        if errors:
+            message = "; ".join(map(str, errors))
+            refused += [
+                self._refused(
+                    _run_record(self._spans, partition, run, one), "invalid_trace", errors[0], message
+                )
+                for one in exports
+            ]
+        published = []
+        for trace in traces:
+            if self._fits(trace):
+                published.append(trace)
+            else:
+                error = RejectedRecord("too_large", f"the trace exceeds max.message.bytes of {self._raw}")
+                source = _run_record(self._spans, partition, run, trace.value or b"")
+                refused.append(self._refused(source, error.reason, error))
+        return published, refused
+
+    def of_late_span(self, span: SpanExport, record: RawRecord) -> OutputRecord | Refused:
+        """Return the record for a late span, or a dead letter if it does not fit the topic."""
+        key = span.trace_id.encode()
+        late = OutputRecord(self._late, None, NO_TIMESTAMP, key, span.value, ())
+        if self._fits(late):
+            return late
+        return self.of_unreadable(
+            record, RejectedRecord("too_large", f"a late span exceeds max.message.bytes of {self._late}")
+        )
+
+    def of_unreadable(self, record: RawRecord, error: RejectedRecord) -> Refused:
+        """Return the dead letter of a record that is no export of spans."""
+        return self._refused(record, error.reason, error)
+
+    def _converted(
+        self, run: CompleteRun, exports: list[bytes]
+    ) -> tuple[list[OutputRecord], list[Exception]]:
+        headers = ((COMPLETED_BY, run.completed_by.encode()),)
+        traces: list[OutputRecord] = []
+        errors: list[Exception] = []
+        try:
+            documents = [document for export in exports for document in read(export)]
+            outcomes = list(convert(documents, OTLP, self._options))
+            if any(isinstance(one, NoRunError) for one in outcomes):
+                return [], []
+            if not run.has_root and not any(map(has_agent, documents)):
+                return [], [ConversionError(f"trace {run.trace_id}: {_NO_ROOT}")]
+        except Exception as error:  # one run must not stop the others, whatever is wrong with it
+            logger.warning("a run cannot be converted", exc_info=error)
+            return [], [error]
+        for outcome in outcomes:
+            if isinstance(outcome, Conversion):
+                value = outcome.trace.to_json()
+                key = key_of(value, self._key)
+                traces.append(OutputRecord(self._raw, None, NO_TIMESTAMP, key, value, headers))
+            else:
+                errors.append(outcome)
+        return traces, errors
+
+    def _refused(
+        self, record: RawRecord, reason: Reason, error: Exception, message: str | None = None
+    ) -> Refused:
+        failure = Failure(reason, type(error).__name__, (message or str(error))[:_MAX_MESSAGE])
+        entry = Entry(record.offset, record.timestamp_ms, record.fingerprint, failure=failure)
+        letter = self._letters.build(record, entry)
+        if not self._fits(letter):
+            letter = self._letters.build_cut(record, entry)
+        if letter.key is None and letter.value is None:  # which the client does not send
+            letter = replace(letter, value=b"")
+        return Refused(reason, letter)
+
+    def _fits(self, record: OutputRecord) -> bool:
+        return record_bytes(record.key, record.value, record.headers) <= self._limits[record.topic]
+
+
+def _run_record(topic: str, partition: int, run: CompleteRun, value: bytes) -> RawRecord:
+    """Return a run as a record at the position of its first span."""
+    return RawRecord(topic, partition, run.first_offset, run.time, run.trace_id.encode(), value, ())

@@ -1,0 +1,131 @@
+"""The transactions of a partition: outputs, published runs and position, all of them or none.
+
+Each partition has a transactional id. Whoever takes the partition over fences off its predecessor by it and
+completes or aborts the predecessor's last transaction, and only then reads where that ended.
+
+The topic ``<kafka.group>-assembled``, compacted, has for each partition of the spans topic the runs that were
+published (trace id → offset of the last span) and under :data:`POSITION` the position of the last
+transaction. The consumer group's offset, committed by the same transactions, is the watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from worker.kafka.topic_reader import TopicReader
+from worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
+from worker.records.record import OutputRecord
+from worker.settings import Settings
+from worker.tools.assemble.assembly_topics import assembled_topic_name, assembly_group
+
+POSITION = b"position"
+"""The key of the position; trace ids are hexadecimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the last transaction left.
+
+    Attributes:
+        position: the offset up to which the outputs of all records are published.
+        published: the last offset of each published run, by trace id, oldest first.
+    """
+
+    position: int
+    published: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a transaction publishes.
+
+    Attributes:
+        outputs: the records.
+        published: the last offset of each run that they complete, by trace id.
+        forgotten: the ids of runs to forget.
+        position: the offset up to which this publishes the outputs of all records.
+        watermark: the offset to read from after a crash.
+    """
+
+    outputs: Sequence[OutputRecord]
+    published: Mapping[str, int]
+    forgotten: Sequence[str]
+    position: int
+    watermark: int
+
+
+class AssemblyLog:
+    """The transactions of one partition.
+
+    An asynchronous context manager: on entry, earlier owners of the partition are fenced off.
+
+    Args:
+        settings: the connection, the group and the topics.
+        max_message_bytes: the largest record that the topics accept.
+        partition: a partition of the spans topic.
+    """
+
+    def __init__(self, settings: Settings, max_message_bytes: int, partition: int) -> None:
+        self._settings = settings
+        self._topic = assembled_topic_name(settings.kafka.group)
+        self._group = assembly_group(settings.kafka.group)
+        self._spans = settings.assemble.spans
+        self._partition = partition
+        self._publisher = TransactionalPublisher(
+            settings.kafka, f"{self._group}-{partition}", max_message_bytes
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._publisher.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._publisher.__aexit__(kind, error, traceback)
+
+    async def read(self) -> State:
+        """Return the state that the last transaction left.
+
+        Raises:
+            TopicError: it cannot be read.
+        """
+        position = 0
+        published: dict[str, int] = {}
+        async with TopicReader(self._settings.kafka, self._settings.limits.batch_bytes) as reader:
+            offsets = await reader.bounds(self._topic, self._partition)
+            async for record in reader.read(self._topic, self._partition, offsets):
+                if record.key == POSITION:
+                    position = int(record.value)
+                elif record.value is None:
+                    published.pop(record.key.decode(), None)
+                else:
+                    published[record.key.decode()] = int(record.value)
+        return State(position, published)
+
+    async def publish(self, step: Step) -> None:
+        """Publish in one transaction.
+
+        Raises:
+            DeliveryError: the transaction was not confirmed; nothing more may be published here.
+        """
+        offset = GroupOffset(self._group, self._spans, self._partition, step.watermark)
+        marks: dict[bytes, bytes | None] = {
+            trace_id.encode(): b"%d" % last for trace_id, last in step.published.items()
+        }
+        marks |= {trace_id.encode(): None for trace_id in step.forgotten}
+        marks[POSITION] = b"%d" % step.position
+        async with self._publisher.transaction(offset) as send:
+            deliveries = [
+                await send(one.topic, one.value, key=one.key, partition=one.partition, headers=one.headers)
+                for one in step.outputs
+            ]
+            deliveries += [
+                await send(self._topic, value, key=key, partition=self._partition)
+                for key, value in marks.items()
+            ]
+            for delivery in deliveries:
+                await delivery

@@ -1,0 +1,302 @@
+"""An index of outputs and ledger entries by source offset."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import groupby, islice
+from math import inf
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from schemas import DeadLetterHeaders
+from worker.errors import LedgerError
+from worker.records.entry import Entry, Failure, decode_entry
+from worker.records.outputs import with_original_timestamp
+from worker.records.record import OutputRecord
+from worker.settings import TopicSettings
+
+_SOURCE = re.compile(r"(.+)/(\d{1,10})/(\d{1,19})", re.ASCII)
+
+
+class Output(msgspec.Struct, array_like=True, frozen=True):
+    """A record of an output topic, reduced to the data needed to check it.
+
+    Attributes:
+        topic: the output topic.
+        partition: its partition; None in an expected output if the key determines the partition.
+        timestamp_ms: the raw record's timestamp, also if the output has another one.
+        key, value, headers: digests.
+        says: the ledger entry that it was published from, reconstructed from its headers.
+        cut: whether it is a dead letter with a truncated value.
+    """
+
+    topic: str
+    partition: int | None
+    timestamp_ms: int
+    key: bytes
+    value: bytes
+    headers: bytes
+    says: Entry
+    cut: bool = False
+
+    @classmethod
+    def of(cls, record: OutputRecord, says: Entry, *, cut: bool) -> Self:
+        """Reduce a record."""
+        record = with_original_timestamp(record)
+        return cls(
+            topic=record.topic,
+            partition=record.partition,
+            timestamp_ms=record.timestamp_ms,
+            key=digest(record.key),
+            value=digest(record.value),
+            headers=digest(
+                msgspec.msgpack.encode([(_encoded(name), value) for name, value in record.headers])
+            ),
+            says=says,
+            cut=cut,
+        )
+
+    def differences(self, other: Output, *, has_time: bool) -> list[str]:
+        """Name the parts in which repeats must agree but these two do not.
+
+        Args:
+            other: the other output.
+            has_time: whether their record has a timestamp; otherwise theirs may differ.
+        """
+        names = ["topic", "key", "value", *(["timestamp_ms"] if has_time else []), "headers"]
+        return [name for name in names if getattr(self, name) != getattr(other, name)]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The outputs and ledger entries of a source offset.
+
+    Attributes:
+        offset: offset in the raw topic.
+        outputs: outputs, in the order of each topic.
+        entries: entries that are still in the changelog, in its order, including tombstoned ones.
+    """
+
+    offset: int
+    outputs: list[Output] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+
+
+class SourceIndex:
+    """Index outputs and ledger entries by source in a temporary file, so that memory use stays flat.
+
+    A context manager, which deletes the file on exit.
+
+    Args:
+        topics: the topic names.
+        partitions: the raw topic's partition count.
+        window: the number of offsets that may be redelivered.
+
+    Attributes:
+        foreign: number of outputs without a source in the raw topic.
+    """
+
+    def __init__(self, topics: TopicSettings, partitions: int, window: int) -> None:
+        self.foreign = 0
+        self._topics = topics
+        self._partitions = partitions
+        self._window = window
+        self._first: dict[tuple[str, int | None, int], int] = {}
+        self._newest: dict[tuple[str, int | None, int], int] = {}
+        self._rewound_to: dict[int, set[int]] = {}
+        self._whole: set[int] = set()
+        # An empty name creates a private file that is deleted when it is closed.
+        self._db = sqlite3.connect("", check_same_thread=False)
+        self._db.execute("PRAGMA journal_mode = OFF")
+        self._db.execute("CREATE TABLE known (partition INT, source INT, is_output INT, value BLOB)")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._db.close()
+
+    def add_outputs(self, records: Iterable[OutputRecord]) -> None:
+        """Add records of a partition of an output topic, in order."""
+        self._insert(map(self._row, records))
+
+    def add_entries(self, partition: int, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        """Add keys and values of a partition of the changelog, in order.
+
+        Raises:
+            LedgerError: a key is not a source offset, so something else writes to the topic.
+        """
+        # Ignore tombstones: the ledger no longer needs the entry, but it is still evidence here.
+        self._insert(
+            (partition, _source_offset(key, partition), False, value)
+            for key, value in records
+            if value is not None
+        )
+
+    def add_whole(self, partition: int) -> None:
+        """Note that a partition of the changelog has every record that was ever written to it."""
+        self._whole.add(partition)
+
+    def is_whole(self, partition: int) -> bool:
+        """Return whether a partition of the changelog was never compacted."""
+        return partition in self._whole
+
+    def complete(self) -> None:
+        """Build the look-up index; call after everything was added."""
+        self._db.execute("CREATE INDEX by_source ON known (partition, source)")
+
+    def known(self, partition: int) -> Iterator[Known]:
+        """Yield the outputs and entries of a partition by source offset, in order.
+
+        Raises:
+            LedgerError: the changelog contains an invalid entry.
+        """
+        rows = self._db.execute(
+            "SELECT source, is_output, value FROM known WHERE partition = ? ORDER BY source, rowid",
+            (partition,),
+        )
+        for offset, group in groupby(rows, key=lambda row: int(row[0])):
+            known = Known(offset)
+            for _, is_output, value in group:
+                if is_output:
+                    known.outputs.append(msgspec.msgpack.decode(value, type=Output))
+                else:
+                    known.entries.append(_entry(value, partition, offset))
+            yield known
+
+    def entries_from(self, partition: int, max_elements: int) -> float:
+        """Return the offset from which on every scored record must still have an entry.
+
+        Compaction takes entries away once they have left the ring, which holds more than the ``max_elements``
+        last scored records. A changelog that was never compacted must have the entries of all records.
+        """
+        if partition in self._whole:
+            return 0
+        rows = self._db.execute(
+            "SELECT source, value FROM known WHERE partition = ? AND NOT is_output ORDER BY source DESC",
+            (partition,),
+        )
+        entries = (_entry(value, partition, offset) for offset, value in rows)
+        scored = dict.fromkeys(entry.offset for entry in entries if entry.score is not None)
+        return min(islice(scored, max_elements), default=inf)
+
+    def first_scored(self, partition: int) -> Entry | None:
+        """Return the oldest remaining entry of a scored record."""
+        rows = self._db.execute(
+            "SELECT source, value FROM known WHERE partition = ? AND NOT is_output ORDER BY source, rowid",
+            (partition,),
+        )
+        entries = (_entry(value, partition, offset) for offset, value in rows)
+        return next((entry for entry in entries if entry.score is not None), None)
+
+    def rewinds(self, partition: int) -> list[range]:
+        """Return the offset ranges that were rescored after a rewind beyond the window.
+
+        In such a range, the sources in an output topic jump back further than the window, and every source
+        was published more than once. A single record out of order is not a rewind.
+        """
+        rewound_to = self._rewound_to.get(partition)
+        if rewound_to is None:
+            return []
+        rows = self._db.execute(
+            "SELECT source, COUNT(*) FROM known WHERE partition = ? AND is_output "
+            "GROUP BY source ORDER BY source",
+            (partition,),
+        )
+        rewinds = []
+        for is_repeated, group in groupby(rows, key=lambda row: row[1] > 1):
+            sources = [int(source) for source, _ in group]
+            stretch = range(sources[0], sources[-1] + 1)
+            if (
+                is_repeated
+                and len(stretch) > self._window
+                and any(source in stretch for source in rewound_to)
+            ):
+                rewinds.append(stretch)
+        return rewinds
+
+    def first_source(self, topic: str, output_partition: int, partition: int) -> float:
+        """Return the first source of a raw partition in an output partition; infinity if there is none."""
+        return self._first.get((topic, output_partition, partition), inf)
+
+    def _insert(self, rows: Iterable[tuple[int, int, bool, bytes] | None]) -> None:
+        self._db.executemany("INSERT INTO known VALUES (?, ?, ?, ?)", (row for row in rows if row))
+
+    def _row(self, record: OutputRecord) -> tuple[int, int, bool, bytes] | None:
+        read = self._read_dead_letter if record.topic == self._topics.dead_letter else self._read_scored
+        found = read(with_original_timestamp(record))
+        if found is None or found[1].says.offset > sys.maxsize:
+            self.foreign += 1
+            return None
+        partition, output = found
+        self._note(record, partition, output.says.offset)
+        return partition, output.says.offset, True, msgspec.msgpack.encode(output)
+
+    def _read_scored(self, record: OutputRecord) -> tuple[int, Output] | None:
+        # The worker's headers are the last ones, whatever names the producer's have.
+        ours = {name: (value or b"").decode("utf-8", "backslashreplace") for name, value in record.headers}
+        source = _SOURCE.fullmatch(ours.get("kp-source", ""))
+        if source is None or source[1] != self._topics.raw or int(source[2]) >= self._partitions:
+            return None
+        says = Entry(
+            int(source[3]),
+            record.timestamp_ms,
+            fingerprint=b"",
+            decision="contribute" if record.topic == self._topics.contribute else "rejected",
+            score=ours.get("kp-score", "").encode(),
+            policy=ours.get("kp-policy", ""),
+        )
+        return int(source[2]), Output.of(record, says, cut=False)
+
+    def _read_dead_letter(self, record: OutputRecord) -> tuple[int, Output] | None:
+        try:
+            ours = DeadLetterHeaders.from_kafka(record.headers)
+        except ValueError:
+            return None
+        if ours.topic != self._topics.raw or ours.partition >= self._partitions:
+            return None
+        failure = Failure(ours.reason, ours.exception, ours.message)
+        says = Entry(ours.offset, record.timestamp_ms, fingerprint=b"", failure=failure)
+        return ours.partition, Output.of(record, says, cut=ours.value_length is not None)
+
+    def _note(self, record: OutputRecord, partition: int, source: int) -> None:
+        """Track the first source in an output partition, and jumps back beyond the window."""
+        stream = record.topic, record.partition, partition
+        self._first.setdefault(stream, source)
+        newest = self._newest.get(stream, source)
+        if source <= newest - self._window:
+            self._rewound_to.setdefault(partition, set()).add(source)
+            newest = source
+        self._newest[stream] = max(newest, source)
+
+
+def _source_offset(key: bytes | None, partition: int) -> int:
+    try:
+        return int(key or b"")
+    except ValueError:
+        raise LedgerError(f"partition {partition} of the changelog has a key that is not an offset") from None
+
+
+def _entry(value: bytes, partition: int, offset: int) -> Entry:
+    try:
+        return decode_entry(value)
+    except msgspec.MsgspecError as error:
+        raise LedgerError(f"invalid changelog entry for {partition}/{offset}: {error}") from None
+
+
+def digest(value: bytes | None) -> bytes:
+    """Return an 8-byte digest of a value; empty for null."""
+    return b"" if value is None else blake2b(value, digest_size=8).digest()
+
+
+def _encoded(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")

@@ -1,0 +1,320 @@
+"""Audit of one partition: each record against its outputs and ledger entries."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import msgspec
+
+from schemas import ReasoningTrace
+from worker.errors import Reason, TooLargeError
+from worker.policy import Policy
+from worker.records.decode import decode_inputs
+from worker.records.entry import Entry, ScoreHeader
+from worker.records.outputs import Outputs
+from worker.records.record import NO_TIMESTAMP, UNREAD_FINGERPRINT, RawRecord
+from worker.scoring import TraceText, bounded_id, embedding_text
+from worker.settings import Settings
+from worker.tools.audit.checks import ROUNDING, check_dead_letter, check_score, mismatches, read_trace
+from worker.tools.audit.index import Known, Output, SourceIndex
+from worker.tools.audit.novelty import Basis, Memory, Remembered
+from worker.tools.audit.report import Difference, PartitionReport
+from worker.tools.audit.vectors import Texts, Vectors
+
+_END = Known(sys.maxsize)
+_CHUNK = 128
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Offsets that limit what can be checked.
+
+    Attributes:
+        first: first offset of the partition; above 0, the partition has been trimmed.
+        committed: the group's position; every record below it must have an output.
+        outputs_from: outputs of records below this offset may have been trimmed.
+    """
+
+    first: int
+    committed: int
+    outputs_from: float = 0
+
+
+@dataclass(slots=True)
+class _Case:
+    """An offset with its outputs and, unless it was deleted, its record.
+
+    ``remembered`` is None unless the record was scored.
+    """
+
+    offset: int
+    outputs: list[Output]
+    remembered: Remembered | None
+    record: RawRecord | None = None
+    trace: ReasoningTrace | None = None
+    rejection: Reason | None = None
+    wrong: list[str] = field(default_factory=list)
+
+    def text(self, text: TraceText) -> str | None:
+        """Return the text that was embedded; None if the record is no trace."""
+        if self.record is None or self.trace is None:
+            return None
+        return embedding_text(self.trace, text, decode_inputs(self.record.value or b""))
+
+
+class PartitionAudit:
+    """Audit a partition of the raw topic.
+
+    Args:
+        partition: the partition's number.
+        bounds: the offsets that limit the checks.
+        settings: the worker's settings.
+        policies: those that were ever in force, by digest.
+        index: the complete index of outputs and ledger entries.
+        builder: the worker's builder of outputs.
+        texts: embedder for records without a vector in the changelog.
+        tolerance: accepted difference of a novelty recomputed from texts; None uses the largest tolerance of
+            the precisions of the embedder and of the partition's entries.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        bounds: Bounds,
+        settings: Settings,
+        policies: Mapping[str, Policy],
+        index: SourceIndex,
+        builder: Outputs,
+        texts: Texts,
+        tolerance: float | None = None,
+    ) -> None:
+        self._report = PartitionReport(partition)
+        self._bounds = bounds
+        self._policies = policies
+        self._text = settings.embedding.trace_text
+        self._accounted: int | None = None
+        self._known = index.known(partition)
+        self._next = next(self._known, _END)
+        self._rewinds = index.rewinds(partition)
+        self._rewinds_ahead = deque(self._rewinds)
+        self._builder = builder
+        self._has_whole_ledger = index.is_whole(partition)
+        self._entries_from = index.entries_from(partition, settings.cache.max_elements)
+        self._vectors = Vectors(settings, index.first_scored(partition), texts, tolerance)
+        self._memory = Memory(settings.cache, self._vectors.oldest_model)
+        if bounds.first > 0:
+            self._memory.doubt("trimmed")
+
+    def add(self, records: Sequence[RawRecord]) -> None:
+        """Check records, in offset order."""
+        cases = (case for record in records for case in self._up_to(record))
+        # In chunks: there may be many deleted offsets before the first record.
+        while chunk := list(islice(cases, _CHUNK)):
+            self._vectors.complete(
+                [
+                    (case.remembered, case.text(self._text))
+                    for case in chunk
+                    if case.remembered is not None and case.remembered.origin == "no_vector"
+                ]
+            )
+            for case in chunk:
+                self._check(case)
+
+    def finish(self) -> PartitionReport:
+        """Return the report; call after all records were added."""
+        while self._next is not _END:
+            self._report.unknown += len(self._take().outputs)
+        self._account(self._bounds.first)
+        return self._report
+
+    def _take(self) -> Known:
+        known, self._next = self._next, next(self._known, _END)
+        self._account(known.offset)
+        return known
+
+    def _account(self, offset: int) -> None:
+        """Report the deleted offsets before this one that have neither outputs nor entries.
+
+        Offsets before the first known one, or before the group's first position, were never the group's.
+        """
+        if self._accounted is None:
+            self._accounted = offset if offset < self._bounds.first else self._bounds.committed or offset
+        first = max(self._accounted, self._bounds.outputs_from)
+        last = min(offset, self._bounds.first) - 1
+        if first <= last:
+            self._report.deleted.append((int(first), last))
+        self._accounted = max(self._accounted, offset + 1)
+
+    def _up_to(self, record: RawRecord) -> Iterator[_Case]:
+        """Yield the cases of the deleted offsets before a record, and the record's own."""
+        while self._next.offset < record.offset:
+            yield self._deleted_case(self._take())
+        known = self._take() if self._next.offset == record.offset else Known(record.offset)
+        yield self._case(record, known)
+
+    def _deleted_case(self, known: Known) -> _Case:
+        """Return the case of a deleted record, which later records were still compared with."""
+        self._report.unknown += len(known.outputs)
+        entry = _scored_entry(known.entries, known.outputs)
+        remembered = None
+        if entry is not None:
+            remembered = self._vectors.recall(entry, entry.trace_id, entry.timestamp_ms)
+        elif _was_scored(known.outputs):
+            remembered = self._vectors.recall(None, None, known.outputs[0].timestamp_ms)
+        return _Case(known.offset, known.outputs, remembered)
+
+    def _case(self, record: RawRecord, known: Known) -> _Case:
+        trace, rejection = read_trace(record)
+        case = _Case(record.offset, [], None, record, trace, rejection)
+        for output in known.outputs:
+            wrong = mismatches(record, trace, output, self._builder)
+            if self._is_of_another_record(wrong, record.offset):
+                self._report.unknown += 1
+            else:
+                case.outputs.append(output)
+                case.wrong += [f"{part} does not match the record" for part in wrong]
+        entries = [entry for entry in known.entries if entry.fingerprint == record.fingerprint]
+        if entries and not self._in_rewind(record.offset):
+            case.wrong += [
+                "it does not match its ledger entry"
+                for output in case.outputs
+                if not any(_agree(entry, output.says) for entry in entries)
+            ]
+        if case.outputs and not _is_remembered(record, known.entries) and self._must_have_entry(case):
+            self._report.without_entry.append(record.offset)
+        entry = _scored_entry(entries, case.outputs)
+        # A finished record without outputs and entries was scored if it is a trace.
+        finished = not case.outputs and not entries and record.offset < self._bounds.committed
+        if entry is not None or _was_scored(case.outputs) or (finished and trace is not None):
+            trace_id = None if trace is None else bounded_id(trace.id)
+            case.remembered = self._vectors.recall(entry, trace_id, record.timestamp_ms)
+        return case
+
+    def _must_have_entry(self, case: _Case) -> bool:
+        """Return whether an entry cannot have been evicted from the ring and compacted away."""
+        if self._has_whole_ledger:
+            return True
+        in_ring = self._entries_from <= case.offset < self._bounds.committed
+        return in_ring and _was_scored(case.outputs)
+
+    def _is_of_another_record(self, wrong: list[str], offset: int) -> bool:
+        """Return whether an output is of a record with the same offset in an earlier topic."""
+        other_content = "key" in wrong or "value" in wrong or self._in_rewind(offset)
+        return "timestamp" in wrong and other_content
+
+    def _in_rewind(self, offset: int) -> bool:
+        return any(offset in rewind for rewind in self._rewinds)
+
+    def _check(self, case: _Case) -> None:
+        if case.remembered is not None:
+            self._memory.use(case.remembered.model)
+            if self._rewinds_ahead and case.offset >= self._rewinds_ahead[0].start:
+                self._rewinds_ahead.popleft()
+                if self._memory:
+                    self._memory.doubt("rewind")
+        if case.record is not None:
+            self._report.records += 1
+            self._check_outputs(case)
+        if case.remembered is not None:
+            self._memory.add(case.remembered)
+
+    def _check_outputs(self, case: _Case) -> None:
+        report, outputs = self._report, case.outputs
+        report.outputs += len(outputs)
+        report.repeated += max(0, len(outputs) - 1)
+        if not outputs:
+            self._count_without_output(case.offset)
+            return
+        has_time = case.record is not None and case.record.timestamp_ms != NO_TIMESTAMP
+        unequal = dict.fromkeys(
+            name for output in outputs for name in output.differences(outputs[0], has_time=has_time)
+        )
+        rescored = bool(unequal) and self._in_rewind(case.offset)
+        if rescored:
+            report.rescored += 1
+        elif unequal:
+            case.wrong.append(f"repeats differ in {', '.join(unequal)}")
+        for output in outputs:
+            case.wrong += check_dead_letter(case.rejection, output)
+        self._check_scores(case, [one for one in outputs if one.says.failure is None], rescored=rescored)
+        if case.wrong:
+            report.differing.append(Difference(case.offset, "; ".join(dict.fromkeys(case.wrong))))
+
+    def _count_without_output(self, offset: int) -> None:
+        if offset >= self._bounds.committed:
+            self._report.waiting += 1
+        elif offset < self._bounds.outputs_from:
+            self._report.outputs_trimmed += 1
+        else:
+            self._report.missing.append(offset)
+
+    def _check_scores(self, case: _Case, outputs: Sequence[Output], *, rescored: bool) -> None:
+        if case.trace is None or case.remembered is None:
+            return
+        self._report.unknown_policy += any(output.says.policy not in self._policies for output in outputs)
+        headers = []
+        for output in outputs:
+            try:
+                headers.append(ScoreHeader.decode(output.says.score or b""))
+            except msgspec.MsgspecError:
+                case.wrong.append("kp-score is invalid")
+                continue
+            policy = self._policies.get(output.says.policy)
+            case.wrong += check_score(case.trace, output, headers[-1], policy)
+        if headers:
+            basis = "rewind" if rescored else self._memory.basis(case.remembered)
+            self._check_novelty(case, case.remembered, headers, basis)
+
+    def _check_novelty(
+        self, case: _Case, remembered: Remembered, headers: Sequence[ScoreHeader], basis: Basis
+    ) -> None:
+        report = self._report
+        match basis:
+            case "ledger":
+                report.novelty_exact += 1
+                tolerance = ROUNDING
+            case "text":
+                report.novelty_embedded += 1
+                tolerance = self._vectors.tolerance
+                if any(abs(header.score - header.threshold) <= tolerance for header in headers):
+                    report.near_threshold.append(case.offset)
+            case reason:
+                report.novelty_unaudited[reason] = report.novelty_unaudited.get(reason, 0) + 1
+                return
+        for header in headers:
+            case.wrong += self._memory.check(remembered, header, tolerance)
+
+
+def _is_remembered(record: RawRecord, entries: Sequence[Entry]) -> bool:
+    """Return whether any of the entries at a record's offset is its own."""
+    fingerprints = {entry.fingerprint for entry in entries}
+    if record.fault is not None:  # it may have been read, with a larger limits.batch_bytes
+        return bool(fingerprints)
+    return bool(fingerprints & {record.fingerprint, UNREAD_FINGERPRINT})
+
+
+def _was_scored(outputs: Sequence[Output]) -> bool:
+    """Return whether outputs show that their record was scored, even if the result was too large."""
+    return any(
+        output.says.failure is None or output.says.failure.exception == TooLargeError.__name__
+        for output in outputs
+    )
+
+
+def _agree(entry: Entry, says: Entry) -> bool:
+    """Return whether an output may have been published from an entry."""
+    if says.failure is not None:
+        return entry.failure is not None and entry.failure.reason == says.failure.reason
+    published = (says.decision, says.score, says.policy)
+    return entry.failure is None and (entry.decision, entry.score, entry.policy) == published
+
+
+def _scored_entry(entries: Sequence[Entry], outputs: Sequence[Output]) -> Entry | None:
+    """Return the last scored entry that an output was published from, or else the last scored entry."""
+    scored = [entry for entry in entries if entry.score is not None]
+    published = [entry for entry in scored if any(_agree(entry, output.says) for output in outputs)]
+    return next(reversed(published or scored), None)

@@ -1,0 +1,132 @@
+"""``kp-worker convert``, and the conversion shared with ``publish``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.progress import DownloadColumn, Progress
+
+from schemas.convert import AUTO, SOURCES, Conversion, ConversionError, Losses, Options
+from worker.terminal.files import Document, echo, files_argument, opened
+from worker.terminal.options import Function
+from worker.terminal.progress import errors, progress_bars
+from worker.terminal.text import printable
+from worker.tools.convert.inputs import convert_lines, read_domains, read_labels
+
+
+def conversion_options(function: Function) -> Function:
+    """Add the options of a conversion."""
+    options = (
+        click.option(
+            "--domain-map",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="TOML file of task domains by agent, service, project or format.",
+        ),
+        click.option(
+            "--labels",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="File of labels, one JSON object per line: id of a run or trace, success, confidence.",
+        ),
+        click.option(
+            "--visibility",
+            type=click.Choice(["private", "org", "network"]),
+            default="private",
+            show_default=True,
+            help="Visibility of the traces.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.command()
+@files_argument
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice([AUTO, *SOURCES]),
+    default=AUTO,
+    show_default=True,
+    help="Format of the files.",
+)
+@conversion_options
+def convert(files: tuple[str, ...], source: str, **options: Any) -> None:
+    """Convert FILES from other formats to traces, one JSON object per line.
+
+    A file contains one JSON document, or one per line; with `--from otlp`, also protobuf. Reports on standard
+    error what is not an agent run, and then exits with status 1; also reports the values that traces have no
+    field for. `-` reads standard input.
+    """
+    report = ConversionReport()
+    with progress_bars(DownloadColumn()) as progress:
+        for trace in converted(files, source, report, progress, **options):
+            echo(trace.text.decode(), progress)
+    report.show()
+    sys.exit(1 if report.failed else 0)
+
+
+@dataclass
+class ConversionReport:
+    """Totals of a conversion."""
+
+    traces: int = 0
+    labelled: int = 0
+    failed: int = 0
+    losses: Losses = field(default_factory=Losses)
+
+    def count(self, conversion: Conversion) -> None:
+        """Count a converted trace."""
+        metadata = conversion.trace.metadata.model_extra or {}
+        self.traces += 1
+        self.labelled += "label" in {metadata.get("outcome_source"), metadata.get("confidence_source")}
+        self.losses.merge(conversion.losses)
+
+    def show(self) -> None:
+        """Print the totals on standard error, largest losses first."""
+        errors.print(f"{self.traces} traces, {self.labelled} with a label; {self.failed} not converted")
+        if self.losses:
+            errors.print("not in the traces:")
+        for path, loss in sorted(self.losses.items(), key=lambda one: (-one[1].characters, one[0])):
+            line = f"  {printable(path)}: {loss.values} values, {loss.characters} characters"
+            errors.print(line, markup=False, emoji=False)
+
+
+def read_options(domain_map: Path | None, labels: Path | None, visibility: Any) -> Options:
+    """Return the options of a conversion.
+
+    Raises:
+        InputError: a file is invalid.
+    """
+    return Options(
+        domains={} if domain_map is None else read_domains(domain_map),
+        labels={} if labels is None else read_labels(labels),
+        visibility=visibility,
+    )
+
+
+def converted(
+    files: Iterable[str],
+    source: str,
+    report: ConversionReport,
+    progress: Progress,
+    *,
+    domain_map: Path | None,
+    labels: Path | None,
+    visibility: Any,
+) -> Iterator[Document]:
+    """Yield the traces of files, and report what was not converted."""
+    options = read_options(domain_map, labels, visibility)
+    for name, lines in opened(files, progress):
+        for place, outcome in convert_lines(name, lines, source, options):
+            if isinstance(outcome, ConversionError):
+                report.failed += 1
+                errors.print(printable(f"{place}: not converted: {outcome}"), markup=False, emoji=False)
+                continue
+            report.count(outcome)
+            yield Document(place, outcome.trace.to_json())

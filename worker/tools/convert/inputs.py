@@ -1,0 +1,184 @@
+"""Convert the documents of a file; read domain maps and labels."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from schemas.convert import (
+    AUTO,
+    SOURCES,
+    Conversion,
+    ConversionError,
+    Labels,
+    Options,
+    Source,
+    convert,
+    source_of,
+)
+from worker.errors import InputError
+from worker.terminal.lines import without_mark
+from worker.tools.convert.protobuf import read_exports
+
+Converted = tuple[str, Conversion | ConversionError]
+"""Location of a run, ``file`` or ``file:line``, and the result of its conversion."""
+
+
+@dataclass(frozen=True)
+class _Document:
+    """A JSON document or the error from parsing it; ``line`` is None if it is the whole file."""
+
+    line: int | None
+    value: Any
+
+    def location(self, file: str) -> str:
+        return file if self.line is None else f"{file}:{self.line}"
+
+
+class _Label(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    id: str
+    success: bool | None = None
+    confidence: float | None = Field(default=None, ge=0, le=1)
+
+
+def convert_lines(name: str, lines: Iterable[bytes], source: str, options: Options) -> Iterator[Converted]:
+    """Convert each run in a file; yield an error in place of a run that cannot be converted.
+
+    Args:
+        name: the file's name.
+        lines: the file's content: one JSON document, or one per line.
+        source: the name of its format, or ``auto`` to detect it.
+        options: settings that a source cannot provide.
+    """
+    documents = _documents(lines, binary=source == "otlp")
+    for document in documents:
+        if isinstance(document.value, ConversionError):
+            yield document.location(name), document.value
+            continue
+        found = source_of(document.value) if source == AUTO else SOURCES[source]
+        if found is not None and document.line is not None and found.is_fragment(document.value):
+            yield from _convert_fragments(name, found, [document, *documents], options)
+            return
+        for outcome in convert(document.value, AUTO if found is None else found.name, options):
+            yield document.location(name), outcome
+
+
+def _convert_fragments(
+    name: str, source: Source, documents: list[_Document], options: Options
+) -> Iterator[Converted]:
+    """Convert lines that together form one document."""
+    values = []
+    for document in documents:
+        if isinstance(document.value, ConversionError):
+            yield document.location(name), document.value
+        elif source.recognises(document.value):
+            values.append(document.value)
+        else:
+            yield document.location(name), ConversionError(f"not {source.name}, unlike the lines before it")
+    for outcome in convert(values, source.name, options):
+        yield name, outcome
+
+
+def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
+    """Yield the JSON documents of a file: each line, or the whole file if its first line is not JSON.
+
+    Args:
+        lines: the file's content.
+        binary: whether content that does not start like JSON is protobuf.
+    """
+    lines = iter(lines)
+    start = next(lines, b"")
+    lines = chain([start], lines)
+    if binary and start and not start.lstrip().startswith((b"{", b"[")):
+        yield _Document(None, _from_protobuf(b"".join(lines)))
+        return
+    filled: Iterator[tuple[int, bytes]] = (
+        (number, line) for number, line in enumerate(lines, start=1) if line.strip()
+    )
+    number, first = next(filled, (1, b""))
+    parsed = _parsed(first)
+    if isinstance(parsed, ConversionError):
+        rest = list(filled)
+        whole = _parsed(b"".join([first, *(line for _, line in rest)]))
+        if not isinstance(whole, ConversionError):
+            yield _Document(None, whole)
+            return
+        if not any(isinstance(_parsed(line), dict | list) for _, line in rest):
+            yield _Document(None, whole)
+            return
+        filled = iter(rest)
+    yield _Document(number, parsed)
+    for number, line in filled:
+        yield _Document(number, _parsed(line))
+
+
+def _from_protobuf(data: bytes) -> Any:
+    try:
+        return read_exports(data)
+    except ConversionError as error:
+        return error
+
+
+def _parsed(text: bytes) -> Any:
+    """Parse a JSON document; return an error if that fails."""
+    if not text.strip():
+        return ConversionError("empty")
+    try:
+        return json.loads(text, parse_constant=str)  # traces have no NaN
+    except (ValueError, RecursionError) as error:
+        return ConversionError(f"not JSON: {error}")
+
+
+def read_domains(path: Path) -> dict[str, str]:
+    """Read a domain map: a TOML file with lines ``name = "domain"`` for agents, services or projects.
+
+    Raises:
+        InputError: the file is invalid.
+    """
+    try:
+        return TypeAdapter(dict[str, str]).validate_python(
+            tomllib.loads(path.read_text("utf-8-sig")), strict=True
+        )
+    except (ValueError, RecursionError, OSError) as error:
+        raise InputError(
+            f'{path}: not a TOML file with lines such as helm_agent = "code": {_first(error)}'
+        ) from error
+
+
+def read_labels(path: Path) -> dict[str, Labels]:
+    """Read a file of labels, one ``{"id": …, "success": …, "confidence": …}`` per line.
+
+    Raises:
+        InputError: a line is invalid.
+    """
+    labels = {}
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    for number, line in enumerate(without_mark(content.splitlines()), start=1):
+        if not line.strip():
+            continue
+        try:
+            label = _Label.model_validate_json(line)
+        except ValidationError as error:
+            accepted = '{"id": "…", "success": true, "confidence": 0.8}'
+            raise InputError(f"{path}:{number}: not a label such as {accepted}: {_first(error)}") from error
+        labels[label.id] = Labels(label.success, label.confidence)
+    return labels
+
+
+def _first(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    problem = error.errors(include_url=False)[0]
+    return ": ".join([*(str(step) for step in problem["loc"]), problem["msg"]])

@@ -1,0 +1,108 @@
+"""Dead letters, and the selection of some of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Self
+
+from schemas import DeadLetterHeaders
+from schemas.dead_letter import ATTEMPT
+from worker.errors import Reason
+from worker.kafka.topic_reader import Record, raw_record
+from worker.records.outputs import with_original_timestamp
+from worker.records.record import RawRecord
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A parsed record of the dead-letter topic.
+
+    Attributes:
+        partition: partition in the dead-letter topic.
+        offset: offset in the dead-letter topic.
+        headers: the worker's headers.
+        record: the original raw record: its position in the raw topic, timestamp, key, headers and value;
+            the value may be truncated.
+    """
+
+    partition: int
+    offset: int
+    headers: DeadLetterHeaders
+    record: RawRecord
+
+    @classmethod
+    def read(cls, record: Record) -> Self | None:
+        """Parse a record; None if it was not written by a worker."""
+        try:
+            headers = DeadLetterHeaders.from_kafka(record.headers)
+        except ValueError:
+            return None
+        raw = replace(
+            with_original_timestamp(raw_record(record)),
+            topic=headers.topic,
+            partition=headers.partition,
+            offset=headers.offset,
+            headers=DeadLetterHeaders.original(record.headers),
+        )
+        return cls(record.partition, record.offset, headers, raw)
+
+    @property
+    def position(self) -> str:
+        """``partition/offset`` in the dead-letter topic."""
+        return f"{self.partition}/{self.offset}"
+
+    @property
+    def attempts(self) -> int:
+        """Number of replays so far."""
+        return self.headers.attempt or 0
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the value is truncated."""
+        return self.headers.value_length is not None
+
+    @property
+    def identity(self) -> bytes:
+        """Identity of the raw record: its position in the raw topic and its fingerprint.
+
+        The duplicates of a dead letter that a crash can cause have the same identity.
+        """
+        return f"{self.record.source} {self.record.fingerprint.hex()}".encode()
+
+    def replay_headers(self) -> list[tuple[str, bytes | None]]:
+        """Return the raw record's headers with the attempt incremented."""
+        others = [header for header in self.record.headers if header[0] != ATTEMPT]
+        return [*others, (ATTEMPT, b"%d" % (self.attempts + 1))]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A filter for dead letters, which must match all criteria.
+
+    Attributes:
+        reasons: accepted reasons; empty accepts all.
+        since: earliest timestamp; a dead letter keeps the raw record's timestamp.
+        until: timestamps must be earlier than this.
+        source: topic, partition and offset of the raw record, or a prefix of these.
+    """
+
+    reasons: tuple[Reason, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    source: tuple[str | int, ...] | None = None
+
+    @property
+    def since_ms(self) -> int | None:
+        """Earliest timestamp in milliseconds since the epoch."""
+        return None if self.since is None else round(self.since.timestamp() * 1000)
+
+    def __contains__(self, letter: DeadLetter) -> bool:
+        record = letter.record
+        source = (record.topic, record.partition, record.offset)
+        return (
+            (not self.reasons or letter.headers.reason in self.reasons)
+            and (self.since_ms is None or record.timestamp_ms >= self.since_ms)
+            and (self.until is None or record.timestamp_ms < self.until.timestamp() * 1000)
+            and (self.source is None or source[: len(self.source)] == self.source)
+        )

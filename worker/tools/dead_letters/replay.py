@@ -1,0 +1,201 @@
+"""Replay dead letters to the raw topic, each exactly once.
+
+A replayed dead letter stays in its topic, so replays are recorded in another topic,
+``<kafka.group>-replays``: one record per replay, keyed by the letter's identity, with its new position in the
+raw topic as value. The replayed record and its replay record are written in one transaction, under a
+transactional id of the group. For consumers with ``read_committed``, such as the worker, a killed replay has
+therefore published exactly what it recorded; and of two concurrent replays, the first is fenced off.
+
+Limits: consumers with ``read_uncommitted`` see the records of failed replays; deleting the replays topic
+forgets all replays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self
+
+from worker.errors import TopicError
+from worker.kafka.output_publisher import record_bytes
+from worker.kafka.preflight.rights import require_rights
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topic_reader import ProgressCallback
+from worker.kafka.topics import Topic
+from worker.kafka.transactional_publisher import TransactionalPublisher
+from worker.settings import KafkaSettings, Settings
+from worker.tools.dead_letters.dead_letter_topic import open_dead_letters
+from worker.tools.dead_letters.letter import DeadLetter, Selection
+from worker.tools.dead_letters.rights import dead_letter_rights, replay_rights
+
+BATCH_RECORDS = 100
+BATCH_BYTES = 1_048_576
+SkipReason = Literal[
+    "replayed before", "of another topic", "too many attempts", "truncated", "empty", "too large"
+]
+"""Why a dead letter is not replayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of a dead letter's replay.
+
+    Attributes:
+        letter: the dead letter.
+        to: its new position in the raw topic; empty if it has none.
+        skipped: why it was not replayed; None if it was.
+    """
+
+    letter: DeadLetter
+    to: str = ""
+    skipped: SkipReason | None = None
+
+
+Publish = Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
+"""Publishes all letters or none; returns their positions in the raw topic, in order."""
+
+
+class RawTopic:
+    """Publish dead letters to the raw topic, and record their replays.
+
+    An asynchronous context manager. Entering it fences off earlier replays: they cannot publish any more, and
+    their transactions are either committed or aborted.
+
+    Args:
+        kafka: the connection to the brokers.
+        raw: the raw topic.
+        replays: the name of the replays topic, which is also the transactional id.
+    """
+
+    def __init__(self, kafka: KafkaSettings, raw: Topic, replays: str) -> None:
+        self._raw = raw
+        self._replays = replays
+        self._publisher = TransactionalPublisher(kafka, replays, raw.max_message_bytes)
+
+    async def __aenter__(self) -> Self:
+        await self._publisher.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._publisher.__aexit__(kind, error, traceback)
+
+    async def publish(self, letters: Sequence[DeadLetter]) -> list[str]:
+        """Publish all letters in one transaction and return their positions, in order.
+
+        Raises:
+            DeliveryError: the transaction was not confirmed. It was aborted; or, if the response to the
+                commit was lost, it may be committed, which the next replay will find out.
+        """
+        async with self._publisher.transaction() as send:
+            deliveries = [
+                await send(
+                    self._raw.name,
+                    letter.record.value,
+                    key=letter.record.key,
+                    partition=_partition(letter, self._raw),
+                    headers=letter.replay_headers(),
+                )
+                for letter in letters
+            ]
+            positions = [f"{to.topic}/{to.partition}/{to.offset}" for to in await asyncio.gather(*deliveries)]
+            replays = [
+                await send(self._replays, position.encode(), key=letter.identity, partition=0)
+                for letter, position in zip(letters, positions, strict=True)
+            ]
+            await asyncio.gather(*replays)
+        return positions
+
+
+async def replay(
+    settings: Settings, selection: Selection, max_attempts: int, *, dry_run: bool, progress: ProgressCallback
+) -> AsyncIterator[Outcome]:
+    """Replay the selected dead letters and yield each outcome once it is final.
+
+    A record keeps its key, value and headers; ``kp-attempt`` is incremented. Its timestamp is the time of the
+    replay, as a record older than the raw topic's retention could be deleted before it is scored. It returns
+    to its original partition, since novelty is partition-local; if the raw topic has no such partition, the
+    key decides.
+
+    Args:
+        settings: the brokers, the group and the topics.
+        selection: the dead letters to replay.
+        max_attempts: skip letters that were already replayed this many times.
+        dry_run: publish and record nothing.
+        progress: called while reading.
+
+    Raises:
+        NoBrokerError: the brokers cannot be reached.
+        SecurityError: the brokers reject the login, the certificate or an operation.
+        TopicError: a topic is missing.
+        DeliveryError: a broker rejected a record.
+    """
+    await require_rights(settings.kafka, [*dead_letter_rights(settings), *replay_rights(settings)])
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        topics = await admin.existing()
+        if settings.topics.raw not in topics:
+            raise TopicError(f"missing: {settings.topics.raw}; `kp-worker topics` creates it")
+        if not dry_run:
+            await admin.create_replays()
+    raw = topics[settings.topics.raw]
+    async with AsyncExitStack() as stack:
+        publish = _dry_run(raw)
+        if not dry_run:
+            publish = (await stack.enter_async_context(RawTopic(settings.kafka, raw, admin.replays))).publish
+        # Read the replays only now: other replays are fenced off, so the list is final.
+        letters = await stack.enter_async_context(open_dead_letters(settings))
+        replayed = await letters.replayed()
+        async for batch in _batches(letters.select(selection, progress)):
+            ready = []
+            for letter in batch:
+                reason = skip_reason(letter, raw, max_attempts)
+                if letter.identity in replayed:
+                    yield Outcome(letter, replayed[letter.identity], "replayed before")
+                elif reason:
+                    yield Outcome(letter, skipped=reason)
+                else:
+                    ready.append(letter)
+                    replayed[letter.identity] = raw.name  # so that duplicates are replayed once
+            for letter, position in zip(ready, await publish(ready) if ready else [], strict=True):
+                yield Outcome(letter, position)
+
+
+def _dry_run(raw: Topic) -> Publish:
+    async def publish(letters: Sequence[DeadLetter]) -> list[str]:
+        partitions = [_partition(letter, raw) for letter in letters]
+        return [raw.name if partition is None else f"{raw.name}/{partition}" for partition in partitions]
+
+    return publish
+
+
+async def _batches(letters: AsyncIterator[DeadLetter]) -> AsyncIterator[list[DeadLetter]]:
+    batch: list[DeadLetter] = []
+    async for letter in letters:
+        batch.append(letter)
+        if len(batch) == BATCH_RECORDS or sum(one.record.size for one in batch) >= BATCH_BYTES:
+            yield batch
+            batch = []
+    yield batch
+
+
+def skip_reason(letter: DeadLetter, raw: Topic, max_attempts: int) -> SkipReason | None:
+    """Return why a dead letter cannot be replayed; None if it can."""
+    record = letter.record
+    if record.topic != raw.name:
+        return "of another topic"
+    if letter.is_truncated:
+        return "truncated"
+    if not record.value:
+        return "empty"
+    if letter.attempts >= max_attempts:
+        return "too many attempts"
+    size = record_bytes(record.key, record.value, letter.replay_headers())
+    return "too large" if size > raw.max_message_bytes else None
+
+
+def _partition(letter: DeadLetter, raw: Topic) -> int | None:
+    return letter.record.partition if letter.record.partition < raw.partitions else None

@@ -1,0 +1,30 @@
+"""``kp-worker demo``."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+
+import click
+from rich.console import Console
+
+from worker.extras import extra
+
+
+@click.command()
+@click.option(
+    "--stay/--no-stay",
+    default=None,
+    help="Keep the worker running until Ctrl-C.  [default: if on a terminal]",
+)
+def demo(stay: bool | None) -> None:
+    """Demonstrate the worker on 154 real traces and a real broker.
+
+    Uses the first available broker of: KAFKA_BOOTSTRAP_SERVERS, Docker, Java with Maven, the embedded
+    noida-db. Uses temporary topics and cleans up afterwards.
+    """
+    with extra("demo"):
+        from worker.tools.demo.show import show  # noqa: PLC0415 - `--help` needs no extra
+
+    with suppress(KeyboardInterrupt):
+        show(Console(), stay=sys.stdout.isatty() if stay is None else stay)

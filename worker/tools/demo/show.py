@@ -1,0 +1,310 @@
+"""The demo: 154 real traces through a real broker and a real worker, and the results."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from worker.errors import WorkerError
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topic_reader import Record, TopicReader
+from worker.observe import page
+from worker.policy import Policy
+from worker.settings import ENV_PREFIX, NESTED, KafkaSettings, Settings, load_settings, override, render
+from worker.tools.demo import processes
+from worker.tools.demo.brokers import Broker, running_broker
+from worker.tools.publish.trace_publisher import TracePublisher
+
+PARTITIONS = 4
+THRESHOLD = 0.5
+"""Unless another is set. The default is out of reach for these traces, as no agent gave its confidence."""
+THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.75)
+
+_START_LIMIT = 180.0
+_STALL_LIMIT = 60.0
+_BAR = 40
+
+
+@dataclass
+class Results:
+    """The contents of the output topics, and the duration."""
+
+    outcomes: Counter[str]
+    scores: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def show(console: Console, *, stay: bool) -> None:
+    """Run the demo.
+
+    Args:
+        console: the console to print to.
+        stay: keep the worker running afterwards, until Ctrl-C.
+
+    Raises:
+        WorkerError: no broker is available, or the worker exited.
+    """
+    console.rule("[bold]knowledgepulse-worker demo")
+    with running_broker(
+        allow_embedded=True, say=lambda line: console.print(f"  {line}", highlight=False)
+    ) as broker:
+        console.print(f"[bold]broker[/]  {broker.description}", highlight=False)
+        asyncio.run(_demo(broker, console, stay=stay))
+    console.print("\nStopped. No processes or topics are left behind.")
+
+
+async def _demo(broker: Broker, console: Console, *, stay: bool) -> None:
+    traces = files("worker.tools.demo").joinpath("real_traces.jsonl").read_bytes().splitlines()
+    settings = demo_settings(broker)
+    async with AsyncExitStack() as stack:
+        # A broker started here is a single node; for others, use their default replication factor.
+        await stack.enter_async_context(_topics(settings, -1 if broker.kind == "configured" else 1))
+        worker = stack.enter_context(ExitStack())
+        child = _Worker(settings, worker)
+        with console.status("[bold]worker[/]  starting: it loads the model and joins the group"):
+            await child.ready()
+        console.print(
+            f"[bold]worker[/]  {settings.embedding.backend}, status page at {child.status_page}",
+            highlight=False,
+        )
+        threshold, default = settings.policy.threshold, Policy().threshold
+        console.print(
+            f"[bold]policy[/]  threshold {threshold:g}; the default is {default:g}", highlight=False
+        )
+        results = await _watch(traces, settings, child, console)
+        _summarise(console, results, await child.metrics(), settings)
+        _what_next(console, child.status_page, stay=stay)
+        if stay:
+            console.print("\nThe worker keeps running; press [bold]Ctrl-C[/] to stop it.")
+            await _until_interrupted()
+
+
+def demo_settings(broker: Broker) -> Settings:
+    """Return the user's settings with the demo's topics, group and port, and its threshold if none is set.
+
+    The user's connection is that to the configured broker: one that the demo has started takes the defaults.
+    """
+    name = f"kp-demo-{uuid4().hex[:6]}"
+    settings = load_settings()
+    topics = {
+        topic: f"{name}-{default}" for topic, default in settings.topics.model_dump(exclude_none=True).items()
+    }
+    if "threshold" not in settings.policy.model_fields_set:
+        settings = override(settings, "policy", {"threshold": THRESHOLD})
+    if broker.kind != "configured":
+        settings = settings.model_copy(update={"kafka": KafkaSettings()})
+    settings = override(settings, "kafka", {"bootstrap_servers": broker.bootstrap_servers, "group": name})
+    settings = override(settings, "topics", topics)
+    settings = override(settings, "log", {"format": "human"})  # shown to the user if the worker exits
+    return override(settings, "web", {"port": processes.free_ports(1)[0]})
+
+
+def worker_environment(settings: Settings) -> dict[str, str]:
+    """Return the environment of a worker whose settings are in a file.
+
+    It has none of the settings that this process' environment has, which would override the file, and the
+    secrets, which :func:`~worker.settings.render` omits.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.upper().startswith(ENV_PREFIX)}
+    secrets = {name: getattr(settings.kafka, name) for name in KafkaSettings.secrets()}
+    return inherited | {
+        f"{ENV_PREFIX}KAFKA{NESTED}{name.upper()}": secret.get_secret_value()
+        for name, secret in secrets.items()
+        if secret is not None
+    }
+
+
+@asynccontextmanager
+async def _topics(settings: Settings, replication_factor: int) -> AsyncIterator[None]:
+    """Create the demo's topics, and delete them afterwards."""
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        created = await admin.create_missing(PARTITIONS, replication_factor)
+    try:
+        yield
+    finally:
+        async with TopicAdmin(settings.kafka, settings.topics) as admin:
+            await admin.delete(list(created))
+
+
+class _Worker:
+    """A `kp-worker run` process, which is stopped with the stack."""
+
+    def __init__(self, settings: Settings, stack: ExitStack) -> None:
+        self.status_page = f"http://{settings.web.host}:{settings.web.port}/"
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="kp-demo-")))
+        config = folder / "worker.toml"
+        config.write_text(render(settings), encoding="utf-8")
+        self._log = folder / "worker.log"
+        command = [sys.executable, "-m", "worker.cli.entry", "run", "--config", str(config)]
+        self._process: subprocess.Popen[bytes] = processes.start(
+            stack, command, self._log, worker_environment(settings)
+        )
+
+    async def ready(self) -> None:
+        """Wait until all partitions are owned."""
+        deadline = time.monotonic() + _START_LIMIT
+        while page.value(await self.metrics(), "kp_partitions", state="owned") < PARTITIONS:
+            if time.monotonic() > deadline:
+                raise WorkerError(
+                    f"the worker was not ready within {_START_LIMIT:.0f} s:\n{self._last_lines()}"
+                )
+            await asyncio.sleep(0.2)
+
+    async def metrics(self) -> str:
+        """Return the metrics page; empty if it is not served yet."""
+        self.check()
+        try:
+            return await asyncio.to_thread(_fetch, f"{self.status_page}metrics")
+        except urllib.error.URLError:
+            return ""
+
+    def check(self) -> None:
+        """Raise an error if the worker has exited."""
+        if self._process.poll() is not None:
+            raise WorkerError(
+                f"the worker exited with status {self._process.returncode}:\n{self._last_lines()}"
+            )
+
+    def _last_lines(self) -> str:
+        return "\n".join(f"  | {line}" for line in processes.last_lines(self._log.read_bytes()))
+
+
+def _fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - our own worker's
+        return str(response.read().decode())
+
+
+async def _watch(traces: list[bytes], settings: Settings, worker: _Worker, console: Console) -> Results:
+    """Publish the traces, and follow the outputs until all have arrived."""
+    topics = settings.topics
+    outcomes = {
+        topics.contribute: "contribute",
+        topics.rejected: "rejected",
+        topics.dead_letter: "dead letter",
+    }
+    results = Results(Counter(dict.fromkeys(outcomes.values(), 0)))
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    async with AsyncExitStack() as stack:
+        reader = await stack.enter_async_context(TopicReader(settings.kafka, settings.limits.batch_bytes))
+        progress = stack.enter_context(Progress(*columns, console=console))
+        scoring = progress.add_task("[bold]scoring[/]", total=len(traces))
+        started = last = time.monotonic()
+        async with TracePublisher(settings) as publisher:
+            for trace in traces:
+                await publisher.publish(trace)
+        positions = dict.fromkeys(itertools.product(outcomes, range(PARTITIONS)), 0)
+        while results.outcomes.total() < len(traces):
+            worker.check()
+            async for record in _new_records(reader, positions):
+                last = time.monotonic()
+                results.outcomes[outcomes[record.topic]] += 1
+                if record.topic != topics.dead_letter:
+                    results.scores.append(_score(record.headers))
+            shown = ", ".join(f"{count} {outcome}" for outcome, count in results.outcomes.items())
+            progress.update(
+                scoring, completed=results.outcomes.total(), description=f"[bold]scoring[/]  {shown}"
+            )
+            if time.monotonic() - last > _STALL_LIMIT:
+                raise WorkerError(f"no outputs for {_STALL_LIMIT:.0f} s; {shown or 'none'} until then")
+        results.seconds = time.monotonic() - started
+    return results
+
+
+async def _new_records(reader: TopicReader, positions: dict[tuple[str, int], int]) -> AsyncIterator[Record]:
+    """Yield the records published since the last call, and advance the positions."""
+    for (topic, partition), position in positions.items():
+        offsets = range(position, (await reader.bounds(topic, partition)).stop)
+        async for record in reader.read(topic, partition, offsets):
+            yield record
+        positions[topic, partition] = offsets.stop
+
+
+def _score(headers: list[tuple[str, bytes]]) -> float:
+    return float(json.loads(dict(headers)["kp-score"])["score"])
+
+
+def _summarise(console: Console, results: Results, metrics: str, settings: Settings) -> None:
+    count = len(results.scores)
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in results.outcomes.items())
+    console.rule("[bold]results")
+    console.print(
+        f"{results.outcomes.total()} traces in {results.seconds:.1f} s: {outcomes}", highlight=False
+    )
+    console.print()
+    console.print(_histogram(results.scores, settings.policy.threshold))
+    console.print()
+    console.print(_passing(results.scores, count))
+    console.print()
+    p50, p99 = (page.quantile(metrics, "kp_scoring_seconds", q) * 1000 for q in (0.5, 0.99))
+    exceeded = page.value(metrics, "kp_budget_exceeded_total")
+    console.print(
+        f"time to score: p50 {p50:.0f} ms, p99 {p99:.0f} ms; "
+        f"{exceeded:.0f} of {count} took longer than the budget of {settings.limits.budget * 1000:.0f} ms",
+        highlight=False,
+    )
+
+
+def _histogram(scores: list[float], threshold: float) -> Table:
+    table = Table(title="quality_score", title_justify="left", box=None, show_header=False)
+    bins = Counter(min(int(score * 20), 19) for score in scores)
+    most = max(bins.values(), default=1)
+    for number in range(min(bins, default=0), max(max(bins, default=0), int(threshold * 20)) + 1):
+        low = number / 20
+        colour = "green" if low >= threshold else "cyan"
+        mark = "◀ threshold" if low <= threshold < low + 0.05 else ""
+        table.add_row(
+            f"{low:.2f}", f"[{colour}]{'█' * round(bins[number] / most * _BAR)}[/]", str(bins[number]), mark
+        )
+    return table
+
+
+def _passing(scores: list[float], count: int) -> Table:
+    table = Table(title="share that would pass", title_justify="left", box=None)
+    for threshold in THRESHOLDS:
+        table.add_column(f"at {threshold:g}", justify="right")
+    table.add_row(*(f"{sum(score >= threshold for score in scores) / count:.0%}" for threshold in THRESHOLDS))
+    return table
+
+
+def _what_next(console: Console, status_page: str, *, stay: bool) -> None:
+    console.rule("[bold]next steps")
+    command = (
+        "kp-worker" if shutil.which("kp-worker") else sys.argv[0]
+    )  # in a virtual environment it has a path
+    steps = Table.grid(padding=(0, 3))
+    if stay:
+        steps.add_row(status_page, "open the status page, and try other thresholds")
+    else:
+        steps.add_row(f"{command} demo --stay", "keep the worker and its status page running")
+    steps.add_row(f"{command} config > worker.toml", "write all settings; tune policy.threshold first")
+    steps.add_row(f"{command} score traces.jsonl", "score your own traces, without a broker")
+    steps.add_row("docker compose up", "start Kafka, a worker, Prometheus and Grafana")
+    console.print(steps)
+
+
+async def _until_interrupted() -> None:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        # Ctrl-C is the normal way to stop. The runner still raises KeyboardInterrupt afterwards.
+        return

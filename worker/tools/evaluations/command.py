@@ -1,0 +1,50 @@
+"""``kp-worker evaluations``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from worker.extras import extra
+from worker.logs import configure, errors_logged
+from worker.process.signals import stop_signals
+from worker.settings import load_settings
+from worker.terminal.options import config_option
+
+logger = logging.getLogger(__name__)
+
+
+@click.command()
+@config_option
+def evaluations(config: Path | None) -> None:
+    """Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.
+
+    Reads `contribute` and `rejected`, from their beginning at first, and writes a `gen_ai.evaluation.result`
+    event for each trace to `topics.evaluations`, as OTLP JSON for the OpenTelemetry Collector's Kafka
+    receiver. Traces without `metadata.span_context`, which converted spans have, are skipped and counted.
+
+    Each score is sent once, also across crashes. Run one process: a second one stops the first.
+    """
+    settings = load_settings(config)
+    with extra("worker"):
+        version("prometheus-client")
+        from worker.tools.evaluations.run import run_evaluations  # noqa: PLC0415 - `--help` needs no extra
+
+    async def run() -> dict[str, int]:
+        stop = asyncio.Event()
+        for number in (*stop_signals(), signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        return await run_evaluations(settings, stop)
+
+    configure(settings.log)
+    with errors_logged():
+        counts = asyncio.run(run())
+    logger.info(
+        "%d scores sent; skipped %d traces without a span, %d repeats, %d records not written by a worker",
+        *counts.values(),
+    )

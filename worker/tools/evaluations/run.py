@@ -1,0 +1,136 @@
+"""Read scored traces and send each score once as an event of the agent's span.
+
+What is read and what is sent are committed in one transaction, so a crash neither loses nor repeats an event.
+A trace that its worker published again is skipped, as long as it is among the last of its raw partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from worker.errors import TopicError
+from worker.http.metrics_port import serving_metrics
+from worker.kafka.preflight.rights import require_rights
+from worker.kafka.sole_reader import SoleReader
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topic_reader import Record
+from worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
+from worker.records.scored import read_record
+from worker.scoring import ScoredRecord, bounded_id
+from worker.settings import Settings
+from worker.tools.evaluations.evaluations_topic import create_topic, evaluation_rights, evaluations_group
+from worker.tools.evaluations.event import otlp_logs, span_of
+from worker.tools.evaluations.metrics import EvaluationMetrics
+
+logger = logging.getLogger(__name__)
+
+MESSAGE_BYTES = 65_536
+"""More than an event takes: its texts are bounded."""
+
+
+class Evaluations:
+    """Turns scored records into events.
+
+    Args:
+        service: ``service.name`` of the worker.
+        window: how many of the last records of an output topic and a raw partition are compared for repeats.
+        metrics: counts the records.
+    """
+
+    def __init__(self, service: str, window: int, metrics: EvaluationMetrics) -> None:
+        self._service = service
+        self._window = window
+        self._metrics = metrics
+        self._seen: dict[tuple[str, str], OrderedDict[tuple[str, str], None]] = {}
+
+    def event(self, record: Record) -> tuple[bytes, bytes] | None:
+        """Return key and value of a record's event; None if it has none, which is counted."""
+        scored = read_record(record)
+        if scored is None:
+            self._metrics.read("foreign")
+            return None
+        if not self._is_new(record.topic, scored):
+            self._metrics.read("repeat")
+            return None
+        span = span_of(record.value)
+        if span is None:
+            self._metrics.read("without_span")
+            return None
+        self._metrics.read("sent")
+        return span.trace_id.encode(), otlp_logs(scored, span, self._service, time.time_ns())
+
+    def _is_new(self, topic: str, scored: ScoredRecord) -> bool:
+        partition, _, offset = scored.source.rpartition("/")
+        seen = self._seen.setdefault((topic, partition), OrderedDict())
+        # The offset alone is not unique: offsets start over when a raw topic is recreated.
+        identity = offset, bounded_id(scored.id)
+        if identity in seen:
+            return False
+        seen[identity] = None
+        if len(seen) > self._window:
+            seen.popitem(last=False)
+        return True
+
+
+async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
+    """Send evaluations until told to stop.
+
+    Args:
+        settings: the brokers, the group and the topics.
+        stop: set to stop after the current batch.
+
+    Returns:
+        The number of outputs read, by result.
+
+    Raises:
+        StartError: the port of the metrics is in use.
+        NoBrokerError: the brokers cannot be reached.
+        SecurityError: the brokers reject the login, the certificate or an operation.
+        TopicError: an output topic is missing.
+        DeliveryError: a broker rejected an event, or another process took over.
+    """
+    await require_rights(settings.kafka, evaluation_rights(settings))
+    names = (settings.topics.contribute, settings.topics.rejected)
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        topics = await admin.describe(names)
+        if missing := [name for name in names if name not in topics]:
+            raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
+        await create_topic(admin, settings.topics.evaluations, topics[names[0]].partitions)
+    group = evaluations_group(settings.kafka.group)
+    metrics = EvaluationMetrics()
+    evaluations = Evaluations(settings.kafka.group, settings.limits.uncommitted_records, metrics)
+    async with (
+        # First, since it ends an earlier process' transaction, which may move the positions.
+        TransactionalPublisher(settings.kafka, group, MESSAGE_BYTES) as publisher,
+        SoleReader(settings.kafka, group, names, settings.limits.batch_bytes) as consumer,
+        serving_metrics(settings.web, metrics.render, lambda: consumer.not_ready),
+    ):
+        logger.info("sending the scores of %s to %s", " and ".join(names), settings.topics.evaluations)
+        while not stop.is_set():
+            if records := await consumer.batch():
+                await _send(publisher, settings.topics.evaluations, group, evaluations, records)
+            metrics.lag.set(await consumer.lag())
+    return metrics.counts()
+
+
+async def _send(
+    publisher: TransactionalPublisher,
+    topic: str,
+    group: str,
+    evaluations: Evaluations,
+    records: Sequence[Record],
+) -> None:
+    async with publisher.transaction(*offsets_after(records, group)) as send:
+        events = [event for record in records if (event := evaluations.event(record)) is not None]
+        deliveries = [await send(topic, value, key=key, partition=None) for key, value in events]
+        await asyncio.gather(*deliveries)
+
+
+def offsets_after(records: Sequence[Record], group: str) -> list[GroupOffset]:
+    """Return the offsets after records that are in offset order in each partition."""
+    last = {(record.topic, record.partition): record.offset for record in records}
+    return [GroupOffset(group, topic, number, offset + 1) for (topic, number), offset in last.items()]

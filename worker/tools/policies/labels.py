@@ -1,0 +1,112 @@
+"""Labels: judgements whether traces are worth keeping."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from worker.errors import InputError, TopicError
+from worker.kafka.preflight.rights import require_rights
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topic_reader import Record, TopicReader, read_topic
+from worker.settings import Settings
+from worker.terminal.progress import TopicProgressCallback
+from worker.tools.policies.rights import label_rights
+from worker.tools.policies.scored_files import lines_of
+
+
+class Label(msgspec.Struct, frozen=True):
+    """A judgement whether a trace is worth keeping; it has either ``keep`` or ``reward``.
+
+    Attributes:
+        id: the trace's id.
+        keep: whether the trace is worth keeping.
+        reward: the trace's reward.
+        source: the person or the tool that gave the label.
+        group: shared by traces that are not independent, such as the trials of one task.
+    """
+
+    id: Annotated[str, Meta(min_length=1)]
+    keep: bool | None = None
+    reward: float | None = None
+    source: str | None = None
+    group: str | int | None = None
+
+    def is_kept(self, min_reward: float) -> bool:
+        """Return ``keep``, or whether the reward is at least ``min_reward``."""
+        return self.keep if self.keep is not None else (self.reward or 0) >= min_reward
+
+
+Labels = dict[str, Label]
+"""Labels by trace id."""
+
+_decode = msgspec.json.Decoder(Label).decode
+
+
+def read_label(source: str, text: bytes) -> Label:
+    """Parse a label: JSON with ``id``, and ``keep`` or ``reward``.
+
+    Raises:
+        InputError: the text is not a label.
+    """
+    try:
+        label = _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{source}: not a label: {error}") from None
+    if (label.keep is None) == (label.reward is None):
+        raise InputError(f"{source}: not a label: give either keep (true or false) or reward (a number)")
+    return label
+
+
+def labels_of_files(paths: Iterable[Path]) -> Labels:
+    """Read labels, one JSON document per line; a trace's last label wins.
+
+    Raises:
+        InputError: a file is empty or a line is not a label.
+    """
+    labels = (read_label(source, line) for path in paths for source, line in lines_of(path))
+    return {label.id: label for label in labels}
+
+
+async def labels_of_topic(settings: Settings, name: str, progress: TopicProgressCallback) -> Labels:
+    """Read a topic's labels up to its current end; see :func:`labels_of_records`.
+
+    Raises:
+        NoBrokerError: the brokers cannot be reached.
+        SecurityError: the brokers reject the login, the certificate or an operation.
+        TopicError: the topic does not exist.
+        InputError: a record is not a label, or the topic has no labels.
+    """
+    await require_rights(settings.kafka, label_rights(name))
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        topics = await admin.describe([name])
+    if name not in topics:
+        raise TopicError(f"missing: {name}")
+    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+        records = read_topic(reader, topics[name], None, lambda read, of: progress(name, read, of))
+        labels = await labels_of_records(records)
+    if not labels:
+        raise InputError(f"{name} contains no labels")
+    return labels
+
+
+async def labels_of_records(records: AsyncIterable[Record]) -> Labels:
+    """Read labels from record values; a trace's last label wins.
+
+    A tombstone removes the label of the trace id in its key, as in a compacted topic.
+
+    Raises:
+        InputError: a record is not a label.
+    """
+    labels: Labels = {}
+    async for record in records:
+        if record.value is None:
+            labels.pop((record.key or b"").decode(errors="replace"), None)
+        else:
+            label = read_label(f"{record.topic}/{record.partition}/{record.offset}", record.value)
+            labels[label.id] = label
+    return labels

@@ -1,0 +1,145 @@
+"""Republish records, rescored under another policy, to topics of the caller's choice."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import msgspec
+
+from worker.errors import InputError, TopicError
+from worker.kafka.output_publisher import connected_publisher
+from worker.kafka.preflight.rights import require_rights
+from worker.kafka.topic_admin import TopicAdmin
+from worker.kafka.topic_reader import Record
+from worker.kafka.topics import Topic
+from worker.policy import Policy
+from worker.records.decode import with_quality_score
+from worker.records.entry import ScoreHeader
+from worker.records.publisher import Publisher
+from worker.records.record import OutputRecord
+from worker.records.scored import HEADERS
+from worker.scoring import Rescored, Score, ScoredRecord
+from worker.settings import Settings
+from worker.terminal.progress import TopicProgressCallback
+from worker.tools.policies.rights import republishing_rights
+from worker.tools.policies.scored_topics import Period, ScoredTopics, open_scored_topics
+
+_UNCONFIRMED = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The target topics of rescored records."""
+
+    contribute: Topic
+    rejected: Topic
+
+
+async def republish(
+    settings: Settings,
+    period: Period,
+    policy: Policy,
+    names: tuple[str, str],
+    *,
+    live: bool,
+    progress: TopicProgressCallback,
+) -> Rescored:
+    """Rescore a period's records and publish them with their new score, decision and policy.
+
+    Key, timestamp and all other data of a record are unchanged.
+
+    Args:
+        settings: the brokers, and the topics to read.
+        period: the period to read.
+        policy: the new policy.
+        names: target topics for `contribute` and `rejected` decisions; they must exist.
+        live: allow the workers' output topics as targets.
+        progress: called while reading.
+
+    Raises:
+        InputError: a target is one of the workers' topics and ``live`` is false, or no scored traces exist.
+        NoBrokerError: the brokers cannot be reached.
+        SecurityError: the brokers reject the login, the certificate or an operation.
+        TopicError: a topic is missing.
+        DeliveryError: the broker rejected a record.
+    """
+    targets = await _targets(settings, names, live=live)
+    async with (
+        open_scored_topics(settings, progress) as topics,
+        connected_publisher(
+            settings.kafka, max(targets.contribute.max_message_bytes, targets.rejected.max_message_bytes)
+        ) as publisher,
+    ):
+        rescored = await send_rescored(topics, period, policy, targets, publisher)
+    if not rescored.traces:
+        raise InputError("no scored traces to rescore")
+    return rescored
+
+
+async def send_rescored(
+    topics: ScoredTopics, period: Period, policy: Policy, targets: Targets, publisher: Publisher
+) -> Rescored:
+    """Rescore and publish the records of topics; return once all of them are confirmed."""
+    rescored = Rescored(policy)
+    deliveries: list[asyncio.Future[int]] = []
+    partitions = {topic.name: topic.partitions for topic in topics.topics}
+    async for record, scored in topics.read(period):
+        score = rescored.add(scored)
+        topic = targets.contribute if score.decision == "contribute" else targets.rejected
+        keeps_partition = topic.partitions == partitions[record.topic]
+        output = rescored_record(record, scored, score, policy, topic.name, keeps_partition=keeps_partition)
+        deliveries.append(await publisher.send(output))
+        if len(deliveries) >= _UNCONFIRMED:
+            await asyncio.gather(*deliveries)
+            deliveries.clear()
+    await asyncio.gather(*deliveries)
+    return rescored
+
+
+def rescored_record(
+    record: Record,
+    scored: ScoredRecord,
+    score: Score,
+    policy: Policy,
+    topic: str,
+    *,
+    keeps_partition: bool,
+) -> OutputRecord:
+    """Return a scored record in the form that a worker with another policy would have published."""
+    ours = (scored.source.encode(), msgspec.json.encode(ScoreHeader.of(score)), policy.digest.encode())
+    return OutputRecord(
+        topic=topic,
+        partition=record.partition if keeps_partition else None,
+        timestamp_ms=record.timestamp,
+        key=record.key,
+        value=with_quality_score(record.value, score.quality_score),
+        headers=(*record.headers[: -len(HEADERS)], *zip(HEADERS, ours, strict=True)),
+    )
+
+
+async def _targets(settings: Settings, names: tuple[str, str], *, live: bool) -> Targets:
+    await require_rights(settings.kafka, republishing_rights(names))
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        check_targets(
+            names, admin.own, {settings.topics.contribute, settings.topics.rejected} if live else set()
+        )
+        topics = await admin.describe(names)
+    missing = [name for name in names if name not in topics]
+    if missing:
+        raise TopicError(f"missing: {', '.join(missing)}; create them first")
+    return Targets(*(topics[name] for name in names))
+
+
+def check_targets(names: tuple[str, str], own: set[str], allowed: set[str]) -> None:
+    """Check that the targets are two topics that the workers do not use.
+
+    Raises:
+        InputError: a target is one of the workers' topics and not allowed, or both targets are the same.
+    """
+    for name in names:
+        if name in own - allowed:
+            hint = "" if allowed else "; --live allows `contribute` and `rejected`"
+            raise InputError(f"{name} is one of the workers' topics{hint}")
+    if names[0] == names[1]:
+        raise InputError(f"{names[0]} cannot be the target of both decisions: name two topics")

@@ -1,0 +1,233 @@
+"""Terminal tables of the reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from rich.table import Table
+
+from worker.policy import Policy, Weights
+from worker.scoring.flips import ROUTES, Rescored
+from worker.terminal.text import printable
+from worker.tools.policies.evaluate import CHANCE, LEAK_AGREEMENT, DomainEvaluation, Evaluation
+from worker.tools.policies.intervals import Estimate
+from worker.tools.policies.tune import STEP, DomainTuning, Tuning
+
+DETAILS = 10
+"""Maximum number of flips listed one by one."""
+
+_DIMENSIONS = [name.replace("_", " ") for name in Weights.model_fields]
+
+
+def policy_table(policy: Policy) -> Table:
+    """Return a table of thresholds and weights by domain."""
+    table = _table("domain", "threshold", *_DIMENSIONS)
+    for profile in policy.profiles.values():
+        weights = (repr(weight) for _, weight in profile.weights)
+        table.add_row(profile.domain, repr(profile.threshold), *weights)
+    return table
+
+
+def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
+    """Yield the report of a tuning, with 95 % intervals."""
+    domains = list(tuning.domains.values())
+    yield f"policy {tuning.policy.digest}; 95 % intervals in parentheses"
+    if tuning.withheld:
+        yield f"without {tuning.withheld} traces that the policy withholds for their visibility"
+    yield ""
+    yield _scores(domains)
+    yield ""
+    yield f"The threshold that lets {tuning.target:.1%} of a domain's traces pass"
+    yield _proposals(domains)
+    yield ""
+    yield "Share that passes, by threshold"
+    yield _grid(domains)
+    yield ""
+    yield "Mean points lost by dimension, over the traces below the current threshold"
+    yield "(in parentheses, the share of these traces that lose most by it)"
+    yield _losses(domains)
+    yield ""
+    yield f"Change of the share that passes the proposed threshold if a weight is {STEP:g} higher or lower,"
+    yield "in percentage points"
+    yield _sensitivities(domains)
+
+
+def rescored_tables(rescored: Rescored) -> Iterator[Table | str]:
+    """Yield the report of a rescoring."""
+    yield f"policy {rescored.policy.digest}: {rescored.traces} traces, {rescored.rescored} with a new score"
+    table = _table("domain", *(f"{before} → {after}" for before, after in ROUTES))
+    for domain, routes in sorted(rescored.routes.items()):
+        table.add_row(domain, *(str(routes[route]) for route in ROUTES))
+    yield table
+    for flip in islice(rescored.flips, DETAILS):
+        before, after = flip.before, flip.after
+        yield (
+            f"flip: {printable(flip.id)} {before.decision} → {after.decision}, "
+            f"score {before.quality_score:.4f} → {after.quality_score:.4f}"
+        )
+    if len(rescored.flips) > DETAILS:
+        yield f"and {len(rescored.flips) - DETAILS} more; --json lists them all"
+
+
+def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
+    """Yield the report of an evaluation, with warnings."""
+    domains = list(evaluation.domains.values())
+    yield f"policy {evaluation.policy.digest}; 95 % intervals in parentheses, from resampling whole groups"
+    yield "labels: " + ", ".join(
+        f"{count} from {printable(source)}" for source, count in evaluation.sources.items()
+    )
+    if evaluation.unmatched:
+        yield f"{evaluation.unmatched} labels match none of the traces"
+    if evaluation.unlabelled:
+        yield f"{evaluation.unlabelled} traces have no label"
+    yield ""
+    yield "AUC: how often a trace worth keeping has a higher value than another trace (0.5 is chance)"
+    yield _aucs(domains)
+    for one in domains:
+        yield from _warnings(one)
+    for one in domains:
+        if one.score is None:
+            continue
+        yield ""
+        yield f"{one.domain}: precision and recall by threshold"
+        yield _operating(one, evaluation.precision)
+        if one.precise is None:
+            yield f"no threshold has a precision of {evaluation.precision:g}"
+        yield ""
+        yield f"{one.domain}: calibration of the agents' confidence"
+        yield _calibration(one)
+        calibration = one.calibration
+        yield f"expected calibration error {calibration.error:.2f}; Brier score {calibration.brier:.3f}"
+
+
+def percent(estimate: Estimate) -> str:
+    """Format a share and its interval in percent."""
+    return f"{estimate.value:.1%} ({100 * estimate.low:.1f}-{100 * estimate.high:.1f})"
+
+
+def _change(difference: Estimate) -> str:
+    value, low, high = (f"{100 * figure:+.1f}" for figure in difference)
+    return f"{value} ({low} to {high})"
+
+
+def _scores(domains: list[DomainTuning]) -> Table:
+    table = _table(
+        "domain", "traces", "lowest", "5 %", "median", "90 %", "95 %", "highest", "threshold", "passing"
+    )
+    for one in domains:
+        quantiles = (f"{one.quantiles[q]:.3f}" for q in (0, 0.05, 0.5, 0.9, 0.95, 1))
+        table.add_row(
+            one.domain, str(one.traces), *quantiles, repr(one.current.threshold), percent(one.current.share)
+        )
+    return table
+
+
+def _proposals(domains: list[DomainTuning]) -> Table:
+    table = _table("domain", "threshold", "interval", "passing")
+    for one in domains:
+        needed, passing = one.proposal.needed, one.proposal.passing
+        table.add_row(
+            one.domain, repr(passing.threshold), f"{needed.low:.3f}-{needed.high:.3f}", percent(passing.share)
+        )
+    return table
+
+
+def _grid(domains: list[DomainTuning]) -> Table:
+    table = _table("threshold", *(one.domain for one in domains))
+    for row in zip(*(one.grid for one in domains), strict=True):
+        if any(0 < passing.share.value < 1 for passing in row):
+            table.add_row(f"{row[0].threshold:.2f}", *(percent(passing.share) for passing in row))
+    return table
+
+
+def _losses(domains: list[DomainTuning]) -> Table:
+    table = _table("domain", *_DIMENSIONS)
+    for one in domains:
+        losses = (f"{loss.mean:.3f} ({loss.largest:.0%})" for loss in one.losses.values())
+        table.add_row(one.domain, *losses)
+    return table
+
+
+def _sensitivities(domains: list[DomainTuning]) -> Table:
+    table = _table("weight", *(one.domain for one in domains))
+    for row in zip(*(one.sensitivities for one in domains), strict=True):
+        cells = (_change(one.difference) for one in row)
+        table.add_row(f"{row[0].weight} {row[0].by:+g}", *cells)
+    return table
+
+
+def _aucs(domains: list[DomainEvaluation]) -> Table:
+    table = _table("", *(one.domain for one in domains))
+    table.add_row("traces", *(str(one.traces) for one in domains))
+    table.add_row("worth keeping", *(str(one.kept) for one in domains))
+    table.add_row("independent groups", *(str(one.groups) for one in domains))
+    table.add_section()
+    table.add_row("score", *(_auc(one.score) for one in domains))
+    for name, title in zip(Weights.model_fields, _DIMENSIONS, strict=True):
+        table.add_row(f"{title} alone", *(_auc(one.alone.get(name)) for one in domains))
+    table.add_section()
+    for name, title in zip(Weights.model_fields, _DIMENSIONS, strict=True):
+        table.add_row(f"score, {title} constant", *(_auc(one.without.get(name)) for one in domains))
+    return table
+
+
+def _auc(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "-"
+    return f"{estimate.value:.2f} ({estimate.low:.2f}-{estimate.high:.2f})"
+
+
+def _warnings(one: DomainEvaluation) -> Iterator[str]:
+    if one.score is None:
+        yield f"warning: {one.domain}: all {one.traces} labels are equal, so there is nothing to compare"
+        return
+    if one.agreement >= LEAK_AGREEMENT:
+        yield (
+            f"warning: {one.domain}: {one.agreement:.0%} of the labels equal metadata.success, from which "
+            "outcome confidence is computed: the score contains the label"
+        )
+    for leak in one.leaks:
+        title = leak.dimension.replace("_", " ")
+        yield (
+            f"warning: {one.domain}: {title} alone predicts the label (AUC {leak.alone.value:.2f}); with it "
+            f"held constant, the score's AUC is {_auc(leak.rest)}, not {one.score.value:.2f}"
+        )
+        if leak.rest.low <= CHANCE:
+            yield f"warning: {one.domain}: without {title}, the score is no better than chance"
+
+
+def _operating(one: DomainEvaluation, precision: float) -> Table:
+    table = _table("threshold", "passing", "precision", "recall", "F1", "")
+    marked = [(row, "") for row in one.operating]
+    if one.current:
+        marked.append((one.current, "current"))
+    if one.best_f1:
+        marked.append((one.best_f1, "best F1"))
+    if one.precise:
+        marked.append((one.precise, f"best recall at precision {precision:g}"))
+    for row, mark in sorted(marked, key=lambda each: each[0].threshold):
+        table.add_row(
+            f"{row.threshold:.4g}",
+            str(row.passing),
+            "-" if row.precision is None else f"{row.precision:.2f}",
+            f"{row.recall:.2f}",
+            f"{row.f1:.2f}",
+            mark,
+        )
+    return table
+
+
+def _calibration(one: DomainEvaluation) -> Table:
+    table = _table("confidence", "worth keeping", "traces")
+    for row in one.calibration.bins:
+        table.add_row(f"{row.confidence:.2f}", f"{row.kept:.2f}", str(row.traces))
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table

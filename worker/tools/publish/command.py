@@ -1,0 +1,139 @@
+"""``kp-worker publish``."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+from rich.progress import DownloadColumn
+
+from schemas.convert import AUTO, SOURCES
+from worker.errors import RejectedRecord
+from worker.records.decode import decode_trace
+from worker.records.key import KeyBy, key_of
+from worker.settings import Settings, load_settings
+from worker.terminal.files import Document, files_argument, lines_of, print_rejected
+from worker.terminal.options import config_option
+from worker.terminal.progress import errors, progress_bars
+from worker.tools.convert.command import ConversionReport, conversion_options, converted
+from worker.tools.publish.trace_publisher import Published, TracePublisher, publish_lines
+
+
+@click.command()
+@files_argument
+@config_option
+@click.option(
+    "--from", "source", type=click.Choice([AUTO, *SOURCES]), help="Convert the files from this format first."
+)
+@conversion_options
+@click.option(
+    "--key",
+    type=click.Choice(["id", "agent_id", "task_domain"]),
+    default="id",
+    show_default=True,
+    help="Record key. Traces with the same key are compared with each other.",
+)
+@click.option(
+    "--skip",
+    type=click.IntRange(0, sys.maxsize),
+    default=0,
+    metavar="N",
+    help="Skip the first N records, which an earlier run reported as confirmed.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be published, without a broker.")
+def publish(
+    files: tuple[str, ...],
+    config: Path | None,
+    key: KeyBy,
+    source: str | None,
+    skip: int,
+    dry_run: bool,
+    **options: Any,
+) -> None:
+    """Publish FILES, one JSON trace per line, to the raw topic.
+
+    Lines are published unchanged; invalid traces will become dead letters. `-` reads standard input. With
+    `--from`, the files are first converted as by `kp-worker convert`.
+
+    Waits while the brokers are away; retries publish nothing twice. When it stops early, it prints how many
+    records are confirmed, and `--skip` continues after them.
+    """
+    if source is None:
+        _refuse(options)
+    settings = load_settings(config)
+    report = ConversionReport()
+    with progress_bars(DownloadColumn()) as progress:
+        if source is None:
+            documents: Iterator[Document] = lines_of(files, progress)
+        else:
+            documents = converted(files, source, report, progress, **options)
+        documents = islice(documents, skip, None)
+        if dry_run:
+            invalid = _rehearse(documents, settings, key)
+        else:
+            invalid = 0
+            _publish(documents, settings, key, skip)
+    if source is not None:
+        report.show()
+    sys.exit(1 if report.failed or invalid else 0)
+
+
+def _refuse(options: Iterable[str]) -> None:
+    """Refuse options of a conversion, as nothing is converted."""
+    context = click.get_current_context()
+    given = [name for name in options if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise click.UsageError(f"{names} needs --from: without it, the traces are published unchanged")
+
+
+def _publish(documents: Iterable[Document], settings: Settings, key: KeyBy, skip: int) -> None:
+    # The publisher warns that no broker answers; its client would log each attempt.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    publisher = TracePublisher(settings, key)
+    published = publisher.published
+    try:
+        publish_lines((document.text for document in documents), publisher)
+    except BaseException:  # Ctrl-C and SIGTERM too
+        if published.records:
+            _print_how_to_continue(published, skip)
+        raise
+    errors.print(f"{published.records} records published to {settings.topics.raw}")
+    if published.without_key:
+        errors.print(f"{published.without_key} of them have no {key} and were published without a key")
+
+
+def _print_how_to_continue(published: Published, skip: int) -> None:
+    done, unknown = skip + published.confirmed, published.records - published.confirmed
+    errors.print(f"stopped early: the first {done} records are confirmed; continue with --skip {done}")
+    if unknown:
+        errors.print(f"the next {unknown} may or may not have been published")
+
+
+def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> int:
+    """Print what publishing would do, and return how many of the documents are invalid."""
+    records = without_key = invalid = 0
+    for document in documents:
+        value = document.text.strip()
+        records += 1
+        without_key += key_of(value, key) is None
+        try:
+            decode_trace(value, settings.limits.trace_bytes)
+        except RejectedRecord as error:
+            invalid += 1
+            print_rejected(document, error)
+    servers = settings.kafka.bootstrap_servers
+    errors.print(
+        f"{records} records would be published to {settings.topics.raw} at {servers}, keyed by {key}"
+    )
+    if without_key:
+        errors.print(f"{without_key} of them have no {key} and would be published without a key")
+    if invalid:
+        errors.print(f"{invalid} of them are invalid and would become dead letters")
+    return invalid

@@ -1,0 +1,205 @@
+"""Publish traces to the raw topic from an agent's process or from files."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+from schemas import ReasoningTrace
+from worker.kafka.idempotent_publisher import IdempotentPublisher, delivery_error
+from worker.kafka.preflight.rights import Right, require_rights, topic_rights
+from worker.records.key import KeyBy, key_of
+from worker.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+SILENCE = 60.0
+"""Seconds without a confirmation between two warnings."""
+_UNCONFIRMED = 1000
+
+
+@dataclass
+class Published:
+    """Progress of a publication.
+
+    Attributes:
+        records: number of records sent.
+        confirmed: number of confirmed records before the first unconfirmed one.
+        without_key: number of records sent without a key.
+    """
+
+    records: int = 0
+    confirmed: int = 0
+    without_key: int = 0
+
+
+class TracePublisher:
+    """Publish traces to the raw topic, each exactly once, across broker outages of any length.
+
+    ::
+
+        async with TracePublisher(settings) as publisher:
+            await publisher.publish(trace)
+
+    The key determines the partition as in Kafka's Java client (murmur2), and only traces of the same
+    partition are compared: keyed by ``id``, a random share of all traces; by ``agent_id`` or ``task_domain``,
+    including all traces of the same agent or domain.
+
+    During an outage, it logs a warning every minute.
+
+    Args:
+        settings: the brokers and the raw topic.
+        key_by: the record key: the trace's id, or a field of its metadata.
+
+    Attributes:
+        published: the progress; also valid after the block has ended.
+    """
+
+    def __init__(self, settings: Settings, key_by: KeyBy = "id") -> None:
+        self.published = Published()
+        self._settings = settings
+        self._topic = settings.topics.raw
+        self._key_by = key_by
+        self._publisher = IdempotentPublisher(settings.kafka)
+        self._unconfirmed: deque[asyncio.Future[object]] = deque()
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            NoBrokerError: no broker can be reached.
+            SecurityError: the brokers reject the login, the certificate or an operation.
+        """
+        await require_rights(self._settings.kafka, publishing_rights(self._settings))
+        await self._publisher.__aenter__()
+        self._warning = asyncio.create_task(self._warn_of_silence())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Wait until the brokers have confirmed all traces; disconnect.
+
+        If an error ended the block, records in flight have a few seconds to be confirmed.
+
+        Raises:
+            DeliveryError: the brokers rejected a trace.
+        """
+        try:
+            if kind is None:
+                await self.flush()
+        finally:
+            self._warning.cancel()
+            await self._publisher.__aexit__()
+            self._count_confirmed()
+
+    async def publish(self, trace: ReasoningTrace | bytes) -> bytes | None:
+        """Publish a trace or its unchanged JSON; return its key, or None if it has none.
+
+        Waits while too many traces are unconfirmed.
+
+        Raises:
+            DeliveryError: the brokers rejected this trace or an earlier one.
+        """
+        value = trace if isinstance(trace, bytes) else trace.to_json()
+        key = key_of(value, self._key_by)
+        self._unconfirmed.append(await self._publisher.send(self._topic, value, key))
+        self.published.records += 1
+        self.published.without_key += key is None
+        if len(self._unconfirmed) >= _UNCONFIRMED:
+            await self.flush()
+        return key
+
+    async def flush(self) -> None:
+        """Wait until the brokers have confirmed all traces.
+
+        Raises:
+            DeliveryError: the brokers rejected a trace.
+        """
+        if self._unconfirmed:
+            await asyncio.wait(self._unconfirmed)
+        failures = [error for delivery in self._unconfirmed if (error := delivery.exception())]
+        self._count_confirmed()
+        if failures:
+            raise delivery_error(self._topic, failures[0]) from failures[0]
+
+    async def _warn_of_silence(self) -> None:
+        """Log a warning every minute without a confirmation."""
+        while True:
+            before = self._count_confirmed()
+            await asyncio.sleep(SILENCE)
+            if self._unconfirmed and self._count_confirmed() == before:
+                logger.warning(
+                    "no record confirmed for %g s; %d confirmed, %d waiting; still retrying",
+                    *(SILENCE, before, len(self._unconfirmed)),
+                )
+
+    def _count_confirmed(self) -> int:
+        while self._unconfirmed and self._unconfirmed[0].done():
+            if self._unconfirmed[0].cancelled() or self._unconfirmed[0].exception():
+                break
+            self._unconfirmed.popleft()
+            self.published.confirmed += 1
+        return self.published.confirmed
+
+
+def publishing_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that publishing needs."""
+    yield from topic_rights(settings.topics.raw, "Write")
+
+
+def publish_lines(lines: Iterable[bytes], publisher: TracePublisher) -> None:
+    """Publish lines unchanged, and wait until the brokers have confirmed all of them.
+
+    Args:
+        lines: one JSON document each; empty lines are skipped. Iteration may block, as on a pipe.
+        publisher: a publisher that is not entered yet; it has the progress, even after an error.
+
+    Raises:
+        NoBrokerError: no broker can be reached at the start.
+        SecurityError: the brokers reject the login, the certificate or an operation.
+        DeliveryError: the brokers rejected a record.
+    """
+    with _event_loop() as run:
+        run(publisher.__aenter__())
+        try:
+            for line in lines:
+                if value := line.strip():
+                    run(publisher.publish(value))
+            run(publisher.flush())
+        finally:
+            run(publisher.__aexit__(*sys.exc_info()))
+
+
+@contextmanager
+def _event_loop() -> Iterator[Callable[[Coroutine[Any, Any, Any]], None]]:
+    """Run an event loop in another thread, so that this one may block; yield a function to run coroutines."""
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def turn() -> None:
+        end = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), end))
+        await end.wait()
+
+    def run(coroutine: Coroutine[Any, Any, Any]) -> None:
+        running = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            running.result()
+        except BaseException:  # including Ctrl-C and SIGTERM, which this thread receives
+            running.cancel()
+            raise
+
+    thread = threading.Thread(target=asyncio.run, args=(turn(),), name="publisher")
+    thread.start()
+    loop, end = started.result()
+    try:
+        yield run
+    finally:
+        loop.call_soon_threadsafe(end.set)
+        thread.join()

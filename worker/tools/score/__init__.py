@@ -1,0 +1,1 @@
+"""`kp-worker score`: score files without a broker."""

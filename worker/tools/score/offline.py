@@ -1,0 +1,62 @@
+"""Score lines without a broker, using the stream's decoder and scorer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from schemas import ReasoningTrace
+from schemas.trace import parse_date_time
+from worker.embedding import Embedder
+from worker.records.decode import decode_inputs, decode_trace
+from worker.scoring import Embed, Score, Scorer, VectorCache
+from worker.settings import Settings
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A trace and its score."""
+
+    trace: ReasoningTrace
+    score: Score
+
+    def to_json(self) -> str:
+        """Return a line of ASCII JSON: id, score and its parts, and the fields that policies need."""
+        line = {
+            "id": self.trace.id,
+            **self.score.as_dict(),
+            "decision": self.score.decision,
+            "task_domain": self.trace.metadata.task_domain,
+            "visibility": self.trace.metadata.visibility,
+            "success": self.trace.metadata.success,
+            "confidence": self.trace.outcome.confidence,
+        }
+        return json.dumps(line)
+
+
+def make_scorer(settings: Settings, embedder: Embedder | None) -> Scorer:
+    """Return a scorer with an empty cache."""
+    cache = VectorCache(settings.cache.max_elements, settings.cache.dimensions, settings.cache.ttl)
+    embed = None if embedder is None else _embed_singly(embedder)
+    return Scorer(embed, settings.policy, cache, settings.embedding.trace_text)
+
+
+def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
+    """Score a line against the lines before it.
+
+    A cache's ttl applies to the traces' ``created_at``, as lines have no record timestamp.
+
+    Raises:
+        RejectedRecord: the line is not a valid trace.
+    """
+    value = line.strip()
+    trace = decode_trace(value, max_bytes)
+    return Scored(trace, scorer.evaluate(trace, inputs=decode_inputs(value), at=_created_at(trace)))
+
+
+def _created_at(trace: ReasoningTrace) -> float:
+    return parse_date_time(trace.metadata.created_at).timestamp()
+
+
+def _embed_singly(embedder: Embedder) -> Embed:
+    return lambda text: embedder.embed([text]).vectors[0]
