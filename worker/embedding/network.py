@@ -317,7 +317,8 @@ def _positions(ids: openvino.Node) -> openvino.Node:
 
 
 def _constant(values: NDArray[np.float32]) -> openvino.Node:
-    return ops.constant(np.ascontiguousarray(values))
+    """Return a constant that shares the array's memory, which two networks then take only once."""
+    return ops.constant(np.ascontiguousarray(values), shared_memory=True)
 
 
 def _scalar(value: float) -> openvino.Node:
