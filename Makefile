@@ -69,7 +69,7 @@ manifests: ## regenerate the alert rules of deploy/kubernetes from those of depl
 	@{ cat $(RULES).head.yaml; sed 's/^./  &/' deploy/prometheus/alerts.yml; } > $(RULES).yaml
 
 .PHONY: deploy-check
-deploy-check: ## run the image and Compose file on a Docker engine, for 16 minutes, as root; ARGS="up load" selects steps
+deploy-check: ## run the image and Compose file on a Docker engine, for 8 minutes, as root; ARGS="up load" selects steps
 	deploy/check.sh $(ARGS)
 
 .PHONY: kubernetes-check

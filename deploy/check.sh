@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the deployment on a Debian machine that cannot pull images: starts an engine, makes stand-ins for the base images,
-# builds, starts, publishes, breaks, audits, and removes it all. It takes some 16 minutes, and as long again for Compose
-# the first time.
+# builds, starts, publishes, breaks, audits, and removes it all. It takes some 8 minutes, and 10 more the first time, most of
+# them for Compose.
 #
 #   deploy/check.sh            every step, in order; exits with 0 if all went well
 #   deploy/check.sh up load    only these; the steps before must have been run
