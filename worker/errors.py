@@ -5,7 +5,8 @@
     WorkerError                 base of all errors; the message says what to do
     ├── SettingsError           the configuration is invalid; lists every problem with its setting's name
     ├── InputError              a file or topic given to a command does not hold what the command needs
-    ├── EmbeddingError          the model cannot be loaded, does not fit the cache, or failed on a text
+    ├── EmbeddingError          the embedder failed on a text
+    │   └── ModelError          the model cannot be loaded, or does not fit; names file or setting
     ├── TopicError              a topic is missing, or does not fit the others
     ├── StartError              a worker cannot start with this configuration; a retry does not help
     ├── MissingExtraError       a package that an extra of the installation brings is missing; names the extra
@@ -63,7 +64,13 @@ class InputError(WorkerError):
 
 
 class EmbeddingError(WorkerError):
-    """An embedder could not be loaded, does not match the cache, or failed."""
+    """An embedder failed."""
+
+
+class ModelError(EmbeddingError):
+    """The model is missing, damaged, or does not fit the settings."""
+
+    exit_status = os.EX_CONFIG
 
 
 class TopicError(WorkerError):

@@ -34,14 +34,14 @@ def real_texts() -> list[str]:
 
 
 def mixed_texts() -> list[str]:
-    """Return their beginnings, of 16 to 256 tokens, as short runs and other texts have."""
+    """Return beginnings of them, of about 16 to 256 tokens, as short runs have."""
     random = np.random.default_rng(0)
-    return [" ".join(text.split()[: random.integers(10, 180)]) for text in real_texts()]
+    return [" ".join(text.split()[: random.integers(8, 150)]) for _ in range(8) for text in real_texts()]
 
 
 def mixed_traces() -> list[bytes]:
     """Return the real traces with these texts alone."""
-    return [_with_text(trace, text) for trace, text in zip(real_traces(), mixed_texts(), strict=True)]
+    return [_with_text(trace, text) for trace, text in zip(itertools.cycle(real_traces()), mixed_texts())]
 
 
 def _with_text(trace: bytes, text: str) -> bytes:

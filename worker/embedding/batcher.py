@@ -45,11 +45,11 @@ class _Waiting:
 class Batcher:
     """Embeds texts of many lanes in batches, first come, first served.
 
-    As many texts are admitted as the embedder's threads embed at a time, and as many again may be queued, so
-    that the next batch is ready; the rest waits in the lanes, and behind them in Kafka. The embedder's
-    threads admit and take texts themselves, each its share of the queue, so that none waits for the event
-    loop, and a lone text is never held back to fill a batch. If the embedder fails, every text of the batch
-    gets the error.
+    As many texts are admitted as the embedder's threads embed at a time, and three times as many may be
+    queued, so that the next batch is ready, also after short texts; the rest waits in the lanes, and behind
+    them in Kafka. The embedder's threads admit and take texts themselves, each its share of the queue, so
+    that none waits for the event loop, and a lone text is never held back to fill a batch. If the embedder
+    fails, every text of the batch gets the error.
 
     Args:
         embedder: called from ``embedder.parallel`` threads.
@@ -67,7 +67,7 @@ class Batcher:
         self.limit = embedder.batch * embedder.parallel
         self._on_batch = on_batch
         self._on_error = on_error
-        self._room = asyncio.Semaphore(2 * self.limit)
+        self._room = asyncio.Semaphore(4 * self.limit)
         self._queued: deque[_Waiting] = deque()
         self._admitted: deque[_Waiting] = deque()
         self._embedding = 0

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.lexical import LexicalEmbedder
-from knowledgepulse_worker.errors import EmbeddingError
+from knowledgepulse_worker.errors import ModelError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
 
@@ -25,7 +25,7 @@ def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: i
         parallel: the number of concurrently calling threads.
 
     Raises:
-        EmbeddingError: the model cannot be loaded, or its dimensions differ from the cache's; names the
+        ModelError: the model cannot be loaded, or its dimensions differ from the cache's; names the
             setting.
         MissingExtraError: the packages that run the model are not installed.
     """
@@ -37,7 +37,7 @@ def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: i
         case "sentence-transformers":
             embedder = _load_model(settings, parallel)
     if embedder.dimensions != cache.dimensions:
-        raise EmbeddingError(
+        raise ModelError(
             f"cache.dimensions: got {cache.dimensions}; {embedder.description} (embedding.model) "
             f"makes vectors of {embedder.dimensions}"
         )

@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from knowledgepulse_worker.embedding.tokenizing import Window
-from knowledgepulse_worker.errors import EmbeddingError
+from knowledgepulse_worker.errors import ModelError
 
 # OpenVINO would report each import to its makers; without this module it does not.
 sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
@@ -59,7 +59,7 @@ _POOLING = {
 """The members of a pooling configuration from before sentence-transformers 6, and what they now are."""
 
 
-class UnsupportedModelError(EmbeddingError):
+class UnsupportedModelError(ModelError):
     """The model is of another kind; sentence-transformers may run it."""
 
 
@@ -104,7 +104,7 @@ def read_bert(folder: Path) -> Bert:
 
     Raises:
         UnsupportedModelError: the model is none that :func:`build_network` can build.
-        EmbeddingError: a file is missing, damaged, or does not fit the others; names it.
+        ModelError: a file is missing, damaged, or does not fit the others; names it.
     """
     file = folder / "config.json"
     config = _read_object(file)
@@ -125,9 +125,9 @@ def read_bert(folder: Path) -> Bert:
             weights=_read_weights(folder / "model.safetensors"),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise EmbeddingError(f"embedding.model: {file} is incomplete: {error!r}") from error
+        raise ModelError(f"embedding.model: {file} is incomplete: {error!r}") from error
     if bert.heads < 1 or bert.dimensions % bert.heads:
-        raise EmbeddingError(
+        raise ModelError(
             f"embedding.model: {file}: {bert.dimensions} dimensions do not divide among {bert.heads} heads"
         )
     return bert
@@ -142,7 +142,7 @@ def _require_supported(file: Path, config: Mapping[str, Any], supported: Mapping
 def _read_object(file: Path) -> dict[str, Any]:
     content = _read_json(file)
     if not isinstance(content, dict):
-        raise EmbeddingError(f"embedding.model: {file} is not a JSON object")
+        raise ModelError(f"embedding.model: {file} is not a JSON object")
     return content
 
 
@@ -150,9 +150,9 @@ def _read_json(file: Path) -> Any:
     try:
         return json.loads(file.read_bytes())
     except OSError as error:
-        raise EmbeddingError(f"embedding.model: {file} cannot be read: {error.strerror}") from error
+        raise ModelError(f"embedding.model: {file} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise EmbeddingError(f"embedding.model: {file} is not JSON: {error}") from error
+        raise ModelError(f"embedding.model: {file} is not JSON: {error}") from error
 
 
 def _read_pooling(folder: Path) -> str:
@@ -160,9 +160,7 @@ def _read_pooling(folder: Path) -> str:
     try:
         kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
     except (KeyError, TypeError) as error:
-        raise EmbeddingError(
-            f"embedding.model: {folder / 'modules.json'} is not a list of modules"
-        ) from error
+        raise ModelError(f"embedding.model: {folder / 'modules.json'} is not a list of modules") from error
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise UnsupportedModelError(
             f"embedding.model: {folder / 'modules.json'}: has the modules {', '.join(kinds)}"
@@ -182,11 +180,9 @@ def _read_weights(file: Path) -> Weights:
     try:
         tensors = load_file(file)
     except OSError as error:
-        raise EmbeddingError(f"embedding.model: {file} cannot be read: {error.strerror or error}") from error
+        raise ModelError(f"embedding.model: {file} cannot be read: {error.strerror or error}") from error
     except (SafetensorError, KeyError, TypeError) as error:  # the last two: a format that NumPy does not have
-        raise EmbeddingError(
-            f"embedding.model: {file} is damaged or of an unknown format: {error!r}"
-        ) from error
+        raise ModelError(f"embedding.model: {file} is damaged or of an unknown format: {error!r}") from error
     return {
         name.removeprefix("bert."): tensor.astype(np.float32, copy=False)
         for name, tensor in tensors.items()
@@ -202,7 +198,7 @@ def build_network(bert: Bert, tokens: int | None = None) -> openvino.Model:
     shape (1, dimensions), float32, has length 1, also of a model that does not normalize its vectors.
 
     Raises:
-        EmbeddingError: a tensor is missing, or has another shape than the configuration says.
+        ModelError: a tensor is missing, or has another shape than the configuration says.
     """
     ids = ops.parameter([1, -1 if tokens is None else tokens], np.int64, name="ids")
     if tokens is not None:
@@ -287,7 +283,7 @@ class _Builder:
         """Return a tensor; None in its shape is any size."""
         tensor = self._bert.weights.get(name)
         if tensor is None:
-            raise EmbeddingError(
+            raise ModelError(
                 f"embedding.model: {self._bert.file} has no tensor {name}, which config.json implies"
             )
         fits = len(tensor.shape) == len(shape) and all(
@@ -296,7 +292,7 @@ class _Builder:
         if not fits:
             expected = " × ".join("any" if size is None else str(size) for size in shape)
             found = " × ".join(map(str, tensor.shape))
-            raise EmbeddingError(
+            raise ModelError(
                 f"embedding.model: {self._bert.file}: {name} has the shape {found}; "
                 f"config.json implies {expected}"
             )
@@ -317,7 +313,8 @@ def _positions(ids: openvino.Node) -> openvino.Node:
 
 
 def _constant(values: NDArray[np.float32]) -> openvino.Node:
-    return ops.constant(np.ascontiguousarray(values))
+    """Return a constant that shares the array's memory, which two networks then take only once."""
+    return ops.constant(np.ascontiguousarray(values), shared_memory=True)
 
 
 def _scalar(value: float) -> openvino.Node:

@@ -14,7 +14,7 @@ from knowledgepulse_worker.embedding.base import Embeddings, Precision, descript
 from knowledgepulse_worker.embedding.network import UnsupportedModelError, read_bert
 from knowledgepulse_worker.embedding.tokenizing import Window, well_formed
 from knowledgepulse_worker.embedding.weights import ModelFolder
-from knowledgepulse_worker.errors import EmbeddingError
+from knowledgepulse_worker.errors import EmbeddingError, ModelError
 from knowledgepulse_worker.scoring import TraceText
 
 
@@ -29,7 +29,7 @@ class SentenceTransformerEmbedder:
         device: ``auto`` is a GPU if there is one.
 
     Raises:
-        EmbeddingError: the model cannot be loaded, or not as the settings say; names the setting.
+        ModelError: the model cannot be loaded, or not as the settings say; names the setting.
     """
 
     parallel = 1
@@ -45,7 +45,7 @@ class SentenceTransformerEmbedder:
         device: Literal["auto", "cpu", "cuda"] = "auto",
     ) -> None:
         if window.truncation == "sdk":
-            raise EmbeddingError("embedding.truncation: sdk needs a BERT model on the CPU; set standard")
+            raise ModelError("embedding.truncation: sdk needs a BERT model on the CPU; set standard")
         self.device = _device(device)
         best: Precision = "bfloat16" if self.device == "cuda" else "float32"
         self.precision: Precision = best if precision == "auto" else precision
@@ -86,7 +86,7 @@ def _device(device: Literal["auto", "cpu", "cuda"]) -> str:
     if device != "auto" and (device == "cpu" or torch.cuda.is_available()):
         return device
     if device == "cuda":
-        raise EmbeddingError("embedding.device: got cuda; PyTorch finds no CUDA device here, set auto or cpu")
+        raise ModelError("embedding.device: got cuda; PyTorch finds no CUDA device here, set auto or cpu")
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -95,7 +95,7 @@ def _load(model: ModelFolder, device: str) -> SentenceTransformer:
     try:
         loaded = SentenceTransformer(str(model.path), device=device, trust_remote_code=False)
     except Exception as error:
-        raise EmbeddingError(f"embedding.model: {model.path} cannot be loaded: {error}") from error
+        raise ModelError(f"embedding.model: {model.path} cannot be loaded: {error}") from error
     return loaded.eval().float()
 
 

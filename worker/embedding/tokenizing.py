@@ -15,7 +15,7 @@ from tokenizers import Encoding, Tokenizer
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from knowledgepulse_worker.errors import EmbeddingError
+from knowledgepulse_worker.errors import ModelError
 
 Truncation = Literal["standard", "sdk"]
 
@@ -56,9 +56,9 @@ class Window:
         return [*ids[: self.max_tokens - 1], ids[-1]]
 
     def require(self, positions: int, model: str) -> None:
-        """Raise :class:`EmbeddingError` if a model reads fewer tokens."""
+        """Raise :class:`ModelError` if a model reads fewer tokens."""
         if self.max_tokens > positions:
-            raise EmbeddingError(
+            raise ModelError(
                 f"embedding.max_tokens: got {self.max_tokens}; {model} reads at most {positions}"
             )
 
@@ -67,18 +67,18 @@ def read_tokenizer(folder: Path, vocabulary: int) -> Tokenizer:
     """Return a model's tokenizer, which neither pads nor truncates.
 
     Raises:
-        EmbeddingError: its file is missing or damaged, or has ids that the model's vocabulary lacks.
+        ModelError: its file is missing or damaged, or has ids that the model's vocabulary lacks.
     """
     file = folder / "tokenizer.json"
     try:
         tokenizer = Tokenizer.from_str(file.read_bytes().decode("utf-8"))
     except OSError as error:
-        raise EmbeddingError(f"embedding.model: {file} cannot be read: {error.strerror}") from error
+        raise ModelError(f"embedding.model: {file} cannot be read: {error.strerror}") from error
     except Exception as error:  # the library has no class of its own
-        raise EmbeddingError(f"embedding.model: {file} is no tokenizer: {error}") from error
+        raise ModelError(f"embedding.model: {file} is no tokenizer: {error}") from error
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= vocabulary:
-        raise EmbeddingError(
+        raise ModelError(
             f"embedding.model: {file} has the token id {largest}; config.json has room for {vocabulary} ids"
         )
     tokenizer.no_padding()

@@ -32,7 +32,7 @@ class TransformerEmbedder:
 
     Raises:
         UnsupportedModelError: the model is of another kind.
-        EmbeddingError: a file of the model is missing, damaged, or does not fit the others or the window.
+        ModelError: a file of the model is missing, damaged, or does not fit the others or the window.
     """
 
     device = "cpu"

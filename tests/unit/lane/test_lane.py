@@ -732,8 +732,8 @@ async def test_draining_releases_a_take_that_waits_for_a_hung_embedder(make_harn
     harness = make_harness(admitted=1)
     harness.embedder.free.clear()
     lane = await harness.lane()
-    await feed(lane, raw(0), raw(1))
-    taking = asyncio.create_task(lane.take(raw(2)))
+    await feed(lane, *map(raw, range(4)))
+    taking = asyncio.create_task(lane.take(raw(4)))
     await harness.settle()
     assert not taking.done()
 
