@@ -1,4 +1,4 @@
-"""`make chaos`: run the full rows and write their results into the README."""
+"""`make chaos`: run the full rows and write their results into results.md."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FAULTS = {
     help="Run the workers of that git revision, and only print the results unless the row upgrades them.",
 )
 def main(names: tuple[str, ...], short: bool, logs: Path | None, release: str | None) -> None:
-    """Run the rows NAMES, by default all, and write their results into the README."""
+    """Run the rows NAMES, by default all, and write their results into results.md."""
     console = Console(highlight=False)
     failed = []
     for name in names or FAULTS:
@@ -65,7 +65,7 @@ def main(names: tuple[str, ...], short: bool, logs: Path | None, release: str | 
             console.print(outcome)
             if not short and (release is None or name == "upgrade"):
                 results.store(name, outcome)
-                results.write_readme(FAULTS)
+                results.write_table(FAULTS)
             if name in ROWS:
                 judge(ROWS[name], outcome)
             assert name in ROWS or not outcome.wrong, outcome

@@ -1,4 +1,4 @@
-"""The rows' outcomes, stored as JSON and rendered as the README's table."""
+"""The rows' outcomes, stored as JSON and rendered as the table of results.md."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 import msgspec
 
-README = Path(__file__).with_name("README.md")
+TABLE = Path(__file__).with_name("results.md")
 RESULTS = Path(__file__).with_name("results.json")
-_BEGIN, _END = "<!-- written by make chaos -->\n", "<!-- up to here -->\n"
 _HEAD = (
-    "| fault | rounds | records in | outputs | repeats | missing | differing | without entry "
+    "| row | fault | rounds | records in | outputs | repeats | missing | differing | without entry "
     "| novelty recomputed | in flight at the fault: median, least "
     "| seconds to resume: median, longest | besides |"
 )
@@ -74,22 +73,20 @@ def render(faults: Mapping[str, str]) -> str:
         faults: descriptions of the faults by row.
     """
     outcomes = load()
-    lines = [_line(fault, outcomes[row]) for row, fault in faults.items() if row in outcomes]
+    lines = [_line(row, fault, outcomes[row]) for row, fault in faults.items() if row in outcomes]
     return "\n".join([_HEAD, "|---" * _HEAD.count(" | ") + "|---|", *lines]) + "\n"
 
 
-def write_readme(faults: Mapping[str, str]) -> None:
-    """Update the table in the README."""
-    before, rest = README.read_text(encoding="utf-8").split(_BEGIN)
-    _, after = rest.split(_END)
-    README.write_text(f"{before}{_BEGIN}\n{render(faults)}\n{_END}{after}", encoding="utf-8")
+def write_table(faults: Mapping[str, str]) -> None:
+    """Write the table of results.md."""
+    TABLE.write_text(f"# Results of `make chaos`\n\n{render(faults)}", encoding="utf-8")
 
 
-def _line(fault: str, one: Outcome) -> str:
+def _line(row: str, fault: str, one: Outcome) -> str:
     hits = f"{statistics.median(one.hits):.0f}, {min(one.hits)}" if one.hits else "-"
     resumes = f"{statistics.median(one.resumes):.1f}, {max(one.resumes):.1f}" if one.resumes else "-"
     notes = "; ".join(f"{name}: {value}" for name, value in one.notes.items()) or "-"
     counts = (one.rounds, one.records, one.outputs, one.repeats, one.missing, one.differing)
     entries = "-" if one.without_entry is None else str(one.without_entry)  # played before it was audited
-    cells = [fault, *map(str, counts), entries, str(one.audited), hits, resumes, notes]
+    cells = [f"`{row}`", fault, *map(str, counts), entries, str(one.audited), hits, resumes, notes]
     return f"| {' | '.join(cells)} |"
