@@ -10,7 +10,8 @@ import pytest
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.documents import DOCUMENTS, Reader, blocks
 
-NEEDS_KAFKA = {"README.md", "deploy/README.md", "schemas/README.md", "schemas/convert/README.md"}
+WITH_A_WORKER = {"deploy/audit.md", "deploy/dead-letters.md", "deploy/monitoring.md"}
+NEEDS_KAFKA = {"README.md", *WITH_A_WORKER, "schemas/README.md", "schemas/convert/README.md"}
 NEEDS_MODEL = {"README.md", "deploy/threshold.md"}
 
 CHAT = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
@@ -24,16 +25,17 @@ ATTRIBUTES = [{"key": name, "value": {"stringValue": value}} for name, value in 
 IDS = {"traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b173"}
 SPANS = {"resourceSpans": [{"scopeSpans": [{"spans": [{**IDS, "attributes": ATTRIBUTES}]}]}]}
 
+WORKER = [
+    "kp-worker config > worker.toml",
+    "kp-worker topics --partitions 1",
+    "echo '{}' | cat - worker/tools/demo/real_traces.jsonl > traces.jsonl",
+    "kp-worker publish traces.jsonl",
+    "kp-worker run",
+    "until kp-worker dead-letters list | grep invalid_trace; do :; done",
+    "curl --silent --fail --retry 60 --retry-all-errors --retry-delay 1 http://localhost:6066/readyz",
+]
 BEFORE = {
-    "deploy/README.md": [
-        "kp-worker config > worker.toml",
-        "kp-worker topics --partitions 1",
-        "echo '{}' | cat - worker/tools/demo/real_traces.jsonl > traces.jsonl",
-        "kp-worker publish traces.jsonl",
-        "kp-worker run",
-        "until kp-worker dead-letters list | grep invalid_trace; do :; done",
-        "curl --silent --fail --retry 60 --retry-all-errors --retry-delay 1 http://localhost:6066/readyz",
-    ],
+    **dict.fromkeys(WITH_A_WORKER, WORKER),
     "schemas/README.md": [
         "cp tests/data/reference_traces.jsonl traces.jsonl",
         "kp-worker topics",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 
@@ -10,32 +11,32 @@ from prometheus_client import CollectorRegistry
 
 import knowledgepulse_worker.scoring
 from knowledgepulse_schemas import DeadLetterHeaders
-from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import Status
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, Policy
+from knowledgepulse_worker.records.entry import ScoreHeader
 from knowledgepulse_worker.settings import Settings, describe
 from support.commands import command
 from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, Reader, blocks, difference, read, table
 from support.tool_metrics import TOOL_METRICS
 
 REFERENCE = "deploy/reference.md"
+LOOKED_UP = {REFERENCE, "deploy/runbook.md"}
+"""Nobody reads these from the beginning to the end."""
+
+
+WORD = re.compile(r"\S*\w\S*")
+
+
+def prose(document):
+    """What there is to read: without blocks and the targets of links."""
+    return re.sub(r"^```.*?^```|(?<=\])\([^)]*\)", "", read(document), flags=re.MULTILINE | re.DOTALL)
 
 
 def shown_default(value):
     if value is None:
         return "not set"
     return f"`{value}`" if value not in ({}, ()) else "none"
-
-
-def metric_rows(make):
-    registry = CollectorRegistry()
-    make(registry)
-    for collector in registry._collector_to_names:
-        family = next(iter(collector.describe()))
-        name = family.name + ("_total" if family.type == "counter" else "")
-        labels = ", ".join(collector._labelnames) or "-"
-        yield f"| `{name}` | {family.type} | {labels} | {family.documentation} |"
 
 
 def test_the_settings_table_is_what_the_settings_are():
@@ -45,10 +46,28 @@ def test_the_settings_table_is_what_the_settings_are():
     ]
 
 
-def test_the_metrics_table_is_what_the_worker_exposes():
-    assert table(REFERENCE, "Metrics") == list(metric_rows(lambda registry: Metrics(Policy(), 0.1, registry)))
-    for tool, make in TOOL_METRICS.items():
-        assert table(REFERENCE, f"Metrics of {tool}") == list(metric_rows(make))
+@pytest.fixture(scope="module")
+def metrics():
+    """Return the names of all metrics, as they are exposed."""
+    registries = [CollectorRegistry() for _ in range(1 + len(TOOL_METRICS))]
+    Metrics(Policy(), 0.1, registries[0])
+    for make, registry in zip(TOOL_METRICS.values(), registries[1:], strict=True):
+        make(registry)
+    return {name for registry in registries for name in registry._names_to_collectors}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_metric_that_is_named_is_there(document, metrics):
+    assert set(re.findall(r"\bkp_[a-z_]+\b", read(document))) <= metrics
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_setting_that_is_named_is_there(document):
+    """In the text; the blocks are run."""
+    settings = {name for name, _, _ in describe()}
+    sections = "|".join({name.split(".")[0] for name in settings})
+    named = set(re.findall(rf"`((?:{sections})\.[a-z_]+)(?: = [^`]+)?`", read(document)))
+    assert named <= settings
 
 
 def test_the_headers_table_names_every_header():
@@ -56,11 +75,6 @@ def test_the_headers_table_names_every_header():
     dead_letter = [field.alias for field in DeadLetterHeaders.model_fields.values()]
     ours = ["kp-source", "kp-score", "kp-policy", "kp-timestamp", "kp-redaction-error", "kp-completed-by"]
     assert named == [*ours, *dead_letter]
-
-
-def test_the_commands_table_names_every_command():
-    named = re.findall(r"^\| `kp-worker ([a-z-]+)", "\n".join(table(REFERENCE, "Commands")), re.MULTILINE)
-    assert sorted(named) == sorted(name for name, command in main.commands.items() if not command.hidden)
 
 
 def test_the_weights_table_is_the_references():
@@ -78,8 +92,34 @@ def test_the_status_table_names_every_member():
     assert named == list(Status(Metrics(Policy(), 0.1, CollectorRegistry()), Settings()).data(content=True))
 
 
-def test_the_readme_is_short():
-    assert len(read("README.md").split()) <= 1800
+def test_the_trace_in_the_readme_is_one_of_the_demos_with_its_score():
+    """What is left out is `…`; the blocks of threshold.md hold the figures against the model."""
+    before, after = (block.text for block in blocks("README.md")[:2])
+    traces = read("worker/tools/demo/real_traces.jsonl").splitlines()
+    rest = "".join(next(trace for trace in traces if "cd7202b4" in trace).split())
+    for piece in "".join(before.split()).split("…"):
+        assert piece in rest
+        rest = rest.split(piece, 1)[1]
+    score = json.loads(re.search(r"^kp-score: (.*)", after, re.MULTILINE | re.DOTALL)[1])
+    assert list(score) == [name for name in ScoreHeader.__struct_fields__ if name != "withheld"]
+    weighted = sum(score[name] * weight for name, weight in REFERENCE_WEIGHTS["code"])
+    assert weighted == pytest.approx(score["score"], abs=1e-4)
+    assert f'"quality_score": {score["score"]}' in after
+    shown = read("deploy/threshold.md")
+    assert f"score {score['score']} is below" in shown
+    assert f"novelty            {score['novelty']} ×" in shown
+
+
+def test_the_pages_for_operators_are_short():
+    pages = [name for name in DOCUMENTS if name.startswith("deploy/") and name not in LOOKED_UP]
+    long = {name: count for name in pages if (count := len(read(name).split())) > 900}
+    assert set(long) <= {"deploy/threshold.md"}, long
+
+
+def test_the_documents_are_short():
+    """One person keeps them. Results are written by programs."""
+    words = {name: len(WORD.findall(prose(name))) for name in DOCUMENTS if not name.endswith("/results.md")}
+    assert sum(words.values()) <= 15_000, words
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
