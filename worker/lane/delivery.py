@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from msgspec.structs import replace as replace_fields
 
@@ -19,7 +18,7 @@ from knowledgepulse_worker.lane.stages import Confirmed, Published, Remembered, 
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.outputs import Outputs, with_current_timestamp
-from knowledgepulse_worker.records.publisher import Publisher
+from knowledgepulse_worker.records.publisher import Publisher, retrieve_exception
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord, RawRecord
 
 
@@ -174,12 +173,6 @@ class Delivery:
             value=value,
             headers=(),
         )
-
-
-def retrieve_exception(done: asyncio.Future[Any]) -> None:
-    """Mark a future's exception as retrieved: when a lane stops at one, the later ones are never awaited."""
-    if not done.cancelled():
-        done.exception()
 
 
 def _too_large(error: TooLargeError) -> Failure:

@@ -14,7 +14,7 @@ from knowledgepulse_worker.errors import DeliveryError, EmbeddingError, TooLarge
 from knowledgepulse_worker.lane.ring import Changelog
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, Contents, Fault, RawRecord
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, Fault, RawRecord
 from knowledgepulse_worker.scoring import score_trace, scorer
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -413,31 +413,11 @@ async def test_an_unreadable_record_stays_a_dead_letter_when_redelivered(readabl
     assert after.metric("kp_cache_resets_total", reason="recreated") == 0
 
 
-async def test_a_record_read_before_the_batch_limit_was_lowered_keeps_its_outcome(make_harness, raw):
-    before = make_harness()
-    await processed(before, await before.lane(), *map(raw, range(3)))
-    after = make_harness()
-
-    def beyond_the_limit(offset):
-        record = raw(offset)
-        contents = Contents(record.timestamp_ms, record.key, record.value, record.headers)
-        fault = Fault("too_large", "the batch up to 2", read=lambda: contents)
-        return dataclasses.replace(record, key=None, value=None, headers=(), fault=fault)
-
-    lane = await after.lane(0, before.changelog())
-    await processed(after, lane, *map(beyond_the_limit, range(3)), beyond_the_limit(3))
-
-    *repeats, new = after.outputs()
-    assert repeats == before.outputs()
-    assert headers(new)["kp-reason"] == b"too_large"
-    assert after.metric("kp_cache_resets_total", reason="recreated") == 0
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"headers": (("\udcff", b"1"),)}, b"invalid_headers"),
-        ({"value": None, "fault": Fault("undecodable", "?")}, b"undecodable"),
+        ({"value": None, "fault": Fault("too_large", "?")}, b"too_large"),
     ],
 )
 async def test_a_redelivered_scored_record_that_cannot_be_published_is_a_dead_letter(

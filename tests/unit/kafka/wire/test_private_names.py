@@ -122,5 +122,4 @@ def test_no_private_name_of_a_library_is_used_elsewhere():
         ("cli/work.py", "_exit"),
         ("kafka/wire/group_member.py", "_send_req"),
         ("kafka/wire/producer.py", "_sender"),
-        ("records/record.py", "_asdict"),  # a named tuple's, public in spite of its name
     }
