@@ -2,17 +2,17 @@
 
 Records overlap, but each step happens in offset order:
 
-1. take (here): once there is room, by number, by bytes and by the distance from the commit, which bounds what can
-   be redelivered. The record is decoded, and its embedding requested.
-2. score (``scorer``, ``ring``): against the vectors of the records before it. The outcome is now in the ledger.
+1. take (here): once there is room, by number, by bytes and by the distance from the commit, which bounds what
+   can be redelivered. The record is decoded, and its embedding requested.
+2. score (``scorer``, ``ring``): against the vectors of the records before it. The outcome is in the ledger.
 3. remember (``delivery``): the ledger entry is sent to the changelog.
-4. publish (``delivery``): once the broker has confirmed the entry and all before it. An output without an entry
-   would get another score when it is redelivered.
+4. publish (``delivery``): once the broker has confirmed the entry and all before it. An output without an
+   entry would get another score when its record is redelivered.
 5. confirm (``delivery``): the broker has confirmed the output. What it refuses becomes a dead letter.
-6. finish (here): once the redacted copy is confirmed, too, if there is one, the watermark moves up: every record
+6. finish (here): once the redacted copy is confirmed, if there is one, the watermark moves up: every record
    below it has its one outcome.
-7. commit (``stream.source``): the watermark, each second and before the partition is revoked, and only as a member
-   of the group. What was not committed is redelivered, and published as its entry says.
+7. commit (``stream.source``): the watermark, each second and before the partition is revoked, and only as a
+   member of the group. What was not committed is redelivered, and published as its entry says.
 
 A failed send stops the lane at that record, and ends the process; nothing after it is committed.
 """
