@@ -212,6 +212,12 @@ class World:
         records = self.publisher.records("contribute", "rejected", "dead-letter")
         return [int(one.key) for one in records if partition in (None, one.partition)]
 
+    async def committed(self, positions):
+        await self.until(lambda: self.topic.committed == positions)
+
+    async def finished(self, *keys):
+        await self.until(lambda: sorted(self.outputs()) == sorted(keys))
+
     async def until(self, condition):
         async with asyncio.timeout(60):
             while not condition():
