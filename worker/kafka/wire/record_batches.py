@@ -273,8 +273,6 @@ class _Batch(_AnyBatch):
                 raise _MalformedError("its records are not in the order of their offsets")
             expected = offset + 1
             yield record
-        if has_all and expected != end:
-            raise _MalformedError("it holds fewer records than offsets")
 
     def _inflated(self) -> memoryview:
         """Return the batch as if it had not been compressed; its checksum is not updated."""

@@ -292,11 +292,12 @@ def test_headers_in_a_large_batch_are_bounded():
     assert faults(records) == [(1, "too_large"), (2, "too_large")]
 
 
-def test_a_fetch_ends_once_it_has_inflated_enough():
+@pytest.mark.parametrize("place", ["value", "header"])
+def test_a_fetch_ends_once_it_has_inflated_enough(place):
     """Otherwise many small bombs would be inflated at once. The rest comes with the next fetch."""
-    value = bytes(record_batches.FETCH_BYTES_INFLATED // 2)
-    data = b"".join(batch([(b"k", value, [], 1000)], 4, base) for base in range(5))
-
+    large = bytes(record_batches.FETCH_BYTES_INFLATED // 2)
+    record = (b"k", large, [], 1000) if place == "value" else (b"k", None, [("h", large)], 1000)
+    data = b"".join(batch([record], 4, base) for base in range(5))
     assert [one.offset for one in decode(data, limit=8 * LIMIT)] == [0, 1]
 
 
