@@ -409,17 +409,6 @@ async def test_a_redelivered_scored_record_that_cannot_be_published_is_a_dead_le
     assert after.metric("kp_cache_resets_total", reason="recreated") == 0
 
 
-async def test_a_record_with_an_unpublishable_header_name_is_a_dead_letter(make_harness, raw):
-    harness = make_harness()
-    invalid = dataclasses.replace(raw(1), headers=(("\udcff", b"1"),))
-
-    await harness.processed(await harness.lane(), raw(0), invalid, raw(2))
-
-    _, dead, _ = harness.outputs()
-    assert headers(dead)["kp-reason"] == b"invalid_headers"
-    assert (dead.key, dead.value) == (invalid.key, invalid.value)
-
-
 # --- a recreated topic: other records at known offsets
 
 

@@ -104,14 +104,3 @@ async def test_a_redelivered_record_gets_another_span_marked_as_redelivered(make
     scores = [one["verdict"]["score"] for one in harness.spans.finished_spans]
     assert scores[0] == scores[1]
     assert harness.spans.finished_spans[1]["embedded"] is None
-
-
-async def test_a_record_that_a_lane_drops_has_no_span(make_traced, raw):
-    """Its span is exported after its redelivery; no span is left open."""
-    harness = make_traced()
-    harness.embedder.free.clear()
-    lane = await harness.lane()
-    await lane.take(raw(0))
-    await lane.drain(1)
-
-    assert harness.spans.finished_spans == []
