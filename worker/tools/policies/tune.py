@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -17,14 +16,13 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DomainPolicy, Policy, Weights
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
 from knowledgepulse_worker.tools.policies.intervals import Estimate, kth_largest, share, share_difference
+from knowledgepulse_worker.tools.policies.thresholds import lowest_within, typed
 
 QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 STEP = 0.05
 """Step between the thresholds of the grid, and of the changes to weights."""
 
 GRID = tuple(round(number * STEP, 2) for number in range(21))
-_DECIMALS = 10_000
-"""Proposed thresholds are rounded down to four decimals."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +35,11 @@ class Passing:
 
 @dataclass(frozen=True)
 class Proposal:
-    """The threshold that lets the target share pass.
+    """The threshold that lets at most the target share pass, or the best trace and its equals.
 
     Attributes:
-        needed: the lowest score in the target share, with its bootstrap interval.
-        passing: that score, rounded down, as a threshold, and the share that passes it.
+        needed: the lowest score that passes, with its bootstrap interval.
+        passing: that score as a threshold to type, and the share that passes it.
     """
 
     needed: Estimate
@@ -200,15 +198,15 @@ def _with_thresholds(policy: Policy, thresholds: dict[str, float]) -> Policy:
 def _tune_domain(scores: Sequence[Score], policy: Policy, target: float) -> DomainTuning:
     profile = policy.profile(scores[0].domain)
     values = np.array([score.quality_score for score in scores])
-    needed = kth_largest(values, max(1, math.ceil(target * len(values))))
-    proposed = math.floor(needed.value * _DECIMALS) / _DECIMALS
+    lowest, passing = lowest_within(values, target)
+    proposed = typed(values, lowest)
     return DomainTuning(
         domain=profile.domain,
         traces=len(values),
         quantiles={q: float(np.quantile(values, q)) for q in QUANTILES},
         current=_passing(values, profile.threshold),
         grid=[_passing(values, threshold) for threshold in GRID],
-        proposal=Proposal(needed, _passing(values, proposed)),
+        proposal=Proposal(kth_largest(values, passing), _passing(values, proposed)),
         losses=_losses([score for score in scores if score.decision == "rejected"], profile.weights),
         sensitivities=_sensitivities(scores, profile.weights, proposed),
         scores=values,
