@@ -19,6 +19,7 @@ from knowledgepulse_worker.terminal.progress import errors, topic_progress
 from knowledgepulse_worker.terminal.text import time_text
 from knowledgepulse_worker.tools.policies.changes import changes, suspicions
 from knowledgepulse_worker.tools.policies.inputs import (
+    read_comparable,
     read_labels,
     read_records,
     settings_and_policy_of,
@@ -162,7 +163,7 @@ def tune(
     if output:
         require_no_input(output, [*source["files"], source["config"], file])
     settings, active = settings_and_policy_of(source, file)
-    tuning = run_tune(read_records(settings, source), active, target)
+    tuning = run_tune(read_comparable(settings, source), active, target)
     if plot:
         from knowledgepulse_worker.tools.policies.plots import plot_tuning, save  # noqa: PLC0415 - matplotlib is slow to import
 
@@ -199,7 +200,7 @@ def rescore(
 
     new, settings = load_policy(file), settings_of(source)
     if contribute is None and rejected is None:
-        rescored = rescore_all(read_records(settings, source), new)
+        rescored = rescore_all(read_comparable(settings, source), new)
     elif contribute is None or rejected is None:
         raise click.UsageError("give both --contribute and --rejected: each record goes to one of them")
     elif source["files"]:

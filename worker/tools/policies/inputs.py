@@ -45,12 +45,24 @@ def read_records(settings: Settings, source: Source) -> list[ScoredRecord]:
         raise click.UsageError("--since and --until apply only to topics: lines of files have no timestamp")
     from knowledgepulse_worker.embedding import load_embedder  # noqa: PLC0415 - reading topics needs no numpy
     from knowledgepulse_worker.tools.policies.scored_files import read_files  # noqa: PLC0415
-    from knowledgepulse_worker.tools.score.offline import make_scorer  # noqa: PLC0415
+    from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer  # noqa: PLC0415
 
     def scorer() -> Scorer:
         return make_scorer(settings, load_embedder(settings.embedding, settings.cache))
 
-    return list(read_files(source["files"], scorer, settings.limits.trace_bytes))
+    name = embedder_name(settings.embedding)
+    return list(read_files(source["files"], scorer, name, settings.limits.trace_bytes))
+
+
+def read_comparable(settings: Settings, source: Source) -> list[ScoredRecord]:
+    """Return the scored traces, and warn if the settings' embedder would score them otherwise."""
+    records = read_records(settings, source)
+    from knowledgepulse_worker.tools.policies.embedders import embedder_warnings, embedders_of  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.score.offline import embedder_name  # noqa: PLC0415
+
+    for warning in embedder_warnings(embedders_of(records), embedder_name(settings.embedding)):
+        errors.print(f"warning: {warning}")
+    return records
 
 
 async def _records_of_topics(

@@ -10,6 +10,7 @@ from rich.table import Table
 from knowledgepulse_worker.policy import Policy, Weights
 from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
 from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.tools.policies.embedders import described
 from knowledgepulse_worker.tools.policies.evaluate import CHANCE, LEAK_AGREEMENT, DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.intervals import Estimate, with_interval
 from knowledgepulse_worker.tools.policies.tune import STEP, DomainTuning, Tuning
@@ -34,6 +35,7 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     """Yield the report of a tuning, with 95 % intervals."""
     domains = list(tuning.domains.values())
     yield f"policy {tuning.policy.digest}; 95 % intervals in parentheses"
+    yield f"embedder: {described(tuning.embedders)}"
     if tuning.withheld:
         yield f"without {tuning.withheld} traces that the policy withholds for their visibility"
     yield ""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DomainPolicy, Policy, Weights
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
+from knowledgepulse_worker.tools.policies.embedders import described, embedders_of
 from knowledgepulse_worker.tools.policies.intervals import Estimate, kth_largest, share, share_difference
 from knowledgepulse_worker.tools.policies.thresholds import lowest_within, typed
 
@@ -111,6 +112,7 @@ class Tuning:
         policy: the policy that all traces are scored under.
         target: the target share.
         domains: the tunings by domain name.
+        embedders: number of traces by what their novelty was computed with.
         withheld: number of traces that are left out, as the policy withholds them whatever their score.
         proposed: the policy with the proposed thresholds; domains without traces keep theirs.
     """
@@ -118,6 +120,7 @@ class Tuning:
     policy: Policy
     target: float
     domains: dict[str, DomainTuning]
+    embedders: dict[str, int]
     withheld: int
     proposed: Policy
 
@@ -130,6 +133,7 @@ class Tuning:
             "policy": self.policy.digest,
             "target": self.target,
             "domains": domains,
+            "embedders": self.embedders,
             "withheld": self.withheld,
             "proposed": self.proposed.model_dump(exclude_none=True),
         }
@@ -146,6 +150,7 @@ def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuni
     Raises:
         InputError: there are no records, or the policy withholds them all.
     """
+    records = list(records)
     scores = [record.under(policy) for record in records]
     by_domain: defaultdict[str, list[Score]] = defaultdict(list)
     for score in scores:
@@ -157,12 +162,14 @@ def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuni
         raise InputError(f"no scored traces to tune with{because}")
     domains = {name: _tune_domain(by_domain[name], policy, target) for name in sorted(by_domain)}
     thresholds = {name: one.proposal.passing.threshold for name, one in domains.items()}
-    return Tuning(policy, target, domains, withheld, with_thresholds(policy, thresholds))
+    proposed = with_thresholds(policy, thresholds)
+    return Tuning(policy, target, domains, embedders_of(records), withheld, proposed)
 
 
 def proposed_toml(tuning: Tuning) -> str:
     """Return the proposed ``[policy]`` as TOML, with a comment on the effect of each threshold."""
-    comments = [
+    comments = [f"# embedder: {described(tuning.embedders)}\n"]
+    comments += [
         f"# {name}: of {one.traces} traces, {share.value:.1%} ({share.low:.1%} to {share.high:.1%}) reach "
         f"{one.proposal.passing.threshold}\n"
         for name, one in tuning.domains.items()
