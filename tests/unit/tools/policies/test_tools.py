@@ -183,7 +183,6 @@ BAD_INPUT = {
         (*EVALUATE, "--labels", "OTHERS"),
         "none of the 1 labels matches one of the 154 traces",
     ),
-    "one class": ((*EVALUATE, "--labels", "ONE"), "all 14 labels that match a trace say"),
     "no label": ((*EVALUATE, "--labels", "SCORED"), "SCORED:1: not a label: give either"),
     "an empty file": (("policy", "tune", "EMPTY"), "EMPTY: is empty"),
     "a half-written file": (("policy", "tune", "HALF"), "HALF:154: not output of `kp-worker score`"),
@@ -237,7 +236,6 @@ def test_invalid_input_is_a_one_line_error_and_writes_nothing(
     lines = LABELS.read_text().splitlines(keepends=True)
     contents = {
         "OTHERS": '{"id": "kp:trace:other", "keep": true}\n',
-        "ONE": "".join(lines[140:]),
         "EMPTY": "",
         "HALF": scored.read_text()[:-30],
         "POLICY": "[policy]\n",
