@@ -137,7 +137,7 @@ def _history(config: Path | None) -> list[KeptPolicy]:
     type=SHARE,
     default=0.1,
     show_default=True,
-    help="Share of each domain's traces that should pass.",
+    help="Share of each domain's traces that should pass at most.",
 )
 @plot_option
 @click.option(
@@ -245,8 +245,10 @@ def evaluate(
     """Evaluate scores against labels.
 
     Reads scored traces as `tune` does. Prints for each domain the AUC of the score and of each dimension,
-    precision and recall by threshold, and the calibration of the agents' confidence. Warns if the score
-    contains the label. Labels of one `group`, such as the trials of one task, are resampled together.
+    precision and recall by threshold, and the calibration of the agents' confidence; then a verdict: whether
+    the score tells these labels apart, and which thresholds are worth it. Warns if the score contains the
+    label. Labels of one `group`, such as the trials of one task, are resampled together; of these groups, it
+    prints how many the passing traces cover, and how many as many random ones would.
     """
     from knowledgepulse_worker.tools.policies.evaluate import evaluate as run_evaluate  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.policies.tables import evaluation_tables  # noqa: PLC0415
