@@ -51,6 +51,7 @@ async def test_a_contributed_trace_has_a_redacted_copy_besides_its_unchanged_out
     (output,), (copy,) = redacting.outputs(), copies(redacting)
     assert (copy.topic, copy.key, copy.partition) == ("redacted", b"kp:trace:0/0-masked", 0)
     assert copy.timestamp_ms == output.timestamp_ms
+    assert json.loads(await mask(output.value)) == json.loads(copy.value)
     assert json.loads(copy.value)["metadata"]["quality_score"] > 0
     assert copy.headers == (
         ("kp-source", b"raw-traces/0/0"),
@@ -168,6 +169,18 @@ async def test_a_copy_that_its_topic_refuses_as_too_large_is_a_failed_redaction(
 
     (failed,) = copies(harness)
     assert (failed.value, dict(failed.headers)["kp-redaction-error"]) == (None, b"too_large")
+
+
+async def test_a_copy_without_its_score_is_a_failed_redaction(make_harness, raw):
+    async def unscored(value):
+        trace = json.loads(value)
+        del trace["metadata"]["quality_score"]
+        return json.dumps(trace).encode()
+
+    harness = make_harness(policy=EVERYTHING, redact=unscored)
+    await harness.processed(await harness.lane(), raw(0))
+    (failed,) = copies(harness)
+    assert (failed.value, dict(failed.headers)["kp-redaction-error"]) == (None, b"invalid")
 
 
 async def test_a_drain_leaves_slow_redactions_to_redelivery(make_harness, raw, monkeypatch):
