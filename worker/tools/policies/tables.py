@@ -202,16 +202,16 @@ def _warnings(one: DomainEvaluation) -> Iterator[str]:
 
 def _operating(one: DomainEvaluation, precision: float) -> Table:
     table = _table("threshold", "passing", "precision", "recall", "F1", "")
-    marked = [(row, "") for row in one.operating]
-    if one.current:
-        marked.append((one.current, "current"))
-    if one.best_f1:
-        marked.append((one.best_f1, "best F1"))
-    if one.precise:
-        marked.append((one.precise, f"best recall at precision {precision:g}"))
-    for row, mark in sorted(marked, key=lambda each: each[0].threshold):
+    named = [
+        (one.current, "current"),
+        (one.best_f1, "best F1"),
+        (one.precise, f"best recall at precision {precision:g}"),
+    ]
+    rows = {row.threshold: row for row in (*one.operating, *(row for row, _ in named)) if row}
+    for threshold, row in sorted(rows.items()):
+        mark = ", ".join(name for point, name in named if point == row)
         figures = with_interval(row.precision), f"{row.recall:.2f}", f"{row.f1:.2f}"
-        table.add_row(repr(row.threshold), str(row.passing), *figures, mark)
+        table.add_row(repr(threshold), str(row.passing), *figures, mark)
     return table
 
 

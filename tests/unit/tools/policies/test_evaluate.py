@@ -153,14 +153,14 @@ def test_precision_has_the_wider_interval_at_each_end(make_record):
     assert (trials.value, trials.low, trials.high) == (0.5, 0, 1)
 
 
-def test_no_threshold_rests_on_a_few_traces(make_record):
-    """The nine best are worth keeping and no others: none of the candidates has ten traces on each side."""
+def test_nine_of_a_kind_are_too_few_to_judge(make_record):
     records = [make_record((n / 100,) * 4, id=f"kp:trace:{n}") for n in range(19)]
     labels = {one.id: Label(one.id, keep=n >= 9) for n, one in enumerate(records)}
 
     one = evaluate(records, labels, Policy()).domains["default"]
 
-    assert (one.verdict, one.best_f1, one.precise) == ("too few labels", None, None)
+    assert (one.score.value, one.verdict) == (1, "too few labels")
+    assert (one.best_f1, one.precise) == (None, None)
 
 
 def test_calibration_matches_scikit_learn(evaluation, reference_records, labels):
@@ -237,9 +237,9 @@ def test_rejects_labels_that_are_all_equal(make_record, keep, said):
 
 
 def test_no_threshold_reaches_the_requested_precision(make_record):
-    """Of any ten of the best, one at least is not worth keeping."""
+    """The best five are worth keeping, but not the best ten."""
     records = [make_record((n / 100,) * 4, id=f"kp:trace:{n}") for n in range(100)]
-    labels = {one.id: Label(one.id, keep=n > 30 and n % 9 != 0) for n, one in enumerate(records)}
+    labels = {one.id: Label(one.id, keep=n > 30 and n % 9 != 4) for n, one in enumerate(records)}
 
     one = evaluate(records, labels, Policy(), precision=1.0).domains["default"]
 
