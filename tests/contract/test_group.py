@@ -262,8 +262,3 @@ async def test_an_unassigned_partition_cannot_be_sought_or_committed(stage, join
         member.seek(other, 0)
     with pytest.raises(IllegalStateError):
         await member.commit({other: 0})
-
-
-async def test_a_foreign_topic_is_refused_in_memory_as_there_is_none():
-    with pytest.raises(ValueError, match="there is only a-topic"):
-        Memory().new_member().subscribe(topics={"other"}, listener=Listener())

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
+from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.lane.lane import Lane, LaneServices
@@ -25,6 +26,30 @@ from knowledgepulse_worker.settings import CacheSettings, LimitSettings, TopicSe
 from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 
 DIMENSIONS = 8
+
+# Unit vectors with dot products that are exact in single precision, so that scores compare to the last bit.
+VECTORS = [
+    *(
+        tuple(sign if index == axis else 0.0 for index in range(4))
+        for axis in range(4)
+        for sign in (1.0, -1.0)
+    ),
+    *((a, b, c, d) for a in (0.5, -0.5) for b in (0.5, -0.5) for c in (0.5, -0.5) for d in (0.5, -0.5)),
+]
+
+
+def trace_of(number: int, objective: str, confidence: float) -> bytes:
+    """Return a trace of the domain `code` that its objective tells apart."""
+    trace = ReasoningTrace.new(
+        objective=objective,
+        steps=[{"type": "thought"}, {"type": "observation"}],
+        result_summary="",
+        confidence=confidence,
+        success=True,
+        task_domain="code",
+        created_at="2026-01-31T12:00:00Z",
+    )
+    return trace.model_copy(update={"id": f"kp:trace:{number}"}).to_json()
 
 
 @pytest.fixture(scope="session")
@@ -170,6 +195,12 @@ class Harness:
 
     def metric(self, name, **labels):
         return self.registry.get_sample_value(name, labels)
+
+    async def processed(self, lane: Lane, *records: RawRecord) -> None:
+        """Take records and wait until they are finished."""
+        for record in records:
+            await lane.take(record)
+        await self.until(lambda: lane.watermark == records[-1].offset + 1)
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait until a condition holds."""

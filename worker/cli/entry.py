@@ -78,7 +78,7 @@ _COMMANDS = (
         "policy", "tools.policies.command:policy", "Check, compare, tune, rescore and evaluate policies."
     ),
     LazyCommand(
-        "traces", "tools.policies.command:traces", "List scored traces, and explain the score of one."
+        "traces", "tools.policies.trace_command:traces", "List scored traces, and explain the score of one."
     ),
     LazyCommand(
         "evaluations",

@@ -23,7 +23,7 @@ from aiokafka.structs import RecordMetadata
 from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.lease import Lease
-from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
+from knowledgepulse_worker.kafka.preflight.diagnosis import connect
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import KafkaSettings
 
@@ -138,11 +138,7 @@ async def connected_publisher(kafka: KafkaSettings, max_request_bytes: int) -> A
     lease = Lease(math.inf)
     lease.renew(0)
     publisher = OutputPublisher(kafka, max_request_bytes, lease)
-    try:
-        await publisher.start()
-    except KafkaError as error:
-        await publisher.stop()
-        raise await unreachable(kafka, error) from error
+    await connect(publisher, kafka)
     try:
         yield publisher
     finally:

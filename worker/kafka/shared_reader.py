@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 
 from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka.lease import Lease
-from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
+from knowledgepulse_worker.kafka.preflight.diagnosis import connect
 from knowledgepulse_worker.kafka.topic_reader import held_offsets, raw_record
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
 from knowledgepulse_worker.records.record import RawRecord
@@ -55,11 +55,7 @@ class SharedReader:
         self._consumer = GroupMember(kafka, batch_bytes, Lease(math.inf), rebalance_timeout)
 
     async def __aenter__(self) -> Self:
-        try:
-            await self._consumer.start()
-        except KafkaError as error:
-            await self._consumer.stop()
-            raise await unreachable(self._kafka, error) from error
+        await connect(self._consumer, self._kafka)
         self._consumer.subscribe([self._topic], listener=_Listener(self))
         return self
 

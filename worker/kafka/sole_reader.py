@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from knowledgepulse_worker.ending import within
 from knowledgepulse_worker.kafka.lease import Lease
-from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
+from knowledgepulse_worker.kafka.preflight.diagnosis import connect, unreachable
 from knowledgepulse_worker.kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
 from knowledgepulse_worker.settings import KafkaSettings
@@ -52,18 +51,12 @@ class SoleReader:
             NoBrokerError: no broker can be reached.
             SecurityError: the brokers refuse the login or the certificate.
         """
-        try:
-            await self._consumer.start()
-        except KafkaError as error:
-            await self._close()
-            raise await unreachable(self._kafka, error) from error
+        await connect(self._consumer, self._kafka)
         self._consumer.subscribe(self._topics)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._close()
+    async def __aexit__(self, *_: object) -> None:
+        await within(_CLOSE_LIMIT, self._consumer.stop)
 
     async def batch(self) -> list[Record]:
         """Return the next records; none after a while without any.
@@ -91,6 +84,3 @@ class SoleReader:
             with suppress(IllegalStateError):  # it has been reassigned meanwhile
                 lag += end - await self._consumer.position(tp) if end is not None else 0
         return lag
-
-    async def _close(self) -> None:
-        await within(_CLOSE_LIMIT, self._consumer.stop)

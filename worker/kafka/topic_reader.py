@@ -13,7 +13,7 @@ from aiokafka.structs import ConsumerRecord as Record
 
 from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka.connection import client_arguments
-from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
+from knowledgepulse_worker.kafka.preflight.diagnosis import connect
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding
 from knowledgepulse_worker.records.record import Fault, RawRecord
@@ -118,12 +118,8 @@ class TopicReader:
         )
 
     async def __aenter__(self) -> Self:
-        try:
-            with decoding(self._batch_bytes):
-                await self._consumer.start()
-        except KafkaError as error:
-            await self._consumer.stop()
-            raise await unreachable(self._kafka, error) from error
+        with decoding(self._batch_bytes):
+            await connect(self._consumer, self._kafka)
         await asyncio.sleep(0)  # the client cannot be stopped before its tasks have started
         return self
 

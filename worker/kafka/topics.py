@@ -78,14 +78,16 @@ class Topic:
     @property
     def kept_ms(self) -> int | None:
         """The age in milliseconds, by its own timestamp, at which a record is deleted; None for never."""
-        deletes = self.cleanup_policy is None or "delete" in self.cleanup_policy
-        return self.retention_ms if deletes and self.retention_ms >= 0 else None
+        return self.retention_ms if self._deletes and self.retention_ms >= 0 else None
 
     @property
     def kept_bytes(self) -> int | None:
         """The partition size at which its oldest records are deleted; None for unlimited."""
-        deletes = self.cleanup_policy is None or "delete" in self.cleanup_policy
-        return self.retention_bytes if deletes and self.retention_bytes >= 0 else None
+        return self.retention_bytes if self._deletes and self.retention_bytes >= 0 else None
+
+    @property
+    def _deletes(self) -> bool:
+        return self.cleanup_policy is None or "delete" in self.cleanup_policy
 
 
 def changelog_topic_name(group: str) -> str:

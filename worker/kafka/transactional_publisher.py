@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from aiokafka import AIOKafkaProducer, TopicPartition
@@ -17,6 +16,7 @@ from knowledgepulse_worker.errors import DeliveryError, WorkerError
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.output_publisher import FRAMING_BYTES
 from knowledgepulse_worker.kafka.preflight.rights import Right, missing_rights
+from knowledgepulse_worker.records.publisher import retrieve_exception
 from knowledgepulse_worker.settings import KafkaSettings
 
 TRANSACTION_TIMEOUT_MS = 10_000
@@ -85,9 +85,7 @@ class TransactionalPublisher:
             raise self._translate(error) from error
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._producer.stop()
 
     @asynccontextmanager
@@ -114,7 +112,7 @@ class TransactionalPublisher:
     async def _send(self, topic: str, value: bytes | None, **record: Any) -> asyncio.Future[RecordMetadata]:
         record["headers"] = list(record.get("headers", ()))
         delivery: asyncio.Future[RecordMetadata] = await self._producer.send(topic, value, **record)
-        delivery.add_done_callback(_retrieve_exception)
+        delivery.add_done_callback(retrieve_exception)
         return delivery
 
     def _translate(self, error: KafkaError | TimeoutError) -> WorkerError:
@@ -132,9 +130,3 @@ class TransactionalPublisher:
                 "and transaction.state.log.min.isr=1"
             )
         return DeliveryError(f"{self._id}: {type(error).__name__}: {error}")
-
-
-def _retrieve_exception(delivery: asyncio.Future[RecordMetadata]) -> None:
-    """Mark an exception as retrieved: when a later send fails, the earlier ones are never awaited."""
-    if not delivery.cancelled():
-        delivery.exception()

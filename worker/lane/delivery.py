@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from msgspec.structs import replace as replace_fields
 
@@ -19,7 +18,7 @@ from knowledgepulse_worker.lane.stages import Confirmed, Published, Remembered, 
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.outputs import Outputs, with_current_timestamp
-from knowledgepulse_worker.records.publisher import Publisher
+from knowledgepulse_worker.records.publisher import Publisher, retrieve_exception
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord, RawRecord
 
 
@@ -90,7 +89,9 @@ class Delivery:
             try:
                 await self._write_entry(scored.entry.offset, scored.entry_value)
             except TooLargeError as error:
-                return replace(scored, entry=await self._shrink_entry(scored.entry, error))
+                # Without its parts of variable size.
+                small = await self._bury(scored.entry, error, trace_id=None, score=None)
+                return replace(scored, entry=small)
         return scored
 
     async def confirm_output(self, published: Published) -> Confirmed:
@@ -117,7 +118,7 @@ class Delivery:
             return entry, await self.send_alone(output)
         except TooLargeError as error:
             if entry.failure is None:
-                entry = await self._write_dead_letter_entry(entry, error)
+                entry = await self._bury(entry, error)
                 with suppress(TooLargeError):
                     return entry, await self.send_alone(self._outputs.build(record, entry))
         return entry, await self.send_alone(self._outputs.build_cut(record, entry))
@@ -136,19 +137,13 @@ class Delivery:
             await self._publisher.send_alone(output)
         return output
 
-    async def _write_dead_letter_entry(self, entry: Entry, error: TooLargeError) -> Entry:
-        """Turn a scored record's entry into a dead letter's, and write it before the dead letter is sent."""
-        dead = replace_fields(entry, decision=None, failure=_too_large(error))
+    async def _bury(self, entry: Entry, error: TooLargeError, **left_out: None) -> Entry:
+        """Turn an entry into a dead letter, and write it before the dead letter is sent; the vector stays."""
+        failure = Failure("too_large", type(error).__name__, str(error))
+        dead = replace_fields(entry, decision=None, failure=failure, **left_out)
         value, _ = self._ledger.put(dead)
         await self._write_entry(dead.offset, value)
         return dead
-
-    async def _shrink_entry(self, entry: Entry, error: TooLargeError) -> Entry:
-        """Write a dead letter's entry without its variable-size parts; the vector stays."""
-        small = replace_fields(entry, decision=None, failure=_too_large(error), trace_id=None, score=None)
-        value, _ = self._ledger.put(small)
-        await self._write_entry(small.offset, value)
-        return small
 
     async def _write_entry(self, offset: int, value: bytes) -> None:
         changelog_offset = await self._publisher.send_alone(self._entry_record(offset, value))
@@ -174,13 +169,3 @@ class Delivery:
             value=value,
             headers=(),
         )
-
-
-def retrieve_exception(done: asyncio.Future[Any]) -> None:
-    """Mark a future's exception as retrieved: when a lane stops at one, the later ones are never awaited."""
-    if not done.cancelled():
-        done.exception()
-
-
-def _too_large(error: TooLargeError) -> Failure:
-    return Failure("too_large", type(error).__name__, str(error))

@@ -1,13 +1,20 @@
-"""A lane: one partition's pipeline, from a raw record to its confirmed output.
+"""A lane: one partition's pipeline, from a raw record to the offset that is committed.
 
-Records overlap, but each step happens in offset order::
+Records overlap, but each step happens in offset order:
 
-    take ─▶ decode ─▶ embed ─▶ score ─▶ remember ─▶ publish ─▶ confirm ─▶ finish
-                      (batcher)         (ledger)    (outputs)             (redacted copy, watermark)
+1. take (here): once there is room, by number, by bytes and by the distance from the commit, which bounds what
+   can be redelivered. The record is decoded, and its embedding requested.
+2. score (``scorer``, ``ring``): against the vectors of the records before it. The outcome is in the ledger.
+3. remember (``delivery``): the ledger entry is sent to the changelog.
+4. publish (``delivery``): once the broker has confirmed the entry and all before it. An output without an
+   entry would get another score when its record is redelivered.
+5. confirm (``delivery``): the broker has confirmed the output. What it refuses becomes a dead letter.
+6. finish (here): once the redacted copy is confirmed, if there is one, the watermark moves up: every record
+   below it has its one outcome.
+7. commit (``stream.source``): the watermark, each second and before the partition is revoked, and only as a
+   member of the group. What was not committed is redelivered, and published as its entry says.
 
-A record is published once the broker has confirmed its ledger entry and all earlier ones. The watermark
-advances once the broker has confirmed the output, and the redacted copy if there is one; the source commits
-the watermark. A failed send stops the lane at that record; nothing after it is committed.
+A failed send stops the lane at that record, and ends the process; nothing after it is committed.
 """
 
 from __future__ import annotations
@@ -26,7 +33,7 @@ from msgspec.structs import replace as replace_fields
 from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import Batcher, Embedded
 from knowledgepulse_worker.errors import DeliveryError, RejectedRecord
-from knowledgepulse_worker.lane.delivery import Delivery, retrieve_exception
+from knowledgepulse_worker.lane.delivery import Delivery
 from knowledgepulse_worker.lane.reporter import Reporter
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.lane.ring import Changelog, Ledger, remember
@@ -47,8 +54,8 @@ from knowledgepulse_worker.records.decode import check_readable, decode_inputs, 
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.journal import Journal, Phase, Treatment
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.publisher import Publisher
-from knowledgepulse_worker.records.record import UNREAD_FINGERPRINT, RawRecord
+from knowledgepulse_worker.records.publisher import Publisher, retrieve_exception
+from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.scoring import TraceText, VectorCache, embedding_text
 from knowledgepulse_worker.settings import CacheSettings, LimitSettings
@@ -221,7 +228,6 @@ class Lane:
         if self._closing:
             return 0.0
         self.next_offset = record.offset + 1
-        record = self._with_contents(record)
         if self._journal.treatment(record.location) is Treatment.SKIPPED:
             self._skip(record)
             return 0.0
@@ -291,11 +297,6 @@ class Lane:
         self._unconfirmed = self._unfinished = 0
         self._changed.set()  # a drain under way has nothing left to wait for
         self._journal.end_partition(self.partition)
-
-    def _with_contents(self, record: RawRecord) -> RawRecord:
-        """Read a record that was readable before ``limits.batch_bytes`` was lowered: its outcome stands."""
-        entry = self._ledger.find(record) if record.fault else None
-        return record if entry is None or entry.fingerprint == UNREAD_FINGERPRINT else record.read()
 
     def _has_room(self, record: RawRecord) -> bool:
         if self._in_flight == 0:

@@ -1,9 +1,9 @@
-"""The interface through which lanes publish."""
+"""The interface through which lanes publish, and what a future of a delivery needs."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Any, Protocol
 
 from knowledgepulse_worker.records.record import OutputRecord
 
@@ -33,3 +33,9 @@ class Publisher(Protocol):
     async def flush(self) -> None:
         """Wait until every record handed over is confirmed or given up, whoever waits for it."""
         ...
+
+
+def retrieve_exception(delivery: asyncio.Future[Any]) -> None:
+    """Mark an exception as retrieved: after the first failure, the later ones are never awaited."""
+    if not delivery.cancelled():
+        delivery.exception()

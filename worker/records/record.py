@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -24,27 +23,12 @@ class Location(NamedTuple):
     offset: int
 
 
-class Contents(NamedTuple):
-    """What a producer writes of a record."""
-
-    timestamp_ms: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-
-
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a record could not be read from its batch.
-
-    Attributes:
-        read: reads it in spite of ``limits.batch_bytes``, and returns None where something else is wrong,
-            too; left out where that limit is not the reason.
-    """
+    """Why a record could not be read from its batch."""
 
     reason: Literal["undecodable", "too_large"]
     message: str
-    read: Callable[[], Contents | None] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +66,6 @@ class RawRecord:
     def size(self) -> int:
         """The size of key and value in bytes."""
         return len(self.key or b"") + len(self.value or b"")
-
-    def read(self) -> RawRecord:
-        """Return the record with its contents where only ``limits.batch_bytes`` kept them from being read."""
-        contents = self.fault.read() if self.fault and self.fault.read else None
-        return self if contents is None else replace(self, fault=None, **contents._asdict())
 
     @property
     def fingerprint(self) -> bytes:

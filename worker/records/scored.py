@@ -64,6 +64,7 @@ class _Line(_Parts, frozen=True, kw_only=True):
     visibility: Visibility
     success: bool
     confidence: Unit
+    embedder: str | None = None
 
 
 _decode_header = msgspec.json.Decoder(_Header).decode
@@ -85,6 +86,7 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
         success=one.success,
         confidence=one.confidence,
         score=one.score(one.quality_score),
+        embedder=one.embedder,
     )
 
 

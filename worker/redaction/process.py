@@ -7,7 +7,6 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 from knowledgepulse_worker.errors import RedactionError, SettingsError
@@ -51,9 +50,7 @@ class RedactionProcess:
         self._process = await self._start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._process is not None:
             await _kill(self._process)
 

@@ -25,6 +25,7 @@ class ScoredRecord:
         score: the recorded score.
         policy: digest of the policy of that score; None if it was not recorded.
         timestamp_ms: the record's timestamp; None in a file.
+        embedder: what novelty was computed with; None if it was not recorded.
     """
 
     source: str
@@ -36,9 +37,10 @@ class ScoredRecord:
     score: Score
     policy: str | None = None
     timestamp_ms: int | None = None
+    embedder: str | None = None
 
     @classmethod
-    def of(cls, source: str, trace: ReasoningTrace, score: Score) -> Self:
+    def of(cls, source: str, trace: ReasoningTrace, score: Score, embedder: str | None = None) -> Self:
         """Create the record of a trace and its score."""
         metadata = trace.metadata
         return cls(
@@ -49,6 +51,7 @@ class ScoredRecord:
             success=metadata.success,
             confidence=trace.outcome.confidence,
             score=score,
+            embedder=embedder,
         )
 
     def under(self, policy: Policy) -> Score:

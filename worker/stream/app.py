@@ -6,12 +6,13 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.http.probes import Readiness
+from knowledgepulse_worker.kafka.topic_reader import Reader
 from knowledgepulse_worker.kafka.topics import LOG_APPEND_TIME, Topic, changelog_topic_name
 from knowledgepulse_worker.lane.lane import LaneServices
 from knowledgepulse_worker.lane.lanes import Lanes
@@ -25,7 +26,7 @@ from knowledgepulse_worker.redaction.copies import Redact, Redaction
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.client import Client, TopicIdentity
 from knowledgepulse_worker.stream.guard import Guard
-from knowledgepulse_worker.stream.ledgers import Ledgers, Reader
+from knowledgepulse_worker.stream.ledgers import Ledgers
 from knowledgepulse_worker.stream.progress import Progress
 from knowledgepulse_worker.stream.source import Host, Source, SourceServices
 
@@ -36,30 +37,17 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Clients:
-    """The worker's Kafka clients.
+class Parts:
+    """What a worker is assembled of.
 
     Attributes:
+        settings: the effective settings.
+        topics: the existing topics, by name.
+        batcher: None without an embedder.
         group: creates the consumer group member; called once there is an event loop.
         topic_ids: identifies the raw topic.
         reader: returns a changelog reader, which connects on entry.
         publisher: sends entries and outputs; already started.
-    """
-
-    group: Callable[[], Client]
-    topic_ids: TopicIdentity
-    reader: Callable[[], AbstractAsyncContextManager[Reader]]
-    publisher: Publisher
-
-
-class WorkerApp:
-    """The assembled worker.
-
-    Args:
-        settings: the effective settings.
-        topics: the existing topics, by name.
-        batcher: None without an embedder.
-        clients: the Kafka clients.
         metrics: observes everything.
         in_force: the policy.
         on_failure: called on a lane's fatal error; the process must then end.
@@ -68,35 +56,39 @@ class WorkerApp:
         redact: redacts contributed traces for ``topics.redacted``; None if there is no such topic.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        topics: dict[str, Topic],
-        batcher: Batcher | None,
-        clients: Clients,
-        metrics: Metrics,
-        in_force: PolicyInForce,
-        on_failure: Callable[[BaseException], None],
-        tracing: Tracing | None = None,
-        journal: Journal | None = None,
-        redact: Redact | None = None,
-    ) -> None:
+    settings: Settings
+    topics: dict[str, Topic]
+    batcher: Batcher | None
+    group: Callable[[], Client]
+    topic_ids: TopicIdentity
+    reader: Callable[[], AbstractAsyncContextManager[Reader]]
+    publisher: Publisher
+    metrics: Metrics
+    in_force: PolicyInForce
+    on_failure: Callable[[BaseException], None]
+    tracing: Tracing | None = None
+    journal: Journal = field(default_factory=Journal)
+    redact: Redact | None = None
+
+
+class WorkerApp:
+    """The assembled worker."""
+
+    def __init__(self, parts: Parts) -> None:
+        settings = parts.settings
         self.settings = settings
-        self.metrics = metrics
+        self.metrics = parts.metrics
         self.readiness = Readiness()
-        self.raw = topics[settings.topics.raw]
-        self.ledgers = Ledgers(changelog_topic_name(settings.kafka.group), clients.reader, clients.publisher)
-        services = _lane_services(
-            settings, topics, batcher, clients, metrics, in_force, tracing, journal, redact
-        )
-        self.lanes = Lanes(services, self.ledgers.changelog, on_failure)
+        self.raw = parts.topics[settings.topics.raw]
+        self.ledgers = Ledgers(changelog_topic_name(settings.kafka.group), parts.reader, parts.publisher)
+        self.lanes = Lanes(_lane_services(parts), self.ledgers.changelog, parts.on_failure)
         self.guard = Guard(
             self.raw,
             settings.limits.stall,
             remaining=lambda: self.ledgers.remaining,
             is_ready=lambda: not self.readiness.reasons,
         )
-        self._clients = clients
+        self._parts = parts
         self._owned: set[int] = set()
         self._assigned_at = 0.0
 
@@ -105,9 +97,9 @@ class WorkerApp:
         source = Source(
             host,
             SourceServices(
-                client=self._clients.group(),
+                client=self._parts.group(),
                 topic=self.raw.name,
-                topic_ids=self._clients.topic_ids,
+                topic_ids=self._parts.topic_ids,
                 lanes=self.lanes,
                 ledgers=self.ledgers,
                 metrics=self.metrics,
@@ -153,33 +145,24 @@ class WorkerApp:
             self.metrics.recovering(partition, self.ledgers.remaining.get(partition, 0))
 
 
-def _lane_services(
-    settings: Settings,
-    topics: dict[str, Topic],
-    batcher: Batcher | None,
-    clients: Clients,
-    metrics: Metrics,
-    in_force: PolicyInForce,
-    tracing: Tracing | None,
-    journal: Journal | None,
-    redact: Redact | None,
-) -> LaneServices:
+def _lane_services(parts: Parts) -> LaneServices:
+    settings, topics, metrics, redact = parts.settings, parts.topics, parts.metrics, parts.redact
     outputs = Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()})
     copies = settings.topics.redacted
     return LaneServices(
-        policy=in_force,
+        policy=parts.in_force,
         cache=settings.cache,
         limits=settings.limits,
-        batcher=batcher,
+        batcher=parts.batcher,
         outputs=outputs,
-        publisher=clients.publisher,
+        publisher=parts.publisher,
         changelog_topic=changelog_topic_name(settings.kafka.group),
         metrics=metrics,
         text=settings.embedding.trace_text,
         retention_check=RetentionCheck(_kept_ms(topics.values()), metrics),
         redaction=Redaction(redact, copies, outputs, metrics) if redact and copies else None,
-        tracing=tracing,
-        journal=journal or Journal(),
+        tracing=parts.tracing,
+        journal=parts.journal,
     )
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Any, ClassVar, cast
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Any, ClassVar, NoReturn, cast
 
 from aiokafka.errors import ConsumerStoppedError
 from faust.transport import base
-from faust.transport.consumer import Consumer, RecordMap
+from faust.transport.consumer import Consumer
 from faust.types import TP, AppT, ConsumerMessage, Message, StreamT
 from faust.types.transports import ConsumerCallback, ConsumerT, TPorTopicSet
 from faust.web import Request, Response, View
@@ -114,6 +114,11 @@ def _faust_settings(worker: WorkerApp, socket: str) -> dict[str, Any]:
         "autodiscover": False,
         "web_transport": URL.build(scheme="unix", path=socket_address(socket)),
     }
+
+
+def _never_called(*_: Any, **__: Any) -> NoReturn:
+    """Stand for a method that Faust's abstract consumer names."""
+    raise NotImplementedError
 
 
 class SourceConsumer(Consumer):
@@ -219,58 +224,10 @@ class SourceConsumer(Consumer):
             generation_id=self.app.consumer_generation_id,
         )
 
-    # --- what Faust's abstract consumer names, and never calls
-
-    def _new_topicpartition(self, topic: str, partition: int) -> TP:
-        return TP(topic, partition)
-
-    def _to_message(self, tp: TP, record: Any) -> ConsumerMessage:
-        raise NotImplementedError
-
-    async def _getmany(self, active_partitions: set[TP] | None, timeout: float) -> RecordMap:  # noqa: ASYNC109
-        raise NotImplementedError
-
-    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
-        raise NotImplementedError
-
-    async def _seek(self, partition: TP, offset: int) -> None:
-        raise NotImplementedError
-
-    async def seek_to_committed(self) -> Mapping[TP, int]:
-        """Never called, nor the rest: Faust uses them only in what :meth:`perform_seek` replaces."""
-        raise NotImplementedError
-
-    async def seek_wait(self, partitions: Mapping[TP, int]) -> None:
-        """See :meth:`seek_to_committed`."""
-        raise NotImplementedError
-
-    async def position(self, tp: TP) -> int | None:
-        """See :meth:`seek_to_committed`."""
-        raise NotImplementedError
-
-    async def earliest_offsets(self, *partitions: TP) -> Mapping[TP, int]:
-        """See :meth:`seek_to_committed`."""
-        raise NotImplementedError
-
-    async def highwaters(self, *partitions: TP) -> Mapping[TP, int]:
-        """See :meth:`seek_to_committed`."""
-        raise NotImplementedError
-
-    def highwater(self, tp: TP) -> int:
-        """See :meth:`seek_to_committed`."""
-        raise NotImplementedError
-
-    def topic_partitions(self, topic: str) -> int | None:
-        """See :meth:`seek_to_committed`."""
-        raise NotImplementedError
-
-    def key_partition(self, topic: str, key: bytes | None, partition: int | None = None) -> int | None:
-        """See :meth:`seek_to_committed`."""
-        raise NotImplementedError
-
-    async def create_topic(self, topic: str, partitions: int, replication: int, **_: Any) -> None:
-        """See :meth:`seek_to_committed`."""
-        raise NotImplementedError
+    # Faust calls these only in what `perform_seek` and `force_commit` replace.
+    _to_message = _getmany = _commit = _seek = _never_called
+    seek_to_committed = seek_wait = position = earliest_offsets = highwaters = highwater = _never_called
+    topic_partitions = key_partition = create_topic = _new_topicpartition = _never_called
 
 
 class SourceFetcher(Service):

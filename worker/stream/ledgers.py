@@ -4,29 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
 
 from knowledgepulse_worker.errors import LedgerError
-from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.kafka.topic_reader import Reader
 from knowledgepulse_worker.lane.ring import Changelog
 from knowledgepulse_worker.records.publisher import Publisher
 
 PARALLEL_READERS = 4
 """Maximum number of changelog partitions read at a time."""
-
-
-class Reader(Protocol):
-    """Reads ranges of a topic's offsets, as ``kafka.TopicReader`` does."""
-
-    async def bounds(self, topic: str, partition: int) -> range:
-        """Return the range of offsets that a partition holds now."""
-        ...
-
-    def read(self, topic: str, partition: int, offsets: range) -> AsyncIterator[Record]:
-        """Yield the records in a range of offsets; raise if its end cannot be reached."""
-        ...
 
 
 class Ledgers:

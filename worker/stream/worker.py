@@ -45,7 +45,7 @@ from knowledgepulse_worker.process.signals import stop_signals
 from knowledgepulse_worker.records.journal import Journal, Phase
 from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.stream.app import Clients, WorkerApp
+from knowledgepulse_worker.stream.app import Parts, WorkerApp
 from knowledgepulse_worker.stream.faust import FaustApp
 from knowledgepulse_worker.stream.reload import PolicyReload
 
@@ -162,23 +162,22 @@ async def _work(setup: _Setup) -> None:
             redact = (await stack.enter_async_context(process)).redact
         in_force = PolicyInForce(settings.policy)
         kafka, limits = settings.kafka, settings.limits
-        clients = Clients(
-            group=partial(GroupMember, kafka, limits.batch_bytes, lease, limits.drain + REBALANCE_MARGIN),
-            topic_ids=TopicIds(kafka, settings.topics.raw),
-            reader=partial(TopicReader, kafka, limits.batch_bytes),
-            publisher=publisher,
-        )
         app = WorkerApp(
-            settings,
-            topics,
-            batcher,
-            clients,
-            metrics,
-            in_force,
-            fail,
-            setup.tracing,
-            setup.journal,
-            redact,
+            Parts(
+                settings,
+                topics,
+                batcher,
+                group=partial(GroupMember, kafka, limits.batch_bytes, lease, limits.drain + REBALANCE_MARGIN),
+                topic_ids=TopicIds(kafka, settings.topics.raw),
+                reader=partial(TopicReader, kafka, limits.batch_bytes),
+                publisher=publisher,
+                metrics=metrics,
+                in_force=in_force,
+                on_failure=fail,
+                tracing=setup.tracing,
+                journal=setup.journal,
+                redact=redact,
+            )
         )
         program = FaustApp(app, setup.socket)
         heart = _guard(beat(setup.heartbeat, lambda: app.readiness.reasons), fail)

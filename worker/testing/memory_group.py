@@ -68,7 +68,7 @@ class MemoryTopic:
 
 
 class MemoryGroupMember:
-    """Implements :class:`~knowledgepulse_worker.stream.source.Client` in memory.
+    """Implements :class:`~knowledgepulse_worker.stream.client.Client` in memory.
 
     Args:
         topic: the topic to read.
@@ -223,7 +223,7 @@ class MemoryGroupMember:
 
 
 class MemoryTopicIds:
-    """Implements :class:`~knowledgepulse_worker.stream.source.TopicIdentity` for a topic in memory."""
+    """Implements :class:`~knowledgepulse_worker.stream.client.TopicIdentity` for a topic in memory."""
 
     def __init__(self, topic: MemoryTopic) -> None:
         self._topic = topic

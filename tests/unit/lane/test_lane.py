@@ -14,7 +14,7 @@ from knowledgepulse_worker.errors import DeliveryError, EmbeddingError, TooLarge
 from knowledgepulse_worker.lane.ring import Changelog
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, Contents, Fault, RawRecord
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, Fault, RawRecord
 from knowledgepulse_worker.scoring import score_trace, scorer
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -25,12 +25,6 @@ FAR = 50_000_000
 async def feed(lane, *records):
     for record in records:
         await lane.take(record)
-
-
-async def processed(harness, lane, *records):
-    """Take records and wait until they are finished."""
-    await feed(lane, *records)
-    await harness.until(lambda: lane.watermark == records[-1].offset + 1)
 
 
 def headers(output):
@@ -58,7 +52,7 @@ async def test_a_timestamp_that_the_output_topic_rejects_is_kept_in_a_header(mak
     records = [replace(raw(n), timestamp_ms=time) for n, time in enumerate(ODD_TIMESTAMPS)]
     records += [replace(raw(n + 5, b"no trace"), timestamp_ms=time) for n, time in enumerate(ODD_TIMESTAMPS)]
 
-    await processed(harness, lane, *records)
+    await harness.processed(lane, *records)
 
     kept = [int(headers(output)["kp-timestamp"]) for output in harness.outputs()]
     assert sorted(kept) == sorted([*ODD_TIMESTAMPS] * 2)
@@ -70,7 +64,7 @@ async def test_outputs_carry_the_record_s_timestamp_however_far_in_the_future(ma
     harness = make_harness()
     records = [replace(raw(n), timestamp_ms=time) for n, time in enumerate(ODD_TIMESTAMPS[:3])]
 
-    await processed(harness, await harness.lane(), *records)
+    await harness.processed(await harness.lane(), *records)
 
     assert [output.timestamp_ms for output in harness.outputs()] == [*ODD_TIMESTAMPS[:3]]
     assert harness.metric("kp_end_to_end_seconds_count") == 3
@@ -81,7 +75,7 @@ async def test_entries_are_sent_alone_if_the_changelog_rejects_their_batch_s_tim
     lane = await harness.lane()
     harness.publisher.refusing_current_time.add(harness.ledger)
 
-    await processed(harness, lane, raw(0))
+    await harness.processed(lane, raw(0))
 
     assert harness.entries().keys() == {0}
     assert harness.failures == []
@@ -93,7 +87,7 @@ async def test_entries_are_sent_alone_if_the_changelog_rejects_their_batch_s_tim
 async def test_a_trace_is_scored_and_published_with_its_score(make_harness, raw):
     harness = make_harness(policy=Policy(threshold=0))
 
-    await processed(harness, await harness.lane(), raw(0), raw(1))
+    await harness.processed(await harness.lane(), raw(0), raw(1))
 
     first, second = harness.outputs()
     assert (first.topic, second.topic) == ("contribute", "contribute")
@@ -110,7 +104,7 @@ async def test_the_text_that_the_settings_choose_is_embedded(make_harness, raw, 
     harness = make_harness()
     harness.services = replace(harness.services, text="agent")
 
-    await processed(harness, await harness.lane(), raw(0, value))
+    await harness.processed(await harness.lane(), raw(0, value))
 
     assert harness.embedder.texts == ["Fix the failing build shell command ls -la"]
 
@@ -118,7 +112,7 @@ async def test_the_text_that_the_settings_choose_is_embedded(make_harness, raw, 
 async def test_without_an_embedder_novelty_is_unknown(make_harness, raw):
     harness = make_harness(embedding=False)
 
-    await processed(harness, await harness.lane(), raw(0), raw(1))
+    await harness.processed(await harness.lane(), raw(0), raw(1))
 
     assert [score(output)["novelty"] for output in harness.outputs()] == [0.5, 0.5]
     assert [entry.vector for entry in harness.entries().values()] == [None, None]
@@ -159,7 +153,7 @@ async def test_the_watermark_advances_only_with_confirmed_outputs_and_in_offset_
 async def test_an_undecodable_record_becomes_a_dead_letter_in_order(make_harness, raw):
     harness = make_harness()
 
-    await processed(harness, await harness.lane(), raw(0), raw(1, None), raw(2, b"{"), raw(3, b"{}"), raw(4))
+    await harness.processed(await harness.lane(), raw(0), raw(1, None), raw(2, b"{"), raw(3, b"{}"), raw(4))
 
     reasons = [headers(output).get("kp-reason") for output in harness.outputs()]
     assert reasons == [None, b"empty", b"not_json", b"invalid_trace", None]
@@ -174,7 +168,7 @@ async def test_an_undecodable_record_becomes_a_dead_letter_in_order(make_harness
 async def test_a_failed_send_stops_the_lane_before_that_record(failed, make_harness, raw):
     harness = make_harness()
     lane = await harness.lane()
-    await processed(harness, lane, raw(0))
+    await harness.processed(lane, raw(0))
     harness.publisher.failing.update([harness.ledger] if failed == "entry" else harness.scored)
 
     await feed(lane, raw(1), raw(2))
@@ -214,7 +208,7 @@ async def test_a_failing_embedder_stops_the_lane_without_a_dead_letter(make_harn
     """The record is not at fault: it is scored once the embedder works again."""
     harness = make_harness()
     lane = await harness.lane()
-    await processed(harness, lane, raw(0))
+    await harness.processed(lane, raw(0))
     harness.embedder.error = EmbeddingError("out of memory")
 
     await feed(lane, raw(1), raw(2, b"no JSON"), raw(3))
@@ -237,7 +231,7 @@ async def test_a_scoring_failure_makes_one_dead_letter_and_leaves_the_cache_unch
     monkeypatch.setattr(scorer, "score_trace", fail_for_one)
     harness = make_harness()
 
-    await processed(harness, await harness.lane(), raw(0), raw(1), raw(2))
+    await harness.processed(await harness.lane(), raw(0), raw(1), raw(2))
 
     _, dead, after = harness.outputs()
     assert headers(dead)["kp-reason"] == b"scoring_failed"
@@ -252,7 +246,7 @@ async def test_an_output_rejected_only_as_part_of_a_batch_is_sent_alone(make_har
     harness = make_harness()
     harness.publisher.refused_in_batch.update(harness.scored)
 
-    await processed(harness, await harness.lane(), raw(0), raw(1))
+    await harness.processed(await harness.lane(), raw(0), raw(1))
 
     assert [headers(output)["kp-source"][-1:] for output in harness.outputs()] == [b"0", b"1"]
     assert harness.metric("kp_publish_retries_total") == 2
@@ -301,7 +295,7 @@ async def test_a_dead_letter_rejected_alone_is_sent_with_its_value_cut(make_harn
     monkeypatch.setattr(harness.publisher, "send_alone", refuse_large)
     harness.publisher.refused_in_batch.add(harness.dead_letter)
 
-    await processed(harness, await harness.lane(), raw(0, value), raw(1))
+    await harness.processed(await harness.lane(), raw(0, value), raw(1))
 
     dead, _ = harness.outputs()
     assert dead.value == value[:1024]
@@ -329,10 +323,10 @@ async def test_a_redelivered_record_is_published_from_its_entry_and_not_embedded
     """Even under another policy: a trace must not be published both as contributed and as rejected."""
     records = [raw(0), raw(1, b"no JSON"), raw(2)]
     before = make_harness(policy=Policy(threshold=0))
-    await processed(before, await before.lane(), *records)
+    await before.processed(await before.lane(), *records)
     after = make_harness(policy=Policy(threshold=1))
 
-    await processed(after, await after.lane(0, before.changelog()), *records)
+    await after.processed(await after.lane(0, before.changelog()), *records)
 
     assert after.outputs() == before.outputs()
     assert after.embedder.texts == []
@@ -340,40 +334,18 @@ async def test_a_redelivered_record_is_published_from_its_entry_and_not_embedded
     assert after.metric("kp_redelivered_total") == 3
 
 
-async def test_a_record_after_redelivered_ones_is_compared_with_them(make_harness, raw):
-    before = make_harness()
-    await processed(before, await before.lane(), raw(0), raw(1))
-    after = make_harness()
-
-    await processed(after, await after.lane(1, before.changelog()), raw(1), raw(2))
-
-    assert score(after.outputs()[1])["nearest"] in {"kp:trace:0/0", "kp:trace:0/1"}
-    assert after.metric("kp_novelty_cache_entries", partition="0") == 3
-
-
 async def test_a_record_is_not_compared_with_a_redelivered_one_of_another_model(make_harness, raw):
     """The redelivered outcome stands, but vectors of different models do not compare."""
     before = make_harness()
-    await processed(before, await before.lane(), raw(0))
+    await before.processed(await before.lane(), raw(0))
     after = make_harness()
     after.embedder.identity = "another"
 
-    await processed(after, await after.lane(0, before.changelog()), raw(0), raw(1))
+    await after.processed(await after.lane(0, before.changelog()), raw(0), raw(1))
 
     assert after.outputs()[0] == before.outputs()[0]
     assert score(after.outputs()[1])["nearest"] is None
     assert after.metric("kp_novelty_cache_entries", partition="0") == 1
-
-
-async def test_a_redelivered_dead_letter_is_published_unchanged(make_harness, raw):
-    before = make_harness()
-    before.publisher.refused.update(before.scored)
-    await processed(before, await before.lane(), raw(0))
-    after = make_harness()
-
-    await processed(after, await after.lane(0, before.changelog()), raw(0))
-
-    assert after.outputs() == before.outputs()
 
 
 # --- records that could not be read, or cannot be published unchanged
@@ -387,7 +359,7 @@ def unread(offset, reason="too_large"):
 async def test_an_unreadable_record_is_a_dead_letter_without_content(make_harness, raw):
     harness = make_harness()
 
-    await processed(harness, await harness.lane(), raw(0), unread(1), unread(2, "undecodable"), raw(3))
+    await harness.processed(await harness.lane(), raw(0), unread(1), unread(2, "undecodable"), raw(3))
 
     _, large, broken, _ = harness.outputs()
     assert (large.key, large.value) == (None, None)
@@ -401,11 +373,11 @@ async def test_an_unreadable_record_is_a_dead_letter_without_content(make_harnes
 async def test_an_unreadable_record_stays_a_dead_letter_when_redelivered(readable_now, make_harness, raw):
     """Even if it can be read since `limits.batch_bytes` was raised: it is still the same record."""
     before = make_harness()
-    await processed(before, await before.lane(), raw(0), unread(1))
+    await before.processed(await before.lane(), raw(0), unread(1))
     after = make_harness()
 
     lane = await after.lane(0, before.changelog())
-    await processed(after, lane, raw(0), raw(1) if readable_now else unread(1), raw(2))
+    await after.processed(lane, raw(0), raw(1) if readable_now else unread(1), raw(2))
 
     _, dead, scored = after.outputs()
     assert headers(dead) == headers(before.outputs()[1]) | ({"h": b"1"} if readable_now else {})
@@ -413,42 +385,22 @@ async def test_an_unreadable_record_stays_a_dead_letter_when_redelivered(readabl
     assert after.metric("kp_cache_resets_total", reason="recreated") == 0
 
 
-async def test_a_record_read_before_the_batch_limit_was_lowered_keeps_its_outcome(make_harness, raw):
-    before = make_harness()
-    await processed(before, await before.lane(), *map(raw, range(3)))
-    after = make_harness()
-
-    def beyond_the_limit(offset):
-        record = raw(offset)
-        contents = Contents(record.timestamp_ms, record.key, record.value, record.headers)
-        fault = Fault("too_large", "the batch up to 2", read=lambda: contents)
-        return dataclasses.replace(record, key=None, value=None, headers=(), fault=fault)
-
-    lane = await after.lane(0, before.changelog())
-    await processed(after, lane, *map(beyond_the_limit, range(3)), beyond_the_limit(3))
-
-    *repeats, new = after.outputs()
-    assert repeats == before.outputs()
-    assert headers(new)["kp-reason"] == b"too_large"
-    assert after.metric("kp_cache_resets_total", reason="recreated") == 0
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"headers": (("\udcff", b"1"),)}, b"invalid_headers"),
-        ({"value": None, "fault": Fault("undecodable", "?")}, b"undecodable"),
+        ({"value": None, "fault": Fault("too_large", "?")}, b"too_large"),
     ],
 )
 async def test_a_redelivered_scored_record_that_cannot_be_published_is_a_dead_letter(
     change, reason, make_harness, raw
 ):
     before = make_harness()
-    await processed(before, await before.lane(), *map(raw, range(2)))
+    await before.processed(await before.lane(), *map(raw, range(2)))
     after = make_harness()
 
     lane = await after.lane(0, before.changelog())
-    await processed(after, lane, raw(0), dataclasses.replace(raw(1), **change), raw(2))
+    await after.processed(lane, raw(0), dataclasses.replace(raw(1), **change), raw(2))
 
     first, dead, third = after.outputs()
     assert headers(dead)["kp-reason"] == reason
@@ -457,28 +409,17 @@ async def test_a_redelivered_scored_record_that_cannot_be_published_is_a_dead_le
     assert after.metric("kp_cache_resets_total", reason="recreated") == 0
 
 
-async def test_a_record_with_an_unpublishable_header_name_is_a_dead_letter(make_harness, raw):
-    harness = make_harness()
-    invalid = dataclasses.replace(raw(1), headers=(("\udcff", b"1"),))
-
-    await processed(harness, await harness.lane(), raw(0), invalid, raw(2))
-
-    _, dead, _ = harness.outputs()
-    assert headers(dead)["kp-reason"] == b"invalid_headers"
-    assert (dead.key, dead.value) == (invalid.key, invalid.value)
-
-
 # --- a recreated topic: other records at known offsets
 
 
 @pytest.mark.parametrize("start", [0, 2])
 async def test_another_record_at_a_known_offset_cuts_the_ledger(start, make_harness, raw):
     before = make_harness()
-    await processed(before, await before.lane(), *map(raw, range(4)))
+    await before.processed(await before.lane(), *map(raw, range(4)))
     after = make_harness()
 
     lane = await after.lane(start, before.changelog())
-    await processed(after, lane, raw(start, padding=1), raw(start + 1, padding=1))
+    await after.processed(lane, raw(start, padding=1), raw(start + 1, padding=1))
 
     first, second = after.outputs()
     assert (score(first)["nearest"], score(second)["nearest"]) == (None, f"kp:trace:0/{start}")
@@ -490,14 +431,14 @@ async def test_another_record_at_a_known_offset_cuts_the_ledger(start, make_harn
 async def test_a_forged_fingerprint_costs_the_ledger_and_no_record(make_harness, raw, offset):
     """It looks like a recreated topic, so the record is scored again, once."""
     before = make_harness()
-    await processed(before, await before.lane(), *map(raw, range(4)))
+    await before.processed(await before.lane(), *map(raw, range(4)))
     changelog = before.changelog()
     entry = msgspec.msgpack.decode(changelog.entries[offset], type=Entry)
     forged = msgspec.structs.replace(entry, fingerprint=b"forged!!")
     changelog.entries[offset] = msgspec.msgpack.encode(forged)
     after = make_harness()
 
-    await processed(after, await after.lane(0, changelog), *map(raw, range(4)))
+    await after.processed(await after.lane(0, changelog), *map(raw, range(4)))
 
     assert [headers(output)["kp-source"][-1:] for output in after.outputs()] == [b"0", b"1", b"2", b"3"]
     assert after.metric("kp_cache_resets_total", reason="recreated") == 1
@@ -511,14 +452,14 @@ async def test_outcomes_after_a_recreated_topic_are_remembered_like_any_other(sa
     """Whether or not a later record is the ``same`` as the one formerly at its offset."""
     changelog = Changelog(0)
     old = make_harness()
-    await processed(old, await old.lane(0, changelog), *map(raw, range(4)))
+    await old.processed(await old.lane(0, changelog), *map(raw, range(4)))
     records = [raw(0, padding=1), raw(1) if same else raw(1, padding=1)]
     new = make_harness()
     new.publisher.confirmed += old.publisher.records(old.ledger)
-    await processed(new, await new.lane(0, changelog), *records)
+    await new.processed(await new.lane(0, changelog), *records)
     again = make_harness()
 
-    await processed(again, await again.lane(0, new.changelog()), *records)
+    await again.processed(await again.lane(0, new.changelog()), *records)
 
     assert again.outputs() == new.outputs()
     assert again.embedder.texts == []
@@ -532,7 +473,7 @@ async def test_outcomes_after_a_recreated_topic_are_remembered_like_any_other(sa
 async def test_a_wide_gap_is_skipped_when_nothing_is_in_flight(make_harness, raw):
     harness = make_harness()
     lane = await harness.lane()
-    await processed(harness, lane, raw(0))
+    await harness.processed(lane, raw(0))
     taking = asyncio.create_task(lane.take(raw(FAR)))
     await harness.until(lambda: harness.commit_requested)
     assert lane.watermark == FAR
@@ -608,7 +549,7 @@ async def test_a_lane_too_far_ahead_of_its_commit_requests_one_and_waits(make_ha
     """This bounds what can be redelivered, so that the ledger's window covers it."""
     harness = make_harness(uncommitted_records=2)
     lane = await harness.lane()
-    await processed(harness, lane, raw(0), raw(1))
+    await harness.processed(lane, raw(0), raw(1))
     assert not harness.commit_requested
     taking = asyncio.create_task(lane.take(raw(2)))
     await harness.until(lambda: harness.commit_requested)
@@ -647,7 +588,7 @@ async def test_draining_drops_records_still_being_embedded(make_harness, raw):
     """A hung embedder must not delay a rebalance: these records have left no trace anywhere yet."""
     harness = make_harness()
     lane = await harness.lane()
-    await processed(harness, lane, raw(0))
+    await harness.processed(lane, raw(0))
     harness.embedder.free.clear()
     await feed(lane, raw(1), raw(2, b"no JSON"), raw(3))
 

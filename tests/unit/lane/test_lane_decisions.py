@@ -30,12 +30,6 @@ SHADOW = Policy.model_validate(
 )
 
 
-async def processed(harness, lane, *records):
-    for record in records:
-        await lane.take(record)
-    await harness.until(lambda: lane.watermark == records[-1].offset + 1)
-
-
 def scored_records(harness):
     """Return the published records as `policy rescore` reads them."""
     return [
@@ -55,8 +49,8 @@ async def test_the_shadow_reports_what_rescore_reports_on_the_same_records(make_
     harness = make_harness(policy=ACTIVE, uncommitted_records=1000)
     harness.services.metrics.set_shadow(SHADOW)
 
-    await processed(
-        harness, await harness.lane(), *(raw(offset, line) for offset, line in enumerate(real_traces))
+    await harness.processed(
+        await harness.lane(), *(raw(offset, line) for offset, line in enumerate(real_traces))
     )
 
     shadow, rescored = harness.services.metrics.shadow, rescore_all(scored_records(harness), SHADOW)
@@ -75,7 +69,7 @@ async def test_a_shadow_policy_changes_no_output(make_harness, raw, real_traces)
     for shadow in (None, SHADOW):
         harness = make_harness(policy=ACTIVE, embedding=False, uncommitted_records=1000)
         harness.services.metrics.set_shadow(shadow)
-        await processed(harness, await harness.lane(), *(raw(n, line) for n, line in enumerate(real_traces)))
+        await harness.processed(await harness.lane(), *(raw(n, line) for n, line in enumerate(real_traces)))
         published.append((harness.outputs(), harness.publisher.records(harness.ledger)))
 
     assert published[0] == published[1]
@@ -86,10 +80,10 @@ async def test_a_redelivered_record_is_compared_from_its_entry(make_harness, raw
     harness = make_harness(policy=Policy(threshold=0))
     harness.services.metrics.set_shadow(Policy(threshold=1))
     record = raw(0, real_traces[0])
-    await processed(harness, await harness.lane(), record)
+    await harness.processed(await harness.lane(), record)
     harness.services.policy.policy = Policy(threshold=1)
 
-    await processed(harness, await harness.lane(0, harness.changelog()), record)
+    await harness.processed(await harness.lane(0, harness.changelog()), record)
 
     first, again = harness.services.metrics.shadow.flips
     assert first == again
@@ -104,7 +98,7 @@ async def test_a_trace_that_becomes_a_dead_letter_is_no_decision(make_harness, r
     harness.services.metrics.set_shadow(SHADOW)
     harness.publisher.refused.add("contribute")
 
-    await processed(harness, await harness.lane(), raw(0, b"no JSON"), raw(1))
+    await harness.processed(await harness.lane(), raw(0, b"no JSON"), raw(1))
 
     assert sum(compared(harness).values()) == 0
     assert list(harness.services.metrics.recent.origins) == []
@@ -118,7 +112,7 @@ async def test_a_lane_reports_the_origin_of_a_trace(make_harness, raw, document)
         for changes in ({"agent_id": "planner", "framework": "langgraph"}, {})
     ]
 
-    await processed(harness, await harness.lane(), raw(0, values[0]), raw(1, values[1]))
+    await harness.processed(await harness.lane(), raw(0, values[0]), raw(1, values[1]))
 
     assert list(harness.services.metrics.recent.origins) == [
         ("planner", "langgraph", "rejected"),
@@ -126,34 +120,20 @@ async def test_a_lane_reports_the_origin_of_a_trace(make_harness, raw, document)
     ]
 
 
-@pytest.mark.parametrize("redelivered", [False, True])
+@pytest.mark.parametrize("record", ["new", "redelivered", "dead letter"])
 async def test_a_failing_report_is_logged_without_content_and_stops_nothing(
-    make_harness, raw, monkeypatch, caplog, redelivered
+    make_harness, raw, monkeypatch, caplog, record
 ):
     harness = make_harness()
-    if redelivered:
-        await processed(harness, await harness.lane(), raw(0))
-
-    def fail(*_):
-        raise ValueError("content")
-
-    monkeypatch.setattr(harness.services.metrics, "decided", fail)
-    await processed(harness, await harness.lane(0, harness.changelog()), raw(0))
-
-    assert harness.failures == []
-    assert caplog.messages == ["raw-traces/0/0: details not reported: ValueError"]
-
-
-async def test_a_failing_report_of_a_dead_letter_is_logged_without_content_too(
-    make_harness, raw, monkeypatch, caplog
-):
-    harness = make_harness()
+    if record == "redelivered":
+        await harness.processed(await harness.lane(), raw(0))
 
     def fail(*_, **__):
         raise ValueError("content")
 
+    monkeypatch.setattr(harness.services.metrics, "decided", fail)
     monkeypatch.setattr(harness.services.metrics.recent, "dead_lettered", fail)
-    await processed(harness, await harness.lane(), raw(0, b"no JSON"))
-
+    taken = raw(0, b"no JSON") if record == "dead letter" else raw(0)
+    await harness.processed(await harness.lane(0, harness.changelog()), taken)
     assert harness.failures == []
     assert caplog.messages == ["raw-traces/0/0: details not reported: ValueError"]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 import knowledgepulse_worker.lane.lane
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.batcher import Embedded
 from knowledgepulse_worker.lane.lane import LaneServices
 from knowledgepulse_worker.lane.lanes import Lanes
@@ -25,6 +24,7 @@ from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import Location, RawRecord
 from knowledgepulse_worker.settings import CacheSettings, LimitSettings, TopicSettings
 from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
+from support.lanes import trace_of
 
 OUTPUTS = ("contribute", "rejected", "dead-letter")
 PARTITIONS = 2
@@ -195,16 +195,8 @@ def _records(count):
 
 
 def _record(location):
-    trace = ReasoningTrace.new(
-        objective=f"{location.partition} {location.offset}",
-        steps=[{"type": "thought"}, {"type": "observation"}],
-        result_summary="",
-        confidence=0.9,
-        success=True,
-        task_domain="code",
-        created_at="2026-01-31T12:00:00Z",
-    ).model_copy(update={"id": f"kp:trace:{location.offset}"})
-    return RawRecord("raw-traces", *location, location.offset, b"key", trace.to_json(), ())
+    trace = trace_of(location.offset, f"{location.partition} {location.offset}", 0.9)
+    return RawRecord("raw-traces", *location, location.offset, b"key", trace, ())
 
 
 async def _run_to_the_end(world):
@@ -229,7 +221,7 @@ locations = st.builds(Location, st.integers(0, PARTITIONS - 1), st.integers(0, 9
     ),
     attempts=st.integers(1, 4),
 )
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_deadly_records_become_dead_letters_and_change_no_other_score(deadly, attempts):
     """Only a record that is deadly even as a dead letter is skipped, if that is allowed."""
     records = _records(11)
@@ -250,7 +242,7 @@ def test_deadly_records_become_dead_letters_and_change_no_other_score(deadly, at
 
 
 @given(kills=st.lists(st.integers(1, 60), max_size=2))
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_a_kill_from_outside_causes_no_dead_letter(kills):
     records = _records(11)
     world = World(records, {})

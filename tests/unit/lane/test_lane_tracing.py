@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
-
-from knowledgepulse_worker.errors import MissingExtraError, StartError
-from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.stream import worker as run
 
 
 class Spans:
@@ -110,50 +104,3 @@ async def test_a_redelivered_record_gets_another_span_marked_as_redelivered(make
     scores = [one["verdict"]["score"] for one in harness.spans.finished_spans]
     assert scores[0] == scores[1]
     assert harness.spans.finished_spans[1]["embedded"] is None
-
-
-async def test_a_record_that_a_lane_drops_has_no_span(make_traced, raw):
-    """Its span is exported after its redelivery; no span is left open."""
-    harness = make_traced()
-    harness.embedder.free.clear()
-    lane = await harness.lane()
-    await lane.take(raw(0))
-    await lane.drain(1)
-
-    assert harness.spans.finished_spans == []
-
-
-# --- the exporter
-
-
-def test_opentelemetry_is_not_imported_unless_an_exporter_is_set():
-    code = "import sys, knowledgepulse_worker.stream.worker; "
-    code += "print([name for name in sys.modules if 'opentelemetry' in name])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert done.stdout == "[]\n"
-
-
-@pytest.mark.parametrize("value", [None, "none"])
-def test_without_an_exporter_there_are_no_spans(monkeypatch, value):
-    monkeypatch.delenv(run.TRACES_EXPORTER, raising=False)
-    if value is not None:
-        monkeypatch.setenv(run.TRACES_EXPORTER, value)
-    with run._tracing(Settings()) as tracing:
-        assert tracing is None
-
-
-def test_another_exporter_is_refused(monkeypatch):
-    monkeypatch.setenv(run.TRACES_EXPORTER, "console")
-    with pytest.raises(StartError, match="OTEL_TRACES_EXPORTER: got 'console'; expected otlp or none"):
-        run._tracing(Settings())
-
-
-def test_a_worker_without_the_extra_says_how_to_install_it(monkeypatch):
-    monkeypatch.setenv(run.TRACES_EXPORTER, "otlp")
-    monkeypatch.delitem(sys.modules, "knowledgepulse_worker.observe.tracing", raising=False)
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:
-        monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(MissingExtraError, match=r"pip install 'knowledgepulse-worker\[otel\]'"):
-        run._tracing(Settings())

@@ -166,30 +166,6 @@ async def test_abandoned_partitions_publish_nothing_more(make_harness, raw):
     assert harness.metric("kp_in_flight_records") == 0
 
 
-async def test_an_abandoned_partition_that_comes_back_publishes_nothing_without_an_entry(make_harness, raw):
-    """A worker was expelled while it waited for its lease, and nobody took over."""
-    harness = make_harness()
-    lanes = harness.lanes()
-    send, leased = harness.publisher.send, asyncio.Event()
-
-    async def send_with_lease(record):
-        await leased.wait()
-        return await send(record)
-
-    harness.publisher.send = send_with_lease
-    for offset in range(3):
-        await lanes.take(raw(offset))
-    await harness.until(lambda: harness.metric("kp_novelty_cache_entries", partition="0") == 3)
-
-    await lanes.abandon()
-    leased.set()
-    lanes.open()
-    await processed(harness, lanes, *map(raw, range(3)))
-
-    assert len(harness.outputs()) == len(harness.entries()) == 3
-    assert harness.metric("kp_redelivered_total") == 0
-
-
 @pytest.mark.parametrize("ending", ["drained", "abandoned"])
 async def test_a_suspect_that_waits_for_its_turn_gets_no_lane_after_its_assignment(ending, make_harness, raw):
     """The end of the assignment is what ends its wait; nobody would drain the lane."""

@@ -28,6 +28,7 @@ from knowledgepulse_worker.records.entry import (
 )
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.scoring import Nearest, VectorCache
+from support.lanes import VECTORS
 
 MODEL = "model-1"
 DEAD = Failure("empty", "RejectedRecord", "no value")
@@ -36,16 +37,6 @@ SCORE = (
     b'{"score":0.5,"complexity":0.5,"novelty":0.5,"tool_diversity":0.5,"outcome_confidence":0.5,"overrides":[],'
     b'"domain":"default","threshold":0.75,"nearest":null}'
 )
-
-# Unit vectors with dot products that are exact in single precision, so that results compare exactly.
-VECTORS = [
-    *(
-        tuple(sign if index == axis else 0.0 for index in range(4))
-        for axis in range(4)
-        for sign in (1.0, -1.0)
-    ),
-    *((a, b, c, d) for a in (0.5, -0.5) for b in (0.5, -0.5) for c in (0.5, -0.5) for d in (0.5, -0.5)),
-]
 
 
 def scored(offset, vector=VECTORS[0], seconds=0, model=MODEL, window=2):
@@ -289,7 +280,7 @@ def _compacted(writes, random):
 
 def test_ring_and_cache_match_their_definition_after_any_history():
     """Invariant 2: a record is compared with the last ``max_elements`` scored before it, in any history."""
-    run_state_machine_as_test(Partition, settings=settings(max_examples=200, stateful_step_count=40))
+    run_state_machine_as_test(Partition, settings=settings(max_examples=120, stateful_step_count=40))
 
 
 @pytest.mark.parametrize("max_elements", [5, 64])
@@ -311,18 +302,6 @@ def test_a_rebuilt_cache_is_bit_identical_to_one_that_was_never_closed(max_eleme
 
 
 # --- special cases
-
-
-def test_an_entry_is_read_back_unchanged():
-    entry = scored(7, VECTORS[9], seconds=3)
-    changelog = Changelog(0)
-    written(changelog, opened(changelog)[0], entry)
-
-    opened(changelog, next_offset=7)
-
-    assert entry_of(changelog, 7) == entry
-    assert decode_vector(entry.vector).tolist() == list(VECTORS[9])
-    assert entry_of(changelog, 8) is None
 
 
 def test_replacing_an_entry_evicts_nothing():
@@ -595,14 +574,6 @@ def test_an_equal_record_of_another_topic_is_not_a_redelivery():
 
 
 # --- the changelog's position
-
-
-def test_the_position_advances_with_our_own_writes_from_an_empty_changelog():
-    changelog = Changelog(0)
-    for offset in range(3):
-        changelog.confirmed(offset, offset, None)
-
-    assert changelog.position == 2
 
 
 def test_another_process_s_write_in_between_holds_the_position_back():

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -121,12 +121,19 @@ def stop():
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-async def test_a_process_that_ends_is_restarted(tmp_path, caplog):
-    here = Supervised(tmp_path, "sys.exit(3) if start < 3 else beat(60)")
-    running = asyncio.create_task(here.run())
-    await here.started(3)
+@asynccontextmanager
+async def running(folder: Path, does: str, **limits: float):
+    """Run a supervisor, and stop it at the end."""
+    here = Supervised(folder, does, **limits)
+    ending = asyncio.create_task(here.run())
+    yield here
     stop()
-    await running
+    await ending
+
+
+async def test_a_process_that_ends_is_restarted(tmp_path, caplog):
+    async with running(tmp_path, "sys.exit(3) if start < 3 else beat(60)") as here:
+        await here.started(3)
     assert "the worker ended with status 3" in caplog.text
 
 
@@ -151,13 +158,10 @@ if start == 1:
     os.write(heartbeat, b"[]\\n")
     while not os.path.exists(starts + ".go"): time.sleep(0.01)
 """
-    here = Supervised(tmp_path, does)
-    running = asyncio.create_task(here.run())
-    await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
-    (tmp_path / "starts.go").touch()
-    await here.started(supervise.FIRST_STARTS + 3)
-    stop()
-    await running
+    async with running(tmp_path, does) as here:
+        await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
+        (tmp_path / "starts.go").touch()
+        await here.started(supervise.FIRST_STARTS + 3)
 
 
 @pytest.mark.parametrize(("limit", "limit_text"), [(2**31, " (limit 2048 MiB)"), (None, "")])
@@ -175,11 +179,8 @@ async def test_a_kill_from_outside_is_logged_as_a_possible_memory_kill(
 
 async def test_a_worker_that_started_once_is_always_restarted(tmp_path):
     """A topic that is deleted and recreated is briefly missing."""
-    here = Supervised(tmp_path, f"sys.exit(1 if start == 1 else {StartError.exit_status})")
-    running = asyncio.create_task(here.run())
-    await here.started(3)
-    stop()
-    await running
+    async with running(tmp_path, f"sys.exit(1 if start == 1 else {StartError.exit_status})") as here:
+        await here.started(3)
 
 
 async def test_a_process_may_end_by_itself_just_before_the_stop_signal(tmp_path, monkeypatch):
@@ -194,11 +195,8 @@ async def test_a_process_may_end_by_itself_just_before_the_stop_signal(tmp_path,
 async def test_a_silent_process_is_killed_and_restarted(tmp_path, caplog):
     """Its event loop hangs, so it would ignore SIGTERM."""
     does = "signal.signal(signal.SIGTERM, signal.SIG_IGN) if start == 1 else None; beat(0.1); time.sleep(60)"
-    here = Supervised(tmp_path, does, heartbeat=0.3)
-    running = asyncio.create_task(here.run())
-    await here.started(2)
-    stop()
-    await running
+    async with running(tmp_path, does, heartbeat=0.3) as here:
+        await here.started(2)
     assert "no heartbeat from the worker for 0.3 s (limits.heartbeat)" in caplog.text
     assert "ended with status -9" in caplog.text
 
@@ -253,11 +251,8 @@ beat(60)
 
 async def test_no_process_is_started_while_the_broker_is_down(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(Answering, "away", 3)
-    here = Supervised(tmp_path, "beat(60)")
-    running = asyncio.create_task(here.run())
-    await here.started(1)
-    stop()
-    await running
+    async with running(tmp_path, "beat(60)") as here:
+        await here.started(1)
     assert caplog.text.count("no broker answers; trying again") == 3
 
 
@@ -280,14 +275,11 @@ async def test_a_refusal_by_the_broker_after_a_successful_start_is_retried(
 ):
     """A password changes on one side first."""
     monkeypatch.setattr(Answering, "error", error)
-    here = Supervised(tmp_path, "open(sys.argv[1] + '.works', 'w').close(); beat(60)")
-    running = asyncio.create_task(here.run())
-    await here.worked()
-    Answering.away = 3
-    os.kill(here.starts[-1], signal.SIGKILL)
-    await here.started(2)
-    stop()
-    await running
+    async with running(tmp_path, "open(sys.argv[1] + '.works', 'w').close(); beat(60)") as here:
+        await here.worked()
+        Answering.away = 3
+        os.kill(here.starts[-1], signal.SIGKILL)
+        await here.started(2)
     assert caplog.text.count(f"{error}; trying again") == 3
 
 
@@ -322,44 +314,35 @@ WORKS = 'os.write(heartbeat, b"[]\\n"); open(sys.argv[1] + ".works", "w").close(
 
 
 async def test_a_ready_worker_stays_ready_while_the_broker_is_down(tmp_path, monkeypatch):
-    here = Supervised(tmp_path, WORKS)
-    running = asyncio.create_task(here.run())
-    await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
-    monkeypatch.setattr(Answering, "away", 10**9)
-    os.kill(here.starts[-1], signal.SIGKILL)
-    await here.answers("/metrics", 503, "the worker waits for the broker\n")
-    assert (await here.get("/readyz"))[0] == 200
-    stop()
-    await running
+    async with running(tmp_path, WORKS) as here:
+        await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
+        monkeypatch.setattr(Answering, "away", 10**9)
+        os.kill(here.starts[-1], signal.SIGKILL)
+        await here.answers("/metrics", 503, "the worker waits for the broker\n")
+        assert (await here.get("/readyz"))[0] == 200
 
 
 async def test_a_restarting_worker_is_live_but_not_ready(tmp_path, monkeypatch):
     """The broker is up, so the worker itself fails."""
     monkeypatch.setattr(supervise, "FIRST_PAUSE", 60)
-    here = Supervised(tmp_path, WORKS)
-    running = asyncio.create_task(here.run())
-    await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
-    os.kill(here.starts[-1], signal.SIGKILL)
-    await here.answers("/readyz", 503, '{"ready": false, "reasons": ["the worker is restarting"]}')
-    assert (await here.get("/livez"))[0] == 200
-    assert await here.get("/metrics") == (503, "the worker is restarting\n")
-    stop()
-    await running
+    async with running(tmp_path, WORKS) as here:
+        await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
+        os.kill(here.starts[-1], signal.SIGKILL)
+        await here.answers("/readyz", 503, '{"ready": false, "reasons": ["the worker is restarting"]}')
+        assert (await here.get("/livez"))[0] == 200
+        assert await here.get("/metrics") == (503, "the worker is restarting\n")
 
 
 async def test_the_parent_answers_for_a_starting_child_until_its_first_beat(tmp_path):
     """A model takes a minute to load, during which the child cannot answer."""
     does = "\nwhile not os.path.exists(sys.argv[1] + '.go'): time.sleep(0.01)\nbeat(60)"
-    here = Supervised(tmp_path, does)
-    running = asyncio.create_task(here.run())
-    await here.started(1)
-    assert await here.get("/livez") == (200, '{"live": true}')
-    assert await here.get("/readyz") == (503, '{"ready": false, "reasons": ["the worker is starting"]}')
-    assert await here.get("/metrics") == (503, "the worker is starting\n")
-    (tmp_path / "starts.go").touch()
-    await here.answers("/readyz", 503, '{"ready": false, "reasons": ["not yet"]}')
-    stop()
-    await running
+    async with running(tmp_path, does) as here:
+        await here.started(1)
+        assert await here.get("/livez") == (200, '{"live": true}')
+        assert await here.get("/readyz") == (503, '{"ready": false, "reasons": ["the worker is starting"]}')
+        assert await here.get("/metrics") == (503, "the worker is starting\n")
+        (tmp_path / "starts.go").touch()
+        await here.answers("/readyz", 503, '{"ready": false, "reasons": ["not yet"]}')
 
 
 async def test_the_parent_answers_for_a_stopping_child(tmp_path):

@@ -58,17 +58,11 @@ def test_a_value_at_the_limit_is_accepted_and_one_byte_more_is_too_large(documen
     [
         *("NaN", "Infinity", "-Infinity", "01", "1.", ".5", "+1", "1e", "tru", "'x'", "[1,]", '{"a": 1,}'),
         *('"\x01"', '"\\x41"', '"\\u12"', "\ufeff1", '{"a" 1}', "// comment\n1"),
+        *(b'"\xff"', b'"\xc3"', b'"\xed\xa0\x80"', b'"\xf4\x90\x80\x80"', b'"\xc0\x80"'),
     ],
 )
-def test_invalid_json_anywhere_in_the_value_is_rejected(text, with_free_field):
+def test_invalid_json_or_utf_8_anywhere_in_the_value_is_rejected(text, with_free_field):
     assert rejected(with_free_field(text)) == "not_json"
-
-
-@pytest.mark.parametrize(
-    "damaged", [b'"\xff"', b'"\xc3"', b'"\xed\xa0\x80"', b'"\xf4\x90\x80\x80"', b'"\xc0\x80"']
-)
-def test_invalid_utf_8_is_rejected(damaged, with_free_field):
-    assert rejected(with_free_field(damaged)) == "not_json"
 
 
 @pytest.mark.parametrize("name", [b'"free"', b'"metadata"', b'"task_domain"', b'"confidence"', b'"step_id"'])
@@ -105,16 +99,8 @@ def test_brackets_in_strings_do_not_count_as_nesting(strings, with_free_field):
 @pytest.mark.parametrize(
     "value",
     [
-        b"[garbage]",
-        b"[1,2",
-        b"[NaN]",
-        b'["\xff"]',
-        b'"\xff"',
-        b"1 2",
-        b"[1]x",
-        b"[01]",
-        b'["\\x41"]',
-        b"[\x00\x01\xfe",
+        *(b"[garbage]", b"[1,2", b"[NaN]", b'["\xff"]', b'"\xff"', b"1 2", b"[1]x", b"[01]"),
+        *(b'["\\x41"]', b"[\x00\x01\xfe"),
     ],
 )
 def test_a_value_that_only_starts_as_json_is_not_json(value):
@@ -453,7 +439,7 @@ def exactly(text: bytes):
 
 
 @given(written_traces(), scores)
-@settings(max_examples=250)
+@settings(max_examples=150)
 def test_a_score_changes_no_byte_but_the_score(written, score):
     value, position, deceives = written
     if deceives:
@@ -538,7 +524,7 @@ def real_trace(real_traces):
 
 
 @given(number=st.integers(0, 153), edits=edits)
-@settings(max_examples=3000)
+@settings(max_examples=1500)
 def test_a_damaged_trace_is_rejected_or_scored_but_never_stops_the_worker(real_trace, number, edits):
     """Any error but RejectedRecord would end process after process at this record."""
     value = bytearray(real_trace(number))
@@ -583,6 +569,16 @@ def _locate(document, path):
 
 
 # --- what it costs
+
+
+def peak_of(work):
+    """Return the most bytes that work allocates."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def _filled(unit, size=200_000):

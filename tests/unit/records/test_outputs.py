@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from knowledgepulse_schemas import DeadLetterHeaders, last_header
+from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import LedgerError
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.outputs import Outputs, with_current_timestamp, with_original_timestamp
@@ -59,10 +59,6 @@ def test_a_scored_trace_is_routed_by_its_entry_with_its_score_set(decision, reco
     assert output.value == record.value.replace(
         b'"metadata": {', b'"metadata": {"quality_score":0.30000000000000004,'
     )
-
-
-def test_the_last_source_header_is_ours_whatever_the_producer_wrote(record, scored):
-    assert last_header(outputs().build(record, scored).headers, "kp-source") == b"raw/2/41"
 
 
 def test_a_scored_trace_s_headers_are_its_own_then_source_score_and_policy(record, scored):
@@ -197,7 +193,3 @@ def test_a_cut_dead_letter_keeps_unpublishable_headers_unless_they_are_large(rec
     headers = dict(outputs().build_cut(large, failed).headers)
     assert headers["kp-headers-count"] == b"5"
     assert "kp-headers" not in headers
-
-
-def test_a_dead_letter_has_no_kp_headers_if_all_names_are_utf_8(record, failed):
-    assert "kp-headers" not in dict(outputs().build(record, failed).headers)

@@ -37,12 +37,6 @@ def refusing(reason):
     return redact
 
 
-async def processed(harness, lane, *records):
-    for record in records:
-        await lane.take(record)
-    await harness.until(lambda: lane.watermark == records[-1].offset + 1)
-
-
 def copies(harness):
     return harness.publisher.records(harness.redacted)
 
@@ -51,7 +45,7 @@ async def test_a_contributed_trace_has_a_redacted_copy_besides_its_unchanged_out
     plain, redacting = make_harness(policy=EVERYTHING), make_harness(policy=EVERYTHING, redact=mask)
 
     for harness in (plain, redacting):
-        await processed(harness, await harness.lane(), raw(0))
+        await harness.processed(await harness.lane(), raw(0))
 
     assert redacting.outputs() == plain.outputs()
     (output,), (copy,) = redacting.outputs(), copies(redacting)
@@ -69,7 +63,7 @@ async def test_a_contributed_trace_has_a_redacted_copy_besides_its_unchanged_out
 async def test_other_outputs_have_no_copy(make_harness, raw):
     harness = make_harness(policy=Policy(threshold=1), redact=mask)
 
-    await processed(harness, await harness.lane(), raw(0), raw(1, b"no JSON"))
+    await harness.processed(await harness.lane(), raw(0), raw(1, b"no JSON"))
 
     assert [output.topic for output in harness.outputs()] == ["rejected", "dead-letter"]
     assert copies(harness) == []
@@ -80,7 +74,7 @@ async def test_a_trace_that_its_topic_refuses_has_no_copy(make_harness, raw):
     harness = make_harness(policy=EVERYTHING, redact=mask)
     harness.publisher.refused.add("contribute")
 
-    await processed(harness, await harness.lane(), raw(0))
+    await harness.processed(await harness.lane(), raw(0))
 
     assert [output.topic for output in harness.outputs()] == ["dead-letter"]
     assert copies(harness) == []
@@ -111,7 +105,7 @@ async def test_an_unconfirmed_copy_stops_the_lane_and_a_successor_publishes_it(m
     harness.forget()
 
     harness.publisher.failing.clear()
-    await processed(harness, await harness.lane(0, harness.changelog()), raw(0))
+    await harness.processed(await harness.lane(0, harness.changelog()), raw(0))
 
     first, second = harness.outputs()
     assert first == second
@@ -121,10 +115,10 @@ async def test_an_unconfirmed_copy_stops_the_lane_and_a_successor_publishes_it(m
 async def test_a_redelivered_trace_has_an_equal_copy(make_harness, raw):
     harness = make_harness(policy=EVERYTHING, redact=mask)
     lane = await harness.lane()
-    await processed(harness, lane, raw(0))
+    await harness.processed(lane, raw(0))
     await lane.close()
 
-    await processed(harness, await harness.lane(0, harness.changelog()), raw(0))
+    await harness.processed(await harness.lane(0, harness.changelog()), raw(0))
 
     first, second = copies(harness)
     assert first == second
@@ -142,7 +136,7 @@ async def test_a_failed_redaction_leaves_a_record_without_content_and_the_rest_g
 
     harness = make_harness(policy=EVERYTHING, redact=redact)
 
-    await processed(harness, await harness.lane(), raw(0), raw(1))
+    await harness.processed(await harness.lane(), raw(0), raw(1))
 
     assert [output.topic for output in harness.outputs()] == ["contribute", "contribute"]
     failed, copy = copies(harness)
@@ -170,7 +164,7 @@ async def test_a_copy_that_its_topic_refuses_as_too_large_is_a_failed_redaction(
 
     harness.publisher.send_alone = refuse
 
-    await processed(harness, lane, raw(0))
+    await harness.processed(lane, raw(0))
 
     (failed,) = copies(harness)
     assert (failed.value, dict(failed.headers)["kp-redaction-error"]) == (None, b"too_large")
@@ -195,7 +189,7 @@ async def test_a_drain_leaves_slow_redactions_to_redelivery(make_harness, raw, m
     assert (lane.watermark, copies(harness), harness.failures) == (0, [], [])
 
     free.set()
-    await processed(harness, await harness.lane(0, harness.changelog()), *map(raw, range(3)))
+    await harness.processed(await harness.lane(0, harness.changelog()), *map(raw, range(3)))
     assert harness.outputs()[3:] == harness.outputs()[:3]
     assert len(copies(harness)) == 3
     assert len(harness.embedder.texts) == 3

@@ -15,7 +15,7 @@ from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.stream.app import Clients, WorkerApp
+from knowledgepulse_worker.stream.app import Parts, WorkerApp
 from knowledgepulse_worker.testing.memory_group import MemoryGroupMember, MemoryTopic, MemoryTopicIds
 from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 
@@ -176,20 +176,19 @@ class World:
         count = len(topic.records)
         names = (RAW, "contribute", "rejected", "dead-letter")
         self.app = WorkerApp(
-            self.settings,
-            {name: Topic(name, count, 1_000_000) for name in names},
-            None,
-            Clients(
+            Parts(
+                self.settings,
+                {name: Topic(name, count, 1_000_000) for name in names},
+                batcher=None,
                 group=lambda: self.member,
                 topic_ids=MemoryTopicIds(topic),
                 reader=self.reader.connect,
                 publisher=publisher,
-            ),
-            Metrics(self.settings.policy, 0.1, self.registry),
-            PolicyInForce(self.settings.policy),
-            self.failures.append,
+                metrics=Metrics(self.settings.policy, 0.1, self.registry),
+                in_force=PolicyInForce(self.settings.policy),
+                on_failure=self.failures.append,
+            )
         )
-
         self.program = program(self.app)
 
     @property
@@ -212,6 +211,12 @@ class World:
         """Return the keys of the confirmed outputs, in order of confirmation."""
         records = self.publisher.records("contribute", "rejected", "dead-letter")
         return [int(one.key) for one in records if partition in (None, one.partition)]
+
+    async def committed(self, positions):
+        await self.until(lambda: self.topic.committed == positions)
+
+    async def finished(self, *keys):
+        await self.until(lambda: sorted(self.outputs()) == sorted(keys))
 
     async def until(self, condition):
         async with asyncio.timeout(60):

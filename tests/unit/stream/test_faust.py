@@ -37,29 +37,16 @@ def start(start_in):
     return partial(start_in, FaustProgram)
 
 
-async def committed(world, **positions):
-    wanted = {int(number.removeprefix("p")): offset for number, offset in positions.items()}
-    await world.until(lambda: world.topic.committed == wanted)
-
-
 async def test_all_owned_partitions_are_processed_in_order_and_committed(start):
     world = await start()
     world.publish(0, *range(10))
     world.publish(1, *range(100, 105))
 
     await world.member.rebalance([0, 1])
-    await committed(world, p0=10, p1=5)
+    await world.committed({0: 10, 1: 5})
 
     assert world.outputs(0) == list(range(10))
     assert world.outputs(1) == list(range(100, 105))
-
-
-async def test_a_worker_without_partitions_is_ready(start):
-    world = await start()
-
-    await world.member.rebalance([])
-
-    await world.until(lambda: not world.app.readiness.reasons)
 
 
 async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start):
@@ -73,7 +60,7 @@ async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start
     await asyncio.sleep(0)
     world.publisher.release("rejected")
     await revoking
-    await committed(world, p0=20)
+    await world.committed({0: 20})
 
     assert world.outputs() == list(range(20))
 
@@ -91,28 +78,12 @@ async def test_nothing_is_fetched_before_faust_resumes_its_flow(start, monkeypat
     assert await world.member.position(TopicPartition(RAW, 0)) == 0
 
     resume()
-    await committed(world, p0=10)
+    await world.committed({0: 10})
 
     assert world.outputs() == list(range(10))
 
 
-async def test_a_worker_outside_its_group_commits_nothing_and_abandons_its_lanes(start):
-    world = await start()
-    world.publisher.hold("rejected")
-    world.publish(0, 1)
-    await world.member.rebalance([0])
-    await world.until(lambda: world.publisher.waiting("rejected"))
-
-    world.member.expel()
-    await world.program.app.consumer.commit()
-    await world.member.rebalance([1])
-
-    assert world.member.commits == []
-    assert world.app.lanes.watermarks() == {}
-
-
-@pytest.mark.parametrize("moment", ["on_partitions_revoked", "on_partitions_assigned"])
-async def test_an_error_in_a_rebalance_ends_the_app(start, monkeypatch, moment):
+async def test_an_error_in_a_rebalance_ends_the_app(start, monkeypatch):
     """The client would only log it, and lanes that nobody drained would go on."""
     world = await start()
     await world.member.rebalance([0])
@@ -120,7 +91,7 @@ async def test_an_error_in_a_rebalance_ends_the_app(start, monkeypatch, moment):
     async def fail(*_):
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(world.program.app.consumer, moment, fail)
+    monkeypatch.setattr(world.program.app.consumer, "on_partitions_assigned", fail)
     await world.member.rebalance([0])
 
     await world.until(lambda: world.program.app.crashed)

@@ -67,6 +67,7 @@ def test_a_changed_threshold_is_applied_and_logged(start, caplog):
     assert here.in_force.policy.threshold == 0.6
     assert here.value("kp_policy_reloads_total", result="ok") == 1
     assert here.value("kp_threshold", domain="code") == 0.6
+    assert here.kept == [here.in_force.policy]
     assert here.value("kp_policy_info", policy=old) is None
     assert here.value("kp_policy_info", policy=here.in_force.policy.digest) == 1
     assert f"policy {here.in_force.policy.digest} replaces {old}" in caplog.text
@@ -115,14 +116,6 @@ def test_the_comparison_restarts_when_either_policy_changes(start):
 
     here.changed_to("[policy]\nthreshold = 0.55\n[shadow]\nthreshold = 0.6\n[web]\nport = 7001")
     assert here.metrics.shadow is compared
-
-
-def test_a_policy_is_kept_before_its_first_use(start):
-    here = start("[policy]\nthreshold = 0.5")
-
-    here.changed_to("[policy]\nthreshold = 0.6")
-
-    assert here.kept == [here.in_force.policy]
 
 
 def test_a_policy_that_cannot_be_kept_is_tried_again(start, caplog):

@@ -14,49 +14,29 @@ from knowledgepulse_worker.stream.partition import Batch
 RAW = "raw-traces"
 
 
-async def finished(world, *keys):
-    await world.until(lambda: sorted(world.outputs()) == sorted(keys))
-
-
-async def committed(world, **positions):
-    wanted = {int(number.removeprefix("p")): offset for number, offset in positions.items()}
-    await world.until(lambda: world.topic.committed == wanted)
-
-
 async def test_all_owned_partitions_are_processed_in_order_and_committed(start):
     world = await start()
     world.publish(0, *range(10))
     world.publish(1, *range(100, 105))
 
     await world.member.rebalance([0, 1])
-    await committed(world, p0=10, p1=5)
+    await world.committed({0: 10, 1: 5})
 
     assert world.outputs(0) == list(range(10))
     assert world.outputs(1) == list(range(100, 105))
-
-
-async def test_other_workers_partitions_are_not_read(start):
-    world = await start()
-    world.publish(0, 1)
-    world.publish(1, 2)
-
-    await world.member.rebalance([1])
-    await committed(world, p1=1)
-
-    assert world.outputs() == [2]
 
 
 async def test_a_successor_resumes_at_the_group_s_position(start):
     first = await start()
     first.publish(0, 1, 2)
     await first.member.rebalance([0])
-    await committed(first, p0=2)
+    await first.committed({0: 2})
     await first.stop()
 
     second = await start(first.topic, first.publisher)
     second.publish(0, 3)
     await second.member.rebalance([0])
-    await committed(second, p0=3)
+    await second.committed({0: 3})
 
     assert second.outputs() == [1, 2, 3]
 
@@ -68,13 +48,13 @@ async def test_a_partition_is_consumed_once_its_own_ledger_is_recovered_and_not_
     world.reader.gates[0] = asyncio.Event()
 
     await world.member.rebalance([0, 1])
-    await finished(world, 2)
+    await world.finished(2)
     await world.settle()
     assert world.outputs() == [2]
     assert world.app.readiness.reasons
 
     world.reader.gates[0].set()
-    await finished(world, 1, 2)
+    await world.finished(1, 2)
     assert not world.app.readiness.reasons
 
 
@@ -90,14 +70,14 @@ async def test_records_fetched_before_their_partition_was_paused_are_not_consume
     assert world.member.paused() == {TopicPartition(RAW, 0)}
 
     world.reader.gates[0].set()
-    await finished(world, 1)
+    await world.finished(1)
 
 
 async def test_an_incomplete_recovery_ends_the_program_before_its_partition_is_consumed(start):
     first = await start()
     first.publish(0, 1, 2)
     await first.member.rebalance([0])
-    await committed(first, p0=2)
+    await first.committed({0: 2})
     await first.stop()
 
     second = await start(first.topic, first.publisher)
@@ -132,30 +112,19 @@ async def test_a_worker_without_partitions_is_ready(start):
     await world.until(lambda: not world.app.readiness.reasons)
 
 
-async def test_the_ledger_of_a_revoked_partition_is_dropped(start):
+async def test_a_ledger_is_kept_as_long_as_its_partition_and_no_longer(start):
     """Another worker writes to it; when the partition returns, it is read from its beginning."""
     world = await start()
     world.publish(0, 1)
     await world.member.rebalance([0])
-    await committed(world, p0=1)
-    changelog = world.app.ledgers.changelog(0)
-
-    await world.member.rebalance([1])
-    await world.member.rebalance([0])
-
-    assert world.app.ledgers.changelog(0) is not changelog
-
-
-async def test_the_ledger_of_a_retained_partition_is_kept(start):
-    world = await start()
-    world.publish(0, 1)
-    await world.member.rebalance([0])
-    await committed(world, p0=1)
+    await world.committed({0: 1})
     changelog = world.app.ledgers.changelog(0)
 
     await world.member.rebalance([0, 1])
-
     assert world.app.ledgers.changelog(0) is changelog
+    await world.member.rebalance([1])
+    await world.member.rebalance([0])
+    assert world.app.ledgers.changelog(0) is not changelog
 
 
 async def test_a_partition_with_a_full_lane_is_paused(start):
@@ -169,14 +138,14 @@ async def test_a_partition_with_a_full_lane_is_paused(start):
     fetched = await world.member.position(TopicPartition(RAW, 0))
     assert fetched < 15, "a few batches at most"
     world.publisher.release("rejected")
-    await committed(world, p0=30)
+    await world.committed({0: 30})
 
 
 async def test_a_rebalance_first_finishes_and_commits(start):
     world = await start()
     world.publish(0, *range(5))
     await world.member.rebalance([0])
-    await finished(world, *range(5))
+    await world.finished(*range(5))
 
     await world.member.rebalance([1])
 
@@ -194,7 +163,7 @@ async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start
     await asyncio.sleep(0)
     world.publisher.release("rejected")
     await revoking
-    await committed(world, p0=20)
+    await world.committed({0: 20})
 
     assert world.outputs() == list(range(20))
 
@@ -210,7 +179,7 @@ async def test_nothing_is_fetched_before_the_host_resumes(start):
     assert await world.member.position(TopicPartition(RAW, 0)) == 0
 
     world.program.may_resume.set()
-    await committed(world, p0=10)
+    await world.committed({0: 10})
 
     assert world.outputs() == list(range(10))
 
@@ -227,7 +196,7 @@ async def test_a_fetch_that_spans_a_rebalance_loses_nothing(start):
     await world.until(lambda: not world.member.paused())
 
     world.member.gate.set()
-    await committed(world, p0=10)
+    await world.committed({0: 10})
 
     assert world.outputs() == list(range(10))
 
@@ -245,35 +214,22 @@ async def test_a_batch_of_an_ended_assignment_is_dropped(start):
     assert not done.is_set()
 
 
-async def test_a_worker_outside_its_group_commits_nothing_and_abandons_its_lanes(start):
-    world = await start()
-    world.publisher.hold("rejected")
-    world.publish(0, 1)
-    await world.member.rebalance([0])
-    await world.until(lambda: world.publisher.waiting("rejected"))
-
-    world.member.expel()
-    world.publisher.release("rejected")
-    await finished(world, 1)
-    await world.source.commit()
-    await world.member.rebalance([1])
-
-    assert world.member.commits == []
-    assert world.app.lanes.watermarks() == {}
-
-
-async def test_a_worker_outside_its_group_does_not_wait_for_confirmations(start):
+async def test_a_worker_outside_its_group_commits_nothing_and_waits_for_no_confirmation(start):
     """Its successor publishes those records."""
     world = await start(drain=600)
     world.publisher.hold("rejected")
-    world.publish(0, 1)
+    world.publish(0, 1, 2)
     await world.member.rebalance([0])
-    await world.until(lambda: world.publisher.waiting("rejected"))
+    await world.until(lambda: len(world.publisher.waiting("rejected")) == 2)
 
     world.member.expel()
+    world.publisher.confirm("rejected")
+    await world.finished(1)
+    await world.source.commit()
     async with asyncio.timeout(60):
         await world.member.rebalance([1])
 
+    assert world.member.commits == []
     assert world.app.lanes.watermarks() == {}
 
 
@@ -294,7 +250,7 @@ async def test_a_partition_that_is_lost_and_comes_back_has_an_entry_for_each_out
     world.member.expel()
     await world.member.rebalance([0])
     leased.set()
-    await committed(world, p0=3)
+    await world.committed({0: 3})
 
     assert world.outputs() == [1, 2, 3]
     assert [entry.key for entry in world.publisher.records(world.changelog)] == [b"0", b"1", b"2"]
@@ -320,7 +276,7 @@ async def test_entries_that_the_client_still_sends_are_recovered_by_the_next_lan
     await world.member.rebalance([0])
     await world.until(lambda: flushed.is_set() or len(world.publisher.waiting(world.changelog)) > 3)
     world.publisher.release(world.changelog)
-    await committed(world, p0=3)
+    await world.committed({0: 3})
 
     assert world.outputs() == [1, 2, 3]
     assert [entry.key for entry in world.publisher.records(world.changelog)] == [b"0", b"1", b"2"]
@@ -331,7 +287,7 @@ async def test_a_changelog_that_lost_its_end_is_read_again_from_its_beginning(st
     world = await start()
     world.publish(0, 1, 2, 3)
     await world.member.rebalance([0])
-    await committed(world, p0=3)
+    await world.committed({0: 3})
 
     del world.publisher.confirmed[:]
     await world.member.rebalance([0])
@@ -376,7 +332,7 @@ async def test_a_recreated_topic_is_read_from_its_beginning_while_running(start)
     world = await start()
     world.publish(0, *range(5))
     await world.member.rebalance([0])
-    await committed(world, p0=5)
+    await world.committed({0: 5})
 
     world.topic.records[0].clear()
     world.topic.id = b"second"
@@ -391,7 +347,7 @@ async def test_a_topic_recreated_while_no_worker_ran_is_read_from_its_beginning(
     first = await start()
     first.publish(0, *range(5))
     await first.member.rebalance([0])
-    await committed(first, p0=5)
+    await first.committed({0: 5})
     await first.stop()
 
     first.topic.records[0].clear()
@@ -415,7 +371,7 @@ async def test_offsets_deleted_while_no_worker_ran_are_counted_and_logged(start,
     world.publish(0, *range(10))
     world.topic.delete_before(0, 5)
     await world.member.rebalance([0])
-    await committed(world, p0=10)
+    await world.committed({0: 10})
 
     assert await skipped(world) == 3
     assert await skipped(world) == 3, "once"
@@ -432,7 +388,7 @@ async def test_offsets_deleted_behind_a_full_lane_are_counted(start):
 
     world.topic.delete_before(0, 20)
     world.publisher.release("rejected")
-    await committed(world, p0=30)
+    await world.committed({0: 30})
 
     assert world.outputs()[-10:] == list(range(20, 30))
     assert len(world.outputs()) + await skipped(world) == 30
@@ -443,9 +399,9 @@ async def test_gaps_of_transactions_and_compaction_do_not_count_as_skipped(start
     world = await start()
     world.publish(0, 1)
     await world.member.rebalance([0])
-    await committed(world, p0=1)
+    await world.committed({0: 1})
     world.topic.publish(0, b"", b"5", gap=4)
-    await committed(world, p0=6)
+    await world.committed({0: 6})
     world.topic.delete_before(0, 1)
 
     assert await skipped(world) == 0
@@ -456,7 +412,7 @@ async def test_nothing_counts_as_skipped_without_a_group_position(start):
     world.publish(0, *range(10))
     world.topic.delete_before(0, 5)
     await world.member.rebalance([0])
-    await committed(world, p0=10)
+    await world.committed({0: 10})
 
     assert await skipped(world) == 0
 
@@ -465,13 +421,13 @@ async def test_nothing_counts_as_skipped_in_a_recreated_topic_that_begins_later(
     world = await start()
     world.publish(0, *range(5))
     await world.member.rebalance([0])
-    await committed(world, p0=5)
+    await world.committed({0: 5})
 
     world.topic.records[0].clear()
     world.topic.id = b"second"
     world.topic.delete_before(0, 50)
     world.publish(0, 100)
-    await finished(world, *range(5), 100)
+    await world.finished(*range(5), 100)
 
     assert await skipped(world) == 0
 
@@ -483,7 +439,7 @@ async def test_the_beginning_offsets_are_looked_up_again_after_a_broker_failure(
     world.topic.delete_before(0, 5)
     world.member.look_up_error = KafkaError("the broker is down")
     await world.member.rebalance([0])
-    await committed(world, p0=10)
+    await world.committed({0: 10})
 
     assert await skipped(world) + await skipped(world) >= 3
     assert await skipped(world) == 3
@@ -494,14 +450,14 @@ async def test_lag_includes_open_transactions_which_have_a_gauge_of_their_own(st
     world.publish(0, *range(10))
     world.topic.open_from[0] = 4
     await world.member.rebalance([0])
-    await committed(world, p0=4)
+    await world.committed({0: 4})
     await world.check()
 
     assert world.metric("kp_consumer_lag_records", partition="0") == 6
     assert world.metric("kp_open_transaction_records", partition="0") == 6
 
     world.topic.open_from.clear()
-    await committed(world, p0=10)
+    await world.committed({0: 10})
     await world.check()
     assert world.metric("kp_consumer_lag_records", partition="0") == 0
     assert world.metric("kp_open_transaction_records", partition="0") == 0

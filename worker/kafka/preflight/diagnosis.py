@@ -57,6 +57,20 @@ async def unreachable(kafka: KafkaSettings, error: KafkaError) -> WorkerError:
     return NoBrokerError(f"kafka.bootstrap_servers: {causes}")
 
 
+async def connect(client: Any, kafka: KafkaSettings) -> None:
+    """Start a client, or stop it where it cannot connect.
+
+    Raises:
+        NoBrokerError: no broker can be reached.
+        SecurityError: the brokers refuse the login or the certificate.
+    """
+    try:
+        await client.start()
+    except KafkaError as error:
+        await client.stop()
+        raise await unreachable(kafka, error) from error
+
+
 async def problem_with(servers: str) -> str:
     """Return why a client without TLS or a login cannot reach a broker; empty if it can.
 

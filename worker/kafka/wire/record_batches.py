@@ -15,16 +15,13 @@ Record format: https://kafka.apache.org/documentation/#messageformat
 
 from __future__ import annotations
 
-import copy
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import cramjam
 from aiokafka.consumer import fetcher
@@ -32,7 +29,7 @@ from aiokafka.consumer.fetcher import PartitionRecords as ClientPartitionRecords
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 
-from knowledgepulse_worker.records.record import Contents, Fault
+from knowledgepulse_worker.records.record import Fault
 
 MAX_RECORDS = 100_000
 """Maximum records decoded from a batch; more would block the event loop for seconds."""
@@ -62,7 +59,6 @@ _LEGACY_ATTRIBUTES_OFFSET = 17
 _MAGIC_OFFSET = 16
 # The first bytes of snappy-java's framing, and the length of its header.
 _SNAPPY_JAVA, _SNAPPY_JAVA_HEADER = b"\x82SNAPPY\0", 16
-_NO_LIMIT = 2**31 - 1
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 _MIN_BUFFER = 262_144
@@ -84,10 +80,6 @@ class Record(NamedTuple):
 
 class _TooLargeError(Exception):
     """A batch exceeds a limit, named in the message."""
-
-
-class _InflatedTooLargeError(_TooLargeError):
-    """A batch exceeds ``limits.batch_bytes``."""
 
 
 class _MalformedError(Exception):
@@ -212,30 +204,20 @@ class _AnyBatch:
         except MemoryError:
             raise
         except _TooLargeError as error:
-            fault = Fault("too_large", f"{self._description()}: {error}")
-            yield from self._placeholders(fault, is_readable=isinstance(error, _InflatedTooLargeError))
+            yield from self._placeholders("too_large", str(error))
         except Exception as error:  # noqa: BLE001 - parsers raise many kinds; their texts may quote a record
             problem = str(error) if isinstance(error, _MalformedError) else type(error).__name__
-            yield from self._placeholders(Fault("undecodable", f"{self._description()}: {problem}"))
+            yield from self._placeholders("undecodable", problem)
 
     def _records(self) -> Iterator[Any]:
         raise NotImplementedError
 
-    def _placeholders(self, fault: Fault, *, is_readable: bool = False) -> Iterator[Record]:
+    def _placeholders(self, reason: Literal["undecodable", "too_large"], problem: str) -> Iterator[Record]:
         """Yield a placeholder for each remaining offset."""
+        fault = Fault(reason, f"{self._description()}: {problem}")
         timestamp, timestamp_type = self._time()
         for offset in range(self._next_to_yield(), self.next_offset):
-            own = replace(fault, read=partial(self._read, offset)) if is_readable else fault
-            yield Record(offset, timestamp, timestamp_type, None, None, [], own)
-
-    def _read(self, offset: int) -> Contents | None:
-        """Read one record, however large the inflated batch is; None if it cannot be decoded."""
-        fetch = copy.copy(self._fetch)
-        fetch.batch_bytes, fetch.position = _NO_LIMIT, lambda: offset
-        for record in type(self)(self._client, self._data, fetch):
-            if record.offset == offset and not isinstance(record.checksum, Fault):
-                return Contents(record.timestamp, record.key, record.value, tuple(record.headers))
-        return None
+            yield Record(offset, timestamp, timestamp_type, None, None, [], fault)
 
     def _next_to_yield(self) -> int:
         return self._fetch.position()
@@ -291,8 +273,6 @@ class _Batch(_AnyBatch):
                 raise _MalformedError("its records are not in the order of their offsets")
             expected = offset + 1
             yield record
-        if has_all and expected != end:
-            raise _MalformedError("it holds fewer records than offsets")
 
     def _inflated(self) -> memoryview:
         """Return the batch as if it had not been compressed; its checksum is not updated."""
@@ -354,8 +334,8 @@ def inflate(codec: int, data: memoryview, limit: int, before: int = 0) -> bytear
     raise _MalformedError(f"unknown codec {codec}")
 
 
-def _too_large(limit: int) -> _InflatedTooLargeError:
-    return _InflatedTooLargeError(f"its inflated size exceeds limits.batch_bytes ({limit})")
+def _too_large(limit: int) -> _TooLargeError:
+    return _TooLargeError(f"its inflated size exceeds limits.batch_bytes ({limit})")
 
 
 def _decompress(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from typing import get_args
 
 import click
 from rich.console import Console
 
 from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.settings import EmbeddingSettings
 
 
 @click.command()
@@ -17,7 +19,12 @@ from knowledgepulse_worker.extras import extra
     default=None,
     help="Keep the worker running until Ctrl-C.  [default: if on a terminal]",
 )
-def demo(stay: bool | None) -> None:
+@click.option(
+    "--backend",
+    type=click.Choice(get_args(EmbeddingSettings.model_fields["backend"].annotation)),
+    help="Show the results of this embedding.backend instead of the settings'.",
+)
+def demo(stay: bool | None, backend: str | None) -> None:
     """Demonstrate the worker on 154 real traces and a real broker.
 
     Uses the first available broker of: KAFKA_BOOTSTRAP_SERVERS, Docker, Java with Maven, the embedded
@@ -27,4 +34,4 @@ def demo(stay: bool | None) -> None:
         from knowledgepulse_worker.tools.demo.show import show  # noqa: PLC0415 - `--help` needs no extra
 
     with suppress(KeyboardInterrupt):
-        show(Console(), stay=sys.stdout.isatty() if stay is None else stay)
+        show(Console(), backend, stay=sys.stdout.isatty() if stay is None else stay)

@@ -62,11 +62,12 @@ class Results:
     seconds: float = 0.0
 
 
-def show(console: Console, *, stay: bool) -> None:
+def show(console: Console, backend: str | None = None, *, stay: bool) -> None:
     """Run the demo.
 
     Args:
         console: the console to print to.
+        backend: overrides ``embedding.backend``.
         stay: keep the worker running afterwards, until Ctrl-C.
 
     Raises:
@@ -77,13 +78,12 @@ def show(console: Console, *, stay: bool) -> None:
         allow_embedded=True, say=lambda line: console.print(f"  {line}", highlight=False)
     ) as broker:
         console.print(f"[bold]broker[/]  {broker.description}", highlight=False)
-        asyncio.run(_demo(broker, console, stay=stay))
+        asyncio.run(_demo(demo_settings(broker, backend), broker, console, stay=stay))
     console.print("\nStopped. No processes or topics are left behind.")
 
 
-async def _demo(broker: Broker, console: Console, *, stay: bool) -> None:
+async def _demo(settings: Settings, broker: Broker, console: Console, *, stay: bool) -> None:
     traces = files("knowledgepulse_worker.tools.demo").joinpath("real_traces.jsonl").read_bytes().splitlines()
-    settings = demo_settings(broker)
     async with AsyncExitStack() as stack:
         # A broker started here is a single node; for others, use their default replication factor.
         await stack.enter_async_context(_topics(settings, -1 if broker.kind == "configured" else 1))
@@ -107,8 +107,10 @@ async def _demo(broker: Broker, console: Console, *, stay: bool) -> None:
             await _until_interrupted()
 
 
-def demo_settings(broker: Broker) -> Settings:
+def demo_settings(broker: Broker, backend: str | None = None) -> Settings:
     """Return the user's settings with the demo's topics, group and port, and its threshold if none is set.
+
+    A backend overrides the user's.
 
     The user's connection is that to the configured broker: one that the demo has started takes the defaults.
     """
@@ -119,6 +121,8 @@ def demo_settings(broker: Broker) -> Settings:
     }
     if "threshold" not in settings.policy.model_fields_set:
         settings = override(settings, "policy", {"threshold": THRESHOLD})
+    if backend is not None:
+        settings = override(settings, "embedding", {"backend": backend})
     if broker.kind != "configured":
         settings = settings.model_copy(update={"kafka": KafkaSettings()})
     settings = override(settings, "kafka", {"bootstrap_servers": broker.bootstrap_servers, "group": name})

@@ -1,128 +1,45 @@
-"""The commands ``kp-worker policy`` and ``kp-worker traces``."""
+"""The commands ``kp-worker policy``."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
-import math
-import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from knowledgepulse_worker.errors import InputError, TopicError
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
-from knowledgepulse_worker.terminal.arguments import Moment
-from knowledgepulse_worker.terminal.options import Function, config_option
+from knowledgepulse_worker.settings import load_policy, load_settings
+from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors, topic_progress
 from knowledgepulse_worker.terminal.text import time_text
 from knowledgepulse_worker.tools.policies.changes import changes, suspicions
+from knowledgepulse_worker.tools.policies.inputs import (
+    read_comparable,
+    read_labels,
+    read_records,
+    settings_and_policy_of,
+    settings_of,
+)
+from knowledgepulse_worker.tools.policies.options import (
+    POLICY_FILE,
+    SHARE,
+    NewFile,
+    Number,
+    json_option,
+    label_options,
+    plot_option,
+    policy_option,
+    source_options,
+)
+from knowledgepulse_worker.tools.policies.output import print_changes, print_parts, require_no_input, writing
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.kafka.policy_topic import KeptPolicy
-    from knowledgepulse_worker.scoring import ScoredRecord, Scorer
-    from knowledgepulse_worker.tools.policies.labels import Labels
-    from knowledgepulse_worker.tools.policies.scored_topics import ScoredTopics
-
-_UNLIMITED = 10_000
-"""Width of tables that are written to a file or a pipe: enough for all columns."""
-
-_PolicyFile = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-_PLOT_SUFFIXES = (".png", ".svg")
-
-
-class _NewFile(click.Path):
-    """A file to write, in a folder that exists: known before minutes are spent on its content."""
-
-    def __init__(self, *suffixes: str) -> None:
-        super().__init__(dir_okay=False, writable=True, path_type=Path)
-        self._suffixes = suffixes
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Return the path."""
-        path = cast("Path", super().convert(value, param, ctx))
-        if self._suffixes and path.suffix.lower() not in self._suffixes:
-            raise InputError(f"{path}: the suffix of a plot must be one of {', '.join(self._suffixes)}")
-        if not path.parent.is_dir():
-            raise InputError(f"{path}: cannot be written: {os.strerror(errno.ENOENT)}")
-        return path
-
-
-def _require_no_input(output: Path, inputs: Iterable[Path | None]) -> None:
-    """Raise an InputError if writing a file would overwrite what the command reads."""
-    if output.exists() and any(one is not None and one.exists() and one.samefile(output) for one in inputs):
-        raise InputError(f"{output}: is read by this command; write to another file")
-
-
-class _Number(click.FloatRange):
-    """A number in a range; NaN, which compares to nothing, is in none."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number."""
-        number = float(super().convert(value, param, ctx))
-        if math.isnan(number):
-            above = "<" if self.min_open else "<="
-            accepted = "a number" if self.min is None else f"in the range {self.min:g}{above}x<={self.max:g}"
-            self.fail(f"{value} is not {accepted}.", param, ctx)
-        return number
-
-
-_SHARE = _Number(0, 1, min_open=True)
-_SCORE = _Number(0, 1)
-
-_policy_option = click.option(
-    "--policy", "file", type=_PolicyFile, help="Policy file to use instead of the settings' policy."
-)
-_plot_option = click.option(
-    "--plot", type=_NewFile(*_PLOT_SUFFIXES), help="Write a plot to this .png or .svg file."
-)
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
-
-
-def _source_options(function: Function) -> Function:
-    """Add the options that select scored traces."""
-    options = (
-        click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path)),
-        config_option,
-        click.option(
-            "--since",
-            type=Moment(),
-            help="From topics, read only records from this time on: 2026-01-31T12:00, in UTC by default, or "
-            "an age such as 2h. A record's time is that of its raw record.",
-        ),
-        click.option("--until", type=Moment(), help="Read only records before this time."),
-        click.option(
-            "--embedder",
-            type=click.Choice(["none", "lexical", "sentence-transformers"]),
-            help="Embedder for raw traces, instead of embedding.backend.",
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-def _print(*parts: str | Table) -> None:
-    """Print lines, which the terminal may wrap, and tables, which are fitted to its width."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = _UNLIMITED
-    for part in parts:
-        if isinstance(part, str):
-            click.echo(part)
-        else:
-            console.print(part)
 
 
 @click.group()
@@ -135,7 +52,7 @@ def policy() -> None:
 
 
 @policy.command()
-@click.argument("file", type=_PolicyFile)
+@click.argument("file", type=POLICY_FILE)
 def check(file: Path) -> None:
     """Check and print the policy of FILE.
 
@@ -145,10 +62,10 @@ def check(file: Path) -> None:
     from knowledgepulse_worker.tools.policies.tables import policy_table  # noqa: PLC0415 - keeps `--help` fast
 
     checked = load_policy(file)
-    _print(f"policy {checked.digest}", policy_table(checked), "")
-    _print_changes(Policy(), checked, "Changes from the SDK's policy:")
+    print_parts(f"policy {checked.digest}", policy_table(checked), "")
+    print_changes(Policy(), checked, "Changes from the SDK's policy:")
     for suspicion in suspicions(checked):
-        _print(f"note: {suspicion}")
+        print_parts(f"note: {suspicion}")
 
 
 @policy.command()
@@ -161,7 +78,7 @@ def diff(old: str, new: str, config: Path | None) -> None:
     Each is a file, or the digest of a policy that was in force.
     """
     before, after = _file_or_kept(old, config), _file_or_kept(new, config)
-    _print_changes(before, after, f"policy {before.digest} → {after.digest}:")
+    print_changes(before, after, f"policy {before.digest} → {after.digest}:")
 
 
 def _file_or_kept(name: str, config: Path | None) -> Policy:
@@ -187,9 +104,9 @@ def show(digest: str | None, config: Path | None) -> None:
 
     history = _history(config)
     kept = find_policy(history, digest) if digest else history[-1]
-    _print(f"policy {kept.policy.digest}, in force since {time_text(kept.since_ms)}")
-    _print(policy_table(kept.policy), "")
-    _print_changes(Policy(), kept.policy, "Changes from the SDK's policy:")
+    print_parts(f"policy {kept.policy.digest}, in force since {time_text(kept.since_ms)}")
+    print_parts(policy_table(kept.policy), "")
+    print_changes(Policy(), kept.policy, "Changes from the SDK's policy:")
 
 
 @policy.command()
@@ -201,8 +118,8 @@ def history(config: Path | None) -> None:
     """
     before = Policy()
     for kept in _history(config):
-        _print(f"{time_text(kept.since_ms)}  policy {kept.policy.digest}")
-        _print(*(f"  {line}" for line in changes(before, kept.policy) or ["no change"]))
+        print_parts(f"{time_text(kept.since_ms)}  policy {kept.policy.digest}")
+        print_parts(*(f"  {line}" for line in changes(before, kept.policy) or ["no change"]))
         before = kept.policy
 
 
@@ -212,31 +129,23 @@ def _history(config: Path | None) -> list[KeptPolicy]:
     return asyncio.run(policy_history(load_settings(config)))
 
 
-def _print_changes(old: Policy, new: Policy, head: str) -> None:
-    lines = changes(old, new)
-    if not lines:
-        _print("no effect on the score or decision of any trace")
-    else:
-        _print(head, *(f"  {line}" for line in lines))
-
-
 @policy.command()
-@_source_options
-@_policy_option
+@source_options
+@policy_option
 @click.option(
     "--target",
-    type=_SHARE,
+    type=SHARE,
     default=0.1,
     show_default=True,
-    help="Share of each domain's traces that should pass.",
+    help="Share of each domain's traces that should pass at most.",
 )
-@_plot_option
+@plot_option
 @click.option(
     "--output",
-    type=_NewFile(),
+    type=NewFile(),
     help="Write the proposed [policy] to this file instead of printing it.",
 )
-@_json_option
+@json_option
 def tune(
     file: Path | None, target: float, plot: Path | None, output: Path | None, as_json: bool, **source: Any
 ) -> None:
@@ -252,32 +161,32 @@ def tune(
     from knowledgepulse_worker.tools.policies.tune import tune as run_tune  # noqa: PLC0415
 
     if output:
-        _require_no_input(output, [*source["files"], source["config"], file])
-    settings, active = _settings_and_policy(source, file)
-    tuning = run_tune(_records(settings, source), active, target)
+        require_no_input(output, [*source["files"], source["config"], file])
+    settings, active = settings_and_policy_of(source, file)
+    tuning = run_tune(read_comparable(settings, source), active, target)
     if plot:
         from knowledgepulse_worker.tools.policies.plots import plot_tuning, save  # noqa: PLC0415 - matplotlib is slow to import
 
-        with _writing(plot):
+        with writing(plot):
             save(plot_tuning(tuning), plot)
     if output:
-        with _writing(output):
+        with writing(output):
             output.write_text(proposed_toml(tuning), encoding="utf-8")
     if as_json:
         click.echo(json.dumps(tuning.as_dict(), indent=2))
         return
-    _print(*tuning_tables(tuning))
+    print_parts(*tuning_tables(tuning))
     if not output:
-        _print("", proposed_toml(tuning).rstrip())
+        print_parts("", proposed_toml(tuning).rstrip())
 
 
 @policy.command()
-@_source_options
-@click.option("--policy", "file", type=_PolicyFile, required=True, help="The new policy.")
+@source_options
+@click.option("--policy", "file", type=POLICY_FILE, required=True, help="The new policy.")
 @click.option("--contribute", help="Topic to publish passing records to, with their new score.")
 @click.option("--rejected", help="Topic to publish all other records to, with their new score.")
 @click.option("--live", is_flag=True, help="Allow the workers' own output topics.")
-@_json_option
+@json_option
 def rescore(
     file: Path, contribute: str | None, rejected: str | None, live: bool, as_json: bool, **source: Any
 ) -> None:
@@ -289,9 +198,9 @@ def rescore(
     from knowledgepulse_worker.scoring import rescore_all  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.tables import rescored_tables  # noqa: PLC0415 - keeps `--help` fast
 
-    new, settings = load_policy(file), _settings(source)
+    new, settings = load_policy(file), settings_of(source)
     if contribute is None and rejected is None:
-        rescored = rescore_all(_records(settings, source), new)
+        rescored = rescore_all(read_comparable(settings, source), new)
     elif contribute is None or rejected is None:
         raise click.UsageError("give both --contribute and --rejected: each record goes to one of them")
     elif source["files"]:
@@ -307,62 +216,47 @@ def rescore(
     if as_json:
         click.echo(json.dumps(rescored.as_dict(), indent=2))
     else:
-        _print(*rescored_tables(rescored))
-
-
-def _label_options(function: Function) -> Function:
-    """Add the options that select labels."""
-    options = (
-        click.option(
-            "--labels",
-            "label_files",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            multiple=True,
-            help="File of labels, one JSON object per line: id, keep or reward, source, group. Repeatable.",
-        ),
-        click.option("--labels-topic", help="Topic of labels."),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+        print_parts(*rescored_tables(rescored))
 
 
 @policy.command()
-@_source_options
-@_label_options
-@_policy_option
+@source_options
+@label_options
+@policy_option
 @click.option(
     "--precision",
-    type=_SHARE,
+    type=SHARE,
     default=0.9,
     show_default=True,
     help="Precision to find a threshold for.",
 )
 @click.option(
     "--min-reward",
-    type=_Number(),
+    type=Number(),
     default=0.5,
     show_default=True,
     help="Lowest reward of a trace worth keeping.",
 )
-@_plot_option
-@_json_option
+@plot_option
+@json_option
 def evaluate(
     file: Path | None, precision: float, min_reward: float, plot: Path | None, as_json: bool, **source: Any
 ) -> None:
     """Evaluate scores against labels.
 
     Reads scored traces as `tune` does. Prints for each domain the AUC of the score and of each dimension,
-    precision and recall by threshold, and the calibration of the agents' confidence. Warns if the score
-    contains the label. Labels of one `group`, such as the trials of one task, are resampled together.
+    precision and recall by threshold, and the calibration of the agents' confidence; then a verdict: whether
+    the score tells these labels apart, and which thresholds are worth it. Warns if the score contains the
+    label. Labels of one `group`, such as the trials of one task, are resampled together; of these groups, it
+    prints how many the passing traces cover, and how many as many random ones would.
     """
     from knowledgepulse_worker.tools.policies.evaluate import evaluate as run_evaluate  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.policies.tables import evaluation_tables  # noqa: PLC0415
 
-    settings, active = _settings_and_policy(source, file)
-    labels = _labels(settings, source, required=True)
+    settings, active = settings_and_policy_of(source, file)
+    labels = read_labels(settings, source, required=True)
     evaluation = run_evaluate(
-        _records(settings, source),
+        read_records(settings, source),
         labels,
         active,
         precision=precision,
@@ -371,18 +265,18 @@ def evaluate(
     if plot:
         from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow to import
 
-        with _writing(plot):
+        with writing(plot):
             save(plot_evaluation(evaluation), plot)
     if as_json:
         click.echo(json.dumps(evaluation.as_dict(), indent=2))
     else:
-        _print(*evaluation_tables(evaluation))
+        print_parts(*evaluation_tables(evaluation))
 
 
 @policy.command()
-@_source_options
-@_label_options
-@_policy_option
+@source_options
+@label_options
+@policy_option
 @click.option(
     "--count",
     type=click.IntRange(1, sys.maxsize),
@@ -398,163 +292,10 @@ def queue(file: Path | None, count: int, **source: Any) -> None:
     """
     from knowledgepulse_worker.tools.policies.queue import labelling_queue  # noqa: PLC0415 - keeps `--help` fast
 
-    settings, active = _settings_and_policy(source, file)
-    labels = _labels(settings, source, required=False)
-    records = _records(settings, source)
+    settings, active = settings_and_policy_of(source, file)
+    labels = read_labels(settings, source, required=False)
+    records = read_records(settings, source)
     if labels and not any(record.id in labels for record in records):
         errors.print(f"none of the {len(labels)} labels matches one of the {len(records)} traces")
     for one in labelling_queue(records, labels, active, count):
         click.echo(json.dumps(one.as_dict()))
-
-
-@click.group()
-def traces() -> None:
-    """List scored traces, and explain the score of one."""
-
-
-@traces.command("list")
-@_source_options
-@click.option("--domain", help="List only traces of this task domain or profile.")
-@click.option("--min", "least", type=_SCORE, default=0.0, help="Lowest score to list.")
-@click.option("--max", "most", type=_SCORE, default=1.0, help="Highest score to list.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def list_traces(domain: str | None, least: float, most: float, as_json: bool, **source: Any) -> None:
-    """List scored traces, one per line.
-
-    Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
-    traces, which are scored first.
-    """
-    from knowledgepulse_worker.tools.policies import listing as lines  # noqa: PLC0415 - keeps `--help` fast
-
-    if least > most:
-        raise click.UsageError(f"--min {least:g} is above --max {most:g}: no score is between them")
-    records = _records(_settings(source), source)
-    if not as_json:
-        click.echo(lines.HEAD)
-    count = 0
-    for record in records:
-        if domain in (None, record.task_domain, record.score.domain) and (
-            least <= record.score.quality_score <= most
-        ):
-            click.echo(lines.as_json(record) if as_json else lines.row(record))
-            count += 1
-    errors.print(f"{count} traces")
-
-
-@traces.command("show")
-@click.argument("name")
-@_source_options
-@_policy_option
-def show_trace(name: str, file: Path | None, **source: Any) -> None:
-    """Explain the score of a trace.
-
-    NAME is its id, or topic/partition/offset of the raw or of the scored record, or file:line. Shows the
-    contribution of each dimension, the overrides, the threshold, the nearest earlier trace, and what would
-    have made the trace pass. The policy is the one that the trace was scored under, as the workers keep it;
-    for a trace of a file it is the settings' policy. --policy names another.
-    """
-    from knowledgepulse_worker.tools.policies.explain import explain  # noqa: PLC0415 - keeps `--help` fast
-
-    settings, active = _settings_and_policy(source, file)
-    if source["files"]:
-        found = [one for one in _records(settings, source) if name in (one.id, one.source)]
-    else:
-        found = asyncio.run(_find(settings, name))
-    if not found:
-        raise InputError(f"no scored trace is {name}")
-    policies = {} if file else asyncio.run(_policies(settings, found))
-    for number, record in enumerate(found):
-        _print(*([""] if number else []), *explain(record, policies.get(record.policy, active)))
-
-
-async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
-    from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415 - files need no Kafka
-
-    with topic_progress() as progress:
-        async with open_scored_topics(settings, progress) as topics:
-            return await topics.find(name)
-
-
-async def _policies(settings: Settings, records: Iterable[ScoredRecord]) -> dict[str | None, Policy]:
-    """Return the policies by digest, as far as the workers kept them, unless the settings' is enough."""
-    from knowledgepulse_worker.tools.policies.history import policy_history  # noqa: PLC0415 - files need no Kafka
-
-    if all(one.policy in (None, settings.policy.digest) for one in records):
-        return {}
-    try:
-        return {kept.policy.digest: kept.policy for kept in await policy_history(settings)}
-    except (TopicError, InputError):  # of an earlier release, which kept none
-        return {}
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Convert an OSError to an InputError that names the file."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def _settings_and_policy(source: dict[str, Any], file: Path | None) -> tuple[Settings, Policy]:
-    """Return the settings, and the policy of the file, or else theirs; read nothing else."""
-    settings = _settings(source)
-    return settings, load_policy(file) if file else settings.policy
-
-
-def _settings(source: dict[str, Any]) -> Settings:
-    settings = load_settings(source["config"])
-    if source["embedder"] is None:
-        return settings
-    return override(settings, "embedding", {"backend": source["embedder"]})
-
-
-def _records(settings: Settings, source: dict[str, Any]) -> list[ScoredRecord]:
-    """Return the scored traces of the given files, or else of the topics."""
-    if not source["files"]:
-        return asyncio.run(_records_of_topics(settings, source["since"], source["until"]))
-    if source["since"] or source["until"]:
-        raise click.UsageError("--since and --until apply only to topics: lines of files have no timestamp")
-    from knowledgepulse_worker.embedding import load_embedder  # noqa: PLC0415 - reading topics needs no numpy
-    from knowledgepulse_worker.tools.policies.scored_files import read_files  # noqa: PLC0415
-    from knowledgepulse_worker.tools.score.offline import make_scorer  # noqa: PLC0415
-
-    def scorer() -> Scorer:
-        return make_scorer(settings, load_embedder(settings.embedding, settings.cache))
-
-    return list(read_files(source["files"], scorer, settings.limits.trace_bytes))
-
-
-async def _records_of_topics(
-    settings: Settings, since: datetime | None, until: datetime | None
-) -> list[ScoredRecord]:
-    from knowledgepulse_worker.tools.policies.scored_topics import Period, open_scored_topics  # noqa: PLC0415 - files need no Kafka
-
-    with topic_progress() as progress:
-        async with open_scored_topics(settings, progress) as topics:
-            records = [record async for _, record in topics.read(Period(since, until))]
-            _print_skipped(topics)
-    if not records:
-        names = f"{settings.topics.contribute} and {settings.topics.rejected}"
-        raise InputError(f"{names} contain no scored traces{' of that period' if since or until else ''}")
-    return records
-
-
-def _print_skipped(topics: ScoredTopics) -> None:
-    if topics.repeats:
-        errors.print(f"skipped {topics.repeats} records that repeat earlier ones")
-    if topics.foreign:
-        errors.print(f"skipped {topics.foreign} records that were not written by a worker")
-
-
-def _labels(settings: Settings, source: dict[str, Any], *, required: bool) -> Labels:
-    from knowledgepulse_worker.tools.policies.labels import labels_of_files, labels_of_topic  # noqa: PLC0415
-
-    files, topic = source["label_files"], source["labels_topic"]
-    if required and not files and topic is None:
-        raise click.UsageError("no labels: give --labels FILE or --labels-topic TOPIC")
-    labels = labels_of_files(files)
-    if topic is not None:
-        with topic_progress() as progress:
-            labels |= asyncio.run(labels_of_topic(settings, topic, progress))
-    return labels

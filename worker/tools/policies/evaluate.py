@@ -9,21 +9,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.policy import Policy, Weights
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
+from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.policies.intervals import Estimate, percentiles, resampled_counts
 from knowledgepulse_worker.tools.policies.labels import Label, Labels
+from knowledgepulse_worker.tools.policies.operating import (
+    SUPPORT,
+    LabelledScores,
+    OperatingPoint,
+    operating_points,
+    proposed_thresholds,
+)
 from knowledgepulse_worker.tools.policies.tune import GRID
-
-with extra("policy"):
-    from sklearn.metrics import precision_recall_curve
 
 ALL = "all domains"
 DIMENSIONS = tuple(Weights.model_fields)
@@ -37,29 +41,12 @@ LEAK_AGREEMENT = 0.99
 CHANCE = 0.5
 """The AUC of a random order."""
 
+Verdict = Literal["tells apart", "does not tell apart", "points the wrong way", "too few labels"]
+
 _BINS = 10
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class OperatingPoint:
-    """Precision and recall at a threshold.
-
-    Attributes:
-        threshold: the lowest score that passes.
-        passing: number of traces that pass.
-        precision: share of the passing traces that are worth keeping; None if none passes.
-        recall: share of the traces worth keeping that pass.
-        f1: harmonic mean of precision and recall.
-    """
-
-    threshold: float
-    passing: int
-    precision: float | None
-    recall: float
-    f1: float
 
 
 @dataclass(frozen=True)
@@ -123,9 +110,11 @@ class DomainEvaluation:
         leaks: dimensions that predict the label on their own.
         current: the policy's threshold; None for :data:`ALL`, which has no common threshold.
         operating: grid thresholds that some but not all traces pass.
-        best_f1: the threshold with the highest F1.
-        precise: the threshold with the highest recall at the requested precision; None if no threshold
-            reaches that precision.
+        fair: AUC of the score, or, if it contains the label, with the dimension that leaks it held constant.
+        verdict: what ``fair`` and its interval say.
+        best_f1: the threshold with the highest F1; None unless the score tells the labels apart.
+        precise: the threshold with the highest recall at the requested precision; None also if no threshold
+            with enough traces on each side reaches that precision.
         calibration: calibration of the agents' confidence.
     """
 
@@ -140,6 +129,8 @@ class DomainEvaluation:
     leaks: list[Leak]
     current: OperatingPoint | None
     operating: list[OperatingPoint]
+    fair: Estimate | None
+    verdict: Verdict
     best_f1: OperatingPoint | None
     precise: OperatingPoint | None
     calibration: Calibration
@@ -209,7 +200,7 @@ def evaluate(
         if (label := labels.get(record.id)) is not None
     ]
     if not labelled:
-        raise InputError(f"none of the {len(labels)} labels matches one of the {len(records)} traces")
+        raise InputError(_no_match(records, labels))
     kept = sum(one.kept for one in labelled)
     if kept in (0, len(labelled)):
         verdict = "worth keeping" if kept else "not worth keeping"
@@ -234,6 +225,14 @@ def evaluate(
     )
 
 
+def _no_match(records: Sequence[ScoredRecord], labels: Labels) -> str:
+    known, given = records[0].id, next(iter(labels))
+    return (
+        f"none of the {len(labels)} labels matches one of the {len(records)} traces: a label's id is that of "
+        f"the trace, such as {printable(known)}, not {printable(given)}"
+    )
+
+
 def _sources(labels: Iterable[Label]) -> dict[str, int]:
     return dict(Counter(label.source or "no source" for label in labels).most_common())
 
@@ -245,8 +244,24 @@ def _evaluate_domain(
     scores = np.array([one.score.quality_score for one in labelled])
     groups = np.unique([one.group for one in labelled], return_inverse=True)[1]
     score, alone, without = _aucs([one.score for one in labelled], kept, groups, policy)
-    operating = [_operating_point(kept, scores, threshold) for threshold in GRID]
-    best, precise = _thresholds(kept, scores, precision)
+    agreement = float(np.mean([one.kept == one.record.success for one in labelled]))
+    leaks = [
+        Leak(dimension, alone[dimension], without[dimension])
+        for dimension in alone
+        if not 1 - LEAK_AUC < alone[dimension].value < LEAK_AUC
+    ]
+    fair = _fair(score, without, leaks, agreement)
+    verdict = _verdict(fair, kept)
+    columns = LabelledScores(
+        scores=scores,
+        novelty=np.array([one.score.novelty for one in labelled]),
+        kept=kept,
+        groups=groups,
+        grouped=np.array([one.label.group is not None for one in labelled]),
+    )
+    best, precise = proposed_thresholds(columns, precision) if verdict == "tells apart" else (None, None)
+    current = None if name == ALL else policy.profile(name).threshold
+    points = operating_points(columns, [one for one in (*GRID, best, precise, current) if one is not None])
     return DomainEvaluation(
         domain=name,
         traces=len(labelled),
@@ -255,18 +270,34 @@ def _evaluate_domain(
         score=score,
         alone=alone,
         without=without,
-        agreement=float(np.mean([one.kept == one.record.success for one in labelled])),
-        leaks=[
-            Leak(dimension, alone[dimension], without[dimension])
-            for dimension in alone
-            if not 1 - LEAK_AUC < alone[dimension].value < LEAK_AUC
-        ],
-        current=None if name == ALL else _operating_point(kept, scores, policy.profile(name).threshold),
-        operating=[one for one in operating if 0 < one.passing < len(labelled)],
-        best_f1=None if best is None else _operating_point(kept, scores, best),
-        precise=None if precise is None else _operating_point(kept, scores, precise),
+        agreement=agreement,
+        leaks=leaks,
+        current=None if current is None else points[current],
+        operating=[points[one] for one in GRID if 0 < points[one].passing < len(labelled)],
+        fair=fair,
+        verdict=verdict,
+        best_f1=None if best is None else points[best],
+        precise=None if precise is None else points[precise],
         calibration=_calibrate(kept, np.array([one.record.confidence for one in labelled])),
     )
+
+
+def _fair(
+    score: Estimate | None, without: Mapping[str, Estimate], leaks: Sequence[Leak], agreement: float
+) -> Estimate | None:
+    """Return the AUC to judge the score by: what leaks the label proves nothing."""
+    rests = [leak.rest for leak in leaks]
+    if without and agreement >= LEAK_AGREEMENT:
+        rests.append(without["outcome_confidence"])
+    return min(rests, default=score)
+
+
+def _verdict(fair: Estimate | None, kept: Bools) -> Verdict:
+    if fair is None or min(kept.sum(), (~kept).sum()) < SUPPORT:
+        return "too few labels"
+    if fair.low > CHANCE:
+        return "tells apart"
+    return "points the wrong way" if fair.high < CHANCE else "does not tell apart"
 
 
 def _aucs(
@@ -324,29 +355,6 @@ def auc(kept: Bools, values: Floats, counts: NDArray[np.int64] | None = None) ->
     pairs[pairs == 0] = np.nan
     areas: Floats = (positive * below).sum(axis=1) / pairs
     return areas[0] if counts is None else areas
-
-
-def _thresholds(kept: Bools, scores: Floats, precision: float) -> tuple[float | None, float | None]:
-    """Return the thresholds with the highest F1 and with the highest recall at a precision."""
-    if not kept.any():
-        return None, None
-    precisions, recalls, thresholds = precision_recall_curve(kept, scores)
-    # The curve's last point has no threshold.
-    f1 = 2 * precisions * recalls / np.maximum(precisions + recalls, np.finfo(float).tiny)
-    precise = thresholds[precisions[:-1] >= precision]
-    return float(thresholds[f1[:-1].argmax()]), float(precise.min()) if len(precise) else None
-
-
-def _operating_point(kept: Bools, scores: Floats, threshold: float) -> OperatingPoint:
-    passing = scores >= threshold
-    hits = int((passing & kept).sum())
-    return OperatingPoint(
-        threshold=float(threshold),
-        passing=int(passing.sum()),
-        precision=hits / int(passing.sum()) if passing.any() else None,
-        recall=hits / int(kept.sum()) if kept.any() else 0.0,
-        f1=2 * hits / int(passing.sum() + kept.sum()) if passing.any() or kept.any() else 0.0,
-    )
 
 
 def _calibrate(kept: Bools, confidence: Floats) -> Calibration:

@@ -100,3 +100,10 @@ def percentiles(value: float, resampled: NDArray[np.float64]) -> Estimate:
     """
     low, high = np.nanquantile(resampled, _TAILS) if np.isfinite(resampled).any() else (np.nan, np.nan)
     return Estimate(value, float(low), float(high))
+
+
+def with_interval(estimate: Estimate | None) -> str:
+    """Format an estimate and its interval; a dash for None."""
+    if estimate is None:
+        return "-"
+    return f"{estimate.value:.2f} ({estimate.low:.2f}-{estimate.high:.2f})"

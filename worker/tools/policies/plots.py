@@ -104,10 +104,10 @@ def _plot_aucs(axes: Any, domain: DomainEvaluation, score: Estimate) -> None:
 
 
 def _plot_operating(axes: Any, domain: DomainEvaluation) -> None:
-    rows = [one for one in domain.operating if one.precision is not None]
-    thresholds = [one.threshold for one in rows]
-    axes.plot(thresholds, [one.precision for one in rows], color=_BLUE, label="precision")
-    axes.plot(thresholds, [one.recall for one in rows], color=_ORANGE, label="recall")
+    thresholds = [one.threshold for one in domain.operating]
+    precisions = [one.precision.value for one in domain.operating if one.precision]
+    axes.plot(thresholds, precisions, color=_BLUE, label="precision")
+    axes.plot(thresholds, [one.recall for one in domain.operating], color=_ORANGE, label="recall")
     if domain.current:
         axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="current threshold")
     axes.set(title="precision and recall", xlabel="threshold", xlim=(0, 1), ylim=(0, 1.02))

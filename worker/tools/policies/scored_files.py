@@ -17,12 +17,15 @@ from knowledgepulse_worker.tools.score.offline import score_line
 MakeScorer = Callable[[], Scorer]
 
 
-def read_files(paths: Iterable[Path], make_scorer: MakeScorer, max_bytes: int) -> Iterator[ScoredRecord]:
+def read_files(
+    paths: Iterable[Path], make_scorer: MakeScorer, embedder: str, max_bytes: int
+) -> Iterator[ScoredRecord]:
     """Yield the traces of files, one per line; raw traces are scored in order, as in one partition.
 
     Args:
         paths: files of lines of one kind, which the first line determines.
         make_scorer: called for the first raw trace, as it may load a model.
+        embedder: the name of the scorer's embedder.
         max_bytes: maximum size of a raw trace.
 
     Raises:
@@ -33,7 +36,7 @@ def read_files(paths: Iterable[Path], make_scorer: MakeScorer, max_bytes: int) -
         read = None
         for source, line in lines_of(path):
             if read is None:
-                read = _read_raw(scorer(), max_bytes) if _is_raw(source, line) else read_line
+                read = _read_raw(scorer(), embedder, max_bytes) if _is_raw(source, line) else read_line
             try:
                 yield read(source, line)
             except (msgspec.MsgspecError, RejectedRecord) as error:
@@ -71,10 +74,10 @@ def _is_raw(source: str, line: bytes) -> bool:
     raise InputError(f"{source}: neither output of `kp-worker score` nor a trace")
 
 
-def _read_raw(scorer: Scorer, max_bytes: int) -> Callable[[str, bytes], ScoredRecord]:
+def _read_raw(scorer: Scorer, embedder: str, max_bytes: int) -> Callable[[str, bytes], ScoredRecord]:
     def read(source: str, line: bytes) -> ScoredRecord:
         scored = score_line(line, scorer, max_bytes)
-        return ScoredRecord.of(source, scored.trace, scored.score)
+        return ScoredRecord.of(source, scored.trace, scored.score, embedder)
 
     return read
 

@@ -10,9 +10,11 @@ from rich.table import Table
 from knowledgepulse_worker.policy import Policy, Weights
 from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
 from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.tools.policies.embedders import described
 from knowledgepulse_worker.tools.policies.evaluate import CHANCE, LEAK_AGREEMENT, DomainEvaluation, Evaluation
-from knowledgepulse_worker.tools.policies.intervals import Estimate
+from knowledgepulse_worker.tools.policies.intervals import Estimate, with_interval
 from knowledgepulse_worker.tools.policies.tune import STEP, DomainTuning, Tuning
+from knowledgepulse_worker.tools.policies.verdict import verdict
 
 DETAILS = 10
 """Maximum number of flips listed one by one."""
@@ -33,6 +35,7 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     """Yield the report of a tuning, with 95 % intervals."""
     domains = list(tuning.domains.values())
     yield f"policy {tuning.policy.digest}; 95 % intervals in parentheses"
+    yield f"embedder: {described(tuning.embedders)}"
     if tuning.withheld:
         yield f"without {tuning.withheld} traces that the policy withholds for their visibility"
     yield ""
@@ -92,13 +95,19 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
         yield ""
         yield f"{one.domain}: precision and recall by threshold"
         yield _operating(one, evaluation.precision)
-        if one.precise is None:
-            yield f"no threshold has a precision of {evaluation.precision:g}"
         yield ""
         yield f"{one.domain}: calibration of the agents' confidence"
         yield _calibration(one)
         calibration = one.calibration
         yield f"expected calibration error {calibration.error:.2f}; Brier score {calibration.brier:.3f}"
+    for one in domains:
+        if any(row.coverage for row in one.operating):
+            yield ""
+            yield f"{one.domain}: groups covered, by threshold"
+            yield _coverages(one)
+    yield ""
+    for one in domains:
+        yield from verdict(one, evaluation.precision)
 
 
 def percent(estimate: Estimate) -> str:
@@ -163,19 +172,13 @@ def _aucs(domains: list[DomainEvaluation]) -> Table:
     table.add_row("worth keeping", *(str(one.kept) for one in domains))
     table.add_row("independent groups", *(str(one.groups) for one in domains))
     table.add_section()
-    table.add_row("score", *(_auc(one.score) for one in domains))
+    table.add_row("score", *(with_interval(one.score) for one in domains))
     for name, title in zip(Weights.model_fields, _DIMENSIONS, strict=True):
-        table.add_row(f"{title} alone", *(_auc(one.alone.get(name)) for one in domains))
+        table.add_row(f"{title} alone", *(with_interval(one.alone.get(name)) for one in domains))
     table.add_section()
     for name, title in zip(Weights.model_fields, _DIMENSIONS, strict=True):
-        table.add_row(f"score, {title} constant", *(_auc(one.without.get(name)) for one in domains))
+        table.add_row(f"score, {title} constant", *(with_interval(one.without.get(name)) for one in domains))
     return table
-
-
-def _auc(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "-"
-    return f"{estimate.value:.2f} ({estimate.low:.2f}-{estimate.high:.2f})"
 
 
 def _warnings(one: DomainEvaluation) -> Iterator[str]:
@@ -191,7 +194,7 @@ def _warnings(one: DomainEvaluation) -> Iterator[str]:
         title = leak.dimension.replace("_", " ")
         yield (
             f"warning: {one.domain}: {title} alone predicts the label (AUC {leak.alone.value:.2f}); with it "
-            f"held constant, the score's AUC is {_auc(leak.rest)}, not {one.score.value:.2f}"
+            f"held constant, the score's AUC is {with_interval(leak.rest)}, not {one.score.value:.2f}"
         )
         if leak.rest.low <= CHANCE:
             yield f"warning: {one.domain}: without {title}, the score is no better than chance"
@@ -207,13 +210,25 @@ def _operating(one: DomainEvaluation, precision: float) -> Table:
     if one.precise:
         marked.append((one.precise, f"best recall at precision {precision:g}"))
     for row, mark in sorted(marked, key=lambda each: each[0].threshold):
+        figures = with_interval(row.precision), f"{row.recall:.2f}", f"{row.f1:.2f}"
+        table.add_row(repr(row.threshold), str(row.passing), *figures, mark)
+    return table
+
+
+def _coverages(one: DomainEvaluation) -> Table:
+    table = _table(
+        "threshold", "passing", "groups", "at random", "most novel", "at most", "groups / at random"
+    )
+    rows = {row.threshold: row.coverage for row in (*one.operating, one.current) if row and row.coverage}
+    for threshold, covered in sorted(rows.items()):
         table.add_row(
-            f"{row.threshold:.4g}",
-            str(row.passing),
-            "-" if row.precision is None else f"{row.precision:.2f}",
-            f"{row.recall:.2f}",
-            f"{row.f1:.2f}",
-            mark,
+            repr(threshold),
+            str(covered.passing),
+            str(covered.covered),
+            f"{covered.random:.1f}",
+            f"{covered.novel:.1f}",
+            str(covered.perfect),
+            with_interval(covered.gain),
         )
     return table
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass
@@ -16,15 +15,15 @@ from numpy.typing import NDArray
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DomainPolicy, Policy, Weights
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
+from knowledgepulse_worker.tools.policies.embedders import described, embedders_of
 from knowledgepulse_worker.tools.policies.intervals import Estimate, kth_largest, share, share_difference
+from knowledgepulse_worker.tools.policies.thresholds import lowest_within, typed
 
 QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 STEP = 0.05
 """Step between the thresholds of the grid, and of the changes to weights."""
 
 GRID = tuple(round(number * STEP, 2) for number in range(21))
-_DECIMALS = 10_000
-"""Proposed thresholds are rounded down to four decimals."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +36,11 @@ class Passing:
 
 @dataclass(frozen=True)
 class Proposal:
-    """The threshold that lets the target share pass.
+    """The threshold that lets at most the target share pass, or the best trace and its equals.
 
     Attributes:
-        needed: the lowest score in the target share, with its bootstrap interval.
-        passing: that score, rounded down, as a threshold, and the share that passes it.
+        needed: the lowest score that passes, with its bootstrap interval.
+        passing: that score as a threshold to type, and the share that passes it.
     """
 
     needed: Estimate
@@ -113,6 +112,7 @@ class Tuning:
         policy: the policy that all traces are scored under.
         target: the target share.
         domains: the tunings by domain name.
+        embedders: number of traces by what their novelty was computed with.
         withheld: number of traces that are left out, as the policy withholds them whatever their score.
         proposed: the policy with the proposed thresholds; domains without traces keep theirs.
     """
@@ -120,6 +120,7 @@ class Tuning:
     policy: Policy
     target: float
     domains: dict[str, DomainTuning]
+    embedders: dict[str, int]
     withheld: int
     proposed: Policy
 
@@ -132,6 +133,7 @@ class Tuning:
             "policy": self.policy.digest,
             "target": self.target,
             "domains": domains,
+            "embedders": self.embedders,
             "withheld": self.withheld,
             "proposed": self.proposed.model_dump(exclude_none=True),
         }
@@ -148,6 +150,7 @@ def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuni
     Raises:
         InputError: there are no records, or the policy withholds them all.
     """
+    records = list(records)
     scores = [record.under(policy) for record in records]
     by_domain: defaultdict[str, list[Score]] = defaultdict(list)
     for score in scores:
@@ -159,12 +162,14 @@ def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuni
         raise InputError(f"no scored traces to tune with{because}")
     domains = {name: _tune_domain(by_domain[name], policy, target) for name in sorted(by_domain)}
     thresholds = {name: one.proposal.passing.threshold for name, one in domains.items()}
-    return Tuning(policy, target, domains, withheld, with_thresholds(policy, thresholds))
+    proposed = with_thresholds(policy, thresholds)
+    return Tuning(policy, target, domains, embedders_of(records), withheld, proposed)
 
 
 def proposed_toml(tuning: Tuning) -> str:
     """Return the proposed ``[policy]`` as TOML, with a comment on the effect of each threshold."""
-    comments = [
+    comments = [f"# embedder: {described(tuning.embedders)}\n"]
+    comments += [
         f"# {name}: of {one.traces} traces, {share.value:.1%} ({share.low:.1%} to {share.high:.1%}) reach "
         f"{one.proposal.passing.threshold}\n"
         for name, one in tuning.domains.items()
@@ -200,15 +205,15 @@ def _with_thresholds(policy: Policy, thresholds: dict[str, float]) -> Policy:
 def _tune_domain(scores: Sequence[Score], policy: Policy, target: float) -> DomainTuning:
     profile = policy.profile(scores[0].domain)
     values = np.array([score.quality_score for score in scores])
-    needed = kth_largest(values, max(1, math.ceil(target * len(values))))
-    proposed = math.floor(needed.value * _DECIMALS) / _DECIMALS
+    lowest, passing = lowest_within(values, target)
+    proposed = typed(values, lowest)
     return DomainTuning(
         domain=profile.domain,
         traces=len(values),
         quantiles={q: float(np.quantile(values, q)) for q in QUANTILES},
         current=_passing(values, profile.threshold),
         grid=[_passing(values, threshold) for threshold in GRID],
-        proposal=Proposal(needed, _passing(values, proposed)),
+        proposal=Proposal(kth_largest(values, passing), _passing(values, proposed)),
         losses=_losses([score for score in scores if score.decision == "rejected"], profile.weights),
         sensitivities=_sensitivities(scores, profile.weights, proposed),
         scores=values,

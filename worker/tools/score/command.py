@@ -15,7 +15,7 @@ from knowledgepulse_worker.settings import load_settings, override
 from knowledgepulse_worker.terminal.files import echo, files_argument, lines_of, print_rejected
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors, progress_bars
-from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
+from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer, score_line
 
 
 @click.command()
@@ -51,7 +51,7 @@ def score(
         settings, "embedding", {key: value for key, value in over.items() if value is not None}
     )
     embedder = None if dry_run else load_embedder(settings.embedding, settings.cache)
-    scorer = make_scorer(settings, embedder)
+    scorer, name = make_scorer(settings, embedder), embedder_name(settings.embedding)
     good = bad = 0
     with progress_bars(DownloadColumn()) as progress:
         for line in lines_of(files, progress):
@@ -59,7 +59,7 @@ def score(
                 if dry_run:
                     decode_trace(line.text.strip(), settings.limits.trace_bytes)
                 else:
-                    echo(score_line(line.text, scorer, settings.limits.trace_bytes).to_json(), progress)
+                    echo(score_line(line.text, scorer, settings.limits.trace_bytes).to_json(name), progress)
                 good += 1
             except RejectedRecord as error:
                 bad += 1

@@ -10,7 +10,7 @@ from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
 from knowledgepulse_worker.scoring import Embed, Score, Scorer, VectorCache
-from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.settings import EmbeddingSettings, Settings
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,12 @@ class Scored:
     trace: ReasoningTrace
     score: Score
 
-    def to_json(self) -> str:
-        """Return a line of ASCII JSON: id, score and its parts, and the fields that policies need."""
+    def to_json(self, embedder: str) -> str:
+        """Return a line of ASCII JSON: id, score and its parts, and the fields that policies need.
+
+        Args:
+            embedder: what novelty was computed with, by :func:`embedder_name`.
+        """
         line = {
             "id": self.trace.id,
             **self.score.as_dict(),
@@ -30,8 +34,17 @@ class Scored:
             "visibility": self.trace.metadata.visibility,
             "success": self.trace.metadata.success,
             "confidence": self.trace.outcome.confidence,
+            "embedder": embedder,
         }
         return json.dumps(line)
+
+
+def embedder_name(settings: EmbeddingSettings) -> str:
+    """Return what novelty is computed with: the backend, its model unless it is the default, and the text."""
+    if settings.backend == "none":
+        return settings.backend
+    backend = f"{settings.backend} {settings.model}" if settings.model else settings.backend
+    return f"{backend}, text {settings.trace_text}"
 
 
 def make_scorer(settings: Settings, embedder: Embedder | None) -> Scorer:

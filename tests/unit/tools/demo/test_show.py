@@ -7,9 +7,12 @@ from dataclasses import replace
 from importlib.resources import files
 
 import pytest
+from click.testing import CliRunner
 
-from knowledgepulse_worker.settings import render, settings_from
+from knowledgepulse_worker.settings import Settings, render, settings_from
+from knowledgepulse_worker.tools.demo import show
 from knowledgepulse_worker.tools.demo.brokers import Broker
+from knowledgepulse_worker.tools.demo.command import demo
 from knowledgepulse_worker.tools.demo.show import THRESHOLD, demo_settings, worker_environment
 
 BROKER = Broker("localhost:9092", "configured", "a test's")
@@ -41,6 +44,32 @@ def test_a_threshold_of_the_users_remains(monkeypatch, threshold):
     monkeypatch.setenv("KP_POLICY__THRESHOLD", str(threshold))
 
     assert demo_settings(BROKER).policy.threshold == threshold
+
+
+def test_a_backend_can_be_chosen(monkeypatch):
+    """It reads the text that goes with it, unless the user has set one."""
+    assert demo_settings(BROKER).embedding == Settings().embedding
+
+    chosen = demo_settings(BROKER, "lexical").embedding
+
+    assert (chosen.backend, chosen.trace_text) == ("lexical", "parts")
+    monkeypatch.setenv("KP_EMBEDDING__BACKEND", "lexical")
+    assert demo_settings(BROKER).embedding.backend == "lexical"
+    assert demo_settings(BROKER, "none").embedding.backend == "none"
+
+
+def test_the_command_takes_the_backends_of_the_settings(monkeypatch):
+    shown = []
+    monkeypatch.setattr(show, "show", lambda console, backend, *, stay: shown.append(backend))
+    run = CliRunner()
+
+    assert run.invoke(demo, ["--no-stay"]).exit_code == 0
+    assert run.invoke(demo, ["--no-stay", "--backend", "lexical"]).exit_code == 0
+    refused = run.invoke(demo, ["--no-stay", "--backend", "words"])
+
+    assert shown == [None, "lexical"]
+    assert (refused.exit_code, "'sentence-transformers', 'lexical', 'none'" in refused.stderr) == (2, True)
+    assert "--backend [sentence-transformers|lexical|none]" in run.invoke(demo, ["--help"]).stdout
 
 
 @pytest.mark.parametrize("prefix", ["KP_", "kp_"])

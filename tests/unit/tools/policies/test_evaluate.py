@@ -1,6 +1,7 @@
 """Evaluation matches numpy and scikit-learn, and warns of leaks."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.tools.policies.evaluate import ALL, auc, evaluate
 from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files
 from knowledgepulse_worker.tools.policies.tables import evaluation_tables
+from knowledgepulse_worker.tools.policies.verdict import verdict
 from support.traces import LABELS
 
 
@@ -95,21 +97,70 @@ def test_precision_and_recall_match_scikit_learn(evaluation, reference_records, 
     scores = column(records, "quality_score")
     one = evaluation.domains["customer_service"]
 
-    rows = [*one.operating, one.best_f1, one.precise]
-    for row in rows:
+    for row in one.operating:
         passing = scores >= row.threshold
         assert row.passing == passing.sum()
-        assert (row.precision, row.recall, row.f1) == pytest.approx(
+        assert (row.precision.value, row.recall, row.f1) == pytest.approx(
             [measure(kept, passing) for measure in (precision_score, recall_score, f1_score)]
         )
-    best = max(f1_score(kept, scores >= threshold) for threshold in scores)
-    assert one.best_f1.f1 == pytest.approx(best)
-    assert one.precise.precision >= 0.9
+
+
+@pytest.fixture(scope="module")
+def noisy(make_record):
+    """Return 200 traces whose labels agree with the score somewhat, evaluated for a precision of 0.8."""
+    rng = np.random.default_rng(5)
+    records = [make_record(tuple(rng.random(4)), id=f"kp:trace:{n}") for n in range(200)]
+    keep = {one.id: bool(one.score.quality_score + rng.normal(0, 0.1) > 0.5) for one in records}
+    labels = {name: Label(name, keep=kept) for name, kept in keep.items()}
+    one = evaluate(records, labels, Policy(), precision=0.8).domains["default"]
+    return one, column(records, "quality_score"), np.array([*keep.values()])
+
+
+def test_the_proposed_thresholds_are_the_best_with_ten_traces_on_each_side(noisy):
+    one, scores, kept = noisy
+    candidates = [value for value in scores if 10 <= (scores >= value).sum() <= len(scores) - 10]
+
+    assert one.verdict == "tells apart"
+    assert one.best_f1.f1 == pytest.approx(max(f1_score(kept, scores >= value) for value in candidates))
+    assert one.precise.precision.value >= 0.8
     assert one.precise.recall == max(
-        recall_score(kept, scores >= threshold)
-        for threshold in scores
-        if precision_score(kept, scores >= threshold) >= 0.9
+        recall_score(kept, scores >= value)
+        for value in candidates
+        if precision_score(kept, scores >= value) >= 0.8
     )
+
+
+def test_a_printed_threshold_passes_the_number_beside_it(noisy):
+    one, scores, _ = noisy
+    (line, *_) = verdict(one, 0.8)
+    promised = re.findall(r"(0[.][0-9]+) passes ([0-9]+) of 200", line)
+
+    assert len(promised) == 2
+    assert all(sum(scores >= float(threshold)) == int(passing) for threshold, passing in promised)
+
+
+def test_precision_has_the_wider_interval_at_each_end(make_record):
+    """Nine hits of nine are not certain, and ten trials of one task are not ten tasks."""
+
+    def precision(keep, group):
+        records = [make_record((n / 40,) * 4, id=f"kp:trace:{n}") for n in range(40)]
+        labels = {one.id: Label(one.id, keep=keep(n), group=group(n)) for n, one in enumerate(records)}
+        return evaluate(records, labels, Policy(threshold=0.5)).domains["default"].current.precision
+
+    alone = precision(lambda n: n >= 20, lambda n: None)
+    assert alone == pytest.approx((1, 0.84, 1), abs=0.01)
+    trials = precision(lambda n: n % 20 < 10, lambda n: n // 10)
+    assert (trials.value, trials.low, trials.high) == (0.5, 0, 1)
+
+
+def test_no_threshold_rests_on_a_few_traces(make_record):
+    """The nine best are worth keeping and no others: none of the candidates has ten traces on each side."""
+    records = [make_record((n / 100,) * 4, id=f"kp:trace:{n}") for n in range(19)]
+    labels = {one.id: Label(one.id, keep=n >= 9) for n, one in enumerate(records)}
+
+    one = evaluate(records, labels, Policy()).domains["default"]
+
+    assert (one.verdict, one.best_f1, one.precise) == ("too few labels", None, None)
 
 
 def test_calibration_matches_scikit_learn(evaluation, reference_records, labels):
@@ -174,8 +225,9 @@ def test_unmatched_labels_and_unlabelled_traces_are_counted(make_record):
 
 
 def test_rejects_labels_that_match_no_trace(make_record):
-    with pytest.raises(InputError, match="none of the 1 labels matches one of the 1 traces"):
-        evaluate([make_record()], {"kp:trace:2": Label("kp:trace:2", keep=True)}, Policy())
+    message = "none of the 1 labels matches one of the 1 traces: .* such as kp:trace:1, not task-2-trial-0$"
+    with pytest.raises(InputError, match=message):
+        evaluate([make_record()], {"task-2-trial-0": Label("task-2-trial-0", keep=True)}, Policy())
 
 
 @pytest.mark.parametrize(("keep", "said"), [(True, "worth keeping"), (False, "not worth keeping")])
@@ -185,13 +237,79 @@ def test_rejects_labels_that_are_all_equal(make_record, keep, said):
 
 
 def test_no_threshold_reaches_the_requested_precision(make_record):
-    records = [make_record((n / 10, 0, 0, 0), id=f"kp:trace:{n}") for n in range(10)]
-    labels = {one.id: Label(one.id, keep=one.score.complexity < 0.5) for one in records}
+    """Of any ten of the best, one at least is not worth keeping."""
+    records = [make_record((n / 100,) * 4, id=f"kp:trace:{n}") for n in range(100)]
+    labels = {one.id: Label(one.id, keep=n > 30 and n % 9 != 0) for n, one in enumerate(records)}
 
-    evaluation = evaluate(records, labels, Policy())
+    one = evaluate(records, labels, Policy(), precision=1.0).domains["default"]
 
-    assert evaluation.domains["default"].precise is None
-    assert "no threshold has a precision of 0.9" in [*evaluation_tables(evaluation)]
+    assert one.best_f1 is not None
+    assert one.precise is None
+    assert "; no threshold with 10 traces on each side has precision 1; " in next(verdict(one, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("noise", "sign", "expected", "sentence"),
+    [
+        (0.1, 1, "tells apart", "the score tells these labels apart: AUC 0."),
+        (
+            0.1,
+            -1,
+            "points the wrong way",
+            "the score points the wrong way, as traces worth keeping score lower",
+        ),
+        (9.0, 1, "does not tell apart", "the score does not tell these labels apart: AUC 0."),
+    ],
+)
+def test_the_verdict_says_what_the_score_is_worth(make_record, noise, sign, expected, sentence):
+    rng = np.random.default_rng(6)
+    records = [make_record(tuple(rng.random(4)), id=f"kp:trace:{n}") for n in range(200)]
+    labels = {
+        one.id: Label(one.id, keep=bool(sign * (one.score.quality_score - 0.5) + rng.normal(0, noise) > 0))
+        for one in records
+    }
+
+    one = evaluate(records, labels, Policy()).domains["default"]
+    (line,) = verdict(one, 0.9)
+
+    assert one.verdict == expected
+    assert line.startswith(f"verdict: default: {sentence}")
+    assert ("no threshold is proposed" in line) is (one.best_f1 is None) is (expected != "tells apart")
+
+
+def test_the_verdict_on_a_score_that_contains_the_label(evaluation):
+    """Its AUC is 0.99, of which nothing is left with outcome confidence held constant."""
+    line, _ = verdict(evaluation.domains["customer_service"], 0.9)
+
+    assert (
+        "the score contains the label; without it, the score does not tell these labels apart: AUC 0.41"
+        in line
+    )
+    assert line.endswith("; no threshold is proposed")
+
+
+def test_the_verdict_on_equal_labels(evaluation):
+    line = next(verdict(evaluation.domains["code"], 0.9))
+
+    assert line.startswith("verdict: code: too few labels: 14 of 14 traces are worth keeping")
+
+
+def test_coverage_is_told_for_the_policys_threshold(reference_records, labels):
+    """Four trials of each of 35 tasks."""
+    one = evaluate(reference_records, labels, Policy(threshold=0.4)).domains["customer_service"]
+    covered, (_, line) = one.current.coverage, verdict(one, 0.9)
+
+    assert line.startswith(
+        f"coverage: customer_service: the {one.current.passing} traces that reach 0.4 are of "
+        f"{covered.covered} of 35 groups, {covered.gain.value:.2f} ("
+    )
+    assert line.endswith(f"a perfect choice of {covered.perfect}")
+
+
+def test_no_group_is_covered_if_no_trace_passes(evaluation):
+    assert [*verdict(evaluation.domains["customer_service"], 0.9)][1] == (
+        "coverage: customer_service: no trace reaches 0.75, so none of 35 groups is covered"
+    )
 
 
 def test_the_report_is_plain_json(evaluation):

@@ -14,11 +14,11 @@ from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 @pytest.fixture
 def scored_lines(real_traces):
     scorer = make_scorer(Settings(), None)
-    return [score_line(line, scorer, 10**7).to_json().encode() for line in real_traces[:5]]
+    return [score_line(line, scorer, 10**7).to_json("none").encode() for line in real_traces[:5]]
 
 
 def read(*paths, make_scorer=Scorer):
-    return list(read_files(paths, make_scorer, 10**7))
+    return list(read_files(paths, make_scorer, "none", 10**7))
 
 
 def test_scores_raw_traces_and_reads_scored_ones(tmp_path, real_traces, scored_lines):
@@ -29,6 +29,7 @@ def test_scores_raw_traces_and_reads_scored_ones(tmp_path, real_traces, scored_l
     records = read(raw, scored)
 
     assert [one.score for one in records[:5]] == [one.score for one in records[5:]]
+    assert {one.embedder for one in records} == {"none"}
     assert records[1].source == f"{raw}:2"
     assert records[6].source == f"{scored}:3"
 

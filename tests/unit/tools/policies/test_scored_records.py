@@ -39,7 +39,7 @@ def test_parses_a_line_of_the_score_command(real_traces):
     scorer = make_scorer(Settings(), None)
     for line in real_traces:
         scored = score_line(line, scorer, 10**7)
-        assert read_line("file:1", scored.to_json().encode()).score == scored.score
+        assert read_line("file:1", scored.to_json("none").encode()).score == scored.score
 
 
 def test_ignores_producer_headers_named_like_the_workers(published_traces):

@@ -20,7 +20,7 @@ def scored(tmp_path_factory, real_traces):
 
     scorer = make_scorer(Settings(), None)
     file = tmp_path_factory.mktemp("scored") / "scored.jsonl"
-    file.write_text("\n".join(score_line(line, scorer, 10**7).to_json() for line in real_traces) + "\n")
+    file.write_text("\n".join(score_line(line, scorer, 10**7).to_json("none") for line in real_traces) + "\n")
     return file
 
 
@@ -50,7 +50,7 @@ def test_tune_proposes_a_policy_that_check_accepts_and_rescore_tries(kp_worker, 
 
 def test_tune_prints_the_policy_to_review(kp_worker, scored):
     text = output(kp_worker("policy", "tune", scored))
-    block = text[text.index("# code: of 14 traces") :]
+    block = text[text.index("# embedder: none") :]
     report = json.loads(output(kp_worker("policy", "tune", scored, "--json")))
     assert tomllib.loads(block)["policy"] == report["proposed"]
 
@@ -67,6 +67,30 @@ def test_a_table_in_a_pipe_is_not_cut_to_the_width_of_a_terminal(kp_worker, scor
 def test_tune_scores_raw_traces_itself(kp_worker, scored):
     raw = output(kp_worker("policy", "tune", TRACES, "--embedder", "none", "--json"))
     assert raw == output(kp_worker("policy", "tune", scored, "--json"))
+
+
+def test_tune_and_its_policy_say_by_what_embedder_novelty_was_computed(kp_worker, scored, tmp_path):
+    """And a warning comes where it is not the settings', or not one: such thresholds do not hold there."""
+    lexical, mixed, old = (tmp_path / name for name in ("lexical.jsonl", "mixed.jsonl", "old.jsonl"))
+    lexical.write_text(scored.read_text().replace('"embedder": "none"', '"embedder": "lexical, text parts"'))
+    mixed.write_text(scored.read_text() + lexical.read_text())
+    old.write_text(scored.read_text().replace(', "embedder": "none"', ""))
+
+    def run(file, backend):
+        result = kp_worker("policy", "tune", file, env={"KP_EMBEDDING__BACKEND": backend})
+        return output(result), result.stderr.replace("\n", " ")
+
+    text, warning = run(lexical, "lexical")
+    assert "\nembedder: lexical, text parts (154 traces)\n" in text
+    assert "\n# embedder: lexical, text parts (154 traces)\n" in text
+    assert warning == ""
+    _, warning = run(lexical, "none")
+    assert "these scores is lexical, text parts, but the settings' is none" in warning
+    _, warning = run(mixed, "lexical")
+    assert "scores do not compare: none (154 traces); lexical, text parts (154 traces)" in warning
+    text, warning = run(old, "none")
+    assert "\nembedder: not recorded (154 traces)\n" in text
+    assert warning == ""
 
 
 @pytest.mark.parametrize(("suffix", "begins"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
@@ -159,7 +183,6 @@ BAD_INPUT = {
         (*EVALUATE, "--labels", "OTHERS"),
         "none of the 1 labels matches one of the 154 traces",
     ),
-    "one class": ((*EVALUATE, "--labels", "ONE"), "all 14 labels that match a trace say"),
     "no label": ((*EVALUATE, "--labels", "SCORED"), "SCORED:1: not a label: give either"),
     "an empty file": (("policy", "tune", "EMPTY"), "EMPTY: is empty"),
     "a half-written file": (("policy", "tune", "HALF"), "HALF:154: not output of `kp-worker score`"),
@@ -213,7 +236,6 @@ def test_invalid_input_is_a_one_line_error_and_writes_nothing(
     lines = LABELS.read_text().splitlines(keepends=True)
     contents = {
         "OTHERS": '{"id": "kp:trace:other", "keep": true}\n',
-        "ONE": "".join(lines[140:]),
         "EMPTY": "",
         "HALF": scored.read_text()[:-30],
         "POLICY": "[policy]\n",

@@ -1,6 +1,7 @@
 """Tuning matches numpy."""
 
 import json
+import tomllib
 from dataclasses import astuple
 
 import numpy as np
@@ -76,6 +77,22 @@ def test_the_proposed_threshold_lets_the_target_share_pass(tuning, dimensions, o
     assert 0 <= proposal.needed.value - proposal.passing.threshold < 1e-4
     assert proposal.passing.share.value == 14 / 140
     assert tuning.proposed.profile("customer_service").threshold == proposal.passing.threshold
+
+
+@pytest.mark.parametrize(
+    ("scores", "passing"),
+    [
+        ([n / 154 for n in range(154)], 15),  # 15.4 are a tenth
+        ([0.9] * 8 + [0.8] * 22 + [0.5] * 70, 8),  # 30 would pass with the next ones
+        ([0.5 + n / 10**7 for n in range(200)], 20),  # four decimals would let others pass
+    ],
+)
+def test_a_tenth_is_no_more_than_a_tenth(make_record, scores, passing):
+    records = [make_record((score,) * 4) for score in scores]
+
+    proposed = Policy.model_validate(tomllib.loads(proposed_toml(tune(records, Policy(), 0.1)))["policy"])
+
+    assert sum(one.under(proposed).decision == "contribute" for one in records) == passing
 
 
 def test_losses_are_weights_times_missing_dimension_values(tuning, dimensions, overridden):

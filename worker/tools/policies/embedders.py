@@ -1,0 +1,34 @@
+"""With what the traces' novelty was computed: thresholds for one embedder are none for another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.terminal.text import printable
+
+_UNRECORDED = "not recorded"
+"""Of a record of a topic: its ``kp-score`` header does not say."""
+
+
+def embedders_of(records: Iterable[ScoredRecord]) -> dict[str, int]:
+    """Return the numbers of traces by embedder, the most frequent first."""
+    return dict(Counter(record.embedder or _UNRECORDED for record in records).most_common())
+
+
+def described(embedders: Mapping[str, int]) -> str:
+    """Return the embedders and their numbers of traces in words; text from files is escaped."""
+    return "; ".join(f"{printable(name)} ({count} traces)" for name, count in embedders.items())
+
+
+def embedder_warnings(embedders: Mapping[str, int], configured: str) -> Iterator[str]:
+    """Yield a warning if the traces' novelty is not of one embedder, or not of the configured one."""
+    if len(embedders) > 1:
+        yield f"several embedders, so these scores do not compare: {described(embedders)}"
+    elif configured not in embedders and _UNRECORDED not in embedders:
+        (name,) = embedders
+        yield (
+            f"the embedder of these scores is {printable(name)}, but the settings' is {configured}, whose "
+            "scores are others"
+        )

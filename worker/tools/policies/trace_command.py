@@ -1,0 +1,131 @@
+"""The commands ``kp-worker traces``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from knowledgepulse_worker.errors import InputError, TopicError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.progress import errors, topic_progress
+from knowledgepulse_worker.terminal.text import printable, time_text
+from knowledgepulse_worker.tools.policies.inputs import read_records, settings_and_policy_of, settings_of
+from knowledgepulse_worker.tools.policies.options import SCORE, policy_option, source_options
+from knowledgepulse_worker.tools.policies.output import print_parts
+
+if TYPE_CHECKING:
+    from knowledgepulse_worker.scoring import ScoredRecord
+
+_COLUMNS = "{:24}  {:24}  {:16}  {:6}  {:10}  {}"
+
+
+@click.group()
+def traces() -> None:
+    """List scored traces, and explain the score of one."""
+
+
+@traces.command("list")
+@source_options
+@click.option("--domain", help="List only traces of this task domain or profile.")
+@click.option("--min", "least", type=SCORE, default=0.0, help="Lowest score to list.")
+@click.option("--max", "most", type=SCORE, default=1.0, help="Highest score to list.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+def list_traces(domain: str | None, least: float, most: float, as_json: bool, **source: Any) -> None:
+    """List scored traces, one per line.
+
+    Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
+    traces, which are scored first.
+    """
+    if least > most:
+        raise click.UsageError(f"--min {least:g} is above --max {most:g}: no score is between them")
+    records = read_records(settings_of(source), source)
+    if not as_json:
+        click.echo(_COLUMNS.format("SOURCE", "TIME", "DOMAIN", "SCORE", "DECISION", "ID"))
+    count = 0
+    for record in records:
+        if domain in (None, record.task_domain, record.score.domain) and (
+            least <= record.score.quality_score <= most
+        ):
+            click.echo(_line(record) if as_json else _row(record))
+            count += 1
+    errors.print(f"{count} traces")
+
+
+def _row(record: ScoredRecord) -> str:
+    """Format a trace as a table row; text from producers is escaped."""
+    return _COLUMNS.format(
+        printable(record.source),
+        "-" if record.timestamp_ms is None else time_text(record.timestamp_ms),
+        printable(record.score.domain),
+        f"{record.score.quality_score:.4f}",
+        record.score.decision,
+        printable(record.id),
+    )
+
+
+def _line(record: ScoredRecord) -> str:
+    """Format a trace as a line of ASCII JSON."""
+    return json.dumps(
+        {
+            "source": record.source,
+            "timestamp_ms": record.timestamp_ms,
+            "id": record.id,
+            "task_domain": record.task_domain,
+            "visibility": record.visibility,
+            "policy": record.policy,
+            **record.score.as_dict(),
+            "decision": record.score.decision,
+        }
+    )
+
+
+@traces.command("show")
+@click.argument("name")
+@source_options
+@policy_option
+def show_trace(name: str, file: Path | None, **source: Any) -> None:
+    """Explain the score of a trace.
+
+    NAME is its id, or topic/partition/offset of the raw or of the scored record, or file:line. Shows the
+    contribution of each dimension, the overrides, the threshold, the nearest earlier trace, and what would
+    have made the trace pass. The policy is the one that the trace was scored under, as the workers keep it;
+    for a trace of a file it is the settings' policy. --policy names another.
+    """
+    from knowledgepulse_worker.tools.policies.explain import explain  # noqa: PLC0415 - keeps `--help` fast
+
+    settings, active = settings_and_policy_of(source, file)
+    if source["files"]:
+        found = [one for one in read_records(settings, source) if name in (one.id, one.source)]
+    else:
+        found = asyncio.run(_find(settings, name))
+    if not found:
+        raise InputError(f"no scored trace is {name}")
+    policies = {} if file else asyncio.run(_policies(settings, found))
+    for number, record in enumerate(found):
+        print_parts(*([""] if number else []), *explain(record, policies.get(record.policy, active)))
+
+
+async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
+    from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415 - files need no Kafka
+
+    with topic_progress() as progress:
+        async with open_scored_topics(settings, progress) as topics:
+            return await topics.find(name)
+
+
+async def _policies(settings: Settings, records: Iterable[ScoredRecord]) -> dict[str | None, Policy]:
+    """Return the policies by digest, as far as the workers kept them, unless the settings' is enough."""
+    from knowledgepulse_worker.tools.policies.history import policy_history  # noqa: PLC0415 - files need no Kafka
+
+    if all(one.policy in (None, settings.policy.digest) for one in records):
+        return {}
+    try:
+        return {kept.policy.digest: kept.policy for kept in await policy_history(settings)}
+    except (TopicError, InputError):  # of an earlier release, which kept none
+        return {}
