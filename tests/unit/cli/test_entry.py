@@ -323,9 +323,7 @@ def test_signals_end_a_command_in_the_same_way_as_ctrl_c(number):
     assert process.returncode == 128 + number
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--version"], ["--help"], ["config"], ["config", "--help"], ["licenses"]]
-)
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["config"], ["config", "--help"]])
 def test_an_output_that_cannot_be_written_is_an_error_in_one_line(arguments):
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run([*KP_WORKER, *arguments], stdout=full, stderr=subprocess.PIPE, check=False)
