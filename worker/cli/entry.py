@@ -26,7 +26,7 @@ class LazyCommand(click.Command):
 
     Args:
         name: name of the subcommand.
-        target: location of the command, ``module:attribute`` below :mod:`worker`.
+        target: location of the command, ``module:attribute`` below :mod:`knowledgepulse_worker`.
         short_help: first sentence of its help.
     """
 
