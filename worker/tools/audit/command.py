@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import topic_progress
@@ -25,13 +27,13 @@ def audit(config: Path | None, as_json: bool) -> None:
 
     Reads the raw topic, the outputs and the ledger's changelog up to their current ends; workers may be
     running. Every committed record must have an output that equals the record except for the score, and all
-    repeats must be equal. Scores and decisions are recomputed, and
-    novelty where the changelog still has the vectors. Use the worker's settings. Exits with
+    repeats must be equal. Scores, novelty and decisions are recomputed. Use the worker's settings. Exits with
     status 1 if anything is missing or differs.
     """
     settings = load_settings(config)
+    embedder = partial(load_embedder, settings.embedding, settings.cache)
     with topic_progress() as progress:
-        report = asyncio.run(run_audit(settings, progress=progress))
+        report = asyncio.run(run_audit(settings, embedder=embedder, progress=progress))
     if as_json:
         click.echo(json.dumps(report.as_dict(), indent=2))
     else:

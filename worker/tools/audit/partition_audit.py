@@ -6,23 +6,33 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import msgspec
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import Reason, TooLargeError
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.decode import decode_inputs
 from knowledgepulse_worker.records.entry import Entry, ScoreHeader
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNREAD_FINGERPRINT, RawRecord
-from knowledgepulse_worker.scoring import bounded_id
+from knowledgepulse_worker.scoring import TraceText, bounded_id, embedding_text
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.audit.checks import check_dead_letter, check_score, mismatches, read_trace
+from knowledgepulse_worker.tools.audit.checks import (
+    ROUNDING,
+    check_dead_letter,
+    check_score,
+    mismatches,
+    read_trace,
+)
 from knowledgepulse_worker.tools.audit.index import Known, Output, SourceIndex
-from knowledgepulse_worker.tools.audit.novelty import Memory, Remembered
-from knowledgepulse_worker.tools.audit.report import Difference, PartitionReport, Unaudited
+from knowledgepulse_worker.tools.audit.novelty import Basis, Memory, Remembered
+from knowledgepulse_worker.tools.audit.report import Difference, PartitionReport
+from knowledgepulse_worker.tools.audit.vectors import Texts, Vectors
 
 _END = Known(sys.maxsize)
+_CHUNK = 128
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,12 @@ class _Case:
     rejection: Reason | None = None
     wrong: list[str] = field(default_factory=list)
 
+    def text(self, text: TraceText) -> str | None:
+        """Return the text that was embedded; None if the record is no trace."""
+        if self.record is None or self.trace is None:
+            return None
+        return embedding_text(self.trace, text, decode_inputs(self.record.value or b""))
+
 
 class PartitionAudit:
     """Audit a partition of the raw topic.
@@ -66,6 +82,9 @@ class PartitionAudit:
         policies: those that were ever in force, by digest.
         index: the complete index of outputs and ledger entries.
         builder: the worker's builder of outputs.
+        texts: embedder for records without a vector in the changelog.
+        tolerance: accepted difference of a novelty recomputed from texts; None uses the largest tolerance of
+            the precisions of the embedder and of the partition's entries.
     """
 
     def __init__(
@@ -76,10 +95,13 @@ class PartitionAudit:
         policies: Mapping[str, Policy],
         index: SourceIndex,
         builder: Outputs,
+        texts: Texts,
+        tolerance: float | None = None,
     ) -> None:
         self._report = PartitionReport(partition)
         self._bounds = bounds
         self._policies = policies
+        self._text = settings.embedding.trace_text
         self._accounted: int | None = None
         self._known = index.known(partition)
         self._next = next(self._known, _END)
@@ -88,16 +110,24 @@ class PartitionAudit:
         self._builder = builder
         self._has_whole_ledger = index.is_whole(partition)
         self._entries_from = index.entries_from(partition, settings.cache.max_elements)
-        oldest = index.first_scored(partition)
-        without_model = "" if settings.embedding.backend == "none" else None
-        self._memory = Memory(settings.cache, without_model if oldest is None else oldest.model)
+        self._vectors = Vectors(settings, index.first_scored(partition), texts, tolerance)
+        self._memory = Memory(settings.cache, self._vectors.oldest_model)
         if bounds.first > 0:
             self._memory.doubt("trimmed")
 
     def add(self, records: Sequence[RawRecord]) -> None:
         """Check records, in offset order."""
-        for record in records:
-            for case in self._up_to(record):
+        cases = (case for record in records for case in self._up_to(record))
+        # In chunks: there may be many deleted offsets before the first record.
+        while chunk := list(islice(cases, _CHUNK)):
+            self._vectors.complete(
+                [
+                    (case.remembered, case.text(self._text))
+                    for case in chunk
+                    if case.remembered is not None and case.remembered.origin == "no_vector"
+                ]
+            )
+            for case in chunk:
                 self._check(case)
 
     def finish(self) -> PartitionReport:
@@ -138,9 +168,9 @@ class PartitionAudit:
         entry = _scored_entry(known.entries, known.outputs)
         remembered = None
         if entry is not None:
-            remembered = self._memory.recall(entry, entry.trace_id, entry.timestamp_ms)
+            remembered = self._vectors.recall(entry, entry.trace_id, entry.timestamp_ms)
         elif _was_scored(known.outputs):
-            remembered = self._memory.recall(None, None, known.outputs[0].timestamp_ms)
+            remembered = self._vectors.recall(None, None, known.outputs[0].timestamp_ms)
         return _Case(known.offset, known.outputs, remembered)
 
     def _case(self, record: RawRecord, known: Known) -> _Case:
@@ -167,7 +197,7 @@ class PartitionAudit:
         finished = not case.outputs and not entries and record.offset < self._bounds.committed
         if entry is not None or _was_scored(case.outputs) or (finished and trace is not None):
             trace_id = None if trace is None else bounded_id(trace.id)
-            case.remembered = self._memory.recall(entry, trace_id, record.timestamp_ms)
+            case.remembered = self._vectors.recall(entry, trace_id, record.timestamp_ms)
         return case
 
     def _must_have_entry(self, case: _Case) -> bool:
@@ -242,14 +272,27 @@ class PartitionAudit:
             policy = self._policies.get(output.says.policy)
             case.wrong += check_score(case.trace, output, headers[-1], policy)
         if headers:
-            unaudited: Unaudited | None = "rewind" if rescored else self._memory.unaudited(case.remembered)
-            if unaudited is None:
-                self._report.novelty_exact += 1
-                for header in headers:
-                    case.wrong += self._memory.check(case.remembered, header)
-            else:
-                reasons = self._report.novelty_unaudited
-                reasons[unaudited] = reasons.get(unaudited, 0) + 1
+            basis = "rewind" if rescored else self._memory.basis(case.remembered)
+            self._check_novelty(case, case.remembered, headers, basis)
+
+    def _check_novelty(
+        self, case: _Case, remembered: Remembered, headers: Sequence[ScoreHeader], basis: Basis
+    ) -> None:
+        report = self._report
+        match basis:
+            case "ledger":
+                report.novelty_exact += 1
+                tolerance = ROUNDING
+            case "text":
+                report.novelty_embedded += 1
+                tolerance = self._vectors.tolerance
+                if any(abs(header.score - header.threshold) <= tolerance for header in headers):
+                    report.near_threshold.append(case.offset)
+            case reason:
+                report.novelty_unaudited[reason] = report.novelty_unaudited.get(reason, 0) + 1
+                return
+        for header in headers:
+            case.wrong += self._memory.check(remembered, header, tolerance)
 
 
 def _is_remembered(record: RawRecord, entries: Sequence[Entry]) -> bool:

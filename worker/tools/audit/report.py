@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Unaudited = Literal["trimmed", "rewind", "no_vector"]
+Unaudited = Literal["trimmed", "rewind", "no_vector", "other_model"]
 """Why a novelty could not be recomputed.
 
 - ``trimmed``: earlier records were deleted from the raw topic, and some of their entries from the changelog;
 - ``rewind``: the ledger was cut, and its remaining content at that time is unknown;
-- ``no_vector``: a vector is not in the changelog any more.
+- ``no_vector``: a vector is not in the changelog, and its text could not be embedded;
+- ``other_model``: likewise, because the vector is from another model than the configured one.
 """
 
 
@@ -45,7 +46,10 @@ class PartitionReport:
             transactions, which can no longer be distinguished.
         unknown_policy: number of records scored under a policy that was not kept, so that their score was not
             recomputed.
-        novelty_exact: number of records whose novelty was recomputed from the ledger's vectors.
+        near_threshold: offsets of records whose score is so close to the threshold that the precision of a
+            recomputed embedding cannot confirm the decision.
+        novelty_exact: number of records whose novelty was recomputed from the ledger's vectors alone.
+        novelty_embedded: number of records whose novelty needed texts to be embedded again.
         novelty_unaudited: number of records whose novelty could not be recomputed, by reason.
     """
 
@@ -62,7 +66,9 @@ class PartitionReport:
     outputs_trimmed: int = 0
     deleted: list[tuple[int, int]] = field(default_factory=list)
     unknown_policy: int = 0
+    near_threshold: list[int] = field(default_factory=list)
     novelty_exact: int = 0
+    novelty_embedded: int = 0
     novelty_unaudited: dict[Unaudited, int] = field(default_factory=dict)
 
 

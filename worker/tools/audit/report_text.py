@@ -15,7 +15,8 @@ DETAILS = 10
 _REASONS: dict[Unaudited, str] = {
     "trimmed": "earlier records were deleted from the raw topic",
     "rewind": "the raw topic was reread from before the ledger",
-    "no_vector": "a vector is not in the changelog any more",
+    "no_vector": "a vector is not in the changelog, and its text cannot be embedded",
+    "other_model": "a vector is from another model than the configured one",
 }
 
 
@@ -48,6 +49,7 @@ def _table(report: Report) -> Table:
 
 
 def _row(one: PartitionReport) -> tuple[int, ...]:
+    audited = one.novelty_exact + one.novelty_embedded
     return (
         one.records,
         one.waiting,
@@ -55,7 +57,7 @@ def _row(one: PartitionReport) -> tuple[int, ...]:
         one.repeated,
         len(one.differing),
         len(one.without_entry),
-        one.novelty_exact,
+        audited,
     )
 
 
@@ -64,6 +66,10 @@ def _notes(report: Report) -> Iterator[str]:
     counts = {
         "were scored under a policy that was not kept, so their score was not recomputed": sum(
             one.unknown_policy for one in parts
+        ),
+        "have a novelty that was recomputed from their texts": sum(one.novelty_embedded for one in parts),
+        "have a score too close to the threshold to confirm the decision from their texts": sum(
+            len(one.near_threshold) for one in parts
         ),
         "were rescored, as the raw topic was reread from before the ledger": report.rescored,
         "have no output where the output topics were trimmed": sum(one.outputs_trimmed for one in parts),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
+from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka.policy_topic import read_policies
 from knowledgepulse_worker.kafka.preflight.rights import require_rights
@@ -21,13 +22,17 @@ from knowledgepulse_worker.tools.audit.index import SourceIndex
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from knowledgepulse_worker.tools.audit.report import PartitionReport, Report
 from knowledgepulse_worker.tools.audit.rights import audit_rights
+from knowledgepulse_worker.tools.audit.vectors import Texts
 
-# Small enough to show progress.
+# Small enough to show progress while texts are embedded.
 _CHUNK = 128
 
 
 async def audit(
     settings: Settings,
+    *,
+    embedder: Callable[[], Embedder | None] | None = None,
+    tolerance: float | None = None,
     progress: TopicProgressCallback = lambda _topic, _done, _total: None,
 ) -> Report:
     """Audit a stream's outputs against its raw topic, up to the current ends of the topics.
@@ -37,6 +42,12 @@ async def audit(
 
     Args:
         settings: the worker's settings: its topics, group, cache, policy and limits.
+        embedder: creates the embedder for records whose vector is no longer in the changelog; called at most
+            once, and only if there are such records. If None, the novelty of these records, and of records
+            compared with them, is not audited.
+        tolerance: accepted difference of a novelty recomputed with such embeddings. By default, 1e-6 if all
+            vectors are float32, and 0.002 otherwise. Novelties recomputed from the changelog's vectors alone
+            must be equal to within 1e-9.
         progress: called while reading.
 
     Raises:
@@ -44,6 +55,7 @@ async def audit(
         SecurityError: the brokers reject the login, the certificate or an operation.
         TopicError: a topic is missing or cannot be read.
         LedgerError: the changelog contains an invalid entry.
+        EmbeddingError: the embedder cannot be created.
     """
     await require_rights(settings.kafka, audit_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
@@ -63,7 +75,7 @@ async def audit(
         # A policy is kept before its first use, so by now those of all outputs within the bounds are.
         kept = await read_policies(reader, policy_topic) if policy_topic in topics else []
         policies = {one.digest: one for one in (settings.policy, *(one.policy for one in kept))}
-        run = _Run(settings, policies, topics, log)
+        run = _Run(settings, policies, topics, log, Texts(embedder), tolerance)
         return await run.audit(committed, changelog)
 
 
@@ -117,11 +129,15 @@ class _Run:
         policies: Mapping[str, Policy],
         topics: dict[str, Topic],
         log: _Log,
+        texts: Texts,
+        tolerance: float | None,
     ) -> None:
         self._settings = settings
         self._policies = policies
         self._topics = topics
         self._log = log
+        self._texts = texts
+        self._tolerance = tolerance
         self._builder = Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()})
         names = settings.topics
         self._outputs = (names.contribute, names.rejected, names.dead_letter)
@@ -155,9 +171,11 @@ class _Run:
             self._policies,
             index,
             self._builder,
+            self._texts,
+            self._tolerance,
         )
         async for records in self._log.read_partition(raw, partition):
-            # In a thread: the client keeps its connections meanwhile.
+            # In a thread, as this may load a model and embed texts.
             await asyncio.to_thread(audit.add, list(map(raw_record, records)))
         return await asyncio.to_thread(audit.finish)
 

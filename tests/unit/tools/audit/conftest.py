@@ -19,6 +19,7 @@ from knowledgepulse_worker.scoring import Scorer, VectorCache, bounded_id, embed
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.index import SourceIndex
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
+from knowledgepulse_worker.tools.audit.vectors import Texts
 
 MAX_ELEMENTS = 4
 WINDOW = 8
@@ -136,8 +137,10 @@ class Stream:
             self.outputs.append(builder.build(record, self.entries[record.offset]))
             self.committed = max(self.committed, record.offset + 1)
 
-    def audit(self, *, first=0, outputs_from=0, committed=None, compacted=True):
-        """Audit the partition, with or without a compacted changelog."""
+    def audit(
+        self, *, first=0, outputs_from=0, embedder=None, tolerance=None, committed=None, compacted=True
+    ):
+        """Audit the partition, with or without an embedder and a compacted changelog."""
         committed = self.committed if committed is None else committed
         with SourceIndex(self.settings.topics, 2, WINDOW) as index:
             index.add_outputs(self.outputs)
@@ -152,6 +155,8 @@ class Stream:
                 {one.digest: one for one in (self.settings.policy, *self.kept_policies)},
                 index,
                 Outputs(self.settings.topics, self.counts),
+                Texts(None if embedder is None else lambda: embedder),
+                tolerance,
             )
             for start in range(0, len(self.raw), 5):
                 audit.add(self.raw[start : start + 5])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.outputs import with_current_timestamp
@@ -209,27 +210,34 @@ def test_detects_any_tampering_at_its_offset(stream, how, data):
 
 
 @pytest.mark.parametrize(
-    "member", ["score", "complexity", "novelty", "tool_diversity", "outcome_confidence", "threshold"]
+    ("member", "change"),
+    [
+        ("score", 1e-6),
+        ("complexity", 1e-6),
+        ("novelty", 1e-6),
+        ("tool_diversity", 1e-6),
+        ("outcome_confidence", 1e-6),
+        ("threshold", 1e-6),
+    ],
 )
 @pytest.mark.parametrize("with_ledger", [True, False])
-def test_detects_a_wrong_number_with_and_without_ledger_entries(stream, member, with_ledger):
+def test_detects_a_wrong_number_with_and_without_ledger_entries(stream, member, change, with_ledger):
     made = stream()
     made.publish(12)
     made.work()
     off = score_of(made.outputs[7])
     # As the worker would have published it, had it computed so.
-    tampered = with_score(made.outputs[7], **{member: off[member] - 1e-6})
+    tampered = with_score(made.outputs[7], **{member: off[member] - change})
     value = json.loads(tampered.value)
     value["metadata"]["quality_score"] = score_of(tampered)["score"]
     made.outputs[7] = tampered
     if not with_ledger:
         made.changelog.clear()
 
-    report = made.audit()
+    report = made.audit(embedder=None if with_ledger else made.embedder, tolerance=1e-7)
 
     assert [difference.offset for difference in report.differing] == [7]
-    shown = "score" if member == "novelty" and not with_ledger else member
-    assert f"{shown} is " in report.differing[0].what
+    assert f"{member} is " in report.differing[0].what
 
 
 @pytest.mark.parametrize(("member", "value"), [("domain", "else"), ("overrides", ["else"])])
@@ -306,10 +314,10 @@ def test_a_record_rejected_as_too_large_still_entered_the_cache(stream, with_led
     if not with_ledger:
         made.changelog.clear()
 
-    assert not made.audit().differing
+    assert not made.audit(embedder=made.embedder).differing
 
     made.outputs[3] = replace(made.outputs[3], value=made.outputs[3].value[:-1])
-    assert made.audit().differing == [Difference(3, "value does not match the record")]
+    assert made.audit(embedder=made.embedder).differing == [Difference(3, "value does not match the record")]
 
 
 @pytest.mark.parametrize("published", [True, False])
@@ -323,7 +331,7 @@ def test_a_record_whose_scoring_failed_does_not_enter_the_cache(stream, publishe
     if not published:
         del made.outputs[4]
 
-    assert counts(made.audit()) == ({} if published else {"missing": [4]})
+    assert counts(made.audit(embedder=made.embedder)) == ({} if published else {"missing": [4]})
 
 
 def test_ignores_entries_that_no_output_was_published_from(stream, noisy):
@@ -366,8 +374,8 @@ def test_a_missing_output_and_entry_do_not_affect_later_records(stream):
     made.work()
     del made.outputs[3], made.changelog[3]
 
-    assert counts(made.audit())["missing"] == [3]
-    assert not made.audit().differing
+    assert counts(made.audit(embedder=made.embedder))["missing"] == [3]
+    assert not made.audit(embedder=made.embedder).differing
 
 
 def test_counts_equal_repeats_and_reports_unequal_ones(stream):
@@ -420,15 +428,18 @@ def test_detects_a_wrong_nearest_trace(stream):
     made.work()
     ids = [f"kp:trace:{number}" for number in range(6)]
     nearest = score_of(made.outputs[5])["nearest"]
+    entry = made.changelog.pop()
+    embedder = made.embedder
     for other, what in [
         (next(one for one in ids[1:5] if one != nearest), "another trace is nearer"),
         (ids[0], "not a trace in the cache"),
         (None, "nearest is null"),
     ]:
         made.outputs[5] = with_score(made.outputs[5], nearest=other)
-        report = made.audit()
+        report = made.audit(embedder=embedder)
         assert [difference.offset for difference in report.differing] == [5]
         assert what in report.differing[0].what
+    assert entry
 
 
 def test_the_nearest_traces_id_may_be_truncated(stream):
@@ -473,7 +484,58 @@ def test_checks_the_dimensions_of_records_of_a_policy_that_was_not_kept(stream):
     assert [d.offset for d in made.audit().differing] == [7, 8]
 
 
-def test_novelty_is_unaudited_while_a_vector_is_missing(stream):
+def test_accepts_embedding_noise_within_the_tolerance(stream, noisy):
+    made = stream()
+    made.embedder = noisy(1e-4)
+    made.publish(30)
+    made.work()
+    made.changelog = made.changelog[20:]
+
+    assert made.audit(embedder=noisy(1e-4)).differing
+    report = made.audit(embedder=noisy(1e-4), tolerance=1e-3)
+    assert not report.differing
+    # The first has nothing before it; the last six are compared with vectors that are all in the ledger.
+    assert (report.novelty_exact, report.novelty_embedded) == (1 + 6, 23)
+
+
+def test_bfloat16_widens_the_tolerance(stream, noisy):
+    made = stream()
+    made.embedder = noisy(3e-4, precision="bfloat16")
+    made.publish(30)
+    made.work()
+    made.changelog.clear()
+
+    assert not made.audit(embedder=noisy(3e-4, precision="bfloat16")).differing
+    assert made.audit(embedder=noisy(3e-4)).differing
+
+
+def test_the_tolerance_does_not_apply_to_the_ledgers_vectors(stream, noisy):
+    made = stream()
+    made.embedder = noisy(1e-3)
+    made.publish(9)
+    made.work()
+    novelty = score_of(made.outputs[8])["novelty"]
+    made.outputs[8] = with_score(made.outputs[8], novelty=novelty + 1e-8)
+
+    assert [d.offset for d in made.audit(tolerance=1.0).differing] == [8]
+
+
+def test_reports_decisions_that_an_embedding_cannot_confirm(stream):
+    made = stream()
+    made.publish(9)
+    made.work()
+    made.changelog.clear()
+    near = [
+        record.offset
+        for record, output in zip(made.raw, made.outputs, strict=True)
+        if record.offset and abs(score_of(output)["score"] - 0.45) <= 0.1
+    ]
+    assert 0 < len(near) < 8
+
+    assert made.audit(embedder=made.embedder, tolerance=0.1).near_threshold == near
+
+
+def test_without_an_embedder_novelty_is_unaudited_while_a_vector_is_missing(stream):
     made = stream()
     made.publish(12)
     made.work()
@@ -481,6 +543,18 @@ def test_novelty_is_unaudited_while_a_vector_is_missing(stream):
 
     # The record itself, and the four that were compared with it.
     assert counts(made.audit()) == {"novelty_unaudited": {"no_vector": 5}}
+    assert counts(made.audit(embedder=made.embedder)) == {"novelty_embedded": 5}
+
+
+def test_the_embedder_is_created_only_for_vectors_missing_in_the_ledger(stream):
+    made = stream()
+    made.publish(12)
+    made.work()
+    made.changelog += [(key, None) for key, _ in made.changelog[:6]]  # tombstoned, not yet gone
+    used = len(made.embedder.texts)
+
+    assert counts(made.audit(embedder=made.embedder)) == {}
+    assert len(made.embedder.texts) == used
 
 
 def test_novelty_after_a_trimmed_start_is_unaudited(stream):
@@ -489,7 +563,7 @@ def test_novelty_after_a_trimmed_start_is_unaudited(stream):
     made.work()
     made.raw, made.outputs, made.changelog = made.raw[10:], made.outputs[10:], made.changelog[10:]
 
-    report = made.audit(first=10)
+    report = made.audit(first=10, embedder=made.embedder)
 
     assert counts(report) == {"novelty_unaudited": {"trimmed": 4}}
     assert report.novelty_exact == 6
@@ -512,7 +586,7 @@ def test_compacted_records_are_still_in_the_cache(stream):
 
     assert counts(made.audit()) == {"unknown": 1}
     del made.changelog[7]
-    assert counts(made.audit()) == {"unknown": 1, "novelty_unaudited": {"no_vector": 4}}
+    assert counts(made.audit(embedder=made.embedder)) == {"unknown": 1, "novelty_unaudited": {"no_vector": 4}}
 
 
 @pytest.mark.parametrize("before", [5, 3 * 8])
@@ -533,9 +607,9 @@ def test_outputs_from_before_the_topic_was_recreated_are_unknown(stream, before)
     assert report.novelty_exact == 6
 
     made.changelog = made.changelog[:before]  # of what was there before only
-    report = made.audit()
+    report = made.audit(embedder=made.embedder)
     assert not report.differing
-    assert report.novelty_unaudited == {"no_vector": 5}
+    assert report.novelty_embedded == 5
 
 
 def test_novelty_after_a_rewind_is_unaudited_until_the_cache_has_refilled(stream):
@@ -602,8 +676,23 @@ def test_another_model_starts_with_an_empty_cache(stream, noisy):
 
     made.changelog = made.changelog[5:]
     # Those without an entry are taken to be of the model of the oldest entry.
-    report = made.audit()
-    assert counts(report) == {"novelty_unaudited": {"no_vector": 8}}
+    report = made.audit(embedder=noisy(0, identity="second"))
+    assert counts(report) == {"novelty_unaudited": {"other_model": 8}}
+
+
+@pytest.mark.parametrize(("text", "differing"), [("agent", False), ("sdk", True)])
+def test_novelty_is_recomputed_from_the_text_that_the_settings_choose(stream, text, differing):
+    made = stream(embedding={"text": "agent"})
+    made.publish(10)
+    made.work()
+    made.changelog.clear()
+    embedding = made.settings.embedding.model_copy(update={"text": text})
+    made.settings = made.settings.model_copy(update={"embedding": embedding})
+
+    report = made.audit(embedder=made.embedder)
+
+    assert report.novelty_embedded == 9
+    assert bool(report.differing) == differing
 
 
 def test_without_an_embedding_novelty_is_unaudited(stream):
@@ -629,6 +718,22 @@ def test_the_ttl_applies_to_record_timestamps(stream):
         update={"cache": made.settings.cache.model_copy(update={"ttl": None})}
     )
     assert made.audit().differing
+
+
+@pytest.mark.model
+def test_the_real_model_reproduces_novelty_in_other_batch_sizes(stream, real_traces):
+    made = stream(cache={"dimensions": 384, "max_elements": 10})
+    short = made.settings.embedding.model_copy(update={"max_tokens": 64})
+    made.embedder = load_embedder(short, made.settings.cache)
+    for line in real_traces[:20]:
+        made.publish(value=line)
+    made.work()
+    made.changelog.clear()
+
+    report = made.audit(embedder=made.embedder)
+
+    assert not report.differing
+    assert report.novelty_embedded == 19
 
 
 @pytest.mark.parametrize("reason", ["undecodable", "too_large"])

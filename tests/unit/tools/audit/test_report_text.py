@@ -25,7 +25,7 @@ def shown():
 REPORT = Report(
     "raw-traces",
     [
-        PartitionReport(0, records=10, outputs=9, missing=[3], repeated=1),
+        PartitionReport(0, records=10, outputs=9, missing=[3], repeated=1, near_threshold=[4, 5]),
         PartitionReport(
             1,
             records=20,
@@ -45,6 +45,7 @@ def test_terminal_output_has_totals_notes_and_the_first_defects(shown):
     text = shown(REPORT)
 
     assert ["all", "30", "0", "1", "1", "20", "2", "5"] in [line.split() for line in text.splitlines()]
+    assert "2 records have a score too close" in text
     assert "7 records have a novelty that cannot be audited: earlier records" in text
     assert "3 outputs have no existing record in raw-traces" in text
     assert "6 offsets were deleted from raw-traces and have no output" in text

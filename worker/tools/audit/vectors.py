@@ -1,0 +1,94 @@
+"""The vectors of scored records, from the ledger or from their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from knowledgepulse_worker.embedding import Embedder
+from knowledgepulse_worker.records.entry import Entry, decode_vector
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.audit.novelty import Origin, Remembered
+
+REPEATABILITY = {"float32": 1e-6, "bfloat16": 0.002}
+"""Tolerance of a novelty recomputed from texts, by the precision of the embedding."""
+
+_BATCH = 32
+
+
+class Texts:
+    """Provide an embedder, created on first use.
+
+    Args:
+        make: creates the embedder; if it is None or returns None, nothing is embedded.
+    """
+
+    def __init__(self, make: Callable[[], Embedder | None] | None) -> None:
+        self._make = make
+
+    @cached_property
+    def embedder(self) -> Embedder | None:
+        """The embedder."""
+        return None if self._make is None else self._make()
+
+
+class Vectors:
+    """Look up or compute the vectors of a partition's records.
+
+    Args:
+        settings: the worker's settings.
+        oldest: the oldest remaining entry of a scored record in the changelog.
+        texts: embedder for records without a vector in the changelog.
+        tolerance: see :attr:`tolerance`; None uses the largest tolerance of the precisions of the embedder
+            and of the entries.
+    """
+
+    def __init__(
+        self, settings: Settings, oldest: Entry | None, texts: Texts, tolerance: float | None
+    ) -> None:
+        self._dimensions = settings.cache.dimensions
+        self._texts = texts
+        self._tolerance = tolerance
+        self._precisions = set() if oldest is None else {oldest.precision}
+        # Entries leave the changelog in offset order. A record without an entry is therefore older than those
+        # with one, and is assumed to have the model of the oldest entry.
+        self.oldest_model = oldest.model if oldest is not None else None
+        if oldest is None and settings.embedding.backend == "none":
+            self.oldest_model = ""
+
+    @property
+    def tolerance(self) -> float:
+        """Accepted difference of a novelty that was recomputed from texts."""
+        if self._tolerance is not None:
+            return self._tolerance
+        worst = max(REPEATABILITY.values())
+        return max(REPEATABILITY.get(precision, worst) for precision in self._precisions)
+
+    def recall(self, entry: Entry | None, trace_id: str | None, timestamp_ms: int) -> Remembered:
+        """Return a scored record with the vector in its ledger entry, if there is one."""
+        model = self.oldest_model if entry is None else entry.model
+        vector = None if entry is None or entry.vector is None else decode_vector(entry.vector)
+        if entry is not None:
+            self._precisions.add(entry.precision)
+        if vector is not None and vector.shape != (self._dimensions,):
+            vector = None
+        origin: Origin = "no_vector" if vector is None and model != "" else "ledger"
+        return Remembered(trace_id, timestamp_ms / 1000, model, vector, origin)
+
+    def complete(self, missing: Sequence[tuple[Remembered, str | None]]) -> None:
+        """Embed the texts of records without a vector, unless they are from another model."""
+        embedder = self._texts.embedder if missing else None
+        if embedder is None:
+            return
+        self._precisions.add(embedder.precision)
+        for record, _ in missing:
+            if record.model not in (None, embedder.identity):
+                record.origin = "other_model"
+        available = [
+            (record, text) for record, text in missing if record.origin == "no_vector" and text is not None
+        ]
+        for start in range(0, len(available), _BATCH):
+            batch = available[start : start + _BATCH]
+            vectors = embedder.embed([text for _, text in batch]).vectors
+            for (record, _), vector in zip(batch, vectors, strict=True):
+                record.vector, record.origin = vector, "text"
