@@ -28,11 +28,11 @@ tools: ## install the programs that tests need and pip does not provide: Prometh
 	@tests/tools.sh
 
 .PHONY: bench
-bench: $(VENV)/.bench $(VENV)/quix ## compare the worker with its ceiling and its peers, for 40 minutes; ARGS=--short for 5
+bench: $(VENV)/.test $(VENV)/quix ## compare the worker with its ceiling and its peers, for 40 minutes; ARGS=--short for 5
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
 # In an environment of its own: Quix Streams is incompatible with the versions of pydantic that we test with.
-$(VENV)/quix: $(VENV)/.bench tests/bench/peers/quix.txt
+$(VENV)/quix: $(VENV)/.test tests/bench/peers/quix.txt
 	$(PYTHON) -m venv $@
 	$@/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/bench/peers/quix.txt --editable .
 	@touch $@
@@ -103,9 +103,7 @@ $(VENV)/.%: pyproject.toml constraints.txt deploy/weights.txt
 
 SIZE_demo := half a gigabyte
 SIZE_test := with PyTorch, to compare the model's vectors with: 2 GB, or 7 with CUDA, where PyTorch's index of CPU builds is out of reach
-SIZE_bench := $(SIZE_test)
 
 # PyTorch's CPU build leaves out 5 GB. Its index may be out of reach, or not have this platform.
 PREPARE_test = $(PIP) --no-deps --retries 0 --timeout 10 --index-url https://download.pytorch.org/whl/cpu \
 	$(shell sed -n 's/^torch==.*/&+cpu/p' constraints.txt) 2> /dev/null || true
-PREPARE_bench = $(PREPARE_test)

@@ -14,7 +14,7 @@ Build and serialise a raw trace::
     )
     value = trace.to_json()
 
-The JSON Schemas in this directory are generated from these models (``python -m schemas``).
+The JSON Schemas in this directory are generated from these models (``python -m knowledgepulse_schemas``).
 """
 
 from knowledgepulse_schemas.dead_letter import DeadLetterHeaders

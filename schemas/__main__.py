@@ -1,4 +1,4 @@
-"""Generate the JSON Schemas from the models: ``python -m schemas``."""
+"""Generate the JSON Schemas from the models: ``python -m knowledgepulse_schemas``."""
 
 from knowledgepulse_schemas.published import write
 

@@ -19,7 +19,6 @@ from bench import (
     embedder,
     machine,
     memory,
-    metrics_cost,
     novelty,
     recovery,
     report,
@@ -51,7 +50,6 @@ PARTS = {
     "recovery": Part(recovery.run, 200, 25),
     "memory": Part(memory.run, 200, 25),
     "novelty": Part(novelty.run, 40, 8, needs_broker=False),
-    "metrics": Part(metrics_cost.run, 60, 8, needs_broker=False),
 }
 
 
@@ -63,7 +61,7 @@ PARTS = {
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("bench-results"),
     show_default=True,
-    help="Folder for results.json and the plots.",
+    help="Folder for results.json.",
 )
 def main(names: tuple[str, ...], short: bool, out: Path) -> None:
     """Measure the sections NAMES, by default all."""
@@ -92,12 +90,8 @@ def main(names: tuple[str, ...], short: bool, out: Path) -> None:
             section.seconds = budget.spent
             sections.append(section)
             report.write(out, header, sections)
-            try:
-                report.plot(out, section)
-            except ImportError as error:
-                say(f"no plots: {error}; `make bench` installs it")
     report.show(console, header, sections)
-    console.print(f"{out / report.RESULTS} and plots written", style="dim")
+    console.print(f"{out / report.RESULTS} written", style="dim")
 
 
 if __name__ == "__main__":

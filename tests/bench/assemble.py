@@ -23,8 +23,8 @@ from bench.measure import Budget, Figure, Section, alternate, ratio
 from bench.processes import suspend, wake
 from bench.stream import PARTITIONS, create_topics, start_loop
 from bench.workers import ARRIVAL_LIMIT, SUSPENDABLE
-from knowledgepulse_worker.observe import page
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name
+from support import metrics_page as page
 from support.spans import export, spans_of
 from support.streams import Stream, own_settings, tests_environment
 from support.traces import real_traces

@@ -1,4 +1,4 @@
-"""Reports of the results: table, JSON and plots."""
+"""Reports of the results: table and JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -85,51 +84,3 @@ def number(value: float | None) -> str:
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
-
-
-def plot(folder: Path, section: Section) -> list[Path]:
-    """Plot a section and return the files: rounds as dots, samples as cumulative distributions."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for kind, unit in dict.fromkeys((one.kind, one.unit) for one in section.figures):
-        figures = [one for one in section.figures if (one.kind, one.unit) == (kind, unit) and len(one.values)]
-        if not figures:
-            continue
-        drawing, axes = pyplot.subplots(
-            figsize=(10, 1.4 + 0.35 * len(figures)) if kind == "rounds" else (14, 6), layout="constrained"
-        )
-        (_dots if kind == "rounds" else _shares)(axes, figures)
-        axes.set_xlabel(unit)
-        axes.set_title(section.title)
-        axes.grid(visible=True, alpha=0.3)
-        name = f"{section.name}-{len(files) + 1}.png"
-        drawing.savefig(folder / name, dpi=110)
-        pyplot.close(drawing)
-        files.append(folder / name)
-    return files
-
-
-def _dots(axes: Any, figures: Sequence[Figure]) -> None:
-    for height, figure in enumerate(reversed(figures)):
-        axes.plot(figure.values, [height] * len(figure.values), "o", alpha=0.5)
-        axes.plot([np.median(figure.values)], [height], "k|", markersize=14)
-    axes.set_yticks(range(len(figures)), [figure.what for figure in reversed(figures)])
-    axes.set_ylim(-0.6, len(figures) - 0.4)
-    axes.set_xlim(left=min([0.0, *(min(figure.values) for figure in figures)]))
-
-
-def _shares(axes: Any, figures: Sequence[Figure]) -> None:
-    for number, figure in enumerate(figures):
-        values = np.sort(np.asarray(figure.values))
-        shares = np.arange(1, len(values) + 1) / len(values)
-        style = ("-", "--", ":")[number // 10 % 3]  # matplotlib has ten colours
-        axes.plot(values, shares, style, label=figure.what)
-    axes.axhline(0.99, color="grey", linestyle=":", linewidth=1)
-    axes.set_xscale("log")
-    axes.set_ylabel("share of the samples")
-    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))

@@ -21,7 +21,7 @@ from bench.process import KINDS, SAMPLES
 from bench.processes import cpu_seconds, on_cores, suspend, wake
 from bench.traces import endless_traces
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.observe import page
+from support import metrics_page as page
 from support.streams import Stream, Worker, own_settings
 
 ARRIVAL_LIMIT = 120.0
@@ -146,7 +146,7 @@ class Fleet:
             await self.workers[-1].owns(self.partitions // len(self.workers))
         for worker in self.workers:
             await worker.owns(self.partitions // len(self.workers))
-        [info] = page._samples(await self.workers[0].metrics(), "kp_build_info")
+        [info] = page.samples(await self.workers[0].metrics(), "kp_build_info")
         self.precision = info.labels["precision"]
 
     async def stop(self) -> None:

@@ -16,9 +16,9 @@ import tomli_w
 
 from chaos.brokers import fill_disk, free_disk
 from chaos.process import ORDERS, WITHOUT
-from knowledgepulse_worker.observe import page
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, render
+from support import metrics_page as page
 from support.memory import peak_rss
 from support.streams import Stream, Worker
 

@@ -25,9 +25,9 @@ from chaos.process import ORDERS
 from chaos.results import Outcome
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import MAX_MESSAGE_BYTES, OUTPUT_HEADROOM
-from knowledgepulse_worker.observe import page
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit import Report, audit
+from support import metrics_page as page
 from support.streams import ARRIVAL_LIMIT, Stream, Worker, own_settings, source_of
 from support.traces import real_traces
 

@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from knowledgepulse_worker.observe import page
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.audit import audit
+from support import metrics_page as page
 from support.commands import kp_worker
 from support.streams import Message, headers_of, score_of, source_of
 

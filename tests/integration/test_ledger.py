@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from chaos.embedder import Order, Orders
 from chaos.process import ORDERS
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
-from knowledgepulse_worker.observe import page
+from support import metrics_page as page
 from support.offline import offline
 from support.streams import Message, score_of, source_of
 

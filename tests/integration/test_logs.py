@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from knowledgepulse_worker.observe import page
+from support import metrics_page as page
 from support.streams import Message
 
 pytestmark = pytest.mark.integration

@@ -11,13 +11,13 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from click.testing import CliRunner
 
 from knowledgepulse_worker.errors import WorkerError
-from knowledgepulse_worker.observe.page import value
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring.flips import ROUTES
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.audit import audit
 from support.commands import command
+from support.metrics_page import value
 from support.streams import Message, headers_of, score_of
 
 pytestmark = pytest.mark.integration

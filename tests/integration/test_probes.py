@@ -11,7 +11,7 @@ import pytest
 
 from chaos.embedder import Order, Orders
 from chaos.process import ORDERS
-from knowledgepulse_worker.observe import page
+from support import metrics_page as page
 from support.streams import Message
 
 pytestmark = pytest.mark.integration

@@ -130,15 +130,3 @@ async def test_a_publication_that_is_stopped_says_where_to_go_on(
     assert set(raw) == set(lines)
     assert 0 < skip <= FIRST, "what came after the line was cut is not confirmed"
     assert len(raw) == FIRST + ALL - skip
-
-
-async def test_lines_that_are_left_out_are_not_published(stream, lines, config, tmp_path):
-    file = tmp_path / "all.jsonl"
-    file.write_bytes(b"\n\n".join(lines))
-
-    status, _, errors = await kp_worker(
-        "publish", str(file), "--skip", str(FIRST), "--config", config(stream.settings)
-    )
-
-    assert (status, errors) == (0, f"{ALL - FIRST} records published to {stream.settings.topics.raw}\n")
-    assert Counter(await values(stream, ALL - FIRST)) == Counter(lines[FIRST:])

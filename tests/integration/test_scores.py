@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from knowledgepulse_worker.observe import page
 from knowledgepulse_worker.settings import override, render
+from support import metrics_page as page
 from support.offline import offline
 from support.streams import Message, score_of, source_of
 

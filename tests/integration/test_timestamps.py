@@ -9,8 +9,8 @@ import time
 import pytest
 
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
-from knowledgepulse_worker.observe import page
 from knowledgepulse_worker.tools.audit import audit
+from support import metrics_page as page
 from support.streams import Message, headers_of, source_of
 
 pytestmark = pytest.mark.integration

@@ -21,9 +21,9 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import ConsumerRecord
 
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.observe import page
 from knowledgepulse_worker.settings import Settings, render
 from knowledgepulse_worker.tools.demo.processes import free_ports
+from support import metrics_page as page
 
 TESTS = Path(__file__).parents[1]
 READY_LIMIT = 120

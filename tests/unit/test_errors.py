@@ -6,7 +6,7 @@ from typing import get_args
 
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker import errors
-from knowledgepulse_worker.errors import REASONS, RejectedRecord, WorkerError
+from knowledgepulse_worker.errors import REASONS
 
 
 def drawn() -> dict[str, str]:
@@ -29,16 +29,6 @@ def test_the_tree_shows_every_error_below_its_base():
     }
 
     assert drawn() == defined
-
-
-def test_all_errors_share_one_base():
-    assert all(issubclass(getattr(errors, name), WorkerError) for name in drawn())
-
-
-def test_a_rejected_record_has_its_reason_and_a_message():
-    error = RejectedRecord("empty", "the record has no value")
-
-    assert (error.reason, str(error)) == ("empty", "the record has no value")
 
 
 def test_the_reasons_equal_those_in_the_dead_letter_schema():

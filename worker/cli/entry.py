@@ -26,7 +26,7 @@ class LazyCommand(click.Command):
 
     Args:
         name: name of the subcommand.
-        target: location of the command, ``module:attribute`` below :mod:`worker`.
+        target: location of the command, ``module:attribute`` below :mod:`knowledgepulse_worker`.
         short_help: first sentence of its help.
     """
 
@@ -70,7 +70,6 @@ _COMMANDS = (
         "audit", "tools.audit.command:audit", "Audit the outputs: nothing may be missing, nothing may differ."
     ),
     LazyCommand("config", "cli.config:config", "Print the effective settings as TOML, without secrets."),
-    LazyCommand("licenses", "cli.licenses:list_licenses", "List the licences of this installation."),
     LazyCommand(
         "dead-letters", "tools.dead_letters.command:dead_letters", "List, show and replay dead letters."
     ),

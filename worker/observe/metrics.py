@@ -19,9 +19,7 @@ from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent
 from knowledgepulse_worker.observe.registry import (
     TEXT,
     CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
+    Makers,
     prepare_registry,
     render_text,
     start_at_zero,
@@ -65,71 +63,56 @@ class Metrics:
         registry: CollectorRegistry | None = None,
         fleet: FleetSettings | None = None,
     ) -> None:
-        self.registry = registry = prepare_registry(registry)
+        self.registry = prepare_registry(registry)
+        make = Makers(self.registry)
         self.recent = Recent()
         self.shadow: Rescored | None = None
         self._budget = budget
         self._refreshers: list[Callable[[], None]] = []
-        self._count_traces(registry)
-        self._break_down(fleet or FleetSettings(), registry)
-        self._time(budget, registry)
-        self._watch_embedding(registry)
-        self._watch_flow(registry)
-        self._watch_ledger(registry)
-        self._describe(policy, budget, registry)
+        self._count_traces(make)
+        self._break_down(fleet or FleetSettings(), make)
+        self._time(budget, make)
+        self._watch_embedding(make)
+        self._watch_flow(make)
+        self._watch_ledger(make)
+        self._describe(policy, budget, make)
 
-    def _count_traces(self, registry: CollectorRegistry) -> None:
-        self._traces = Counter("kp_traces", "Records with a confirmed output", ["outcome"], registry=registry)
-        self._dead_letters = Counter(
-            "kp_dead_letters", "Records that could not be scored", ["reason"], registry=registry
-        )
-        self._quality = Histogram(
+    def _count_traces(self, make: Makers) -> None:
+        self._traces = make.counter("kp_traces", "Records with a confirmed output", ["outcome"])
+        self._dead_letters = make.counter("kp_dead_letters", "Records that could not be scored", ["reason"])
+        self._quality = make.histogram(
             "kp_quality_score",
             "Scores of published traces",
             ["domain", "outcome"],
             buckets=[step / 20 for step in range(1, 21)],
-            registry=registry,
         )
-        self._dimension = Histogram(
+        self._dimension = make.histogram(
             "kp_dimension_score",
             "Values of the score dimensions",
             ["domain", "dimension"],
             buckets=[step / 10 for step in range(1, 11)],
-            registry=registry,
         )
-        self._expired = Counter(
-            "kp_expired_outputs", "Outputs older than their topic's retention", registry=registry
+        self._expired = make.counter("kp_expired_outputs", "Outputs older than their topic's retention")
+        self._redelivered = make.counter(
+            "kp_redelivered", "Redelivered records, republished from their ledger entries"
         )
-        self._redelivered = Counter(
-            "kp_redelivered", "Redelivered records, republished from their ledger entries", registry=registry
+        self._retries = make.counter(
+            "kp_publish_retries", "Outputs sent again, one by one, after a refused batch"
         )
-        self._retries = Counter(
-            "kp_publish_retries", "Outputs sent again, one by one, after a refused batch", registry=registry
+        self._poison_skipped = make.counter(
+            "kp_poison_skipped", "Records skipped without an output, because every attempt crashed the worker"
         )
-        self._poison_skipped = Counter(
-            "kp_poison_skipped",
-            "Records skipped without an output, because every attempt crashed the worker",
-            registry=registry,
-        )
-        self._redactions = Counter(
-            "kp_redactions",
-            "Contributed traces that were redacted, or could not be",
-            ["result"],
-            registry=registry,
+        self._redactions = make.counter(
+            "kp_redactions", "Contributed traces that were redacted, or could not be", ["result"]
         )
         start_at_zero(self._redactions, REDACTION_RESULTS)
         start_at_zero(self._traces, OUTCOMES)
         start_at_zero(self._dead_letters, REASONS)
 
-    def _break_down(self, fleet: FleetSettings, registry: CollectorRegistry) -> None:
-        self._agents = Counter(
-            "kp_agent_traces", "Published traces by agent", ["agent_id", "outcome"], registry=registry
-        )
-        self._frameworks = Counter(
-            "kp_framework_traces",
-            "Published traces by framework",
-            ["framework", "outcome"],
-            registry=registry,
+    def _break_down(self, fleet: FleetSettings, make: Makers) -> None:
+        self._agents = make.counter("kp_agent_traces", "Published traces by agent", ["agent_id", "outcome"])
+        self._frameworks = make.counter(
+            "kp_framework_traces", "Published traces by framework", ["framework", "outcome"]
         )
         self._agent_ids = frozenset(fleet.agent_ids)
         self._framework_names = frozenset(fleet.frameworks)
@@ -137,143 +120,105 @@ class Metrics:
             self._agents.labels(agent_id, decision)
         for framework, decision in product((*fleet.frameworks, _OTHER), DECISIONS):
             self._frameworks.labels(framework, decision)
-        self._shadow_decisions = Counter(
+        self._shadow_decisions = make.counter(
             "kp_shadow_decisions",
             "Published traces by their decision and the shadow policy's",
             ["active", "shadow"],
-            registry=registry,
         )
         for decisions in product(DECISIONS, DECISIONS):
             self._shadow_decisions.labels(*decisions)
 
-    def _time(self, budget: float, registry: CollectorRegistry) -> None:
-        self._scoring = Histogram(
+    def _time(self, budget: float, make: Makers) -> None:
+        self._scoring = make.histogram(
             "kp_scoring_seconds",
             "Time from a record's admission to the embedding queue to its score",
             buckets=sorted({*_LATENCY, budget}),
-            registry=registry,
         )
-        self._over_budget = Counter(
-            "kp_budget_exceeded", "Records scored later than the latency budget", registry=registry
-        )
-        self._admission = Histogram(
+        self._over_budget = make.counter("kp_budget_exceeded", "Records scored later than the latency budget")
+        self._admission = make.histogram(
             "kp_admission_wait_seconds",
             "Time a record waits in its lane for admission to the embedding queue",
             buckets=[*_LATENCY, 5, 10, 30],
-            registry=registry,
         )
-        stage = Histogram(
-            "kp_stage_seconds",
-            "Time a record spends in each stage",
-            ["stage"],
-            buckets=_LATENCY,
-            registry=registry,
+        stage = make.histogram(
+            "kp_stage_seconds", "Time a record spends in each stage", ["stage"], buckets=_LATENCY
         )
-        self._end_to_end = Histogram(
+        self._end_to_end = make.histogram(
             "kp_end_to_end_seconds",
             "Time from a record's timestamp to the confirmation of its output",
             buckets=_END_TO_END,
-            registry=registry,
         )
         self._stage_of = start_at_zero(stage, STAGES)
 
-    def _watch_embedding(self, registry: CollectorRegistry) -> None:
-        self._batch_size = Histogram(
-            "kp_embedding_batch_size",
-            "Texts per embedding batch",
-            buckets=[1, 2, 4, 8, 16, 32, 64],
-            registry=registry,
+    def _watch_embedding(self, make: Makers) -> None:
+        self._batch_size = make.histogram(
+            "kp_embedding_batch_size", "Texts per embedding batch", buckets=[1, 2, 4, 8, 16, 32, 64]
         )
-        self._embedding_errors = Counter("kp_embedding_errors", "Failed embedding batches", registry=registry)
-        self._truncated = Counter(
-            "kp_embedding_truncated", "Texts truncated to the model's window", registry=registry
-        )
-        self._repeated = Counter(
-            "kp_embedding_repeated",
-            "Texts with a recently computed embedding, which was reused",
-            registry=registry,
+        self._embedding_errors = make.counter("kp_embedding_errors", "Failed embedding batches")
+        self._truncated = make.counter("kp_embedding_truncated", "Texts truncated to the model's window")
+        self._repeated = make.counter(
+            "kp_embedding_repeated", "Texts with a recently computed embedding, which was reused"
         )
 
-    def _watch_flow(self, registry: CollectorRegistry) -> None:
-        self._in_flight = Gauge(
-            "kp_in_flight_records", "Records fetched whose output is not yet confirmed", registry=registry
+    def _watch_flow(self, make: Makers) -> None:
+        self._in_flight = make.gauge(
+            "kp_in_flight_records", "Records fetched whose output is not yet confirmed"
         )
-        self._in_flight_bytes = Gauge(
-            "kp_in_flight_bytes", "Bytes fetched whose output is not yet confirmed", registry=registry
+        self._in_flight_bytes = make.gauge(
+            "kp_in_flight_bytes", "Bytes fetched whose output is not yet confirmed"
         )
-        self.in_flight_limit = Gauge(
-            "kp_in_flight_records_limit",
-            "Limit of records in flight, across owned partitions",
-            registry=registry,
+        self.in_flight_limit = make.gauge(
+            "kp_in_flight_records_limit", "Limit of records in flight, across owned partitions"
         )
-        self.in_flight_bytes_limit = Gauge(
-            "kp_in_flight_bytes_limit", "Limit of bytes in flight, across owned partitions", registry=registry
+        self.in_flight_bytes_limit = make.gauge(
+            "kp_in_flight_bytes_limit", "Limit of bytes in flight, across owned partitions"
         )
-        self._lag = Gauge(
+        self._lag = make.gauge(
             "kp_consumer_lag_records",
             "Offsets between the watermark and the end of the partition",
             ["partition"],
-            registry=registry,
         )
-        self._held_back = Gauge(
-            "kp_open_transaction_records",
-            "Offsets held back by open transactions",
-            ["partition"],
-            registry=registry,
+        self._held_back = make.gauge(
+            "kp_open_transaction_records", "Offsets held back by open transactions", ["partition"]
         )
-        self._last_commit = Gauge(
-            "kp_last_commit_timestamp_seconds",
-            "Time of the partition's last commit",
-            ["partition"],
-            registry=registry,
+        self._last_commit = make.gauge(
+            "kp_last_commit_timestamp_seconds", "Time of the partition's last commit", ["partition"]
         )
-        self._skipped = Counter(
-            "kp_skipped_offsets", "Offsets of the raw topic deleted before they were read", registry=registry
+        self._skipped = make.counter(
+            "kp_skipped_offsets", "Offsets of the raw topic deleted before they were read"
         )
-        self.partitions = Gauge("kp_partitions", "Partitions of the raw topic", ["state"], registry=registry)
-        self.rebalances = Counter("kp_rebalances", "Rebalances of the group", registry=registry)
+        self.partitions = make.gauge("kp_partitions", "Partitions of the raw topic", ["state"])
+        self.rebalances = make.counter("kp_rebalances", "Rebalances of the group")
         start_at_zero(self.partitions, ("owned", "topic"))
 
-    def _watch_ledger(self, registry: CollectorRegistry) -> None:
-        self._cache_entries = Gauge(
-            "kp_novelty_cache_entries",
-            "Vectors in the novelty cache",
-            ["partition"],
-            registry=registry,
+    def _watch_ledger(self, make: Makers) -> None:
+        self._cache_entries = make.gauge(
+            "kp_novelty_cache_entries", "Vectors in the novelty cache", ["partition"]
         )
-        self._cache_resets = Counter(
-            "kp_cache_resets",
-            "Ledgers cut to the entries that are still valid",
-            ["reason"],
-            registry=registry,
+        self._cache_resets = make.counter(
+            "kp_cache_resets", "Ledgers cut to the entries that are still valid", ["reason"]
         )
-        self._recovery = Gauge(
-            "kp_recovery_remaining_records",
-            "Ledger records still to be read",
-            ["partition"],
-            registry=registry,
+        self._recovery = make.gauge(
+            "kp_recovery_remaining_records", "Ledger records still to be read", ["partition"]
         )
         start_at_zero(self._cache_resets, RESET_REASONS)
 
-    def _describe(self, policy: Policy, budget: float, registry: CollectorRegistry) -> None:
-        Gauge("kp_budget_seconds", "Latency budget of a score", registry=registry).set(budget)
-        self._threshold = Gauge(
-            "kp_threshold", "Lowest score that is contributed", ["domain"], registry=registry
+    def _describe(self, policy: Policy, budget: float, make: Makers) -> None:
+        make.gauge("kp_budget_seconds", "Latency budget of a score").set(budget)
+        self._threshold = make.gauge("kp_threshold", "Lowest score that is contributed", ["domain"])
+        self._policy = make.gauge("kp_policy_info", "Digest of the current policy", ["policy"])
+        self._shadow_policy = make.gauge(
+            "kp_shadow_policy_info", "Digest of the current shadow policy", ["policy"]
         )
-        self._policy = Gauge("kp_policy_info", "Digest of the current policy", ["policy"], registry=registry)
-        self._shadow_policy = Gauge(
-            "kp_shadow_policy_info", "Digest of the current shadow policy", ["policy"], registry=registry
-        )
-        self._policy_reloads = Counter(
-            "kp_policy_reloads", "Reloads of a changed policy file", ["result"], registry=registry
+        self._policy_reloads = make.counter(
+            "kp_policy_reloads", "Reloads of a changed policy file", ["result"]
         )
         start_at_zero(self._policy_reloads, RELOAD_RESULTS)
         self.set_policy(policy)
-        self._build = Gauge(
+        self._build = make.gauge(
             "kp_build_info",
             "Version, model, precision and device of this worker",
             ["version", "model", "precision", "device"],
-            registry=registry,
         )
 
     def set_policy(self, policy: Policy) -> None:

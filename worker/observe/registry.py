@@ -6,6 +6,7 @@ A room that has metrics of its own needs no import of Prometheus's client.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TypeVar
 
 from prometheus_client import (
@@ -25,6 +26,7 @@ __all__ = [
     "Counter",
     "Gauge",
     "Histogram",
+    "Makers",
     "prepare_registry",
     "render_text",
     "start_at_zero",
@@ -44,6 +46,19 @@ def prepare_registry(registry: CollectorRegistry | None) -> CollectorRegistry:
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
     return registry
+
+
+class Makers:
+    """Make the metrics of one registry.
+
+    Args:
+        registry: the registry.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.counter = partial(Counter, registry=registry)
+        self.gauge = partial(Gauge, registry=registry)
+        self.histogram = partial(Histogram, registry=registry)
 
 
 def start_at_zero(metric: _Metric, labels: Iterable[str]) -> dict[str, _Metric]:

@@ -43,8 +43,3 @@ class AssembleSettings(Section):
         ge=1024,
         description="bytes of all open runs of a partition; beyond it the oldest is published as is",
     )
-    published_runs: int = Field(
-        100_000,
-        ge=0,
-        description="published runs that a partition remembers; a span of an older one starts another run",
-    )

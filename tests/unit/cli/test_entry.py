@@ -20,7 +20,6 @@ from knowledgepulse_worker.cli import entry as cli
 from knowledgepulse_worker.embedding import LexicalEmbedder
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS
 from knowledgepulse_worker.scoring import Scorer
-from knowledgepulse_worker.settings import load_settings
 from support.commands import command
 
 KP_WORKER = [sys.executable, "-m", "knowledgepulse_worker.cli.entry"]
@@ -253,13 +252,6 @@ def test_invalid_settings_are_one_line_errors_without_a_traceback(kp_worker, mon
     assert "web.port: got 'no'" in result.stderr
 
 
-@pytest.mark.parametrize("file", ["nosuch.toml", "."])
-def test_an_unreadable_settings_file_is_a_configuration_error(kp_worker, tmp_path, file):
-    result = kp_worker("run", "--config", tmp_path / file)
-    assert result.exit_code == os.EX_CONFIG
-    assert f"{tmp_path / file}: cannot be read: " in result.stderr
-
-
 def test_variables_that_are_no_settings_are_named_once(kp_worker, monkeypatch):
     monkeypatch.setenv("KP_WORKER_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KP_LOG__LEVEL", "DEBUG")
@@ -325,9 +317,7 @@ def test_signals_end_a_command_in_the_same_way_as_ctrl_c(number):
     assert process.returncode == 128 + number
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--version"], ["--help"], ["config"], ["config", "--help"], ["licenses"]]
-)
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["config"], ["config", "--help"]])
 def test_an_output_that_cannot_be_written_is_an_error_in_one_line(arguments):
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run([*KP_WORKER, *arguments], stdout=full, stderr=subprocess.PIPE, check=False)
@@ -411,9 +401,3 @@ def test_an_ignored_sighup_stays_ignored():
     shell = ["sh", "-c", 'trap "" HUP; exec "$0" -c "$1"', sys.executable, code]
     done = subprocess.run(shell, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_the_printed_settings_load_back_unchanged(kp_worker, tmp_path):
-    file = tmp_path / "worker.toml"
-    file.write_text(kp_worker("config").stdout)
-    assert load_settings(file) == load_settings()

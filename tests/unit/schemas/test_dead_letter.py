@@ -45,10 +45,6 @@ def test_names_are_kafka_streams_and_values_utf_8():
     ]
 
 
-def test_a_letter_never_replayed_has_no_attempt_header():
-    assert "kp-attempt" not in dict(headers().to_kafka())
-
-
 any_headers = st.builds(
     DeadLetterHeaders,
     exception=st.text(),

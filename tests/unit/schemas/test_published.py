@@ -20,7 +20,7 @@ def test_published_schemas_are_valid_draft_2020_12_schemas(model):
 
 
 def test_the_committed_schemas_match_the_models(tmp_path):
-    """``python -m schemas`` regenerates them."""
+    """``python -m knowledgepulse_schemas`` regenerates them."""
     write(tmp_path)
 
     generated = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}

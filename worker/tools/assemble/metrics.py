@@ -8,8 +8,7 @@ from knowledgepulse_worker.errors import REASONS
 from knowledgepulse_worker.observe.registry import (
     TEXT,
     CollectorRegistry,
-    Counter,
-    Gauge,
+    Makers,
     prepare_registry,
     render_text,
     start_at_zero,
@@ -27,33 +26,21 @@ class AssemblyMetrics:
     """
 
     def __init__(self, completed_by: Iterable[str], registry: CollectorRegistry | None = None) -> None:
-        self.registry = registry = prepare_registry(registry)
-        spans = Counter(
-            "kp_assembly_spans",
-            "Spans, as they were read: taken, duplicate or late",
-            ["result"],
-            registry=registry,
+        self.registry = prepare_registry(registry)
+        make = Makers(self.registry)
+        spans = make.counter(
+            "kp_assembly_spans", "Spans, as they were read: taken, duplicate or late", ["result"]
         )
-        self._runs = Counter(
-            "kp_assembly_runs",
-            "Complete runs, those without an agent too",
-            ["completed_by"],
-            registry=registry,
+        self._runs = make.counter(
+            "kp_assembly_runs", "Complete runs, those without an agent too", ["completed_by"]
         )
-        self._traces = Counter("kp_assembly_traces", "Traces published to the raw topic", registry=registry)
-        self._dead_letters = Counter(
-            "kp_assembly_dead_letters",
-            "Records and runs that could not be read",
-            ["reason"],
-            registry=registry,
+        self._traces = make.counter("kp_assembly_traces", "Traces published to the raw topic")
+        self._dead_letters = make.counter(
+            "kp_assembly_dead_letters", "Records and runs that could not be read", ["reason"]
         )
-        self._open_runs = Gauge("kp_assembly_open_runs", "Open runs", ["partition"], registry=registry)
-        self._open_bytes = Gauge(
-            "kp_assembly_open_bytes", "Bytes of open runs", ["partition"], registry=registry
-        )
-        self.partitions = Gauge(
-            "kp_assembly_partitions", "Assigned partitions of the spans topic", registry=registry
-        )
+        self._open_runs = make.gauge("kp_assembly_open_runs", "Open runs", ["partition"])
+        self._open_bytes = make.gauge("kp_assembly_open_bytes", "Bytes of open runs", ["partition"])
+        self.partitions = make.gauge("kp_assembly_partitions", "Assigned partitions of the spans topic")
         # Bound once, as looking up labels for every record takes longer than counting.
         self._spans = [spans.labels(result) for result in SPAN_RESULTS]
         start_at_zero(self._runs, completed_by)

@@ -23,6 +23,9 @@ CompletedBy = Literal["root", "idle", "wait", "spans", "bytes", "memory"]
 its first span arrived ``assemble.longest_wait`` ago; it exceeds ``assemble.run_spans`` or
 ``assemble.run_bytes``; or it is the oldest when all open ones exceed ``assemble.open_bytes``."""
 
+PUBLISHED_RUNS = 100_000
+"""Published runs that a partition remembers; a span of an older one starts another run."""
+
 COMPLETED_BY: tuple[CompletedBy, ...] = get_args(CompletedBy)
 
 
@@ -171,12 +174,12 @@ class OpenRuns:
                 heappush(self._deadlines, (deadline, run.first_offset, trace_id))
 
     def forget(self) -> list[str]:
-        """Return the ids of the oldest published runs beyond ``assemble.published_runs``, and forget them.
+        """Return the ids of the oldest published runs beyond :data:`PUBLISHED_RUNS`, and forget them.
 
         A run is not forgotten while one of its spans may be read again.
         """
         watermark, forgotten = self.watermark, []
-        while len(self._published) > self._settings.published_runs:
+        while len(self._published) > PUBLISHED_RUNS:
             trace_id, last_offset = next(iter(self._published.items()))
             if last_offset >= watermark:
                 break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from importlib.metadata import version
 from typing import get_args
 
 import click
@@ -31,7 +32,8 @@ def demo(stay: bool | None, backend: str | None) -> None:
     noida-db. Uses temporary topics and cleans up afterwards.
     """
     with extra("demo"):
-        from knowledgepulse_worker.tools.demo.show import show  # noqa: PLC0415 - `--help` needs no extra
+        version("faust-streaming")  # of the worker that it starts
+    from knowledgepulse_worker.tools.demo.show import show  # noqa: PLC0415 - `--help` need not wait for it
 
     with suppress(KeyboardInterrupt):
         show(Console(), backend, stay=sys.stdout.isatty() if stay is None else stay)

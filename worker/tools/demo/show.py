@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from uuid import uuid4
 
 from rich.console import Console
@@ -28,7 +29,6 @@ from rich.table import Table
 from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader
-from knowledgepulse_worker.observe import page
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import (
     ENV_PREFIX,
@@ -100,7 +100,7 @@ async def _demo(settings: Settings, broker: Broker, console: Console, *, stay: b
             f"[bold]policy[/]  threshold {threshold:g}; the default is {default:g}", highlight=False
         )
         results = await _watch(traces, settings, child, console)
-        _summarise(console, results, await child.metrics(), settings)
+        _summarise(console, results, await child.status(), settings)
         _what_next(console, child.status_page, stay=stay)
         if stay:
             console.print("\nThe worker keeps running; press [bold]Ctrl-C[/] to stop it.")
@@ -175,20 +175,20 @@ class _Worker:
     async def ready(self) -> None:
         """Wait until all partitions are owned."""
         deadline = time.monotonic() + _START_LIMIT
-        while page.value(await self.metrics(), "kp_partitions", state="owned") < PARTITIONS:
+        while (await self.status())["partitions"]["owned_count"] < PARTITIONS:
             if time.monotonic() > deadline:
                 raise WorkerError(
                     f"the worker was not ready within {_START_LIMIT:.0f} s:\n{self._last_lines()}"
                 )
             await asyncio.sleep(0.2)
 
-    async def metrics(self) -> str:
-        """Return the metrics page; empty if it is not served yet."""
+    async def status(self) -> dict[str, Any]:
+        """Return the status; without partitions if it is not served yet."""
         self.check()
         try:
-            return await asyncio.to_thread(_fetch, f"{self.status_page}metrics")
+            return await asyncio.to_thread(_fetch, f"{self.status_page}api/status")
         except urllib.error.URLError:
-            return ""
+            return {"partitions": {"owned_count": 0}}
 
     def check(self) -> None:
         """Raise an error if the worker has exited."""
@@ -201,9 +201,9 @@ class _Worker:
         return "\n".join(f"  | {line}" for line in processes.last_lines(self._log.read_bytes()))
 
 
-def _fetch(url: str) -> str:
+def _fetch(url: str) -> Any:
     with urllib.request.urlopen(url, timeout=10) as response:  # noqa: S310 - our own worker's
-        return str(response.read().decode())
+        return json.load(response)
 
 
 async def _watch(traces: list[bytes], settings: Settings, worker: _Worker, console: Console) -> Results:
@@ -255,7 +255,7 @@ def _score(headers: list[tuple[str, bytes]]) -> float:
     return float(json.loads(dict(headers)["kp-score"])["score"])
 
 
-def _summarise(console: Console, results: Results, metrics: str, settings: Settings) -> None:
+def _summarise(console: Console, results: Results, status: dict[str, Any], settings: Settings) -> None:
     count = len(results.scores)
     outcomes = ", ".join(f"{number} {outcome}" for outcome, number in results.outcomes.items())
     console.rule("[bold]results")
@@ -267,11 +267,10 @@ def _summarise(console: Console, results: Results, metrics: str, settings: Setti
     console.print()
     console.print(_passing(results.scores, count))
     console.print()
-    p50, p99 = (page.quantile(metrics, "kp_scoring_seconds", q) * 1000 for q in (0.5, 0.99))
-    exceeded = page.value(metrics, "kp_budget_exceeded_total")
+    times, budget = status["latency"]["scoring"], settings.limits.budget
     console.print(
-        f"time to score: p50 {p50:.0f} ms, p99 {p99:.0f} ms; "
-        f"{exceeded:.0f} of {count} took longer than the budget of {settings.limits.budget * 1000:.0f} ms",
+        f"time to score: p50 {times['p50'] * 1000:.0f} ms, p99 {times['p99'] * 1000:.0f} ms; "
+        f"{times['over_budget']} of {count} took longer than the budget of {budget * 1000:.0f} ms",
         highlight=False,
     )
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from knowledgepulse_worker.observe.registry import (
     TEXT,
     CollectorRegistry,
-    Counter,
-    Gauge,
+    Makers,
     prepare_registry,
     render_text,
     start_at_zero,
@@ -23,16 +22,14 @@ class EvaluationMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry = registry = prepare_registry(registry)
-        self._evaluations = Counter(
+        self.registry = prepare_registry(registry)
+        make = Makers(self.registry)
+        self._evaluations = make.counter(
             "kp_evaluations",
             "Outputs read: sent, without a span to send it to, repeated, or not by a worker",
             ["result"],
-            registry=registry,
         )
-        self.lag = Gauge(
-            "kp_evaluations_lag_records", "Outputs between the position and the ends", registry=registry
-        )
+        self.lag = make.gauge("kp_evaluations_lag_records", "Outputs between the position and the ends")
         start_at_zero(self._evaluations, RESULTS)
 
     def read(self, result: str) -> None:

@@ -23,12 +23,6 @@ def parts(*events):
     return [part for message in conversation(events) for part in message.parts]
 
 
-def test_only_new_messages_of_each_input_are_added():
-    assert conversation(
-        [ModelCall((ASK,), (CALL,)), ModelCall((ASK, CALL, ANSWER), (DONE,))],
-    ) == [ASK, CALL, ANSWER, DONE]
-
-
 def test_a_text_said_twice_is_kept_twice():
     yes = Message("user", (Text("yes"),))
 

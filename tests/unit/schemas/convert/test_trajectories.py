@@ -14,7 +14,6 @@ from atif import (
 
 from knowledgepulse_schemas.convert import (
     ConversionError,
-    convert,
     from_atif,
     from_mini_swe_agent,
     from_openhands,
@@ -563,7 +562,3 @@ def test_the_id_of_a_trajectory_is_its_native_id_whatever_its_content():
 
     assert from_atif(longer).trace.id == from_atif(trajectory()).trace.id
     assert from_atif(trajectory(trajectory_id="2")).trace.id != from_atif(trajectory()).trace.id
-
-
-def test_every_trajectory_of_a_list_is_a_run():
-    assert len(list(convert([trajectory(), trajectory(trajectory_id="2")]))) == 2

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledgepulse_worker.settings import AssembleSettings
+from knowledgepulse_worker.tools.assemble import open_runs
 from knowledgepulse_worker.tools.assemble.exports import SpanExport
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 
@@ -135,8 +136,9 @@ def test_the_watermark_is_the_first_span_that_is_still_open():
     assert partition.runs.watermark == partition.runs.position == 4
 
 
-def test_published_runs_are_forgotten_unless_a_span_may_be_read_again():
-    partition = Partition(published_runs=1)
+def test_published_runs_are_forgotten_unless_a_span_may_be_read_again(monkeypatch):
+    monkeypatch.setattr(open_runs, "PUBLISHED_RUNS", 1)
+    partition = Partition()
     partition.read(0, span("open", 1))
     partition.read(0, span("a", 0), span("b", 0))
     partition.read(GRACE)
@@ -148,8 +150,9 @@ def test_published_runs_are_forgotten_unless_a_span_may_be_read_again():
     assert partition.read(GRACE + IDLE, span("open", 2)).late
 
 
-def test_a_published_run_is_not_forgotten_while_a_late_span_of_it_may_be_read_again():
-    partition = Partition(published_runs=0)
+def test_a_published_run_is_not_forgotten_while_a_late_span_of_it_may_be_read_again(monkeypatch):
+    monkeypatch.setattr(open_runs, "PUBLISHED_RUNS", 0)
+    partition = Partition()
     partition.read(0, span("a", 0))
     partition.read(GRACE, span("open", 1))
     partition.read(GRACE, span("a", 1))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData, SeverityNumber
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
 
+from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import Score
@@ -50,24 +51,15 @@ def make_document():
     """Return a trace's JSON with members added to its metadata."""
 
     def make(**metadata):
-        return json.dumps(
-            {
-                "@context": "https://openknowledgepulse.org/schema/v1",
-                "@type": "ReasoningTrace",
-                "id": "kp:trace:1",
-                "metadata": {
-                    "created_at": "2026-01-31T12:00:00Z",
-                    "task_domain": "code",
-                    "success": True,
-                    "visibility": "network",
-                    "privacy_level": "aggregated",
-                    **metadata,
-                },
-                "task": {"objective": "Fix the failing build"},
-                "steps": [{"step_id": 0, "type": "thought"}],
-                "outcome": {"result_summary": "", "confidence": 0.5},
-            }
-        ).encode()
+        return ReasoningTrace.new(
+            objective="Fix the failing build",
+            steps=[{"type": "thought"}],
+            result_summary="",
+            confidence=0.5,
+            success=True,
+            task_domain="code",
+            **metadata,
+        ).to_json()
 
     return make
 
