@@ -1,5 +1,6 @@
 """A window is computed only once, and the cache's memory is bounded."""
 
+import copy
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -78,9 +79,12 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def make_embedder(model):
+    """A factory of embedders; the network is compiled only once."""
+    compiled = TransformerEmbedder(model, Window(max_tokens=4), "float32")
+
     def make(forward):
-        embedder = TransformerEmbedder(model, Window(max_tokens=4), "float32")
-        embedder._forward = forward
+        embedder = copy.copy(compiled)
+        embedder._forward, embedder._recent = forward, RecentVectors()
         return embedder
 
     return make
