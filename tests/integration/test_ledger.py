@@ -123,8 +123,12 @@ async def test_a_rewind_is_a_new_run_of_what_came_before_it(make_stream, real_tr
 
 @pytest.mark.parametrize(
     "change",
-    [{"embedding": {"max_tokens": 128}}, {"cache": {"dimensions": 256}}, {"embedding": {"text": "agent"}}],
-    ids=["tokens", "dimension", "text"],
+    [
+        pytest.param({"embedding": {"backend": "sentence-transformers"}}, marks=pytest.mark.model),
+        {"cache": {"dimensions": 256}},
+        {"embedding": {"text": "agent"}},
+    ],
+    ids=["backend", "dimension", "text"],
 )
 async def test_vectors_of_another_model_are_never_compared(make_stream, real_traces, change):
     stream = await make_stream(1)
