@@ -78,10 +78,8 @@ class Forward:
             padded = np.zeros((1, -(-len(ids) // _STEP) * _STEP), dtype=np.int64)
             padded[0, : len(ids)] = ids
             request.infer({"ids": padded, "length": np.array([len(ids)], dtype=np.int64)})
-        vector: NDArray[np.float32] = (
-            request.get_output_tensor().data[0].copy()
-        )  # the next call overwrites it
-        return vector
+        vector: NDArray[np.float32] = request.get_output_tensor().data[0]
+        return vector.copy()  # the next call overwrites it
 
     def warm(self) -> None:
         """Compile every shape, in every stream, as OpenVINO else does at a shape's first text."""

@@ -48,9 +48,10 @@ def load_embedder(settings: EmbeddingSettings, cache: CacheSettings, parallel: i
 def _load_model(settings: EmbeddingSettings, parallel: int) -> Embedder:
     """Return the model, run by OpenVINO; by PyTorch on a GPU, or if it is no BERT model."""
     with extra("worker"):  # slow imports, which the other backends do not need
+        from knowledgepulse_worker.embedding.forward import best_precision  # noqa: PLC0415
         from knowledgepulse_worker.embedding.network import UnsupportedModelError  # noqa: PLC0415
         from knowledgepulse_worker.embedding.tokenizing import Window  # noqa: PLC0415
-        from knowledgepulse_worker.embedding.transformer import TransformerEmbedder, best_precision  # noqa: PLC0415
+        from knowledgepulse_worker.embedding.transformer import TransformerEmbedder  # noqa: PLC0415
         from knowledgepulse_worker.embedding.weights import find_model  # noqa: PLC0415
 
     model = find_model(settings.model, settings.revision, settings.cache_folder)

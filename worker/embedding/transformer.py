@@ -9,15 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.embedding.base import Embeddings, Precision, description_of, identity_of, readable
-from knowledgepulse_worker.embedding.forward import NAME, Forward, best_precision
+from knowledgepulse_worker.embedding.forward import NAME, Forward
 from knowledgepulse_worker.embedding.network import read_bert
 from knowledgepulse_worker.embedding.recent import RecentVectors
 from knowledgepulse_worker.embedding.tokenizing import PrefixTokenizer, Window, read_tokenizer
 from knowledgepulse_worker.embedding.weights import ModelFolder
 from knowledgepulse_worker.errors import EmbeddingError
 from knowledgepulse_worker.scoring import TraceText
-
-__all__ = ["TransformerEmbedder", "best_precision"]
 
 
 class TransformerEmbedder:

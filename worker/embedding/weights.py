@@ -24,8 +24,8 @@ DEFAULT_SHA256 = {
 }
 """SHA-256 of the default model's files, as published by its authors."""
 
-_PATTERNS = ["*.json", "*/config.json", "model.safetensors"]
-"""The files of a sentence-transformers folder, for the hub's client."""
+_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]
+"""The files of a sentence-transformers folder and its modules, but weights in other formats."""
 
 logger = logging.getLogger(__name__)
 

@@ -35,7 +35,12 @@ FIND = """if True:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return write_bert(tmp_path_factory.mktemp("model"))
+    """A model with a module and a vocabulary of its own besides, as other architectures have."""
+    folder = write_bert(tmp_path_factory.mktemp("model"))
+    (folder / "vocab.txt").write_text("[PAD]\n")
+    (folder / "2_Dense").mkdir()
+    (folder / "2_Dense" / "model.safetensors").write_bytes(b"weights")
+    return folder
 
 
 @pytest.fixture
