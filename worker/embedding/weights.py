@@ -91,13 +91,21 @@ def _downloaded(model: str, revision: str, cache_folder: Path | None, digests: M
             _require_digests(
                 Path(new) / folder.name, digests, "it was changed or damaged on the way; try again"
             )
-            if not folder.is_dir():  # another process may have been faster
-                (Path(new) / folder.name).rename(folder)
+            _keep(Path(new) / folder.name, folder)
     except OSError as error:
         raise ModelError(
             f"embedding.cache_folder: {model} cannot be stored in {folder.parent}: {error.strerror or error}"
         ) from error
     return folder
+
+
+def _keep(new: Path, folder: Path) -> None:
+    """Move a complete download to its place, unless another process was faster."""
+    try:
+        new.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
 
 
 def _default_cache() -> Path:

@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,24 @@ def test_a_hub_s_model_is_downloaded_once_with_all_its_files(hub, cache, folder)
     before = list(hub.downloads)
     again = find("http://127.0.0.1:9", cache)  # nothing listens there
     assert (again.stdout, hub.downloads) == (done.stdout, before)
+
+
+def test_workers_may_download_at_the_same_time(hub, cache):
+    with ThreadPoolExecutor(3) as starts:
+        done = list(starts.map(lambda _: find(hub, cache), range(3)))
+
+    assert [one.returncode for one in done] == [0, 0, 0], [one.stderr for one in done]
+    assert len({one.stdout for one in done}) == len(kept(cache)) == 1
+
+
+def test_a_download_that_another_process_has_finished_is_left_to_it(tmp_path):
+    for name in ("mine", "theirs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_text(name)
+
+    module._keep(tmp_path / "mine", tmp_path / "theirs")
+
+    assert (tmp_path / "theirs" / "model.safetensors").read_text() == "theirs"
 
 
 def test_the_default_model_is_downloaded_and_checked_where_its_package_is_not_installed(hub, cache, folder):
