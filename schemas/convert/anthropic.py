@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import (
     Message,
@@ -54,6 +55,7 @@ class _Record(SourceModel):
     type: str | None = None
     system: str | list[_Block] | None = None
     messages: list[Any]
+    tools: list[Any] | None = None
     role: str | None = None
     content: list[_Block] | None = None
     stop_reason: str | None = None
@@ -100,9 +102,10 @@ def _run_of_record(document: Any, path: str) -> Run:
     record = read(_Record, document, path)
     losses = Losses()
     count_unread(record, "", losses)
-    for block in [record.system] if isinstance(record.system, str) else record.system or ():
-        losses.add("system text", block if isinstance(block, str) else block.text)
-    messages = messages_of(record.messages, "messages", losses)
+    messages = [*definitions_of(record.tools or [], "tools", losses)]
+    if record.system is not None:
+        messages.append(_message({"role": "system", "content": record.system}, "system", "", losses))
+    messages += messages_of(record.messages, "messages", losses)
     if record.content is not None:
         answer = {"role": "assistant", "content": record.content, "stop_reason": record.stop_reason}
         messages.append(_message(answer, "content", "", losses))

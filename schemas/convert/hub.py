@@ -95,7 +95,19 @@ class Error:
     message: str = ""
 
 
-Part = Text | Reasoning | ToolCall | ToolCallResponse | Error
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """A tool that the model could call; ``parameters`` is the JSON Schema of its arguments.
+
+    A part of the system's messages: like their text, it tells the model what it can do.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Any = None
+
+
+Part = Text | Reasoning | ToolCall | ToolCallResponse | Error | ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +145,7 @@ class Run:
         framework: the source's name; becomes ``metadata.framework``.
         messages: the conversation in time order, without repeated messages.
         native_id: the source's id of the run; without one, the trace's id is derived from the content.
+        parent_id: the native id of the run that started this one, such as a subagent's.
         span: OpenTelemetry's trace id and span id of its root, in hexadecimal.
         ended_at: end time.
         ending: how it ended, judged by the source's structure alone.
@@ -145,6 +158,7 @@ class Run:
     framework: str
     messages: list[Message]
     native_id: str | None = None
+    parent_id: str | None = None
     span: tuple[str, str] | None = None
     ended_at: datetime | None = None
     ending: Ending = "without_error"
@@ -212,7 +226,8 @@ def conversation(
         earlier: messages from before the run, which the inputs repeat, too.
     """
     before = sum(bool(message.parts) for message in earlier)
-    return _Conversation().add([ModelCall(output=earlier), *events])[before:]
+    messages = _Conversation().add([ModelCall(output=earlier), *events])
+    return [*(one for one in messages[:before] if one.role == "system"), *messages[before:]]
 
 
 _Key = tuple[str, type[Part], str]  # role, type and text of a part, or type and id
@@ -345,4 +360,6 @@ def _key(role: str, part: Part) -> _Key:
             text = part.response.strip()
         case Error():
             text = part.message
+        case ToolDefinition():
+            text = part.name
     return role, type(part), text

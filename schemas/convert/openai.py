@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
+from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import (
     Error,
@@ -97,6 +98,7 @@ class _Record(SourceModel):
     status: str | None = None
     error: Any = None
     instructions: str | list[Any] | None = None
+    tools: list[Any] | None = None
     created: float | None = None
     created_at: float | None = None
     completed_at: float | None = None
@@ -151,9 +153,7 @@ def _run_of_record(document: Any, path: str) -> Run:
     if isinstance(inputs, str):
         inputs = [{"role": "user", "content": inputs}]
     name = "messages" if record.messages is not None else "input"
-    messages = messages_of(inputs, name, losses)
-    if record.instructions is not None:
-        losses.add("instructions", record.instructions)
+    messages = [*_instructions(record, losses), *messages_of(inputs, name, losses)]
     if record.choices:
         messages += _answer(record.choices, losses)
         for choice in record.choices[1:]:
@@ -164,6 +164,14 @@ def _run_of_record(document: Any, path: str) -> Run:
         messages.append(Message("assistant", (Error(_error_text(record.error)),)))
     ended = record.completed_at or record.created_at or record.created
     return Run(NAME, messages, native_id=record.id, ended_at=parse_time(ended), losses=losses)
+
+
+def _instructions(record: _Record, losses: Losses) -> Iterator[Message]:
+    yield from definitions_of(record.tools or [], "tools", losses)
+    if isinstance(record.instructions, str):
+        yield Message("system", (Text(record.instructions),))
+    elif record.instructions is not None:
+        yield from messages_of(record.instructions, "instructions", losses)
 
 
 def _answer(choices: list[_Choice], losses: Losses) -> Iterator[Message]:

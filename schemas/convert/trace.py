@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
 from hashlib import sha256
@@ -25,6 +25,7 @@ from knowledgepulse_schemas.convert.hub import (
     Text,
     ToolCall,
     ToolCallResponse,
+    ToolDefinition,
 )
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import parse_json
@@ -48,11 +49,13 @@ class Options:
         domains: ``task_domain`` by the name of an agent, service, project or format; others are ``default``.
         labels: labels by the run's native id or the trace's id; they override the source's.
         visibility: ``visibility`` of all traces.
+        keep_prompt: keep system text and tool definitions, as ``task.system`` and ``task.tools``.
     """
 
     domains: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, Labels] = field(default_factory=dict)
     visibility: Literal["private", "org", "network"] = "private"
+    keep_prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
     if not steps.steps:
         raise ConversionError("no steps: text, reasoning or a tool call is required besides the user's text")
     native_id = _encodable(run.native_id or _digest(objective, steps.steps))
-    trace_id = f"{ID_PREFIX}{uuid5(NAMESPACE, native_id)}"
+    trace_id = _trace_id(native_id)
     overrides = [options.labels[one] for one in (trace_id, native_id) if one in options.labels]
     labels = reduce(Labels.over, [*overrides, run.labels])
     success, outcome_source = _success(run, labels, failed_last=steps.failed)
@@ -93,6 +96,10 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
     }
     if run.ended_at is None:
         metadata["created_at_source"] = "unknown"
+    if run.native_id:
+        metadata["native_id"] = native_id
+    if run.parent_id:
+        metadata["parent_id"] = _trace_id(_encodable(run.parent_id))
     if run.agent_id:
         metadata["agent_id"] = run.agent_id
     if run.span is not None:
@@ -102,13 +109,15 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
         "@type": "ReasoningTrace",
         "id": trace_id,
         "metadata": metadata,
-        "task": {"objective": objective},
+        "task": {"objective": objective, **(steps.prompt() if options.keep_prompt else {})},
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps.steps)],
         "outcome": {
             "result_summary": steps.result,
             "confidence": DEFAULT_CONFIDENCE if labels.confidence is None else labels.confidence,
         },
     }
+    if not options.keep_prompt:
+        steps.count_prompt(run.losses)
     return Conversion(_validated(document), run.losses)
 
 
@@ -127,11 +136,26 @@ class _Steps:
         self.steps: list[Step] = []
         self.result = ""
         self.failed = False
+        self._system: list[str] = []
+        self._definitions: list[ToolDefinition] = []
         self._losses = run.losses
         self._tools: dict[str, Step] = {}
         self._tools_without_id: deque[Step] = deque()
         for message in run.messages:
             self._add(message)
+
+    def prompt(self) -> Step:
+        """Return the members of a task for system text and tool definitions."""
+        tools = [asdict(one) for one in self._definitions]
+        members: Step = {"system": "\n\n".join(self._system), "tools": tools}
+        return {name: value for name, value in members.items() if value}
+
+    def count_prompt(self, losses: Losses) -> None:
+        """Count system text and tool definitions as dropped."""
+        for text in self._system:
+            losses.add("system text", text)
+        for one in self._definitions:
+            losses.add("tool definitions", asdict(one))
 
     def _add(self, message: Message) -> None:
         for part in _joined(message):
@@ -146,12 +170,14 @@ class _Steps:
                     self._add_response(part)
                 case Error():
                     self._add_error(part)
+                case ToolDefinition():
+                    self._definitions.append(part)
 
     def _add_text(self, role: Role, text: str) -> None:
         if not text.strip():
             return
         if role == "system":
-            self._losses.add("system text", text)
+            self._system.append(text)
         elif role == "assistant":
             self._add_thought(text)
             self.result = text
@@ -169,6 +195,8 @@ class _Steps:
         else:
             self._tools_without_id.append(tool)
         step: Step = {"type": "tool_call", "tool": tool}
+        if call.id is not None:
+            step["tool_call_id"] = call.id
         if (arguments := _arguments(call.arguments)) is not None:
             step["input"] = arguments
         if call.latency_ms is not None and call.latency_ms >= 0:
@@ -182,6 +210,8 @@ class _Steps:
             self._losses.add("tool of a response without a call", response.id or "-")
         else:
             step["tool"] = tool
+        if response.id is not None:
+            step["tool_call_id"] = response.id
         self.steps.append(step)
         self.failed = self.failed or response.failed
 
@@ -249,8 +279,16 @@ def _success(run: Run, labels: Labels, *, failed_last: bool) -> tuple[bool, str]
 
 
 def _digest(objective: str, steps: list[Step]) -> str:
-    """Return a hash of a run's content, to replace a missing native id."""
-    return sha256(_json([objective, steps])).hexdigest()
+    """Return a hash of a run's content, to replace a missing native id.
+
+    The calls' ids are no content: some tracers make them up anew.
+    """
+    content = [{name: value for name, value in step.items() if name != "tool_call_id"} for step in steps]
+    return sha256(_json([objective, content])).hexdigest()
+
+
+def _trace_id(native_id: str) -> str:
+    return f"{ID_PREFIX}{uuid5(NAMESPACE, native_id)}"
 
 
 def _encodable(text: str) -> str:

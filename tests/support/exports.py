@@ -27,6 +27,7 @@ MESSAGES = [
     {"role": "assistant", "parts": [part("tool_call", id="c1", name="weather", arguments={})], "name": "a"},
     {"role": "tool", "parts": [part("tool_call_response", id="c1", response="Sunny")]},
 ]
+TOOL = {"name": "weather", "description": "x", "parameters": {"type": "object"}}
 SAID = [{"role": "assistant", "parts": [part("text", content="It is sunny.")], "finish_reason": "stop"}]
 SPANS = [
     {
@@ -45,6 +46,8 @@ SPANS = [
             gen_ai__operation__name="chat",
             gen_ai__input__messages=json.dumps(MESSAGES),
             gen_ai__output__messages=json.dumps(SAID),
+            gen_ai__system_instructions=json.dumps([part("text", content="Be brief")]),
+            gen_ai__tool__definitions=json.dumps([{"type": "function", **TOOL}]),
         ),
     },
     {"traceId": "a", "spanId": "3", "parentSpanId": "1", "name": "POST", "attributes": pairs(url="x")},
@@ -80,9 +83,15 @@ LANGCHAIN = [
 OBSERVATION = {"traceId": "t", "startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:00:01Z"}
 
 DOCUMENTS = {
-    "openai": {"messages": CHAT, "choices": [{"message": CHAT_DONE, "finish_reason": "stop"}]},
+    "openai": {
+        "messages": CHAT,
+        "choices": [{"message": CHAT_DONE, "finish_reason": "stop"}],
+        "tools": [{"type": "function", "function": TOOL}],
+    },
     "openai responses": {
         "object": "response",
+        "instructions": "Be brief",
+        "tools": [{"type": "function", **TOOL}],
         "input": [
             ASK,
             {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"},
@@ -94,6 +103,7 @@ DOCUMENTS = {
     },
     "anthropic": {
         "system": [part("text", text="Be brief")],
+        "tools": [{"name": "weather", "input_schema": {"type": "object"}}],
         "messages": [
             ASK,
             {
@@ -254,8 +264,9 @@ DOCUMENTS = {
     ],
     "atif": {
         "schema_version": "ATIF-v1.8",
-        "agent": {"name": "a"},
+        "agent": {"name": "a", "tool_definitions": [{"type": "function", "function": TOOL}]},
         "steps": [
+            {"step_id": 0, "source": "system", "message": "Be brief"},
             {"step_id": 1, "source": "user", "message": [part("text", text="Weather?")]},
             {
                 "step_id": 2,

@@ -39,6 +39,11 @@ def conversion_options(function: Function) -> Function:
             show_default=True,
             help="Visibility of the traces.",
         ),
+        click.option(
+            "--keep-prompt",
+            is_flag=True,
+            help="Keep system text and tool definitions, as task.system and task.tools.",
+        ),
     )
     for option in reversed(options):
         function = option(function)
@@ -97,7 +102,9 @@ class ConversionReport:
             errors.print(line, markup=False, emoji=False)
 
 
-def read_options(domain_map: Path | None, labels: Path | None, visibility: Any) -> Options:
+def read_options(
+    domain_map: Path | None, labels: Path | None, visibility: Any, *, keep_prompt: bool
+) -> Options:
     """Return the options of a conversion.
 
     Raises:
@@ -107,6 +114,7 @@ def read_options(domain_map: Path | None, labels: Path | None, visibility: Any) 
         domains={} if domain_map is None else read_domains(domain_map),
         labels={} if labels is None else read_labels(labels),
         visibility=visibility,
+        keep_prompt=keep_prompt,
     )
 
 
@@ -119,9 +127,10 @@ def converted(
     domain_map: Path | None,
     labels: Path | None,
     visibility: Any,
+    keep_prompt: bool,
 ) -> Iterator[Document]:
     """Yield the traces of files, and report what was not converted."""
-    options = read_options(domain_map, labels, visibility)
+    options = read_options(domain_map, labels, visibility, keep_prompt=keep_prompt)
     for name, lines in opened(files, progress):
         for place, outcome in convert_lines(name, lines, source, options):
             if isinstance(outcome, ConversionError):
