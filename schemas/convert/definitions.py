@@ -9,8 +9,15 @@ from knowledgepulse_schemas.convert.hub import Message, ToolDefinition
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, parse_json
 
-_WRAPPERS = ("function", "toolSpec", "tool", "json_schema")
-_LISTS = ("tools", "functionDeclarations", "function_declarations")
+_WRAPPERS = (
+    "function",
+    "toolSpec",
+    "tool",
+    "json_schema",
+    "tools",
+    "functionDeclarations",
+    "function_declarations",
+)
 _PARAMETERS = (
     "parameters",
     "input_schema",
@@ -42,11 +49,8 @@ def _definitions(value: Any, path: str, losses: Losses) -> Iterator[ToolDefiniti
         losses.add(path, value)
         return
     rest = {one: member for one, member in value.items() if (one, member) != ("type", "function")}
-    for name in _LISTS:
-        if isinstance(rest.get(name), list):
-            yield from _definitions(rest.pop(name), f"{path}.{name}", losses)
     for name in _WRAPPERS:
-        if isinstance(parse_json(rest.get(name)), dict):
+        if isinstance(parse_json(rest.get(name)), dict | list):
             yield from _definitions(rest.pop(name), f"{path}.{name}", losses)
     name = rest.pop("name", None)
     if isinstance(name, str) and name:

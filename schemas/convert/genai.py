@@ -189,10 +189,9 @@ def _recorded(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
     used |= {*found, _SYSTEM, _TOOLS}
     system = [*definitions_of(span.attributes.get(_TOOLS, details.get(_TOOLS)) or [], _TOOLS, losses)]
     if instructions := parse_json(span.attributes.get(_SYSTEM, details.get(_SYSTEM))):
-        parts = (
-            instructions if isinstance(instructions, list) else [{"type": "text", "content": instructions}]
-        )
-        system += messages_of([{"role": "system", "parts": parts}], _SYSTEM, losses)
+        if not isinstance(instructions, list):
+            instructions = [{"type": "text", "content": instructions}]
+        system += messages_of([{"role": "system", "parts": instructions}], _SYSTEM, losses)
     inputs, outputs = (messages_of(found[name] or [], name, losses) for name in (_INPUT, _OUTPUT))
     return ModelCall((*system, *inputs), outputs)
 
