@@ -80,9 +80,10 @@ def _renamed(message: dict[str, Any]) -> dict[str, Any]:
     calls = message.get("tool_calls")
     if isinstance(calls, list):
         renamed["tool_calls"] = [_renamed_call(one) for one in calls]
-    called = renamed.pop("tool_call", None)  # repeats the call
-    if isinstance(called, dict):
-        renamed["function"] = called.get("function")
+    match message.get("tool_call"):
+        case {"function": function, **rest}:
+            renamed["function"] = function
+            renamed["tool_call"] = rest
     if isinstance(message.get("error"), str):
         renamed["error"] = {"message": message["error"]}
     return renamed

@@ -28,7 +28,7 @@ _BLOCKS = {
 
 
 def recognises(document: Any) -> bool:
-    """Check for messages whose blocks are named by their only member, or a record of these."""
+    """Check for messages whose blocks are named by a member, or a record of these."""
     if isinstance(document, list):
         return bool(document) and (all(map(_is_message, document)) or all(map(_is_record, document)))
     return _is_record(document)
@@ -88,29 +88,30 @@ def _renamed_message(value: Any) -> Any:
 
 def _renamed(block: Any) -> Any:
     """Return a block as the Messages API has it."""
-    match block:
-        case {"text": text, **rest}:
-            return {**rest, "type": "text", "text": text}
-        case {"reasoningContent": {"reasoningText": {"text": text, **rest}}}:
-            return {"type": "thinking", "thinking": text, **rest}
-        case {"toolUse": {"toolUseId": call_id, **rest}}:
-            return {"type": "tool_use", "id": call_id, **rest}
-        case {"toolResult": {"toolUseId": call_id, **rest}}:
+    name = next((one for one in block if one in _BLOCKS), None) if isinstance(block, dict) else None
+    if name is None:
+        return block
+    others = {member: value for member, value in block.items() if member != name}
+    match name, block[name]:
+        case "text", text:
+            return {**others, "type": "text", "text": text}
+        case "reasoningContent", {"reasoningText": {"text": text, **rest}, **beside}:
+            return {**others, **beside, **rest, "type": "thinking", "thinking": text}
+        case "toolUse", {"toolUseId": call_id, **rest}:
+            return {**others, **rest, "type": "tool_use", "id": call_id}
+        case "toolResult", {"toolUseId": call_id, **rest}:
             content, failed = rest.pop("content", None), rest.pop("status", None) == "error"
             if isinstance(content, list):
                 content = [_result(one) for one in content]
             result = {"tool_use_id": call_id, "content": content, "is_error": failed}
-            return {**rest, "type": "tool_result", **result}
-        case dict() if block:
-            name, value = next(iter(block.items()))
-            return {"type": name, "content": value}
-    return block
+            return {**others, **rest, "type": "tool_result", **result}
+    return {**others, "type": name, "content": block[name]}
 
 
 def _result(value: Any) -> Any:
     match value:
-        case {"text": text} | {"json": text}:
-            return {"type": "text", "text": as_text(text)}
+        case {"text": text, **rest} | {"json": text, **rest}:
+            return {**rest, "type": "text", "text": as_text(text)}
         case {"image": _} | {"document": _} | {"video": _}:
             return {"type": "document", **value}
     return value
@@ -130,8 +131,7 @@ def _date_of(about: Any) -> datetime | None:
 def _is_message(value: Any) -> bool:
     blocks = value.get("content") if isinstance(value, dict) and "role" in value else None
     return isinstance(blocks, list) and all(
-        isinstance(one, dict) and "type" not in one and len(one) == 1 and one.keys() <= _BLOCKS
-        for one in blocks
+        isinstance(one, dict) and "type" not in one and not _BLOCKS.isdisjoint(one) for one in blocks
     )
 
 

@@ -79,7 +79,7 @@ class _Sample(SourceModel):
     epoch: int
     input: str | list[Any] = ""
     messages: list[Any] = Field(default_factory=list)
-    scores: dict[str, _Score] | None = None
+    scores: dict[str, Any] | None = None
     error: _Failure | None = None
     limit: dict[str, Any] | None = None
     completed_at: str | None = None
@@ -231,18 +231,17 @@ def _ended_at(log: _Log, sample: _Sample, value: dict[str, Any]) -> datetime | N
     return next((moment for time in times if (moment := parse_time(time)) is not None), None)
 
 
-def _labels(scores: dict[str, _Score], losses: Losses) -> Labels:
+def _labels(scores: dict[str, Any], losses: Losses) -> Labels:
     """Return the verdict of the scores, if all have one and the same."""
-    for score in scores.values():
+    verdicts = set()
+    for value in scores.values():
+        score = read(_Score, value, "samples[].scores[]") if isinstance(value, dict) else _Score(value=value)
         count_unread(score, "samples[].scores[]", losses)
-    verdicts = {
-        _VERDICTS.get(score.value) if isinstance(score.value, str | int | float) else None
-        for score in scores.values()
-    }
+        is_scalar = isinstance(score.value, str | int | float)
+        verdicts.add(_VERDICTS.get(score.value) if is_scalar else None)
     if len(verdicts) == 1 and (verdict := verdicts.pop()) is not None:
         return Labels(success=verdict)
-    for name, score in scores.items():
-        losses.add("samples[].scores without a common verdict", [name, score.value])
+    losses.add("samples[].scores without a common verdict", scores)
     return Labels()
 
 

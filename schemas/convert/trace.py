@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from functools import reduce
 from hashlib import sha256
 from typing import Any, Literal
-from uuid import UUID, uuid5
 
 from pydantic import ValidationError
 
@@ -30,10 +29,7 @@ from knowledgepulse_schemas.convert.hub import (
 )
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import parse_json
-from knowledgepulse_schemas.trace import CONTEXTS, ID_PREFIX, ReasoningTrace
-
-NAMESPACE = UUID("7e0d5a7c-3b0b-5f0e-9a51-6f1f0f3c9a01")
-"""Namespace of the version-5 UUIDs that are derived from native ids."""
+from knowledgepulse_schemas.trace import CONTEXTS, ReasoningTrace, trace_id_of
 
 DEFAULT_CONFIDENCE = 0.5
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
@@ -86,7 +82,7 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
     if not steps.steps:
         raise ConversionError("no steps: text, reasoning or a tool call is required besides the user's text")
     native_id = _encodable(run.native_id or _digest(objective, steps.steps))
-    trace_id = _trace_id(native_id)
+    trace_id = trace_id_of(native_id)
     overrides = [options.labels[one] for one in (trace_id, native_id) if one in options.labels]
     labels = reduce(Labels.over, [*overrides, run.labels])
     success, outcome_source = _success(run, labels, failed_last=steps.failed)
@@ -105,7 +101,7 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
     if run.native_id:
         metadata["native_id"] = native_id
     if run.parent_id:
-        metadata["parent_id"] = _trace_id(_encodable(run.parent_id))
+        metadata["parent_id"] = trace_id_of(_encodable(run.parent_id))
     if run.agent_id:
         metadata["agent_id"] = run.agent_id
     if run.span is not None:
@@ -305,10 +301,6 @@ def _digest(objective: str, steps: list[Step]) -> str:
     """
     content = [{name: value for name, value in step.items() if name != "tool_call_id"} for step in steps]
     return sha256(_json([objective, content])).hexdigest()
-
-
-def _trace_id(native_id: str) -> str:
-    return f"{ID_PREFIX}{uuid5(NAMESPACE, native_id)}"
 
 
 def _encodable(text: str) -> str:
