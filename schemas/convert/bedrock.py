@@ -71,8 +71,9 @@ def _run_of_record(document: Any, path: str) -> Run:
         "id": about.get("RequestId") if isinstance(about, dict) else None,
     }
     match rest.pop("output", None):
-        case {"message": {"content": list(blocks)}}:
+        case {"message": {"content": list(blocks), **others}, **beside}:
             record |= {"role": "assistant", "content": [_renamed(one) for one in blocks]}
+            rest["output"] = {**beside, **{name: others[name] for name in others if name != "role"}}
         case other:
             rest["output"] = other
     run = anthropic.run_of_record({**rest, **record}, path)
