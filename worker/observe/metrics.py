@@ -284,9 +284,7 @@ class Metrics:
         decision = record.score.decision
         agent = agent_id if agent_id in self._agent_ids else _OTHER
         self._agent_traces_of(agent, decision).inc()
-        self._framework_traces_of(
-            framework if framework in self._framework_names else _OTHER, decision
-        ).inc()
+        self._framework_traces_of(framework if framework in self._framework_names else _OTHER, decision).inc()
         self.recent.decided(record, agent_id, framework, objective)
         if self.shadow is not None:
             shadow = self.shadow.add(record)

@@ -22,12 +22,12 @@ from prometheus_client import generate_latest as render_text
 
 __all__ = [
     "TEXT",
-    "children_of",
     "CollectorRegistry",
     "Counter",
     "Gauge",
     "Histogram",
     "Makers",
+    "children_of",
     "prepare_registry",
     "render_text",
     "start_at_zero",
