@@ -112,12 +112,6 @@ def test_a_shadow_policy_is_set_like_the_policy_and_inherits_nothing(load, monke
     assert load("[shadow]").shadow == Settings().policy
 
 
-def test_a_list_can_be_a_variable_of_json(monkeypatch):
-    monkeypatch.setenv("KP_FLEET__AGENT_IDS", '["planner", "coder"]')
-
-    assert load_settings().fleet.agent_ids == ("planner", "coder")
-
-
 def test_a_whole_section_can_be_one_variable_of_json(monkeypatch):
     monkeypatch.setenv("KP_TOPICS", '{"raw": "traces"}')
 
@@ -273,12 +267,6 @@ def test_a_variable_that_is_nested_too_deeply_is_reported(problems_of, monkeypat
     monkeypatch.setenv("KP_POLICY__DOMAINS", "[" * 100_000)
 
     assert [line.split(":")[0] for line in problems_of()] == ["KP_POLICY__DOMAINS"]
-
-
-def test_a_variable_of_an_unknown_key_is_reported(problems_of, monkeypatch):
-    monkeypatch.setenv("KP_KAFKA__GRUOP", "x")
-
-    assert problems_of()[0].startswith("kafka.gruop: no such setting; did you mean kafka.group?")
 
 
 @pytest.mark.parametrize(

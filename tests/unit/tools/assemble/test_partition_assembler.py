@@ -21,7 +21,7 @@ from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.open_runs import COMPLETED_BY, OpenRuns
 from knowledgepulse_worker.tools.assemble.partition_assembler import PartitionAssembler
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
-from support.spans import SECOND, export, message, span, spans_of
+from support.spans import export, message, span, spans_of
 
 SETTINGS = Settings(assemble={"grace": 10, "idle": 60})
 TOPICS = SETTINGS.topics
@@ -167,23 +167,6 @@ async def test_what_is_no_export_is_a_dead_letter_with_its_place():
     )
 
 
-async def test_an_unexpected_error_in_one_record_stops_no_other(real_traces, monkeypatch):
-    def split_or_fail(value, max_bytes):
-        if value == b"broken":
-            raise ZeroDivisionError
-        return split(value, max_bytes)
-
-    monkeypatch.setattr(knowledgepulse_worker.tools.assemble.partition_assembler, "split", split_or_fail)
-    values = [b"broken", export(spans_of(real_traces[0]))]
-    partition = Partition(values)
-    await partition.run()
-
-    assert by_id(partition.published(TOPICS.raw)) == directly(values[1:])
-    (letter,) = partition.published(TOPICS.dead_letter)
-    assert DeadLetterHeaders.from_kafka(letter.headers).reason == "undecodable"
-    assert letter.value == b"broken"
-
-
 async def test_a_record_with_more_bytes_of_spans_than_may_be_open_is_a_dead_letter(real_traces):
     settings = Settings(assemble={"grace": 10, "idle": 60, "open_bytes": 1024})
     partition = Partition([export(spans_of(real_traces[0]))], settings=settings)
@@ -305,9 +288,3 @@ async def test_a_transaction_is_bounded(real_traces, monkeypatch):
     positions = [step.position for step in partition.steps]
     assert positions == sorted(positions)
     assert partition.steps[-1].watermark == 9
-
-
-def test_spans_end_at_the_agents_end():
-    """The helper's traces are as a tracer's: the root covers its children."""
-    *calls, agent = spans_of(b'{"id": "a", "task": {"objective": "b"}, "steps": [{"type": "thought"}]}')
-    assert agent.end_time_unix_nano >= max(one.end_time_unix_nano for one in calls) + SECOND
