@@ -167,6 +167,23 @@ async def test_what_is_no_export_is_a_dead_letter_with_its_place():
     )
 
 
+async def test_an_unexpected_error_in_one_record_stops_no_other(real_traces, monkeypatch):
+    def split_or_fail(value, max_bytes):
+        if value == b"broken":
+            raise ZeroDivisionError
+        return split(value, max_bytes)
+
+    monkeypatch.setattr(knowledgepulse_worker.tools.assemble.partition_assembler, "split", split_or_fail)
+    values = [b"broken", export(spans_of(real_traces[0]))]
+    partition = Partition(values)
+    await partition.run()
+
+    assert by_id(partition.published(TOPICS.raw)) == directly(values[1:])
+    (letter,) = partition.published(TOPICS.dead_letter)
+    assert DeadLetterHeaders.from_kafka(letter.headers).reason == "undecodable"
+    assert letter.value == b"broken"
+
+
 async def test_a_record_with_more_bytes_of_spans_than_may_be_open_is_a_dead_letter(real_traces):
     settings = Settings(assemble={"grace": 10, "idle": 60, "open_bytes": 1024})
     partition = Partition([export(spans_of(real_traces[0]))], settings=settings)
