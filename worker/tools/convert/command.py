@@ -44,6 +44,9 @@ def conversion_options(function: Function) -> Function:
             is_flag=True,
             help="Keep system text and tool definitions, as task.system and task.tools.",
         ),
+        click.option(
+            "--per-request", is_flag=True, help="Make a trace of each request of the user, not of each run."
+        ),
     )
     for option in reversed(options):
         function = option(function)
@@ -102,10 +105,8 @@ class ConversionReport:
             errors.print(line, markup=False, emoji=False)
 
 
-def read_options(
-    domain_map: Path | None, labels: Path | None, visibility: Any, *, keep_prompt: bool
-) -> Options:
-    """Return the options of a conversion.
+def read_options(domain_map: Path | None, labels: Path | None, visibility: Any, **flags: bool) -> Options:
+    """Return the options of a conversion; the flags are those of :class:`Options`.
 
     Raises:
         InputError: a file is invalid.
@@ -114,7 +115,7 @@ def read_options(
         domains={} if domain_map is None else read_domains(domain_map),
         labels={} if labels is None else read_labels(labels),
         visibility=visibility,
-        keep_prompt=keep_prompt,
+        **flags,
     )
 
 
@@ -123,16 +124,12 @@ def converted(
     source: str,
     report: ConversionReport,
     progress: Progress,
-    *,
-    domain_map: Path | None,
-    labels: Path | None,
-    visibility: Any,
-    keep_prompt: bool,
+    **options: Any,
 ) -> Iterator[Document]:
-    """Yield the traces of files, and report what was not converted."""
-    options = read_options(domain_map, labels, visibility, keep_prompt=keep_prompt)
+    """Yield the traces of files, and report what was not converted; the options are those of the command."""
+    settings = read_options(**options)
     for name, lines in opened(files, progress):
-        for place, outcome in convert_lines(name, lines, source, options):
+        for place, outcome in convert_lines(name, lines, source, settings):
             if isinstance(outcome, ConversionError):
                 report.failed += 1
                 errors.print(printable(f"{place}: not converted: {outcome}"), markup=False, emoji=False)
