@@ -42,7 +42,7 @@ class Spool:
     def _write(self, lines: Iterable[bytes]) -> None:
         part = self._folder / f"{time.time_ns():020}-{os.getpid()}.part"
         try:
-            with open(part, "xb", opener=_private) as file:  # noqa: PTH123 - Path.open takes no opener
+            with open(part, "xb", opener=_private) as file:
                 file.writelines(line.strip() + b"\n" for line in lines)
                 file.flush()
                 os.fsync(file.fileno())
