@@ -147,6 +147,9 @@ class _Session:
         except ConversionError:
             losses.add("items of another form", item)
             return
+        if item.get("type") == "agent_message":
+            self.transcript.add("user", message.parts, self._at)
+            return
         if message.role == "user":
             self._add_request(message.parts)
             return
@@ -213,8 +216,10 @@ class _Session:
         """Add what only the event of a call's end tells: its duration, its server and its failure."""
         duration, invocation = event.get("duration"), event.get("invocation")
         changes: dict[str, Any] = {}
-        if isinstance(duration, dict) and isinstance(duration.get("secs"), int):
-            changes["latency_ms"] = duration["secs"] * 1000 + duration.get("nanos", 0) / 1e6
+        if isinstance(duration, dict):
+            seconds, nanoseconds = duration.get("secs"), duration.get("nanos")
+            if isinstance(seconds, int) and isinstance(nanoseconds, int):
+                changes["latency_ms"] = seconds * 1000 + nanoseconds / 1e6
         if isinstance(invocation, dict) and isinstance(invocation.get("server"), str):
             changes["mcp_server"] = invocation["server"]
         self.transcript.change_call(event["call_id"], **changes)
@@ -236,6 +241,8 @@ def _responses_item(item: Any) -> tuple[dict[str, Any], str | None]:
         own |= {"type": "function_call", "name": "tool_search"}
     elif item.get("type") == "tool_search_output":
         own["output"] = own.pop("tools", None)
+    elif item.get("type") == "agent_message":  # of the agent that started this one, or of one that it started
+        own |= {"type": "message", "role": "user"}
     namespace = item.get("namespace")
     if isinstance(namespace, str) and namespace.startswith(_SERVER):
         return own, namespace.removeprefix(_SERVER)

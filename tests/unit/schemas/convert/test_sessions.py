@@ -242,6 +242,7 @@ CODEX = [
     item("reasoning", summary=[{"type": "summary_text", "text": "Look"}], encrypted_content="x"),
     event("agent_reasoning", text="Look"),
     SHELL,
+    event("exec_command_end", call_id="call_1", exit_code=0, duration={"secs": 0, "nanos": 5}),
     OUTPUT,
     event("agent_message", message="All pass"),
     message("assistant", "All pass"),
@@ -345,6 +346,13 @@ def test_a_codex_subagents_file_begins_with_a_copy_of_its_parents():
     assert steps(conversion) == [("thought", "None")]
     assert metadata(conversion)["parent_id"] == from_codex(CODEX).trace.id
     assert metadata(conversion)["agent_id"] == "explorer"
+
+
+def test_what_another_codex_agent_writes_is_a_request():
+    content = [{"type": "input_text", "text": "Look for bugs"}, {"type": "encrypted_content", "text": "x"}]
+    told = item("agent_message", author="/root", recipient="/root/a", content=content)
+
+    assert from_codex([META, told, message("assistant", "None")]).trace.task.objective == "Look for bugs"
 
 
 def test_codex_patches_and_searches_are_calls():
@@ -580,6 +588,28 @@ def test_a_file_without_messages_has_no_run(name, lines):
     assert isinstance(error, NoRunError)
 
 
+ODD = {
+    "claude_code": [
+        *sidechain(*SESSION, agentId="a7"),
+        {"type": "attachment", "attachment": {"type": "queued_command", "prompt": "And lint"}, "uuid": "q"},
+        claude("assistant", "Half", m_id="1", m_stop_reason="max_tokens"),
+    ],
+    "codex": [
+        codex("session_meta", {"id": "019b", "source": {"subagent": {"thread_spawn": {"depth": 1}}}}),
+        item("tool_search_call", call_id="2", arguments={"query": "github"}, namespace="mcp__a"),
+        event("mcp_tool_call_end", call_id="2", invocation={"server": "a"}, result={"Ok": {"isError": True}}),
+        event("turn_aborted", reason="interrupted"),
+        event("error", message="limit"),
+    ],
+    "gemini_cli": [gemini("error", "limit", "6"), {"$set": {"summary": "x"}}],
+    "opencode": [
+        one
+        for m in (opencode("assistant", "m5", tool("error", error="no"), error={"name": "X", "data": {}}),)
+        for one in (m["info"], *m["parts"])
+    ],
+}
+"""Lines that a session may have, too."""
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(0, 9) | st.text(max_size=3) | st.just("\ud800"),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
@@ -591,7 +621,7 @@ JSON = st.recursive(
 @given(data=st.data())
 def test_no_line_makes_a_session_fail(name, data):
     """A member of any line may have any value: what fits is converted, and the trace is valid."""
-    lines = json.loads(json.dumps(SESSIONS[name]))
+    lines = json.loads(json.dumps([*SESSIONS[name], *ODD[name]]))
     target = data.draw(st.sampled_from(lines[1:]))
     while inner := [one for one in target.values() if isinstance(one, dict) and one]:
         if data.draw(st.booleans()):
