@@ -86,7 +86,7 @@ def runs(document: Any) -> Iterator[Run | ConversionError]:
         losses = Losses()
         yield Run(NAME, messages_of(document, "", losses), losses=losses)
     else:
-        yield from each(document, _run_of_record)
+        yield from each(document, run_of_record)
 
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
@@ -98,7 +98,12 @@ def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
     return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
 
 
-def _run_of_record(document: Any, path: str) -> Run:
+def run_of_record(document: Any, path: str) -> Run:
+    """Convert a request's messages, together with the members of the response.
+
+    Raises:
+        ConversionError: the document is no such object.
+    """
     record = read(_Record, document, path)
     losses = Losses()
     count_unread(record, "", losses)

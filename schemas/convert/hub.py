@@ -9,6 +9,7 @@ Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,7 @@ _CUT_OFF = {
     "length",
     "max_tokens",
     "model_context_window_exceeded",
+    "model_length",
     "refusal",
     "safety",
 }
@@ -59,9 +61,16 @@ class Reasoning:
     content: str
 
 
+_MCP_NAME = re.compile(r"mcp__(.+?)__(.+)", re.DOTALL)
+"""The name that many agents give to a tool of an MCP server."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call; ``arguments`` are an object, or its JSON text as written by the model."""
+    """A tool call; ``arguments`` are an object, or its JSON text as written by the model.
+
+    ``mcp__server__tool`` is the ``tool`` of the MCP server ``server``.
+    """
 
     name: str
     arguments: Any = None
@@ -70,8 +79,9 @@ class ToolCall:
     latency_ms: float | None = None
 
     def __post_init__(self) -> None:
-        """Treat an empty id as missing: some tracers write one for every call."""
+        """Treat an empty id as missing: some tracers write one for every call. Split an MCP tool's name."""
         object.__setattr__(self, "id", self.id or None)
+        _split_mcp_name(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +92,12 @@ class ToolCallResponse:
     id: str | None = None
     name: str | None = None
     failed: bool = False
+    mcp_server: str | None = None
 
     def __post_init__(self) -> None:
-        """Treat an empty id as missing, as :class:`ToolCall` does."""
+        """Treat an empty id as missing and split an MCP tool's name, as :class:`ToolCall` does."""
         object.__setattr__(self, "id", self.id or None)
+        _split_mcp_name(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +121,17 @@ class ToolDefinition:
     name: str
     description: str = ""
     parameters: Any = None
+    mcp_server: str | None = None
+
+    def __post_init__(self) -> None:
+        """Split an MCP tool's name, as :class:`ToolCall` does."""
+        _split_mcp_name(self)
+
+
+def _split_mcp_name(part: ToolCall | ToolCallResponse | ToolDefinition) -> None:
+    if part.mcp_server is None and (found := _MCP_NAME.fullmatch(part.name or "")):
+        object.__setattr__(part, "mcp_server", found[1])
+        object.__setattr__(part, "name", found[2])
 
 
 Part = Text | Reasoning | ToolCall | ToolCallResponse | Error | ToolDefinition

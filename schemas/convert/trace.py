@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,7 +11,6 @@ from datetime import UTC, datetime
 from functools import reduce
 from hashlib import sha256
 from typing import Any, Literal
-from uuid import UUID, uuid5
 
 from pydantic import ValidationError
 
@@ -29,16 +29,16 @@ from knowledgepulse_schemas.convert.hub import (
 )
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import parse_json
-from knowledgepulse_schemas.trace import CONTEXTS, ID_PREFIX, ReasoningTrace
-
-NAMESPACE = UUID("7e0d5a7c-3b0b-5f0e-9a51-6f1f0f3c9a01")
-"""Namespace of the version-5 UUIDs that are derived from native ids."""
+from knowledgepulse_schemas.trace import CONTEXTS, ReasoningTrace, trace_id_of
 
 DEFAULT_CONFIDENCE = 0.5
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 """``created_at`` of a run without a time; fixed, so that repeated conversions give the same trace."""
 
 Step = dict[str, Any]
+
+_MIN_WORDS = 3
+_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class Options:
         visibility: ``visibility`` of all traces.
         keep_prompt: keep system text and tool definitions, as ``task.system`` and ``task.tools``.
         per_request: make a trace of each request of the user.
+        recorded_at: ``created_at`` of runs without a time: when their file was last modified.
     """
 
     domains: Mapping[str, str] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class Options:
     visibility: Literal["private", "org", "network"] = "private"
     keep_prompt: bool = False
     per_request: bool = False
+    recorded_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,12 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
     if not steps.steps:
         raise ConversionError("no steps: text, reasoning or a tool call is required besides the user's text")
     native_id = _encodable(run.native_id or _digest(objective, steps.steps))
-    trace_id = _trace_id(native_id)
+    trace_id = trace_id_of(native_id)
     overrides = [options.labels[one] for one in (trace_id, native_id) if one in options.labels]
     labels = reduce(Labels.over, [*overrides, run.labels])
     success, outcome_source = _success(run, labels, failed_last=steps.failed or steps.interrupted)
     metadata: dict[str, Any] = {
-        "created_at": _iso(run.ended_at or UNKNOWN_TIME),
+        "created_at": _iso(run.ended_at or options.recorded_at or UNKNOWN_TIME),
         "task_domain": _domain(run, options.domains),
         "success": success,
         "visibility": options.visibility,
@@ -97,11 +99,11 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
         "confidence_source": "default" if labels.confidence is None else "label",
     }
     if run.ended_at is None:
-        metadata["created_at_source"] = "unknown"
+        metadata["created_at_source"] = "unknown" if options.recorded_at is None else "file"
     if run.native_id:
         metadata["native_id"] = native_id
     if run.parent_id:
-        metadata["parent_id"] = _trace_id(_encodable(run.parent_id))
+        metadata["parent_id"] = trace_id_of(_encodable(run.parent_id))
     if run.agent_id:
         metadata["agent_id"] = run.agent_id
     if run.models:
@@ -129,7 +131,8 @@ class _Steps:
     """Steps, objective and result, collected from the messages of a run.
 
     Attributes:
-        objective: the first user text.
+        objective: the first user text of at least three words before the first tool call, or else the
+            first user text.
         steps: the steps, without ids.
         result: the last assistant text.
         failed: whether the last failure has no agent step after it.
@@ -141,6 +144,8 @@ class _Steps:
         self.steps: list[Step] = []
         self.result = ""
         self.failed = self.interrupted = False
+        self._asked_at = 0  # number of steps before the objective
+        self._has_call = False
         self._system: list[str] = []
         self._definitions: list[ToolDefinition] = []
         self._losses = run.losses
@@ -151,7 +156,7 @@ class _Steps:
 
     def prompt(self) -> Step:
         """Return the members of a task for system text and tool definitions."""
-        tools = [asdict(one) for one in self._definitions]
+        tools = [{n: v for n, v in asdict(one).items() if v is not None} for one in self._definitions]
         members: Step = {"system": "\n\n".join(self._system), "tools": tools}
         return {name: value for name, value in members.items() if value}
 
@@ -187,14 +192,16 @@ class _Steps:
             self._add_thought(text)
             self.result = text
         elif role == "user" and self.objective is None:
+            self.objective, self._asked_at = text, len(self.steps)
+        elif role == "user" and not self._has_call and _is_short(self.objective) and not _is_short(text):
+            self.steps.insert(self._asked_at, {"type": "observation", "content": self.objective})
             self.objective = text
         else:
             self.steps.append({"type": "observation", "content": text})
 
     def _add_call(self, call: ToolCall) -> None:
-        tool = {"name": call.name}
-        if call.mcp_server:
-            tool["mcp_server"] = call.mcp_server
+        self._has_call = True
+        tool = _tool(call.name, call.mcp_server)
         if call.id is not None:
             self._tools[call.id] = tool
         else:
@@ -224,7 +231,7 @@ class _Steps:
         if response.id in self._tools:
             return self._tools[response.id]
         if response.name:
-            return {"name": response.name}
+            return _tool(response.name, response.mcp_server)
         if response.id is None and self._tools_without_id:
             return self._tools_without_id.popleft()
         return None
@@ -249,6 +256,10 @@ class _Steps:
         self.steps.append(step)
 
 
+def _tool(name: str, mcp_server: str | None) -> Step:
+    return {"name": name, "mcp_server": mcp_server} if mcp_server else {"name": name}
+
+
 def _joined(message: Message) -> Iterator[Any]:
     """Yield a message's parts, with consecutive texts joined."""
     texts: list[str] = []
@@ -262,6 +273,11 @@ def _joined(message: Message) -> Iterator[Any]:
         yield part
     if texts:
         yield Text("\n".join(texts))
+
+
+def _is_short(text: str | None) -> bool:
+    """Check for fewer than three words, such as "hi"; each character of Chinese or Japanese is a word."""
+    return len(_WORDS.findall(text or "")) < _MIN_WORDS
 
 
 def _arguments(arguments: Any) -> dict[str, Any] | None:
@@ -293,10 +309,6 @@ def _digest(objective: str, steps: list[Step]) -> str:
     """
     content = [{name: value for name, value in step.items() if name != "tool_call_id"} for step in steps]
     return sha256(_json([objective, content])).hexdigest()
-
-
-def _trace_id(native_id: str) -> str:
-    return f"{ID_PREFIX}{uuid5(NAMESPACE, native_id)}"
 
 
 def _encodable(text: str) -> str:

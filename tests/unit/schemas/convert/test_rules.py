@@ -344,6 +344,12 @@ EXPECTED = {
     "openhands": [("Fix it", "thought tool_call observation", UNVERIFIED)],
     "openhands sdk": [("Fix it", "thought tool_call observation", UNVERIFIED)],
     "tau_bench": [(PARIS, CALLED, "label"), ("Fix it", "observation observation thought", "label")],
+    "bedrock": [("Weather?", "thought tool_call observation error_recovery", WITHOUT_ERROR)],
+    "mini_swe_agent list": [
+        ("Fix it", "thought tool_call observation error_recovery tool_call observation", UNVERIFIED)
+    ],
+    "inspect": [("Weather?", "thought tool_call observation error_recovery", "label")],
+    "agentdojo": [("Weather?", "tool_call observation error_recovery thought", "label")],
     "atif": [("Weather?", "thought tool_call observation", WITHOUT_ERROR)],
 }
 """Of each run in a document: objective, kinds of steps, and what ``success`` comes from."""
@@ -403,7 +409,7 @@ def test_every_vendors_tool_definitions_have_one_form(vendor):
     assert not losses
 
 
-KEPT_PROMPTS = ("openai", "openai responses", "anthropic", "otlp", "atif")
+KEPT_PROMPTS = ("openai", "openai responses", "anthropic", "bedrock", "otlp", "atif", "inspect")
 """Documents with system text and a tool definition."""
 
 
