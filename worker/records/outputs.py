@@ -99,8 +99,8 @@ class Outputs:
     ) -> OutputRecord:
         """Return the redacted copy of a contributed trace.
 
-        Its key is the redacted trace's id, and its headers are only ours: the producer's may hold content, and
-        so may the nearest trace's id, unless it is a UUID.
+        Its key is the redacted trace's id, and its headers are only ours: the producer's may hold content. So
+        may the nearest trace's id, unless it is a UUID.
         """
         header = ScoreHeader.decode(entry.score or b"")
         if header.nearest is not None and not is_uuid_id(header.nearest):
