@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
@@ -97,8 +97,8 @@ async def create_topic(admin: TopicAdmin, name: str) -> None:
         await admin.create(name, 1, -1, {"retention.ms": "-1"})
 
 
-async def read_contributions(settings: Settings, trace_id: str) -> list[Contribution]:
-    """Return what became of a trace, oldest first; nothing if none was ever sent."""
+async def read_contributions(settings: Settings, trace_ids: Collection[str]) -> list[Contribution]:
+    """Return what became of traces, oldest first; nothing if none was ever sent."""
     name = contributions_topic_name(settings.kafka.group)
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topic = (await admin.describe([name])).get(name)
@@ -107,4 +107,4 @@ async def read_contributions(settings: Settings, trace_id: str) -> list[Contribu
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         records = [one async for one in read_topic(reader, topic, None, lambda _read, _total: None)]
     found = [_decode(record.value) for record in records if record.value]
-    return [one for one in found if one.trace_id == trace_id]
+    return [one for one in found if one.trace_id in trace_ids]
