@@ -102,9 +102,13 @@ class ToolCallResponse:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """A failure that the source flags outside of a tool response."""
+    """A failure that the source flags outside of a tool response.
+
+    After an ``interruption``, by the user or a crash, the agent's next step is no recovery.
+    """
 
     message: str = ""
+    interruption: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +139,11 @@ Part = Text | Reasoning | ToolCall | ToolCallResponse | Error | ToolDefinition
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation."""
+    """One turn of a conversation, and its time if the source records one."""
 
     role: Role
     parts: tuple[Part, ...]
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +179,7 @@ class Run:
         ending: how it ended, judged by the source's structure alone.
         agent_id: the source's id or name of the agent.
         names: names to look up in a domain map: the agent's, the service's, the project's.
+        models: the models that answered, in the order of their first answers.
         labels: the source's own labels.
         losses: dropped source values.
     """
@@ -187,6 +193,7 @@ class Run:
     ending: Ending = "without_error"
     agent_id: str | None = None
     names: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
     labels: Labels = field(default_factory=Labels)
     losses: Losses = field(default_factory=Losses)
 

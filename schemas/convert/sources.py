@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,6 +12,9 @@ from knowledgepulse_schemas.convert import (
     anthropic,
     atif,
     bedrock,
+    claude_code,
+    codex,
+    gemini_cli,
     inspect_logs,
     langchain,
     langfuse,
@@ -19,6 +22,7 @@ from knowledgepulse_schemas.convert import (
     mini_swe_agent,
     openai,
     openai_agents,
+    opencode,
     openhands,
     spans,
     swe_agent,
@@ -26,6 +30,7 @@ from knowledgepulse_schemas.convert import (
 )
 from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
 from knowledgepulse_schemas.convert.hub import Run
+from knowledgepulse_schemas.convert.sessions import requests_of
 from knowledgepulse_schemas.convert.trace import Conversion, Options, to_trace
 
 AUTO = "auto"
@@ -41,12 +46,14 @@ class Source:
         runs: yields the runs of a document, with an error in place of a run that cannot be read.
         is_fragment: whether a line of a file is part of a larger document rather than a document of its
             own: the spans of one trace may be on several lines.
+        streams: whether ``runs`` also takes an iterator of a file's lines, known or not.
     """
 
     name: str
     recognises: Callable[[Any], bool]
     runs: Callable[[Any], Iterator[Run | ConversionError]]
     is_fragment: Callable[[Any], bool] = lambda line: False
+    streams: bool = False
 
     @property
     def members(self) -> set[str]:
@@ -73,6 +80,10 @@ _MEMBERS = {
     bedrock.NAME: "messages toolConfig",
     anthropic.NAME: "messages stop_reason",
     openai.NAME: "role content",
+    claude_code.NAME: "type uuid parentUuid sessionId message",
+    codex.NAME: "timestamp type payload",
+    gemini_cli.NAME: "sessionId projectHash messages",
+    opencode.NAME: "info messages",
 }
 
 
@@ -85,6 +96,10 @@ def _spans(name: str) -> Source:
     )
 
 
+def _session(source: Any) -> Source:
+    return Source(source.NAME, source.recognises, source.runs, lambda line: True, streams=True)
+
+
 SOURCES: dict[str, Source] = {
     source.name: source
     for source in (
@@ -92,6 +107,10 @@ SOURCES: dict[str, Source] = {
         _spans(spans.TEMPO),
         _spans(spans.JAEGER),
         _spans(spans.PHOENIX),
+        _session(claude_code),
+        _session(codex),
+        _session(gemini_cli),
+        _session(opencode),
         Source(inspect_logs.NAME, inspect_logs.recognises, inspect_logs.runs),
         Source(agentdojo.NAME, agentdojo.recognises, agentdojo.runs),
         Source(atif.NAME, atif.recognises, atif.runs),
@@ -141,7 +160,8 @@ def convert(
         empty = True
         for run in found.runs(document):
             empty = False
-            yield _convert_run(run, options)
+            for one in _pieces(run, options):
+                yield _convert_run(one, options)
         if empty:
             yield NoRunError(f"no agent run in the document, which was read as {found.name}")
     except ConversionError as error:
@@ -150,6 +170,11 @@ def convert(
         yield ConversionError("nested too deeply")
     except Exception as error:  # noqa: BLE001 - a defect here costs one document, not the ones after it
         yield ConversionError(f"the converter failed: {error!r}")
+
+
+def _pieces(run: Run | ConversionError, options: Options | None) -> Iterable[Run | ConversionError]:
+    """Return a run, or its requests if they are to be traces of their own."""
+    return requests_of(run) if isinstance(run, Run) and options and options.per_request else [run]
 
 
 def _unknown(document: Any) -> ConversionError:

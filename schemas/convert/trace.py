@@ -50,6 +50,7 @@ class Options:
         labels: labels by the run's native id or the trace's id; they override the source's.
         visibility: ``visibility`` of all traces.
         keep_prompt: keep system text and tool definitions, as ``task.system`` and ``task.tools``.
+        per_request: make a trace of each request of the user.
         recorded_at: ``created_at`` of runs without a time: when their file was last modified.
     """
 
@@ -57,6 +58,7 @@ class Options:
     labels: Mapping[str, Labels] = field(default_factory=dict)
     visibility: Literal["private", "org", "network"] = "private"
     keep_prompt: bool = False
+    per_request: bool = False
     recorded_at: datetime | None = None
 
 
@@ -85,7 +87,7 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
     trace_id = trace_id_of(native_id)
     overrides = [options.labels[one] for one in (trace_id, native_id) if one in options.labels]
     labels = reduce(Labels.over, [*overrides, run.labels])
-    success, outcome_source = _success(run, labels, failed_last=steps.failed)
+    success, outcome_source = _success(run, labels, failed_last=steps.failed or steps.interrupted)
     metadata: dict[str, Any] = {
         "created_at": _iso(run.ended_at or options.recorded_at or UNKNOWN_TIME),
         "task_domain": _domain(run, options.domains),
@@ -104,6 +106,8 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
         metadata["parent_id"] = trace_id_of(_encodable(run.parent_id))
     if run.agent_id:
         metadata["agent_id"] = run.agent_id
+    if run.models:
+        metadata["models"] = list(run.models)
     if run.span is not None:
         metadata["span_context"] = dict(zip(("trace_id", "span_id"), run.span, strict=True))
     document = {
@@ -132,13 +136,14 @@ class _Steps:
         steps: the steps, without ids.
         result: the last assistant text.
         failed: whether the last failure has no agent step after it.
+        interrupted: whether the last interruption has none.
     """
 
     def __init__(self, run: Run) -> None:
         self.objective: str | None = None
         self.steps: list[Step] = []
         self.result = ""
-        self.failed = False
+        self.failed = self.interrupted = False
         self._asked_at = 0  # number of steps before the objective
         self._has_call = False
         self._system: list[str] = []
@@ -234,7 +239,10 @@ class _Steps:
     def _add_error(self, error: Error) -> None:
         if error.message.strip():
             self.steps.append({"type": "observation", "content": error.message})
-        self.failed = True
+        if error.interruption:
+            self.interrupted = True
+        else:
+            self.failed = True
 
     def _add_thought(self, text: str) -> None:
         if text.strip():
@@ -244,7 +252,7 @@ class _Steps:
         """Add a step of the agent; the first one after a failure is its recovery."""
         if self.failed:
             step["type"] = "error_recovery"
-        self.failed = False
+        self.failed = self.interrupted = False
         self.steps.append(step)
 
 

@@ -48,6 +48,9 @@ def conversion_options(function: Function) -> Function:
             is_flag=True,
             help="Keep system text and tool definitions, as task.system and task.tools.",
         ),
+        click.option(
+            "--per-request", is_flag=True, help="Make a trace of each request of the user, not of each run."
+        ),
     )
     for option in reversed(options):
         function = option(function)
@@ -106,10 +109,8 @@ class ConversionReport:
             errors.print(line, markup=False, emoji=False)
 
 
-def read_options(
-    domain_map: Path | None, labels: Path | None, visibility: Any, *, keep_prompt: bool
-) -> Options:
-    """Return the options of a conversion.
+def read_options(domain_map: Path | None, labels: Path | None, visibility: Any, **flags: bool) -> Options:
+    """Return the options of a conversion; the flags are those of :class:`Options`.
 
     Raises:
         InputError: a file is invalid.
@@ -118,7 +119,7 @@ def read_options(
         domains={} if domain_map is None else read_domains(domain_map),
         labels={} if labels is None else read_labels(labels),
         visibility=visibility,
-        keep_prompt=keep_prompt,
+        **flags,
     )
 
 
@@ -127,17 +128,13 @@ def converted(
     source: str,
     report: ConversionReport,
     progress: Progress,
-    *,
-    domain_map: Path | None,
-    labels: Path | None,
-    visibility: Any,
-    keep_prompt: bool,
+    **options: Any,
 ) -> Iterator[Document]:
-    """Yield the traces of files, and report what was not converted."""
-    options = read_options(domain_map, labels, visibility, keep_prompt=keep_prompt)
+    """Yield the traces of files, and report what was not converted; the options are those of the command."""
+    settings = read_options(**options)
     for name, lines in opened(files, progress):
         repeats = _Repeats()
-        for place, outcome in convert_lines(name, lines, source, _dated(options, name)):
+        for place, outcome in convert_lines(name, lines, source, _dated(settings, name)):
             if isinstance(outcome, ConversionError):
                 report.failed += 1
                 repeats.show(place, str(outcome))

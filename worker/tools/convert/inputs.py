@@ -7,7 +7,7 @@ import tomllib
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any
@@ -30,17 +30,21 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.terminal.lines import without_mark
 from knowledgepulse_worker.tools.convert.protobuf import read_exports
 
+_HEAD = 50
+"""Number of documents by which the format of a file is detected."""
+
 Converted = tuple[str, Conversion | ConversionError]
 """Location of a run, ``file`` or ``file:line``, and the result of its conversion."""
 
 
 @dataclass(frozen=True)
 class _Document:
-    """A JSON document or the error from parsing it; ``line`` is None if it is no line of the file."""
+    """A JSON document or the error from parsing its text; ``line`` is None if it is no line of the file."""
 
     line: int | None
     value: Any
     member: str | None = None
+    text: bytes = b""
 
     def location(self, file: str) -> str:
         place = self.line if self.member is None else self.member
@@ -75,6 +79,11 @@ def convert_lines(name: str, lines: Iterable[bytes], source: str, options: Optio
         options: settings that a source cannot provide.
     """
     documents = _documents(lines, binary=source == "otlp")
+    session, documents = _session_of(documents) if source == AUTO else (SOURCES[source], documents)
+    if session is not None and session.streams:
+        for outcome in convert(map(_value_or_text, documents), session.name, options):
+            yield name, outcome
+        return
     for document in documents:
         if isinstance(document.value, ConversionError):
             yield document.location(name), document.value
@@ -85,6 +94,27 @@ def convert_lines(name: str, lines: Iterable[bytes], source: str, options: Optio
             return
         for outcome in convert(document.value, AUTO if found is None else found.name, options):
             yield document.location(name), outcome
+
+
+def _session_of(documents: Iterator[_Document]) -> tuple[Source | None, Iterator[_Document]]:
+    """Return the source of the first document that has one, and all documents.
+
+    A session may begin with lines of any kind.
+    """
+    head = []
+    found = None
+    for document in islice(documents, _HEAD):
+        head.append(document)
+        if (found := source_of(document.value)) is not None:
+            break
+    return found, chain(head, documents)
+
+
+def _value_or_text(document: _Document) -> Any:
+    """Return a line's value, or its text: one that is not JSON is a loss of its session."""
+    if isinstance(document.value, ConversionError):
+        return document.text.decode(errors="replace")
+    return document.value
 
 
 def _convert_fragments(
@@ -134,9 +164,9 @@ def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
             yield _Document(None, whole)
             return
         filled = iter(rest)
-    yield _Document(number, parsed)
+    yield _Document(number, parsed, text=first)
     for number, line in filled:
-        yield _Document(number, _parsed(line))
+        yield _Document(number, _parsed(line), text=line)
 
 
 def _of_archive(lines: Iterable[bytes]) -> Iterator[_Document]:
