@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from knowledgepulse_schemas.convert import ConversionError, convert, source_of
+from knowledgepulse_schemas.convert import ConversionError, Options, convert, source_of
 from support.exports import CHAT, DOCUMENTS
 
 
@@ -88,6 +88,12 @@ def test_a_failed_tool_of_inspect_answers_with_its_error():
         (None, "weather", "1"),
         ("too slow", "weather", "1"),
     ]
+
+
+def test_long_texts_of_tool_definitions_are_attachments_of_a_sample():
+    (conversion,) = convert(DOCUMENTS["inspect"], options=Options(keep_prompt=True))
+
+    assert conversion.trace.task.tools[0]["description"] == "The weather"
 
 
 def test_the_input_of_a_sample_is_the_objective_if_its_messages_begin_later():

@@ -1,6 +1,7 @@
 """The conversion rules from a run to a trace, which all sources share."""
 
 import json
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -130,8 +131,13 @@ def test_the_name_of_an_mcp_tool_is_split():
         (True, None),
     ],
 )
-def test_a_time_without_an_offset_is_in_utc(text, moment):
-    assert parse_time(text) == (None if moment is None else datetime.fromisoformat(f"{moment}+00:00"))
+def test_a_time_without_an_offset_is_in_utc(monkeypatch, text, moment):
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "America/New_York")
+        time.tzset()
+        found = parse_time(text)
+    time.tzset()
+    assert found == (None if moment is None else datetime.fromisoformat(f"{moment}+00:00"))
 
 
 def test_system_text_and_tool_definitions_are_reported_or_kept_on_demand():
@@ -468,7 +474,10 @@ def test_every_vendors_tool_definitions_have_one_form(vendor):
     assert not losses
 
 
-KEPT_PROMPTS = ("openai", "openai responses", "anthropic", "bedrock", "otlp", "atif", "inspect")
+KEPT_PROMPTS = (
+    *("openai", "openai responses", "anthropic", "bedrock", "otlp", "langsmith", "openhands"),
+    *("openhands sdk", "atif", "inspect"),
+)
 """Documents with system text and a tool definition."""
 
 
