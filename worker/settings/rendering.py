@@ -24,8 +24,8 @@ def render(settings: Settings) -> str:
     blocks = []
     for section, values in settings.model_dump(mode="json").items():
         if values is None:
-            what = Settings.model_fields[section].description or ""
-            blocks.append("\n".join([*_comment(what), f"# [{section}] is not set", ""]))
+            what = _comment(Settings.model_fields[section].description or "")
+            blocks.append("\n".join([*what, f"# [{section}] is not set", ""]))
             continue
         lines, tables = [f"[{section}]"], []
         for key, field in sections()[section].model_fields.items():
