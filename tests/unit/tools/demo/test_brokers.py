@@ -409,6 +409,3 @@ def test_the_pom_has_the_announced_version():
     versions = [element.text for element in root.iter() if re.fullmatch(r"\{.*\}kafka\.version", element.tag)]
 
     assert versions == [brokers.KAFKA_VERSION]
-
-
-# --- embedded
