@@ -57,21 +57,6 @@ def kth_largest(values: NDArray[np.float64], k: int) -> Estimate:
     return Estimate(float(descending[k - 1]), float(low), float(high))
 
 
-def share_difference(gained: int, lost: int, total: int) -> Estimate:
-    """Return the change of a share over the same traces, with its bootstrap interval.
-
-    Args:
-        gained: number of traces that pass only after the change.
-        lost: number of traces that pass only before it.
-        total: number of traces.
-    """
-    rng = np.random.default_rng(0)
-    chances = np.array([gained, lost, total - gained - lost]) / total
-    drawn = rng.multinomial(total, chances, size=RESAMPLES)
-    low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / total, _TAILS)
-    return Estimate((gained - lost) / total, float(low), float(high))
-
-
 def resampled_counts(groups: NDArray[np.intp]) -> Iterator[NDArray[np.int64]]:
     """Draw groups with replacement and yield the number of draws of each member.
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.policy import Weights
-from knowledgepulse_worker.tools.policies.evaluate import CHANCE, DomainEvaluation, Evaluation
+from knowledgepulse_worker.tools.policies.auc import CHANCE
+from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.intervals import Estimate
 from knowledgepulse_worker.tools.policies.tune import GRID, DomainTuning, Tuning
 
@@ -60,7 +61,8 @@ def _figure(rows: int, columns: int) -> tuple[Figure, Any]:
 def _plot_scores(axes: Any, domain: DomainTuning) -> None:
     axes.hist(domain.scores, bins=GRID, color=_BLUE, alpha=0.8)
     axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="current threshold")
-    axes.axvline(domain.proposal.passing.threshold, color=_ORANGE, label="proposed")
+    if domain.proposal:
+        axes.axvline(domain.proposal.passing.threshold, color=_ORANGE, label="proposed")
     axes.set(title=f"{domain.domain}: {domain.traces} traces", xlabel="score", ylabel="traces", xlim=(0, 1))
     axes.legend(frameon=False, fontsize="small")
 
@@ -71,9 +73,10 @@ def _plot_shares(axes: Any, domain: DomainTuning, target: float) -> None:
     axes.fill_between(thresholds, low, high, color=_BLUE, alpha=0.2, linewidth=0, label="95 % interval")
     axes.plot(thresholds, [100 * one.share.value for one in domain.grid], color=_BLUE)
     axes.axhline(100 * target, color=_GREY, linewidth=0.8)
-    needed = domain.proposal.needed
-    axes.axvspan(needed.low, needed.high, color=_ORANGE, alpha=0.25, linewidth=0)
-    axes.axvline(needed.value, color=_ORANGE, label=f"{target:.0%} need {needed.value:.3f}")
+    if domain.proposal:
+        needed = domain.proposal.needed
+        axes.axvspan(needed.low, needed.high, color=_ORANGE, alpha=0.25, linewidth=0)
+        axes.axvline(needed.value, color=_ORANGE, label=f"{target:.0%} need {needed.value:.3f}")
     axes.set(title="share that passes", xlabel="threshold", ylabel="%", xlim=(0, 1), ylim=(0, 101))
     axes.legend(frameon=False, fontsize="small")
 

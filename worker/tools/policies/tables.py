@@ -10,11 +10,16 @@ from rich.table import Table
 from knowledgepulse_worker.policy import Policy, Weights
 from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
 from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.tools.policies.auc import CHANCE
 from knowledgepulse_worker.tools.policies.embedders import described
-from knowledgepulse_worker.tools.policies.evaluate import CHANCE, LEAK_AGREEMENT, DomainEvaluation, Evaluation
+from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.intervals import Estimate, with_interval
-from knowledgepulse_worker.tools.policies.tune import STEP, DomainTuning, Tuning
+from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT
+from knowledgepulse_worker.tools.policies.tune import DomainTuning, Tuning, effect
 from knowledgepulse_worker.tools.policies.verdict import verdict
+
+SDK_RETRIEVAL, SDK_SEARCH = 0.80, 0.75
+"""The lowest scores that the SDK's retrieval and search ask for by default."""
 
 DETAILS = 10
 """Maximum number of flips listed one by one."""
@@ -50,10 +55,8 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     yield "Mean points lost by dimension, over the traces below the current threshold"
     yield "(in parentheses, the share of these traces that lose most by it)"
     yield _losses(domains)
-    yield ""
-    yield f"Change of the share that passes the proposed threshold if a weight is {STEP:g} higher or lower,"
-    yield "in percentage points"
-    yield _sensitivities(domains)
+    for one in domains:
+        yield from _notes(one)
 
 
 def rescored_tables(rescored: Rescored) -> Iterator[Table | str]:
@@ -115,11 +118,6 @@ def percent(estimate: Estimate) -> str:
     return f"{estimate.value:.1%} ({100 * estimate.low:.1f}-{100 * estimate.high:.1f})"
 
 
-def _change(difference: Estimate) -> str:
-    value, low, high = (f"{100 * figure:+.1f}" for figure in difference)
-    return f"{value} ({low} to {high})"
-
-
 def _scores(domains: list[DomainTuning]) -> Table:
     table = _table(
         "domain", "traces", "lowest", "5 %", "median", "90 %", "95 %", "highest", "threshold", "passing"
@@ -135,6 +133,9 @@ def _scores(domains: list[DomainTuning]) -> Table:
 def _proposals(domains: list[DomainTuning]) -> Table:
     table = _table("domain", "threshold", "interval", "passing")
     for one in domains:
+        if one.proposal is None:
+            table.add_row(one.domain, "-", "-", "-")
+            continue
         needed, passing = one.proposal.needed, one.proposal.passing
         table.add_row(
             one.domain, repr(passing.threshold), f"{needed.low:.3f}-{needed.high:.3f}", percent(passing.share)
@@ -158,12 +159,16 @@ def _losses(domains: list[DomainTuning]) -> Table:
     return table
 
 
-def _sensitivities(domains: list[DomainTuning]) -> Table:
-    table = _table("weight", *(one.domain for one in domains))
-    for row in zip(*(one.sensitivities for one in domains), strict=True):
-        cells = (_change(one.difference) for one in row)
-        table.add_row(f"{row[0].weight} {row[0].by:+g}", *cells)
-    return table
+def _notes(one: DomainTuning) -> Iterator[str]:
+    """Yield what to know of a proposal before it is typed."""
+    if one.proposal is None:
+        yield f"note: {effect(one)}"
+    elif (threshold := one.proposal.passing.threshold) < SDK_RETRIEVAL:
+        both = f", and the {SDK_SEARCH:.2f} of its search" if threshold < SDK_SEARCH else ""
+        yield (
+            f"note: {one.domain}: {threshold!r} is less than the {SDK_RETRIEVAL:.2f} that the SDK's "
+            f"retrieval asks for{both}"
+        )
 
 
 def _aucs(domains: list[DomainEvaluation]) -> Table:

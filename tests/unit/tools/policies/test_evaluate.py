@@ -12,7 +12,8 @@ from sklearn.metrics import brier_score_loss, f1_score, precision_score, recall_
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.tools.policies.evaluate import ALL, auc, evaluate
+from knowledgepulse_worker.tools.policies.auc import auc
+from knowledgepulse_worker.tools.policies.evaluate import ALL, evaluate
 from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files
 from knowledgepulse_worker.tools.policies.tables import evaluation_tables
 from knowledgepulse_worker.tools.policies.verdict import verdict
