@@ -34,7 +34,10 @@ def auc(kept: Bools, values: Floats, counts: NDArray[np.int64] | None = None) ->
 
 
 def areas(
-    kept: Bools, columns: Sequence[Floats], groups: NDArray[np.intp], strata: NDArray[np.intp] | None = None
+    kept: Bools,
+    columns: Sequence[Floats],
+    groups: NDArray[np.intp],
+    strata: NDArray[np.intp] | None = None,
 ) -> tuple[list[float], Floats]:
     """Return the AUC of each column, and of each on resamples of whole groups.
 

@@ -92,3 +92,11 @@ def with_interval(estimate: Estimate | None) -> str:
     if estimate is None:
         return "-"
     return f"{estimate.value:.2f} ({estimate.low:.2f}-{estimate.high:.2f})"
+
+
+def signed(difference: Estimate | None) -> str:
+    """Format a difference and its interval; a dash for None."""
+    if difference is None:
+        return "-"
+    value, low, high = (f"{figure:+.2f}" for figure in difference)
+    return f"{value} ({low} to {high})"

@@ -12,7 +12,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.policies.intervals import Estimate
-from knowledgepulse_worker.tools.policies.labels import Label, Labels
+from knowledgepulse_worker.tools.policies.labels import Label, Labels, label_of, native_id_of
 
 LEAK_AUC = 0.95
 """A dimension with this AUC or more, or one minus it or less, contains the label."""
@@ -40,7 +40,7 @@ def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) 
 
     Args:
         records: scored under any policy.
-        labels: by trace id.
+        labels: by the id that they give.
         min_reward: the lowest reward of a trace worth keeping.
 
     Raises:
@@ -49,7 +49,7 @@ def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) 
     labelled = [
         Labelled(record, label, label.is_kept(min_reward))
         for record in records
-        if (label := labels.get(record.id)) is not None
+        if (label := label_of(record, labels)) is not None
     ]
     if not labelled:
         raise InputError(no_match(records, labels))
@@ -62,10 +62,12 @@ def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) 
 
 def no_match(records: Sequence[ScoredRecord], labels: Labels) -> str:
     """Say that no label matches a trace, and which id is meant."""
-    known, given = records[0].id, next(iter(labels))
+    first, given = records[0], next(iter(labels))
+    native_id = native_id_of(first)
+    named = f"native_id {printable(native_id)}" if native_id else "native_id, which the first one lacks"
     return (
         f"none of the {len(labels)} labels matches one of the {len(records)} traces: a label's id is that of "
-        f"the trace, such as {printable(known)}, not {printable(given)}"
+        f"the trace, such as {printable(first.id)}, or its metadata's {named}; not {printable(given)}"
     )
 
 

@@ -29,7 +29,7 @@ _DIMENSIONS = [name.replace("_", " ") for name in Weights.model_fields]
 
 def policy_table(policy: Policy) -> Table:
     """Return a table of thresholds and weights by domain."""
-    table = _table("domain", "threshold", *_DIMENSIONS)
+    table = new_table("domain", "threshold", *_DIMENSIONS)
     for profile in policy.profiles.values():
         weights = (repr(weight) for _, weight in profile.weights)
         table.add_row(profile.domain, repr(profile.threshold), *weights)
@@ -62,7 +62,7 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
 def rescored_tables(rescored: Rescored) -> Iterator[Table | str]:
     """Yield the report of a rescoring."""
     yield f"policy {rescored.policy.digest}: {rescored.traces} traces, {rescored.rescored} with a new score"
-    table = _table("domain", *(f"{before} → {after}" for before, after in ROUTES))
+    table = new_table("domain", *(f"{before} → {after}" for before, after in ROUTES))
     for domain, routes in sorted(rescored.routes.items()):
         table.add_row(domain, *(str(routes[route]) for route in ROUTES))
     yield table
@@ -119,7 +119,7 @@ def percent(estimate: Estimate) -> str:
 
 
 def _scores(domains: list[DomainTuning]) -> Table:
-    table = _table(
+    table = new_table(
         "domain", "traces", "lowest", "5 %", "median", "90 %", "95 %", "highest", "threshold", "passing"
     )
     for one in domains:
@@ -131,7 +131,7 @@ def _scores(domains: list[DomainTuning]) -> Table:
 
 
 def _proposals(domains: list[DomainTuning]) -> Table:
-    table = _table("domain", "threshold", "interval", "passing")
+    table = new_table("domain", "threshold", "interval", "passing")
     for one in domains:
         if one.proposal is None:
             table.add_row(one.domain, "-", "-", "-")
@@ -144,7 +144,7 @@ def _proposals(domains: list[DomainTuning]) -> Table:
 
 
 def _grid(domains: list[DomainTuning]) -> Table:
-    table = _table("threshold", *(one.domain for one in domains))
+    table = new_table("threshold", *(one.domain for one in domains))
     for row in zip(*(one.grid for one in domains), strict=True):
         if any(0 < passing.share.value < 1 for passing in row):
             table.add_row(f"{row[0].threshold:.2f}", *(percent(passing.share) for passing in row))
@@ -152,7 +152,7 @@ def _grid(domains: list[DomainTuning]) -> Table:
 
 
 def _losses(domains: list[DomainTuning]) -> Table:
-    table = _table("domain", *_DIMENSIONS)
+    table = new_table("domain", *_DIMENSIONS)
     for one in domains:
         losses = (f"{loss.mean:.3f} ({loss.largest:.0%})" for loss in one.losses.values())
         table.add_row(one.domain, *losses)
@@ -172,7 +172,7 @@ def _notes(one: DomainTuning) -> Iterator[str]:
 
 
 def _aucs(domains: list[DomainEvaluation]) -> Table:
-    table = _table("", *(one.domain for one in domains))
+    table = new_table("", *(one.domain for one in domains))
     table.add_row("traces", *(str(one.traces) for one in domains))
     table.add_row("worth keeping", *(str(one.kept) for one in domains))
     table.add_row("independent groups", *(str(one.groups) for one in domains))
@@ -206,7 +206,7 @@ def _warnings(one: DomainEvaluation) -> Iterator[str]:
 
 
 def _operating(one: DomainEvaluation, precision: float) -> Table:
-    table = _table("threshold", "passing", "precision", "recall", "F1", "")
+    table = new_table("threshold", "passing", "precision", "recall", "F1", "")
     named = [
         (one.current, "current"),
         (one.best_f1, "best F1"),
@@ -221,7 +221,7 @@ def _operating(one: DomainEvaluation, precision: float) -> Table:
 
 
 def _coverages(one: DomainEvaluation) -> Table:
-    table = _table(
+    table = new_table(
         "threshold", "passing", "groups", "at random", "most novel", "at most", "groups / at random"
     )
     rows = {row.threshold: row.coverage for row in (*one.operating, one.current) if row and row.coverage}
@@ -239,13 +239,14 @@ def _coverages(one: DomainEvaluation) -> Table:
 
 
 def _calibration(one: DomainEvaluation) -> Table:
-    table = _table("confidence", "worth keeping", "traces")
+    table = new_table("confidence", "worth keeping", "traces")
     for row in one.calibration.bins:
         table.add_row(f"{row.confidence:.2f}", f"{row.kept:.2f}", str(row.traces))
     return table
 
 
-def _table(first: str, *others: str) -> Table:
+def new_table(first: str, *others: str) -> Table:
+    """Return a table without lines, of figures."""
     table = Table(box=None, pad_edge=False)
     table.add_column(first, no_wrap=True)
     for name in others:

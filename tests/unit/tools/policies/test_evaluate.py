@@ -14,6 +14,7 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.tools.policies.auc import auc
 from knowledgepulse_worker.tools.policies.evaluate import ALL, evaluate
+from knowledgepulse_worker.tools.policies.labelled import matched
 from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files
 from knowledgepulse_worker.tools.policies.tables import evaluation_tables
 from knowledgepulse_worker.tools.policies.verdict import verdict
@@ -225,10 +226,28 @@ def test_unmatched_labels_and_unlabelled_traces_are_counted(make_record):
     assert evaluation.sources == {"me": 7}
 
 
-def test_rejects_labels_that_match_no_trace(make_record):
-    message = "none of the 1 labels matches one of the 1 traces: .* such as kp:trace:1, not task-2-trial-0$"
+@pytest.mark.parametrize(
+    ("native_id", "meant"),
+    [
+        (None, "or its metadata's native_id, which the first one lacks; not task-2"),
+        ("run-1", "native_id run-1; not task-2"),
+    ],
+)
+def test_rejects_labels_that_match_no_trace(make_record, make_content, native_id, meant):
+    record = make_record(content=make_content(native_id=native_id))
+    message = f"none of the 1 labels .* such as kp:trace:1, or its metadata's {meant}; not task-2$"
     with pytest.raises(InputError, match=message):
-        evaluate([make_record()], {"task-2-trial-0": Label("task-2-trial-0", keep=True)}, Policy())
+        evaluate([record], {"task-2": Label("task-2", keep=True)}, Policy())
+
+
+def test_labels_may_name_the_runs_native_id(make_record, make_content):
+    """The trace's own id wins."""
+    records = [make_record(id=f"kp:trace:{n}", content=make_content(native_id=f"run-{n}")) for n in range(3)]
+    keeps = {"kp:trace:0": True, "run-0": False, "run-1": False, "run-2": True}
+
+    labelled = matched(records, {name: Label(name, keep=keep) for name, keep in keeps.items()}, 0.5)
+
+    assert [one.kept for one in labelled] == [True, False, True]
 
 
 @pytest.mark.parametrize(("keep", "said"), [(True, "worth keeping"), (False, "not worth keeping")])
