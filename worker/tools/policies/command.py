@@ -217,7 +217,7 @@ def rescore(
     "policy_files",
     type=POLICY_FILE,
     multiple=True,
-    help="Policy file to use instead of the settings' policy. Repeatable: the others are compared with the first.",
+    help="Policy file instead of the settings' policy. Repeatable: others are compared with the first.",
 )
 @click.option(
     "--precision",
@@ -327,6 +327,7 @@ def fit(
 @source_options
 @label_options
 @policy_option
+@reward_option
 @click.option(
     "--count",
     type=click.IntRange(1, sys.maxsize),
@@ -334,18 +335,22 @@ def fit(
     show_default=True,
     help="Maximum number of traces.",
 )
-def queue(file: Path | None, count: int, **source: Any) -> None:
+def queue(file: Path | None, min_reward: float, count: int, **source: Any) -> None:
     """Print the traces with the most informative labels, one JSON object per line.
 
-    These are unlabelled traces close to their threshold that are not near copies of each other. Domains with
-    fewer labels come first.
+    These are unlabelled traces on whose decision the policy and weights fitted to the labels so far disagree,
+    or else that are close to their threshold. None is a near copy of another. Domains with fewer labels come
+    first. Each has its objective, steps and result, shortened, and what speaks against it.
     """
-    from knowledgepulse_worker.tools.policies.queue import labelling_queue  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.advice import usual_lengths  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.labels import label_of  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.queue import labelling_queue  # noqa: PLC0415
 
     settings, active = settings_and_policy_of(source, file)
     labels = read_labels(settings, source, required=False)
     records = read_records(settings, source)
-    if labels and not any(record.id in labels for record in records):
+    if labels and not any(label_of(record, labels) for record in records):
         errors.print(f"none of the {len(labels)} labels matches one of the {len(records)} traces")
-    for one in labelling_queue(records, labels, active, count):
-        click.echo(json.dumps(one.as_dict()))
+    usual = usual_lengths(records)
+    for one in labelling_queue(records, labels, active, count, min_reward):
+        click.echo(json.dumps(one.as_dict(usual)))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from knowledgepulse_worker.policy import Policy, Weights
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
+from knowledgepulse_worker.tools.policies.advice import Advice, advise, usual_lengths
 from knowledgepulse_worker.tools.policies.auc import CHANCE, Bools, Floats, estimates
 from knowledgepulse_worker.tools.policies.intervals import Estimate
 from knowledgepulse_worker.tools.policies.labelled import (
@@ -110,6 +111,7 @@ class DomainEvaluation:
         precise: the threshold with the highest recall at the requested precision; None also if no threshold
             with enough traces on each side reaches that precision.
         calibration: calibration of the agents' confidence.
+        advice: what cheap features tell of the labels, beside the score.
     """
 
     domain: str
@@ -128,6 +130,7 @@ class DomainEvaluation:
     best_f1: OperatingPoint | None
     precise: OperatingPoint | None
     calibration: Calibration
+    advice: dict[str, Advice]
 
 
 @dataclass(frozen=True)
@@ -176,13 +179,16 @@ def evaluate(
         InputError: no label matches a trace, or all matching labels are equal.
     """
     labelled = [(one, one.record.under(policy)) for one in matched(records, labels, min_reward)]
+    usual = usual_lengths(records)
     names = sorted({score.domain for _, score in labelled})
     domains = {
-        name: _evaluate_domain(name, [one for one in labelled if one[1].domain == name], policy, precision)
+        name: _evaluate_domain(
+            name, [one for one in labelled if one[1].domain == name], policy, precision, usual
+        )
         for name in names
     }
     if len(names) > 1:
-        domains[ALL] = _evaluate_domain(ALL, labelled, policy, precision)
+        domains[ALL] = _evaluate_domain(ALL, labelled, policy, precision, usual)
     found = {one.label.id for one, _ in labelled}
     return Evaluation(
         policy=policy,
@@ -199,7 +205,11 @@ def _sources(labels: Iterable[Label]) -> dict[str, int]:
 
 
 def _evaluate_domain(
-    name: str, labelled: Sequence[tuple[Labelled, Score]], policy: Policy, precision: float
+    name: str,
+    labelled: Sequence[tuple[Labelled, Score]],
+    policy: Policy,
+    precision: float,
+    usual: Mapping[str, float],
 ) -> DomainEvaluation:
     traces, by_trace = [one for one, _ in labelled], [score for _, score in labelled]
     kept, groups = kept_and_groups(traces)
@@ -239,6 +249,7 @@ def _evaluate_domain(
         best_f1=None if best is None else points[best],
         precise=None if precise is None else points[precise],
         calibration=_calibrate(kept, np.array([one.record.confidence for one in traces])),
+        advice=advise(traces, usual),
     )
 
 

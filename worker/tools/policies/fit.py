@@ -181,7 +181,7 @@ def _fit_domain(
     kept, groups = kept_and_groups(labelled)
     scores = [one.record.under(policy) for one in labelled]
     start = np.array([weight for _, weight in policy.profile(name).weights])
-    hold = hold and start[HELD] < 1
+    hold = hold and bool(start[HELD] < 1)
     candidates: dict[str, Candidate] = {}
     leaks: dict[str, Estimate] = {}
     difference = None

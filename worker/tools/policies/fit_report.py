@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from knowledgepulse_worker.policy import Weights
+from knowledgepulse_worker.tools.policies.auc import CHANCE
 from knowledgepulse_worker.tools.policies.fit import FEW_GROUPS, FOLDS, DomainFit, Fit
 from knowledgepulse_worker.tools.policies.intervals import signed, with_interval
 from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT
@@ -86,4 +87,6 @@ def _sentence(one: DomainFit) -> str:
     change = f"AUC {signed(one.difference)} against the weights in force{held}"
     if one.outcome == "supported":
         return f"the labels support these weights: {change}"
-    return f"the labels do not support a change: {change}"
+    fitted = one.candidates["fitted"].auc
+    still = f"; even the fitted weights' AUC is {with_interval(fitted)}" if fitted.low <= CHANCE else ""
+    return f"the labels do not support a change: {change}{still}"

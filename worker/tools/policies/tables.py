@@ -10,6 +10,7 @@ from rich.table import Table
 from knowledgepulse_worker.policy import Policy, Weights
 from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
 from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.tools.policies.advice import HOLDING
 from knowledgepulse_worker.tools.policies.auc import CHANCE
 from knowledgepulse_worker.tools.policies.embedders import described
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
@@ -108,6 +109,10 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
             yield ""
             yield f"{one.domain}: groups covered, by threshold"
             yield _coverages(one)
+    if any(one.advice for one in domains):
+        yield ""
+        yield "Advice, no part of the score: the AUC of features, and within groups"
+        yield _advice([one for one in domains if one.advice])
     yield ""
     for one in domains:
         yield from verdict(one, evaluation.precision)
@@ -235,6 +240,17 @@ def _coverages(one: DomainEvaluation) -> Table:
             str(covered.perfect),
             with_interval(covered.gain),
         )
+    return table
+
+
+def _advice(domains: list[DomainEvaluation]) -> Table:
+    table = new_table("", *(title for one in domains for title in (one.domain, "within groups")))
+    for name in HOLDING:
+        cells: list[Estimate | None] = []
+        for one in domains:
+            found = one.advice.get(name)
+            cells += [found.auc, found.within] if found else [None, None]
+        table.add_row(name, *map(with_interval, cells))
     return table
 
 
