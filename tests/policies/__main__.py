@@ -20,7 +20,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.policies.advice import FEATURES, advise, usual_lengths
-from knowledgepulse_worker.tools.policies.auc import estimates
+from knowledgepulse_worker.tools.policies.auc import auc, estimates
 from knowledgepulse_worker.tools.policies.fit import DomainFit, fit
 from knowledgepulse_worker.tools.policies.intervals import signed, with_interval
 from knowledgepulse_worker.tools.policies.labelled import Labelled, kept_and_groups, matched
@@ -160,7 +160,7 @@ def print_features(corpora: list[Corpus]) -> None:
 
 
 def print_queue(corpora: list[Corpus]) -> None:
-    """Print the AUC on held-back tasks of weights fitted to so many labels, chosen by the queue or at random."""
+    """Print the AUC on held-back tasks of weights fitted to so many labels."""
     counts = (20, 40, 60, 80, 120)
     head("corpus", "in force", "labels chosen", *counts)
     for corpus in corpora:
