@@ -10,10 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.policy import Policy
@@ -60,6 +61,7 @@ def fitted(corpus: Corpus, labels: Labels | None = None, **options: bool) -> Dom
 
 def row(*cells: object) -> None:
     sys.stdout.write(f"| {' | '.join(map(str, cells))} |\n")
+    sys.stdout.flush()
 
 
 def head(*names: str) -> None:
@@ -76,11 +78,11 @@ def print_fits(corpora: list[Corpus]) -> None:
     for corpus in corpora:
         one = fitted(corpus)
         for name, found in one.candidates.items():
-            gain = found.coverage.gain if found.coverage else None
+            gain = found.point.coverage.gain if found.point.coverage else None
             row(
                 corpus.name, f"{one.kept} of {one.traces}, {one.groups}", name,
                 " ".join(f"{weight:g}" for weight in found.weights.values()), with_interval(found.auc),
-                found.passing, with_interval(found.precision), with_interval(gain),
+                found.point.passing, with_interval(found.point.precision), with_interval(gain),
                 f"{one.outcome}: {signed(one.difference)}" if name == "fitted" else "",
             )  # fmt: skip
 
@@ -128,8 +130,8 @@ def print_controls(corpora: list[Corpus]) -> None:
         for asked in (False, True):
             one = fitted(corpus, outcome_confidence=asked)
             row(
-                corpus.name, "fitted" if asked else "constant", f"{one.agreement:.2f}", ", ".join(one.leaks) or "-",
-                with_interval(one.candidates["fitted"].auc), one.outcome,
+                corpus.name, "fitted" if asked else "constant", f"{one.agreement:.2f}",
+                ", ".join(one.leaks) or "-", with_interval(one.candidates["fitted"].auc), one.outcome,
             )  # fmt: skip
 
 

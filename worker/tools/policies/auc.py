@@ -14,6 +14,7 @@ CHANCE = 0.5
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Integers = NDArray[np.integer]
 
 
 def auc(kept: Bools, values: Floats, counts: NDArray[np.int64] | None = None) -> Floats:

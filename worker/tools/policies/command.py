@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,8 +144,8 @@ def tune(
     """Find the thresholds that let a target share of the traces pass.
 
     Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
-    traces, which are scored first. Prints for each domain the distribution of the scores, the share that
-    passes by threshold and the points lost by dimension; then a [policy] to review.
+    traces, which are scored first. Prints for each domain the distribution of the scores and the share that
+    passes by threshold; then a [policy] to review.
     """
     from knowledgepulse_worker.tools.policies.tables import tuning_tables  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.policies.tune import proposed_toml  # noqa: PLC0415
@@ -240,8 +241,8 @@ def evaluate(
     """Evaluate scores against labels.
 
     Reads scored traces as `tune` does. Prints for each domain the AUC of the score and of each dimension,
-    precision and recall by threshold, and the calibration of the agents' confidence; then a verdict: whether
-    the score tells these labels apart, and which thresholds are worth it. Warns if the score contains the
+    precision and recall by threshold, and as advice what cheap features tell; then a verdict: whether the
+    score tells these labels apart, and which thresholds are worth it. Warns if the score contains the
     label. Labels of one `group`, such as the trials of one task, are resampled together; of these groups, it
     prints how many the passing traces cover, and how many as many random ones would. With several policies,
     it prints the differences of the others from the first, each with its interval.
@@ -262,7 +263,7 @@ def evaluate(
         with writing(plot):
             save(plot_evaluation(evaluation), plot)
     if as_json:
-        report = evaluation.as_dict() | {"compared": [one.as_dict() for one in compared]}
+        report = evaluation.as_dict() | {"compared": [asdict(one) for one in compared]}
         click.echo(json.dumps(report, indent=2))
     else:
         print_parts(*evaluation_tables(evaluation), *comparison_tables(compared))

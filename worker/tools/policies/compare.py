@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from rich.table import Table
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.tools.policies.auc import areas
+from knowledgepulse_worker.tools.policies.auc import Bools, Floats, Integers, areas
 from knowledgepulse_worker.tools.policies.intervals import (
     Estimate,
     percentiles,
@@ -25,34 +25,22 @@ from knowledgepulse_worker.tools.policies.operating import SUPPORT
 from knowledgepulse_worker.tools.policies.simplex import values_of
 from knowledgepulse_worker.tools.policies.tables import new_table
 
+FIGURES = ("AUC", "precision", "recall", "passing")
+"""Of all traces, the share that passes is ``passing``; the precision is NaN if none does."""
 
-@dataclass(frozen=True)
-class Figures:
-    """What a policy is worth in a domain, or the difference of two.
-
-    Attributes:
-        auc: AUC of the score.
-        precision: share of the passing traces that are worth keeping; NaN if none passes.
-        recall: share of the traces worth keeping that pass.
-        passing: share of the traces that pass.
-    """
-
-    auc: Estimate
-    precision: Estimate
-    recall: Estimate
-    passing: Estimate
+Figures = dict[str, Estimate]
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The policies on the labels of a domain.
+    """Policies on the labels of a domain.
 
     Attributes:
-        domain: the task domain's profile in the first policy.
+        domain: the profile's name in the first policy.
         traces: number of labelled traces.
-        held: whether outcome confidence is held constant, as the labels equal ``metadata.success``.
-        policies: the figures by the policies' digests.
-        differences: those of each later policy minus those of the first.
+        held: whether outcome confidence is held constant for the AUC, as labels equal ``metadata.success``.
+        policies: :data:`FIGURES` by the policies' digests.
+        differences: the same of each later policy, minus the first one's.
     """
 
     domain: str
@@ -61,25 +49,14 @@ class Compared:
     policies: dict[str, Figures]
     differences: dict[str, Figures]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the comparison as plain JSON."""
-        return asdict(self)
-
 
 def compare(
-    records: Sequence[ScoredRecord], labels: Labels, policies: Sequence[Policy], *, min_reward: float
+    records: Sequence[ScoredRecord], labels: Labels, policies: Sequence[Policy], *, min_reward: float = 0.5
 ) -> list[Compared]:
-    """Compare policies, domain by domain of the first; domains with too few labels are left out.
-
-    Args:
-        records: scored under any policy.
-        labels: by the id that they give.
-        policies: two or more.
-        min_reward: the lowest reward of a trace worth keeping.
-    """
-    of_domain: dict[str, list[Labelled]] = {}
+    """Compare two policies or more, by the first one's domains; those with too few labels are left out."""
+    of_domain: defaultdict[str, list[Labelled]] = defaultdict(list)
     for one in matched(records, labels, min_reward):
-        of_domain.setdefault(policies[0].profile(one.record.task_domain).domain, []).append(one)
+        of_domain[policies[0].profile(one.record.task_domain).domain].append(one)
     return [
         _compare(name, labelled, policies)
         for name, labelled in sorted(of_domain.items())
@@ -88,81 +65,70 @@ def compare(
 
 
 def comparison_tables(compared: Sequence[Compared]) -> Iterator[Table | str]:
-    """Yield the comparison of each domain, and a sentence on each difference."""
+    """Yield the figures of each domain, and a sentence on each difference."""
     for one in compared:
         held = (
             "; AUC with outcome confidence constant, as the labels equal metadata.success" if one.held else ""
         )
         yield ""
         yield f"{one.domain}: the policies on the same {one.traces} traces{held}"
-        table = new_table("policy", "AUC", "precision", "recall", "passing")
+        table = new_table("policy", *FIGURES)
         for digest, figures in one.policies.items():
-            table.add_row(digest, *map(with_interval, _cells(figures)))
+            table.add_row(digest, *(with_interval(figure) for figure in figures.values()))
         for digest, figures in one.differences.items():
-            table.add_row(f"{digest} - first", *map(signed, _cells(figures)))
+            table.add_row(f"{digest} - first", *(signed(figure) for figure in figures.values()))
         yield table
-        yield from (f"change: {one.domain}: {_sentence(*item)}" for item in one.differences.items())
+        yield from (f"change: {one.domain}: {_sentence(*change)}" for change in one.differences.items())
 
 
 def _sentence(digest: str, difference: Figures) -> str:
-    found = {"AUC": difference.auc, "precision": difference.precision, "recall": difference.recall}
-    better = [name for name, one in found.items() if one.low > 0]
-    worse = [name for name, one in found.items() if one.high < 0]
-    parts = [f"higher {', '.join(better)}"] * bool(better) + [f"lower {', '.join(worse)}"] * bool(worse)
+    better = [name for name in FIGURES[:3] if difference[name].low > 0]
+    worse = [name for name in FIGURES[:3] if difference[name].high < 0]
+    parts = [f"{how} {', '.join(names)}" for how, names in (("higher", better), ("lower", worse)) if names]
     return f"{digest} has {' and '.join(parts)}" if parts else f"the labels show no difference of {digest}"
-
-
-def _cells(figures: Figures) -> list[Estimate | None]:
-    cells = (figures.auc, figures.precision, figures.recall, figures.passing)
-    return [None if np.isnan(one.value) else one for one in cells]
 
 
 def _compare(name: str, labelled: Sequence[Labelled], policies: Sequence[Policy]) -> Compared:
     kept, groups = kept_and_groups(labelled)
     held = float(np.mean([one.kept == one.record.success for one in labelled])) >= LEAK_AGREEMENT
-    orders, passes = [], []
-    for policy in policies:
-        scores = [one.record.under(policy) for one in labelled]
-        weights = [
-            [weight for _, weight in policy.profile(one.record.task_domain).weights] for one in labelled
+    by_policy = [[one.record.under(policy) for one in labelled] for policy in policies]
+    orders = [np.array([score.quality_score for score in scores]) for scores in by_policy]
+    if held:
+        orders = [
+            values_of(scores, hold=True) @ [weight for _, weight in policy.profile(name).weights]
+            for scores, policy in zip(by_policy, policies, strict=True)
         ]
-        exact = np.array([one.quality_score for one in scores])
-        orders.append((values_of(scores, hold=True) * weights).sum(axis=1) if held else exact)
-        passes.append([one.reaches_threshold for one in scores])
-    found, drawn = areas(kept, orders, groups)
-    shares = _shares(np.array(passes), kept, np.ones((1, len(kept)), int))
-    drawn_shares = np.concatenate(
-        [_shares(np.array(passes), kept, counts) for counts in resampled_counts(groups)], axis=2
-    )
-    values = np.vstack([[found], shares[:, :, 0]])
-    resampled = np.concatenate([drawn[None], drawn_shares])
+    passes = np.array([[score.reaches_threshold for score in scores] for scores in by_policy])
+    aucs, drawn = areas(kept, orders, groups)
+    values = np.vstack([[aucs], _shares(passes, kept, np.ones((1, len(kept)), int))[:, :, 0]])
+    shares = [_shares(passes, kept, counts) for counts in resampled_counts(groups)]
+    resampled = np.concatenate([drawn[None], np.concatenate(shares, axis=2)])
 
-    def figures(value: Any, of: Any) -> Figures:
-        return Figures(*(percentiles(float(one), each) for one, each in zip(value, of, strict=True)))
+    def figures(at: int, minus: int | None = None) -> Figures:
+        found, each = values[:, at], resampled[:, at]
+        if minus is not None:
+            found, each = found - values[:, minus], each - resampled[:, minus]
+        rows = zip(FIGURES, found, each, strict=True)
+        return {figure: percentiles(float(value), row) for figure, value, row in rows}
 
-    digests = [policy.digest for policy in policies]
+    digests = dict(enumerate(policy.digest for policy in policies))
     return Compared(
-        domain=name,
-        traces=len(labelled),
-        held=held,
-        policies={one: figures(values[:, at], resampled[:, at]) for at, one in enumerate(digests)},
-        differences={
-            one: figures(values[:, at] - values[:, 0], resampled[:, at] - resampled[:, 0])
-            for at, one in enumerate(digests)
-            if at
-        },
+        name,
+        len(labelled),
+        held,
+        policies={digest: figures(at) for at, digest in digests.items()},
+        differences={digest: figures(at, 0) for at, digest in digests.items() if at},
     )
 
 
-def _shares(passes: Any, kept: Any, counts: Any) -> Any:
-    """Return precision, recall and the share that passes, by policy and resample.
+def _shares(passes: Bools, kept: Bools, counts: Integers) -> Floats:
+    """Return precision, recall and the share that passes, shape (3, policies, resamples).
 
     Args:
         passes: shape (policies, n).
         kept: shape (n,).
-        counts: shape (resamples, n).
+        counts: draws of each trace, shape (resamples, n).
     """
     hits, passing = (passes & kept) @ counts.T, passes @ counts.T
-    total = counts.sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.array([hits / passing, hits / (counts @ kept), passing / total])
+    with np.errstate(invalid="ignore"):
+        return np.array([hits / passing, hits / (counts @ kept), passing / counts.sum(axis=1)])

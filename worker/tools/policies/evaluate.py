@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from knowledgepulse_worker.policy import Policy, Weights
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
 from knowledgepulse_worker.tools.policies.advice import Advice, advise, usual_lengths
-from knowledgepulse_worker.tools.policies.auc import CHANCE, Bools, Floats, estimates
+from knowledgepulse_worker.tools.policies.auc import CHANCE, Bools, estimates
 from knowledgepulse_worker.tools.policies.intervals import Estimate
 from knowledgepulse_worker.tools.policies.labelled import (
     LEAK_AGREEMENT,
@@ -40,38 +40,6 @@ ALL = "all domains"
 DIMENSIONS = tuple(Weights.model_fields)
 
 Verdict = Literal["tells apart", "does not tell apart", "points the wrong way", "too few labels"]
-
-_BINS = 10
-
-
-@dataclass(frozen=True)
-class ConfidenceBin:
-    """Traces with similar ``outcome.confidence``.
-
-    Attributes:
-        confidence: mean confidence.
-        kept: share of the traces worth keeping.
-        traces: number of traces.
-    """
-
-    confidence: float
-    kept: float
-    traces: int
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Calibration of the agents' confidence.
-
-    Attributes:
-        bins: bins of confidence.
-        error: expected calibration error: mean difference of a bin's confidence and share, over the traces.
-        brier: mean squared difference of confidence and label.
-    """
-
-    bins: list[ConfidenceBin]
-    error: float
-    brier: float
 
 
 @dataclass(frozen=True)
@@ -110,7 +78,6 @@ class DomainEvaluation:
         best_f1: the threshold with the highest F1; None unless the score tells the labels apart.
         precise: the threshold with the highest recall at the requested precision; None also if no threshold
             with enough traces on each side reaches that precision.
-        calibration: calibration of the agents' confidence.
         advice: what cheap features tell of the labels, beside the score.
     """
 
@@ -129,7 +96,6 @@ class DomainEvaluation:
     verdict: Verdict
     best_f1: OperatingPoint | None
     precise: OperatingPoint | None
-    calibration: Calibration
     advice: dict[str, Advice]
 
 
@@ -248,7 +214,6 @@ def _evaluate_domain(
         verdict=verdict,
         best_f1=None if best is None else points[best],
         precise=None if precise is None else points[precise],
-        calibration=_calibrate(kept, np.array([one.record.confidence for one in traces])),
         advice=advise(traces, usual),
     )
 
@@ -296,14 +261,3 @@ def _held(score: Score, constant: Mapping[str, float], policy: Policy) -> float:
     """Return a trace's score with a dimension held constant."""
     dimensions = replace(score.dimensions, **constant)
     return quality_score(dimensions, score.overrides, policy.profile(score.domain).weights)
-
-
-def _calibrate(kept: Bools, confidence: Floats) -> Calibration:
-    number = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
-    bins = [
-        ConfidenceBin(float(confidence[at].mean()), float(kept[at].mean()), int(at.sum()))
-        for at in (number == one for one in range(_BINS))
-        if at.any()
-    ]
-    error = sum(one.traces * abs(one.confidence - one.kept) for one in bins) / len(kept)
-    return Calibration(bins, error, float(np.mean((confidence - kept) ** 2)))

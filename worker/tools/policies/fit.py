@@ -17,11 +17,15 @@ from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN, REFERENCE_WEIGHTS, Policy, Weights
 from knowledgepulse_worker.scoring import Score, ScoredRecord
 from knowledgepulse_worker.tools.policies.auc import CHANCE, Bools, Floats, areas, auc, estimates
-from knowledgepulse_worker.tools.policies.coverage import Coverage
 from knowledgepulse_worker.tools.policies.intervals import Estimate, percentiles
 from knowledgepulse_worker.tools.policies.labelled import Labelled, kept_and_groups, leaks_label, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
-from knowledgepulse_worker.tools.policies.operating import SUPPORT, LabelledScores, operating_points
+from knowledgepulse_worker.tools.policies.operating import (
+    SUPPORT,
+    LabelledScores,
+    OperatingPoint,
+    operating_points,
+)
 from knowledgepulse_worker.tools.policies.proposal import with_changes
 from knowledgepulse_worker.tools.policies.simplex import (
     DIMENSIONS,
@@ -54,16 +58,12 @@ class Candidate:
     Attributes:
         weights: those of all labels.
         auc: of pairs of one fold.
-        passing: number of traces that reach the threshold for the target share.
-        precision: share of these that are worth keeping; None if none passes.
-        coverage: their groups; None unless labels share groups.
+        point: of the traces that reach the threshold for the target share.
     """
 
     weights: dict[str, float]
     auc: Estimate
-    passing: int
-    precision: Estimate | None
-    coverage: Coverage | None
+    point: OperatingPoint
 
 
 @dataclass(frozen=True)
@@ -262,14 +262,9 @@ def _judged(
     candidates = {}
     for name, (_, passes) in orders.items():
         traces = LabelledScores(passes.astype(float), novelty, kept, groups, grouped)
+        weights = typed_weights(learners[name](values, kept))
         point = operating_points(traces, [1.0])[1.0]
-        candidates[name] = Candidate(
-            typed_weights(learners[name](values, kept)),
-            percentiles(*by_name[name]),
-            point.passing,
-            point.precision,
-            point.coverage,
-        )
+        candidates[name] = Candidate(weights, percentiles(*by_name[name]), point)
     (fitted, fitted_drawn), (force, force_drawn) = by_name["fitted"], by_name["in force"]
     return candidates, percentiles(fitted - force, fitted_drawn - force_drawn)
 

@@ -53,11 +53,9 @@ def _candidates(one: DomainFit, target: float) -> Table:
     table = new_table("weights", *names, "AUC", f"best {target:.0%}", "worth keeping", "groups / at random")
     for name, found in one.candidates.items():
         weights = (f"{weight:g}" for weight in found.weights.values())
-        gain = found.coverage.gain if found.coverage else None
-        table.add_row(
-            name, *weights, with_interval(found.auc), str(found.passing), with_interval(found.precision),
-            with_interval(gain),
-        )  # fmt: skip
+        gain = found.point.coverage.gain if found.point.coverage else None
+        figures = (with_interval(figure) for figure in (found.point.precision, gain))
+        table.add_row(name, *weights, with_interval(found.auc), str(found.point.passing), *figures)
     return table
 
 

@@ -3,7 +3,8 @@
 Logistic regression whose coefficients v are 0 or more and are drawn to the proportions of the weights in
 force, w0: it minimizes ``sum(log(1 + exp(-y (x @ v + b)))) + PRIOR * |v - sum(v) * w0|²``, which is convex.
 ``w = v / sum(v)`` orders the traces as the regression does. ``x`` is the dimensions with what the overrides
-add to a score, whatever the weights: as the weights' sum is 1, that can be added to each dimension.
+add to a score, whatever the weights: as the weights' sum is 1, that can be added to each dimension. It is in
+units of the standard deviation of the score in force.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def fitted_weights(values: Floats, kept: Bools, start: Floats, *, hold: bool) ->
     share = start[free].sum()
     near = start[free] / share
     parts = values[:, free] + (1 / share - 1) * (values[:, [HELD]] if hold else 0)
-    parts = parts - parts.mean(axis=0)
+    spread = (values @ start).std()
+    parts = (parts - parts.mean(axis=0)) / (spread if spread > _NOTHING else 1)
     signs = np.where(kept, 1.0, -1.0)
     bend = np.eye(len(near)) - near[:, None]
 

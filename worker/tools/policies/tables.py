@@ -52,10 +52,6 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     yield ""
     yield "Share that passes, by threshold"
     yield _grid(domains)
-    yield ""
-    yield "Mean points lost by dimension, over the traces below the current threshold"
-    yield "(in parentheses, the share of these traces that lose most by it)"
-    yield _losses(domains)
     for one in domains:
         yield from _notes(one)
 
@@ -99,16 +95,6 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
         yield ""
         yield f"{one.domain}: precision and recall by threshold"
         yield _operating(one, evaluation.precision)
-        yield ""
-        yield f"{one.domain}: calibration of the agents' confidence"
-        yield _calibration(one)
-        calibration = one.calibration
-        yield f"expected calibration error {calibration.error:.2f}; Brier score {calibration.brier:.3f}"
-    for one in domains:
-        if any(row.coverage for row in one.operating):
-            yield ""
-            yield f"{one.domain}: groups covered, by threshold"
-            yield _coverages(one)
     if any(one.advice for one in domains):
         yield ""
         yield "Advice, no part of the score: the AUC of features, and within groups"
@@ -153,14 +139,6 @@ def _grid(domains: list[DomainTuning]) -> Table:
     for row in zip(*(one.grid for one in domains), strict=True):
         if any(0 < passing.share.value < 1 for passing in row):
             table.add_row(f"{row[0].threshold:.2f}", *(percent(passing.share) for passing in row))
-    return table
-
-
-def _losses(domains: list[DomainTuning]) -> Table:
-    table = new_table("domain", *_DIMENSIONS)
-    for one in domains:
-        losses = (f"{loss.mean:.3f} ({loss.largest:.0%})" for loss in one.losses.values())
-        table.add_row(one.domain, *losses)
     return table
 
 
@@ -225,24 +203,6 @@ def _operating(one: DomainEvaluation, precision: float) -> Table:
     return table
 
 
-def _coverages(one: DomainEvaluation) -> Table:
-    table = new_table(
-        "threshold", "passing", "groups", "at random", "most novel", "at most", "groups / at random"
-    )
-    rows = {row.threshold: row.coverage for row in (*one.operating, one.current) if row and row.coverage}
-    for threshold, covered in sorted(rows.items()):
-        table.add_row(
-            repr(threshold),
-            str(covered.passing),
-            str(covered.covered),
-            f"{covered.random:.1f}",
-            f"{covered.novel:.1f}",
-            str(covered.perfect),
-            with_interval(covered.gain),
-        )
-    return table
-
-
 def _advice(domains: list[DomainEvaluation]) -> Table:
     table = new_table("", *(title for one in domains for title in (one.domain, "within groups")))
     for name in HOLDING:
@@ -251,13 +211,6 @@ def _advice(domains: list[DomainEvaluation]) -> Table:
             found = one.advice.get(name)
             cells += [found.auc, found.within] if found else [None, None]
         table.add_row(name, *map(with_interval, cells))
-    return table
-
-
-def _calibration(one: DomainEvaluation) -> Table:
-    table = new_table("confidence", "worth keeping", "traces")
-    for row in one.calibration.bins:
-        table.add_row(f"{row.confidence:.2f}", f"{row.kept:.2f}", str(row.traces))
     return table
 
 

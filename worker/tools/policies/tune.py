@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.policy import Policy, Weights
+from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord
 from knowledgepulse_worker.tools.policies.embedders import described, embedders_of
 from knowledgepulse_worker.tools.policies.intervals import Estimate, kth_largest, share
@@ -44,19 +44,6 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Loss:
-    """Points that traces below the threshold lose by a dimension.
-
-    Attributes:
-        mean: mean difference between the dimension's weight and its contribution to the score.
-        largest: share of these traces that lose most by this dimension.
-    """
-
-    mean: float
-    largest: float
-
-
-@dataclass(frozen=True)
 class DomainTuning:
     """The tuning of one domain.
 
@@ -67,7 +54,6 @@ class DomainTuning:
         current: the policy's threshold.
         grid: thresholds from 0 to 1.
         proposal: the proposed threshold; None if the equals of the best trace are more than the target.
-        losses: by dimension, over the traces below the current threshold; empty if all pass.
         scores: shape (traces,), for plots.
     """
 
@@ -77,7 +63,6 @@ class DomainTuning:
     current: Passing
     grid: list[Passing]
     proposal: Proposal | None
-    losses: dict[str, Loss]
     scores: NDArray[np.float64]
 
 
@@ -180,23 +165,9 @@ def _tune_domain(scores: Sequence[Score], policy: Policy, target: float) -> Doma
         current=_passing(values, profile.threshold),
         grid=[_passing(values, threshold) for threshold in GRID],
         proposal=best and Proposal(kth_largest(values, best[1]), _passing(values, typed(values, best[0]))),
-        losses=_losses([score for score in scores if score.decision == "rejected"], profile.weights),
         scores=values,
     )
 
 
 def _passing(values: NDArray[np.float64], threshold: float) -> Passing:
     return Passing(threshold, share(int((values >= threshold).sum()), len(values)))
-
-
-def _losses(rejected: Sequence[Score], weights: Weights) -> dict[str, Loss]:
-    if not rejected:
-        return {}
-    lost = (1 - np.array([astuple(score.dimensions) for score in rejected])) * [
-        weight for _, weight in weights
-    ]
-    largest = lost == lost.max(axis=1, keepdims=True)
-    return {
-        name: Loss(float(lost[:, column].mean()), float(largest[:, column].mean()))
-        for column, name in enumerate(Weights.model_fields)
-    }

@@ -1,6 +1,7 @@
 """Policies compared on the same labels."""
 
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -39,21 +40,21 @@ def test_a_better_policy_differs_by_more_than_chance(labelled):
 
     difference = one.differences[DIVERSE.digest]
     first, second = (one.policies[policy.digest] for policy in (NOVEL, DIVERSE))
-    assert difference.auc.value == pytest.approx(second.auc.value - first.auc.value)
-    assert min(difference.auc.low, difference.precision.low, difference.recall.low) > 0
+    assert difference["AUC"].value == pytest.approx(second["AUC"].value - first["AUC"].value)
+    assert min(difference[name].low for name in ("AUC", "precision", "recall")) > 0
     passing = np.mean([record.under(DIVERSE).reaches_threshold for record in records])
-    assert second.passing.value == passing
+    assert second["passing"].value == passing
     assert f"change: default: {DIVERSE.digest} has higher AUC, precision, recall" in [
         *comparison_tables([one])
     ]
-    assert json.loads(json.dumps(one.as_dict()))["differences"]
+    assert json.loads(json.dumps(asdict(one)))["differences"]
 
 
 def test_a_policy_does_not_differ_from_itself(labelled):
     (one,) = compare(*labelled, [NOVEL, Policy(threshold=0.5001)], min_reward=0.5)
 
     (difference,) = one.differences.values()
-    assert difference.auc == (0, 0, 0)
+    assert difference["AUC"] == (0, 0, 0)
     assert "the labels show no difference" in [*comparison_tables([one])][-1]
 
 
@@ -75,5 +76,5 @@ def test_labels_that_are_the_outcome_are_compared_without_it(make_record):
     (one,) = compare(records, labels, [NOVEL, DIVERSE], min_reward=0.5)
 
     assert one.held
-    assert all(figures.auc.low < 0.5 < figures.auc.high for figures in one.policies.values())
+    assert all(figures["AUC"].low < 0.5 < figures["AUC"].high for figures in one.policies.values())
     assert "outcome confidence constant" in [*comparison_tables([one])][1]

@@ -47,13 +47,12 @@ def only(found):
     [((0.1, 0.05, 0.6, 0.25), False), ((0.5, 0.2, 0.05, 0.25), False), ((0.1, 0.1, 0.3, 0.5), True)],
 )
 def test_a_planted_signal_is_found_with_its_sign_and_size(make_record, truth, asked):
-    """But for what draws it to the weights in force."""
     records, labels = planted(make_record, np.array(truth), traces=2000)
 
     found = fit(records, labels, Policy(), outcome_confidence=asked)
 
     one = only(found)
-    assert [*one.candidates["fitted"].weights.values()] == pytest.approx(truth, abs=0.06)
+    assert [*one.candidates["fitted"].weights.values()] == pytest.approx(truth, abs=0.05)
     assert one.outcome == "supported"
     assert one.difference.low > 0
     assert one.candidates["fitted"].auc.value > one.candidates["in force"].auc.value
@@ -95,7 +94,7 @@ def test_labels_that_are_the_outcome_change_nothing_unless_asked(make_record):
     assert only(constant).outcome == "not supported"
     assert not any("warning" in str(line) for line in fit_tables(constant))
     assert [*only(asked).leaks] == ["outcome_confidence"]
-    assert only(asked).candidates["fitted"].weights["outcome_confidence"] > 0.6
+    assert only(asked).candidates["fitted"].weights["outcome_confidence"] > 0.8
     lines = [str(line) for line in fit_tables(asked)]
     assert any("100% of the labels equal metadata.success" in line for line in lines)
     assert any("outcome confidence alone predicts the label (AUC 1.00)" in line for line in lines)
@@ -163,7 +162,7 @@ def test_the_fit_is_the_minimum_that_a_general_solver_finds(make_record):
     records, labels = planted(make_record, np.array([0.1, 0.1, 0.55, 0.25]), traces=200)
     values = values_of([one.score for one in records], hold=False)
     kept = np.array([one.keep for one in labels.values()])
-    centred, signs = values - values.mean(axis=0), np.where(kept, 1, -1)
+    centred, signs = (values - values.mean(axis=0)) / (values @ START).std(), np.where(kept, 1, -1)
 
     def loss(point):
         weights, steep, intercept = point[:4], point[4], point[5]

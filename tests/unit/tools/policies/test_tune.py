@@ -97,15 +97,6 @@ def test_a_tenth_is_no_more_than_a_tenth(make_record, scores, passing):
     assert sum(one.under(proposed).decision == "contribute" for one in records) == passing
 
 
-def test_losses_are_weights_times_missing_dimension_values(tuning, dimensions, overridden):
-    scores = dimensions @ CUSTOMER_SERVICE + overridden
-    lost = ((1 - dimensions) * CUSTOMER_SERVICE)[scores < 0.75]
-    losses = tuning.domains["customer_service"].losses
-
-    assert [one.mean for one in losses.values()] == pytest.approx(lost.mean(axis=0))
-    assert losses["outcome_confidence"].largest == pytest.approx(np.mean(lost.argmax(axis=1) == 3))
-
-
 def test_tunes_under_the_given_policy(make_record):
     """Traces in a topic may have been scored under several policies."""
     records = [make_record(policy=Policy(threshold=0.1)), make_record()]
@@ -119,10 +110,6 @@ def test_tunes_under_the_given_policy(make_record):
 def test_rejects_an_empty_input():
     with pytest.raises(InputError, match="no scored traces"):
         tune([], Policy(), 0.1)
-
-
-def test_there_are_no_losses_if_all_traces_pass(make_record):
-    assert tune([make_record((1, 1, 1, 1))], Policy(), 0.1).domains["default"].losses == {}
 
 
 def test_the_report_is_json_without_the_scores(tuning):
