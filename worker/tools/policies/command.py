@@ -25,6 +25,7 @@ from knowledgepulse_worker.tools.policies.inputs import (
     settings_and_policy_of,
     settings_of,
 )
+from knowledgepulse_worker.tools.policies.label_command import label
 from knowledgepulse_worker.tools.policies.options import (
     POLICY_FILE,
     SHARE,
@@ -49,6 +50,9 @@ def policy() -> None:
     A policy is the `[policy]` section of a TOML file such as the worker's settings. The workers keep each one
     that was ever in force in a topic, by its digest: the value of the header `kp-policy`.
     """
+
+
+policy.add_command(label)
 
 
 @policy.command()
