@@ -6,6 +6,8 @@ import asyncio
 import json
 import re
 import sys
+from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -252,9 +254,12 @@ def evaluate(
     precision and recall by threshold, and the calibration of the agents' confidence; then a verdict: whether
     the score tells these labels apart, and which thresholds are worth it. Warns if the score contains the
     label. Labels of one `group`, such as the trials of one task, are resampled together; of these groups, it
-    prints how many the passing traces cover, and how many as many random ones would.
+    prints how many the passing traces cover, and how many as many random ones would. Where several sources
+    label the same traces, it prints how far they agree; the label that comes last counts.
     """
-    from knowledgepulse_worker.tools.policies.evaluate import evaluate as run_evaluate  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.agreement import agreements  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.evaluate import evaluate as run_evaluate  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.labels import all_labels_of_files  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.tables import evaluation_tables  # noqa: PLC0415
 
     settings, active = settings_and_policy_of(source, file)
@@ -266,15 +271,18 @@ def evaluate(
         precision=precision,
         min_reward=min_reward,
     )
+    every_label = chain(all_labels_of_files(source["label_files"]), labels.values())
+    agreed = list(agreements(every_label, min_reward))
     if plot:
         from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow to import
 
         with writing(plot):
             save(plot_evaluation(evaluation), plot)
     if as_json:
-        click.echo(json.dumps(evaluation.as_dict(), indent=2))
+        report = evaluation.as_dict() | {"agreements": [asdict(one) for one in agreed]}
+        click.echo(json.dumps(report, indent=2))
     else:
-        print_parts(*evaluation_tables(evaluation))
+        print_parts(*map(str, agreed), *evaluation_tables(evaluation))
 
 
 @policy.command()

@@ -46,14 +46,14 @@ def label(file: Path | None, output: Path, by: str, count: int, port: int, **sou
     that only this command prints. Each label is on disk before the next trace; the same command continues
     after the last one. Two people who label the same traces give different names and files.
     """
-    from knowledgepulse_worker.tools.policies.labelling.label_file import LabelFile  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.labelling.label_file import open_labels  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.policies.labelling.reading import traces_to_label  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.labelling.session import Session  # noqa: PLC0415
 
     require_no_input(output, [*source["files"], source["config"], file])
     settings, policy = settings_and_policy_of(source, file)
     labels = read_labels(settings, source, required=False)
-    with LabelFile(output) as labelled:
+    with open_labels(output) as labelled:
         if labelled.removed:
             errors.print(f"removed a half-written line of {output}: {labelled.removed}", markup=False)
         traces = traces_to_label(settings, source, labels, policy, count)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
@@ -15,42 +16,48 @@ from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.policies.labels import Label, read_label
 
 
+@contextmanager
+def open_labels(path: Path) -> Iterator[LabelFile]:
+    """Open a file of labels, or create it.
+
+    Raises:
+        InputError: it cannot be opened, is open in another process, or has a line that is not a label.
+    """
+    try:
+        opened = path.open("a+b", buffering=0)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    with opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{path}: is being written by another `kp-worker policy label`") from None
+        yield LabelFile(path, opened)
+
+
 class LabelFile:
     """The labels of a file, and its only writer.
 
     What a writer that was killed left half written is removed: that label was never confirmed.
 
     Args:
-        path: the file, which is created if it does not exist.
+        path: the file's path.
+        file: the file, open for appending, without a buffer.
 
     Attributes:
         labels: the labels that the file had when it was opened, in its order.
         removed: the text of a last line that was half written, safe to print; empty if there was none.
 
     Raises:
-        InputError: the file cannot be opened, is open in another process, or has a line that is not a label.
+        InputError: a line is not a label.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file: FileIO) -> None:
         self.path = path
         self.removed = ""
-        try:
-            self._file = path.open("a+b", buffering=0)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{path}: is being written by another `kp-worker policy label`") from None
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+        self._file = file
         self.labels = self._read()
         self._sizes = [self._file.seek(0, os.SEEK_END)]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
 
     def _read(self) -> list[Label]:
         self._file.seek(0)
