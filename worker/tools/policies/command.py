@@ -20,6 +20,7 @@ from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors, topic_progress
 from knowledgepulse_worker.terminal.text import time_text
 from knowledgepulse_worker.tools.policies.changes import changes, suspicions
+from knowledgepulse_worker.tools.policies.drift_command import drift
 from knowledgepulse_worker.tools.policies.inputs import (
     read_comparable,
     read_labels,
@@ -54,6 +55,7 @@ def policy() -> None:
     """
 
 
+policy.add_command(drift)
 policy.add_command(label)
 
 
