@@ -23,7 +23,7 @@ from knowledgepulse_worker.tools.policies.drift import (
 )
 
 POLICY = Policy(threshold=0.5)
-TENTHS = st.lists(st.integers(0, 10).map(lambda n: n / 10), min_size=1, max_size=40)
+TENTHS = st.lists(st.integers(1, 10).map(lambda n: n / 10), min_size=1, max_size=40)
 
 
 @given(TENTHS, TENTHS)
