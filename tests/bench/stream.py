@@ -38,7 +38,6 @@ WARM_UP = 500
 LOOPS = {
     "aiokafka loop": (sys.executable, "bench.peers.aiokafka_loop"),
     "plain Faust agent": (sys.executable, "bench.peers.faust_loop"),
-    "confluent-kafka loop": (sys.executable, "bench.peers.confluent_loop"),
     "Quix Streams": (str(QUIX), "bench.peers.quix_loop"),
 }
 OURS = {"none": "our worker, backend none", "lexical": "our worker, backend lexical"}
@@ -162,7 +161,6 @@ async def create_topics(
     servers: str,
     names: Sequence[str],
     others: Sequence[str] = (),
-    timestamps: str = "LogAppendTime",
 ) -> None:
     """Create topics, which are deleted with the stack.
 
@@ -171,12 +169,11 @@ async def create_topics(
         servers: the broker.
         names: the topics to create.
         others: topics to delete, too, which a side creates.
-        timestamps: their ``message.timestamp.type``.
     """
     admin = AIOKafkaAdminClient(bootstrap_servers=servers)
     await admin.start()
     stack.push_async_callback(admin.close)
-    config = {"message.timestamp.type": timestamps, "max.message.bytes": str(2**24)}
+    config = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(2**24)}
     made = await admin.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs=config) for name in names])
     assert all(code == 0 for _, code, *_ in made.topic_errors), made
     stack.push_async_callback(admin.delete_topics, [*names, *others])

@@ -36,7 +36,8 @@ def test_the_distance_is_scipys(make_record, now, then):
 
     found = {one.dimension: one.distance for one in drifts(current, reference)}
 
-    assert found["novelty"] == pytest.approx(ks_2samp(now, then).statistic)
+    with np.errstate(all="ignore"):  # its p-value of equal values
+        assert found["novelty"] == pytest.approx(ks_2samp(now, then, method="asymp").statistic)
     assert found["complexity"] == 0
 
 

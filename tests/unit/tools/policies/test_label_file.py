@@ -7,10 +7,15 @@ from unittest.mock import Mock
 import pytest
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.policies.labelling import label_file
 from knowledgepulse_worker.tools.policies.labelling.label_file import open_labels
+from knowledgepulse_worker.tools.policies.labelling.reading import traces_to_label
 from knowledgepulse_worker.tools.policies.labelling.session import Session, ToLabel
+from knowledgepulse_worker.tools.policies.labelling.trace_view import content_view, shortened_view
 from knowledgepulse_worker.tools.policies.labels import Label
+from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
 LINE = '{"id":"kp:trace:%d","keep":true,"source":"ann"}\n'
 
@@ -86,13 +91,28 @@ def test_a_session_continues_after_the_labellers_last_label_then_with_the_skippe
     assert session.counts == {True: 2, False: 3}
 
 
+def test_a_scored_line_is_shown_as_far_as_it_was_kept(tmp_path, real_traces):
+    scorer = make_scorer(Settings(), None)
+    (tmp_path / "scored.jsonl").write_text(score_line(real_traces[0], scorer, 10**7).to_json("none"))
+    source = {"files": [tmp_path / "scored.jsonl"], "since": None, "until": None}
+
+    (trace,) = traces_to_label(Settings(), source, {}, Policy(), 5)
+    view = shortened_view(trace.record)
+
+    assert trace.value is None
+    whole = content_view(real_traces[0])
+    assert view["objective"] == whole["objective"]
+    assert [step["type"] for step in view["steps"][:3]] == [step["type"] for step in whole["steps"][:3]]
+    assert view["steps"][0].keys() == whole["steps"][0].keys()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--by", "judge:gpt"], "names that begin with judge: are those of models"),
         (["--by", " "], "a name has at least one character"),
         (["--by", "ann\u202e"], "only printable ones"),
-        (["--by", "ann"], "has a score, but no steps to judge; give the raw traces"),
+        (["--by", "ann"], "has no steps to judge, only a score; give the raw traces"),
         (["--by", "ann", "--output", "scored.jsonl"], "is read by this command; write to another file"),
     ],
 )

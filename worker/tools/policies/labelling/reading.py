@@ -7,16 +7,15 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from knowledgepulse_worker.errors import InputError, RejectedRecord
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.progress import topic_progress
 from knowledgepulse_worker.tools.policies.inputs import Source, read_records
 from knowledgepulse_worker.tools.policies.labelling.session import ToLabel
-from knowledgepulse_worker.tools.policies.labelling.trace_view import content_view
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.queue import labelling_queue
-from knowledgepulse_worker.tools.policies.scored_files import lines_of
+from knowledgepulse_worker.tools.policies.scored_files import is_raw, lines_of
 
 Name = tuple[str, str]
 """Source and id: offsets start over when a raw topic is recreated."""
@@ -40,28 +39,26 @@ def traces_to_label(
     wanted = {(one.record.source, one.record.id) for one in queue}
     if source["files"]:
         values = _values_of_files(source["files"], {place for place, _ in wanted})
-        by_name = {(place, name): values[place] for place, name in wanted}
+        by_name = {(place, name): values[place] for place, name in wanted if place in values}
     else:
         by_name = asyncio.run(_values_of_topics(settings, source, wanted))
-    return [
+    traces = [
         ToLabel(
             replace(one.record, score=one.score, policy=policy.digest),
-            by_name[one.record.source, one.record.id],
+            by_name.get((one.record.source, one.record.id)),
         )
         for one in queue
     ]
+    for one in traces:
+        if one.value is None and one.record.content is None:
+            raise InputError(f"{one.record.source}: has no steps to judge, only a score; give the raw traces")
+    return traces
 
 
 def _values_of_files(paths: Iterable[Path], wanted: Collection[str]) -> dict[str, bytes]:
-    values = {place: line for path in paths for place, line in lines_of(path) if place in wanted}
-    for place, line in values.items():
-        try:
-            content_view(line)
-        except RejectedRecord:
-            raise InputError(
-                f"{place}: has a score, but no steps to judge; give the raw traces, which are scored first"
-            ) from None
-    return values
+    """Return the raw traces among the wanted lines; output of `kp-worker score` has no steps of its own."""
+    lines = (one for path in paths for one in lines_of(path))
+    return {place: line for place, line in lines if place in wanted and is_raw(place, line)}
 
 
 async def _values_of_topics(

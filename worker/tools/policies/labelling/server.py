@@ -23,7 +23,7 @@ from knowledgepulse_worker.http.server import listening
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import WebSettings
 from knowledgepulse_worker.tools.policies.labelling.session import Session
-from knowledgepulse_worker.tools.policies.labelling.trace_view import content_view, score_view
+from knowledgepulse_worker.tools.policies.labelling.trace_view import content_view, score_view, shortened_view
 
 PAGE = resources.files("knowledgepulse_worker.tools.policies.labelling").joinpath("label.html").read_bytes()
 HOST = "127.0.0.1"
@@ -124,7 +124,7 @@ class _Handlers:
                 "id": record.id,
                 "source": record.source,
                 "domain": record.task_domain,
-                **content_view(current.value),
+                **(shortened_view(record) if current.value is None else content_view(current.value)),
                 **score_view(record, self._policy),
             }
         return _json(state, status)

@@ -20,11 +20,11 @@ class ToLabel:
 
     Attributes:
         record: its score under the policy to label for.
-        value: its JSON.
+        value: its JSON; None if only the record's shortened content is at hand.
     """
 
     record: ScoredRecord
-    value: bytes
+    value: bytes | None
 
 
 class Session:

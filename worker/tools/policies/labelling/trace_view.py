@@ -61,6 +61,22 @@ def content_view(value: bytes) -> dict[str, Any]:
     }
 
 
+def shortened_view(record: ScoredRecord) -> dict[str, Any]:
+    """Return the same of the content that a scored line keeps: the first and the last steps, each cut."""
+    content = record.content
+    if content is None:
+        return {"objective": "", "result": "", "steps": []}
+    absent: dict[str, Any] = {"tool": None, "arguments": [], "output": ""}
+    return {
+        "objective": content.objective,
+        "result": content.result,
+        "steps": [
+            {"type": kind, "content": said, **absent}
+            for kind, _, said in (step.partition(": ") for step in content.steps)
+        ],
+    }
+
+
 def _arguments(text: bytes) -> list[tuple[str, str]]:
     """Return the names and values of a call's input; other JSON than an object has no name."""
     if text in (b"", b"null"):
