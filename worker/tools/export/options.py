@@ -56,7 +56,7 @@ class Choices:
         return {name: list(one) if isinstance(one, tuple) else one for name, one in asdict(self).items()}
 
 
-def require_same(place: str, kind: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def require_same(place: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to continue a dataset with other choices, or from another source.
 
     Raises:
@@ -69,6 +69,5 @@ def require_same(place: str, kind: str, before: Mapping[str, Any], now: Mapping[
     ]
     if differing:
         raise InputError(
-            f"{place} is another dataset, whose {kind} differ: {'; '.join(differing)}; "
-            "repeat them, or export to another folder"
+            f"{place} is another dataset: {'; '.join(differing)}; repeat them, or export to another folder"
         )

@@ -58,12 +58,12 @@ def _own(
                 "export to an empty folder"
             )
     else:
-        known = begun.source.keys() & source.identity.keys()
-        identity = {name: source.identity[name] for name in known or source.identity}
-        require_same(
-            store.place, "source", {name: begun.source[name] for name in known or begun.source}, identity
+        both = (begun.source.keys() & source.identity.keys()) or {*begun.source, *source.identity}
+        before, now = (
+            {f"{name} (id)": each[name] for name in both if name in each}
+            for each in (begun.source, source.identity)
         )
-        require_same(store.place, "choices", begun.choices, choices)
+        require_same(store.place, begun.choices | before, choices | now)
     return manifest or Manifest(source=source.identity, choices=choices)
 
 
