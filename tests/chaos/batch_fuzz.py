@@ -14,7 +14,6 @@ from aiokafka.errors import KafkaError
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from confluent_kafka import Producer
 
-from chaos.fuzz import damaged
 from chaos.hostile import FIRST_NUMBER, YEAR_9999_MS, YEAR_MS
 from chaos.trial import PARTITIONS, Trial
 from support import batches
@@ -34,6 +33,36 @@ _NAMES = (
 )
 _BYTE_NAMES = (b"\xff", "\N{SNOWMAN}".encode("utf-16"), b"\xed\xa0\x80")
 _CONTROL, _TRANSACTIONAL = 0x20, 0x10
+_TOKENS = [
+    *(
+        b'"',
+        b"\\",
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b",",
+        b":",
+        b"null",
+        b"true",
+        b"NaN",
+        b"-0",
+        b"1e999",
+        b"Infinity",
+    ),
+    *(
+        rb"\ud800",
+        rb"\udc00\ud800",
+        rb"\u0000",
+        rb"\uD83D\uDE00",
+        rb"\\ud800",
+        b"\xff",
+        b"\xc0\x80",
+        b"\xed\xa0\x80",
+    ),
+    *(b'"metadata":', b'"quality_score":0.5,', b'"quality_score":null,', b'"steps":[],', b'"@type":"X",'),
+    *(b"\xef\xbb\xbf", b"\x00", b" ", b"\n", b"9" * 50, b"[" * 300, b"]" * 300, b'{"a":' * 250, b"1" * 5000),
+]
 _BY_BROKER = {"message.timestamp.type": "LogAppendTime"}
 
 
@@ -207,7 +236,7 @@ class _Clients:
         if kind < 14:
             return trace
         if kind < 18:
-            return damaged(trace, self._random)
+            return _damaged(trace, self._random)
         return self._random.choice([None, b"", b"{}", b"[]", self._random.randbytes(50)])
 
     def _some_trace(self) -> tuple[bytes, bytes]:
@@ -223,6 +252,28 @@ class _Clients:
         count = self._random.choice([0, 0, 1, 2, 5])
         values = (None, b"", b"raw/0/7", self._random.randbytes(20))
         return [(self._random.choice(names), self._random.choice(values)) for _ in range(count)]
+
+
+def _damaged(line: bytes, rng: random.Random) -> bytes:
+    """Return a real trace with one to three kinds of damage."""
+    value = bytearray(line)
+    for _ in range(rng.randint(1, 3)):
+        place, length = rng.randrange(len(value) + 1), rng.choice((1, 1, 2, 8, 64))
+        match rng.randrange(6):
+            case 0:
+                value[place : place + length] = rng.randbytes(length)
+            case 1:
+                del value[place : place + length]
+            case 2:
+                value[place:place] = rng.choice(_TOKENS)
+            case 3:
+                value[place : place + length] = rng.choice(_TOKENS)
+            case 4:
+                source = rng.randrange(len(value) + 1)
+                value[place:place] = value[source : source + length]
+            case _:
+                del value[place:]
+    return bytes(value)
 
 
 def _refused(value: bytes) -> Iterator[tuple[str, bytes]]:

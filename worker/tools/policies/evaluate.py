@@ -229,7 +229,7 @@ def _no_match(records: Sequence[ScoredRecord], labels: Labels) -> str:
     known, given = records[0].id, next(iter(labels))
     return (
         f"none of the {len(labels)} labels matches one of the {len(records)} traces: a label's id is that of "
-        f"the trace, such as {printable(known)}, not {printable(given)}"
+        f"the trace, such as {printable(known)}, or of its run, metadata.native_id; not {printable(given)}"
     )
 
 

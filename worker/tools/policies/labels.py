@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from knowledgepulse_schemas.trace import ID_PREFIX, trace_id_of
 from knowledgepulse_worker.errors import InputError, TopicError
 from knowledgepulse_worker.kafka.preflight.rights import require_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
@@ -23,7 +24,7 @@ class Label(msgspec.Struct, frozen=True):
     """A judgement whether a trace is worth keeping; it has either ``keep`` or ``reward``.
 
     Attributes:
-        id: the trace's id.
+        id: the trace's id; that of a run in its own system, a native id, is replaced by its trace's.
         keep: whether the trace is worth keeping.
         reward: the trace's reward.
         source: the person or the tool that gave the label.
@@ -48,7 +49,7 @@ _decode = msgspec.json.Decoder(Label).decode
 
 
 def read_label(source: str, text: bytes) -> Label:
-    """Parse a label: JSON with ``id``, and ``keep`` or ``reward``.
+    """Parse a label: JSON with ``id``, of a trace or a native id, and ``keep`` or ``reward``.
 
     Raises:
         InputError: the text is not a label.
@@ -59,7 +60,11 @@ def read_label(source: str, text: bytes) -> Label:
         raise InputError(f"{source}: not a label: {error}") from None
     if (label.keep is None) == (label.reward is None):
         raise InputError(f"{source}: not a label: give either keep (true or false) or reward (a number)")
-    return label
+    return msgspec.structs.replace(label, id=_trace_id(label.id))
+
+
+def _trace_id(text: str) -> str:
+    return text if text.startswith(ID_PREFIX) else trace_id_of(text)
 
 
 def labels_of_files(paths: Iterable[Path]) -> Labels:
@@ -105,7 +110,7 @@ async def labels_of_records(records: AsyncIterable[Record]) -> Labels:
     labels: Labels = {}
     async for record in records:
         if record.value is None:
-            labels.pop((record.key or b"").decode(errors="replace"), None)
+            labels.pop(_trace_id((record.key or b"").decode(errors="replace")), None)
         else:
             label = read_label(f"{record.topic}/{record.partition}/{record.offset}", record.value)
             labels[label.id] = label

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.outputs import with_current_timestamp
@@ -95,17 +94,6 @@ def test_accepts_outputs_that_could_not_keep_their_records_timestamp(stream, ref
     ]
 
     assert counts(made.audit()) == {"repeated": 4}
-
-
-def test_repeats_of_a_record_without_a_timestamp_may_differ_in_time(stream):
-    made = stream()
-    made.publish(1)
-    made.raw[0] = replace(made.raw[0], timestamp_ms=-1)
-    made.work()
-    made.work(since=0)
-    made.outputs = [replace(output, timestamp_ms=at) for at, output in enumerate(made.outputs, start=17)]
-
-    assert counts(made.audit()) == {"repeated": 1}
 
 
 def test_detects_a_wrong_timestamp_header(stream):
@@ -282,16 +270,6 @@ def test_detects_a_trace_that_should_have_been_withheld(stream, topic, keeps_rea
     assert [one.offset for one in differing] == ([] if (topic, keeps_reason) == ("rejected", True) else [1])
 
 
-def test_detects_an_invalid_score_without_ledger_entries(stream):
-    made = stream()
-    made.publish(3)
-    made.work()
-    made.outputs[2] = with_headers(made.outputs[2], kp_score=b"{")
-    made.changelog.clear()
-
-    assert made.audit().differing == [Difference(2, "kp-score is invalid")]
-
-
 def test_detects_a_scored_record_that_is_not_a_trace(stream):
     made = stream()
     made.publish(value=b"[]")
@@ -366,16 +344,6 @@ def test_a_deleted_output_is_missing_once_its_record_is_committed(stream):
     assert counts(made.audit()) == {"missing": [3, 6]}
     assert counts(made.audit(committed=5)) == {"missing": [3], "waiting": 1}
     assert counts(made.audit(outputs_from=4)) == {"missing": [6], "outputs_trimmed": 1}
-
-
-def test_a_missing_output_and_entry_do_not_affect_later_records(stream):
-    made = stream()
-    made.publish(10)
-    made.work()
-    del made.outputs[3], made.changelog[3]
-
-    assert counts(made.audit(embedder=made.embedder))["missing"] == [3]
-    assert not made.audit(embedder=made.embedder).differing
 
 
 def test_counts_equal_repeats_and_reports_unequal_ones(stream):
@@ -546,17 +514,6 @@ def test_without_an_embedder_novelty_is_unaudited_while_a_vector_is_missing(stre
     assert counts(made.audit(embedder=made.embedder)) == {"novelty_embedded": 5}
 
 
-def test_the_embedder_is_created_only_for_vectors_missing_in_the_ledger(stream):
-    made = stream()
-    made.publish(12)
-    made.work()
-    made.changelog += [(key, None) for key, _ in made.changelog[:6]]  # tombstoned, not yet gone
-    used = len(made.embedder.texts)
-
-    assert counts(made.audit(embedder=made.embedder)) == {}
-    assert len(made.embedder.texts) == used
-
-
 def test_novelty_after_a_trimmed_start_is_unaudited(stream):
     made = stream()
     made.publish(20)
@@ -567,15 +524,6 @@ def test_novelty_after_a_trimmed_start_is_unaudited(stream):
 
     assert counts(report) == {"novelty_unaudited": {"trimmed": 4}}
     assert report.novelty_exact == 6
-
-
-def test_the_ledger_replaces_trimmed_records(stream):
-    made = stream()
-    made.publish(20)
-    made.work()
-    made.raw, made.changelog = made.raw[10:], made.changelog[6:]
-
-    assert counts(made.audit(first=10)) == {"unknown": 10}
 
 
 def test_compacted_records_are_still_in_the_cache(stream):
@@ -612,22 +560,6 @@ def test_outputs_from_before_the_topic_was_recreated_are_unknown(stream, before)
     assert report.novelty_embedded == 5
 
 
-def test_novelty_after_a_rewind_is_unaudited_until_the_cache_has_refilled(stream):
-    made = stream(cache={"max_elements": 20})
-    made.publish(30)
-    made.work()
-    made.restart(cut=True)
-    made.work(since=18)
-    made.publish(12)
-    made.work()
-
-    report = made.audit()
-
-    assert not report.differing
-    assert report.novelty_unaudited == {"rewind": 20}
-    assert report.novelty_exact == 18 + 4
-
-
 def test_scores_after_a_rewind_may_differ(stream, noisy):
     """Its scores may differ from those of the first run, which had the whole cache."""
     made = stream()
@@ -649,18 +581,6 @@ def test_scores_after_a_rewind_may_differ(stream, noisy):
     assert made.audit().novelty_exact == 16
     made.outputs[-1] = replace(made.outputs[-1], value=b"{}")
     assert [d.offset for d in made.audit().differing] == [29]
-
-
-def test_a_single_late_repeat_is_not_a_rewind(stream):
-    made = stream()
-    made.publish(24)
-    made.work()
-    made.outputs.append(with_score(made.outputs[2], novelty=0.9))
-
-    report = made.audit()
-
-    assert [d.offset for d in report.differing] == [2]
-    assert report.rescored == 0
 
 
 def test_another_model_starts_with_an_empty_cache(stream, noisy):
@@ -720,22 +640,6 @@ def test_the_ttl_applies_to_record_timestamps(stream):
     assert made.audit().differing
 
 
-@pytest.mark.model
-def test_the_real_model_reproduces_novelty_in_other_batch_sizes(stream, real_traces):
-    made = stream(cache={"dimensions": 384, "max_elements": 10})
-    short = made.settings.embedding.model_copy(update={"max_tokens": 64})
-    made.embedder = load_embedder(short, made.settings.cache)
-    for line in real_traces[:20]:
-        made.publish(value=line)
-    made.work()
-    made.changelog.clear()
-
-    report = made.audit(embedder=made.embedder)
-
-    assert not report.differing
-    assert report.novelty_embedded == 19
-
-
 @pytest.mark.parametrize("reason", ["undecodable", "too_large"])
 def test_an_unreadable_record_is_a_dead_letter_without_content(stream, reason):
     """Even if it can be read now, because `limits.batch_bytes` was raised since."""
@@ -779,28 +683,6 @@ def test_an_output_without_an_entry_is_found_in_a_changelog_that_was_never_compa
     assert made.audit(compacted=False).without_entry == [3]
 
 
-def test_outputs_without_any_entry_are_found(stream):
-    """As a worker left them that published what it had only in memory."""
-    made = stream()
-    made.publish(3)
-    made.work()
-
-    without_entries(made, 0, 1, 2)
-
-    assert made.audit(compacted=False).without_entry == [0, 1, 2]
-
-
-def test_a_tombstone_is_no_entry(stream):
-    made = stream()
-    made.publish(12)
-    made.work()
-
-    without_entries(made, 3)
-    made.changelog.append((b"3", None))
-
-    assert made.audit(compacted=False).without_entry == [3]
-
-
 def test_in_a_compacted_changelog_only_what_the_ring_must_hold_is_required(stream):
     """The last scored records: compaction takes away what fell out, dead letters among them."""
     made = stream()
@@ -825,14 +707,3 @@ def test_what_is_published_but_not_committed_may_lack_its_entry_in_a_compacted_c
     without_entries(made, 18)
 
     assert made.audit(committed=18).without_entry == []
-
-
-def test_an_entry_of_another_record_at_the_offset_does_not_count(stream):
-    made = stream()
-    made.publish(5)
-    made.work()
-    number = next(number for number, (key, _) in enumerate(made.changelog) if key == b"2")
-    entry = msgspec.structs.replace(made.entries[2], fingerprint=b"another!")
-    made.changelog[number] = (b"2", msgspec.msgpack.encode(entry))
-
-    assert made.audit(compacted=False).without_entry == [2]

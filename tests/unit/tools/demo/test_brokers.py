@@ -78,16 +78,6 @@ def test_stops_the_broker_however_the_context_exits(recorder, end):
     assert recorder.events == ["start A", "stop A"]
 
 
-def test_an_interrupt_during_the_start_does_not_try_the_next_kind(recorder):
-    with (
-        pytest.raises(KeyboardInterrupt),
-        first_available([recorder.kind("A", KeyboardInterrupt()), recorder.kind("B")], print),
-    ):
-        pass
-
-    assert recorder.events == ["start A", "stop A"]
-
-
 def test_the_error_lists_all_reasons_and_remedies():
     recorder = Recorder()
     kinds = [
@@ -379,17 +369,6 @@ def test_an_unusable_java_is_unavailable_with_the_reason(program, scripts, reaso
         start(brokers.JAVA)
 
 
-def test_java_home_takes_precedence_over_path(program, tmp_path, monkeypatch):
-    program("java", fake_java("21.0.2"))
-    home = tmp_path / "jdk"
-    (home / "bin").mkdir(parents=True)
-    (tmp_path / "bin" / "java").rename(home / "bin" / "java")
-    monkeypatch.setenv("JAVA_HOME", str(home))
-
-    with pytest.raises(Unavailable, match="mvn is not on the PATH"):
-        start(brokers.JAVA)
-
-
 def test_downloads_kafka_once(program, tmp_path):
     program("java", fake_java(storage_tool="exit 3"))
     program("mvn", MAVEN)
@@ -417,18 +396,6 @@ def test_a_failed_download_leaves_no_incomplete_jars(program, tmp_path):
     assert raised.value.details == ["[ERROR] no network"]
 
     assert list((tmp_path / "cache" / "knowledgepulse-worker").iterdir()) == []
-
-
-def test_the_first_of_two_concurrent_downloads_is_kept(program, tmp_path):
-    program("java", fake_java(storage_tool="exit 3"))
-    jars = tmp_path / "cache" / "knowledgepulse-worker" / "kafka-4.1.0"
-    program("mvn", f"{MAVEN}/bin/mkdir {jars} && echo other > {jars}/kafka.jar\n")
-
-    with pytest.raises(Unavailable, match="StorageTool"):
-        start(brokers.JAVA)
-
-    assert [path.name for path in jars.parent.iterdir()] == ["kafka-4.1.0"]
-    assert (jars / "kafka.jar").read_text() == "other\n"
 
 
 def test_a_broker_that_dies_reports_its_last_log_lines(program):
@@ -522,10 +489,3 @@ def test_missing_noida_db_has_a_remedy(monkeypatch):
         start(brokers.EMBEDDED)
 
     assert brokers.EMBEDDED.remedy == "pip install 'knowledgepulse-worker[demo]'"
-
-
-def test_a_package_without_a_program_is_unavailable(monkeypatch, tmp_path):
-    monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
-
-    with pytest.raises(Unavailable, match="noida-db has no program for this machine"):
-        start(brokers.EMBEDDED)
