@@ -56,8 +56,8 @@ def _text(manifest: Manifest) -> Iterator[str]:
         "`manifest.json` has the hash of each file, and the offsets that each export read.\n"
     )
     yield (
-        "Traces that share a run, a task or an objective, or have a cosine of at least "
-        f"{choices['similarity']:g} ({_safe(choices['embedder'])}), lie in one split (seed {choices['seed']})."
+        f"Traces that share a run, a task or an objective, or have a cosine of {choices['similarity']:g} or more "
+        f"({_safe(choices['embedder'])}), lie in one split (seed {choices['seed']})."
     )
     for name in _TABLES:
         yield from _table(name.capitalize(), manifest.total(name))

@@ -31,7 +31,7 @@ def chat_of(trace_id: str, conversation: Conversation) -> dict[str, Any]:
 
 
 def _message(turn: Turn) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": turn.role, "content": turn.text}
+    message: dict[str, Any] = {"role": turn.role, "content": turn.text or ""}
     if turn.calls:
         message["tool_calls"] = [
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.json}}

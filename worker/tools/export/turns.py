@@ -145,8 +145,8 @@ class _Turns:
             pending = [one for one in pending if one[0].tool_call_id == step.tool_call_id]
         elif step.tool is not None:
             pending = [one for one in pending if one[0].tool == step.tool]
-        elif not self._turns[-1].calls:
-            pending = []
+        else:
+            pending = [one for one in pending if one[1] in self._turns[-1].calls]
         if not pending:
             return None
         self._open.remove(pending[0])
