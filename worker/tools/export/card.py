@@ -55,10 +55,9 @@ def _text(manifest: Manifest) -> Iterator[str]:
         f"{sum(one.read for one in exports)} records, in {len(exports)} exports by `kp-worker export`. "
         "`manifest.json` has the hash of each file, and the offsets that each export read.\n"
     )
-    yield (
-        f"Traces that share a run, a task or an objective, or have a cosine of {choices['similarity']:g} or more "
-        f"({_safe(choices['embedder'])}), lie in one split (seed {choices['seed']})."
-    )
+    yield "Traces that share a run, a task or an objective, or whose vectors have a cosine of"
+    yield f"{choices['similarity']:g} or more ({_safe(choices['embedder'])}), lie in one split; seed"
+    yield f"{choices['seed']}."
     for name in _TABLES:
         yield from _table(name.capitalize(), manifest.total(name))
     yield "\n## What is not in it\n"

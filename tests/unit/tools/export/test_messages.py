@@ -43,6 +43,8 @@ def shape(trace, *members):
         content = step.get("content") or ""
         if kind == "call" and content:
             found.append(("thought", content))
+        if kind == "thought" and not content.strip():
+            continue
         called = (name, step.get("input") or {}) if kind == "call" else content
         found.append((kind, called, *(step.get(member) for member in members)))
     return trace["task"]["objective"], found
