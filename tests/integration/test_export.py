@@ -14,10 +14,16 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from click.testing import CliRunner
 from pyarrow import parquet
+from pyarrow.fs import FileSystem
 
+from knowledgepulse_worker.cli.entry import main
+from knowledgepulse_worker.records.decode import with_quality_score
+from knowledgepulse_worker.tools.export import store
 from knowledgepulse_worker.tools.export.manifest import PLAN
 from support.commands import kp_worker
+from support.s3 import s3_server
 from support.streams import Message, headers_of, source_of
 
 pytestmark = pytest.mark.integration
@@ -217,3 +223,63 @@ async def test_another_policy_is_applied_exactly(make_stream, real_traces, expor
     found = {tuple(map(int, row["source"].split("/")[1:])) for row in rows(tmp_path / "set").values()}
     assert (status, found) == (0, wanted), errors
     assert {row["threshold"] for row in rows(tmp_path / "set").values()} == {0.45}
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch):
+    """Return the URL of a folder in a bucket of a real S3 server, and where that keeps it."""
+    for name, value in (
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required"),  # S3Proxy knows no others
+    ):
+        monkeypatch.setenv(name, value)
+    (tmp_path / "s3/bucket").mkdir(parents=True)
+    with s3_server(tmp_path / "s3", "key", "secret") as query:
+        yield f"s3://bucket/set?{query}", tmp_path / "s3/bucket/set"
+
+
+def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
+    bucket, real_traces, tmp_path, monkeypatch
+):
+    url, folder = bucket
+    scored = tmp_path / "scored.jsonl"
+    scored.write_bytes(b"".join(with_quality_score(line, 0.5) + b"\n" for line in real_traces))
+    monkeypatch.setattr(store, "RENEWAL", 0.02)
+    monkeypatch.setattr(store, "DEAD", 1.0)
+
+    def export(place):
+        options = (str(scored), "--embedder", "lexical", "--also", "messages")
+        result = CliRunner().invoke(main, ["export", place, *options])
+        return result.stderr + str(result.exception if result.exit_code else "")
+
+    assert export(str(tmp_path / "local")) == "export 1: 154 traces of 154 records\n"
+
+    # The first upload that is refused is a data file's.
+    publish = store.RemoteStore.publish
+    with monkeypatch.context() as ended:
+
+        def refused(self, path):
+            if path.startswith("messages/"):
+                ended.setenv("AWS_SECRET_ACCESS_KEY", "of another day")
+                ended.setattr(self, "_files", FileSystem.from_uri(url)[0])
+            publish(self, path)
+
+        ended.setattr(store.RemoteStore, "publish", refused)
+        said = export(url)
+    assert said.startswith("s3://bucket/set: cannot be written: ")
+    assert "SIGNATURE_DOES_NOT_MATCH" in said
+    assert not (folder / "manifest.json").exists()
+
+    # Its claim is left, and is not renewed any more.
+    assert list(folder.glob(".lock/*"))
+    assert export(url) == "export 1: 154 traces of 154 records\n"
+    assert objects(folder) == tree(tmp_path / "local")
+
+    with store.open_store(url):
+        assert export(url).startswith("s3://bucket/set: another export is writing to it: ")
+    assert export(url) == "nothing new\n"
+
+
+def objects(folder):
+    return {name: content for name, content in tree(folder).items() if not name.startswith(".lock/")}

@@ -37,12 +37,9 @@ def _metadata(manifest: Manifest) -> Iterator[str]:
     splits = manifest.total("split")
     size = next((name for most, name in _SIZES if sum(splits.values()) < most), "n>1M")
     yield f"---\ntags: [agent, traces, knowledgepulse]\nsize_categories: [{size}]"
-    yield "configs:" if splits else "configs: []"
-    for config in (TABLE, *manifest.choices["formats"]) if splits else ():
-        yield f"- config_name: {'default' if config == TABLE else config}\n  data_files:"
-        for split in SPLITS:
-            if split in splits:
-                yield f"  - {{split: {split}, path: '{config}/{split}/**'}}"
+    if splits:  # of other formats than the table's, `datasets` would need a repository each
+        yield "configs:\n- config_name: default\n  data_files:"
+        yield from (f"  - {{split: {one}, path: '{TABLE}/{one}/**'}}" for one in SPLITS if one in splits)
     yield "---\n"
 
 
@@ -55,6 +52,8 @@ def _text(manifest: Manifest) -> Iterator[str]:
         f"{sum(one.read for one in exports)} records, in {len(exports)} exports by `kp-worker export`. "
         "`manifest.json` has the hash of each file, and the offsets that each export read.\n"
     )
+    for name in choices["formats"]:
+        yield f"`{name}/` has them as lines, too: `load_dataset('json', data_files='{name}/train/**')`.\n"
     yield "Traces that share a run, a task or an objective, or whose vectors have a cosine of"
     yield f"{choices['similarity']:g} or more ({_safe(choices['embedder'])}), lie in one split; seed"
     yield f"{choices['seed']}."

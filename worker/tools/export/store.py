@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
 RENEWAL = 5.0
 """Seconds between the renewals of a claim."""
 
-_DEAD = 3 * RENEWAL
+DEAD = 3 * RENEWAL
+"""Seconds after which a claim that was not renewed is one of an export that was killed."""
+
 _LOCK = ".lock"
+_CHUNK = 8_388_608
 
 
 class Store(Protocol):
@@ -77,8 +81,7 @@ def open_store(place: str) -> Iterator[Store]:
     Raises:
         InputError: another export writes there, or the folder cannot be used.
     """
-    remote = "://" in place and not place.startswith("file://")
-    with errors_of(place), _remote(place) if remote else _local(Path(place.removeprefix("file://"))) as store:
+    with errors_of(place), _remote(place) if "://" in place else _local(Path(place)) as store:
         yield store
 
 
@@ -90,8 +93,13 @@ def errors_of(place: str) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(
-            f"{place}: cannot be written: {reason}; the same command continues where this one ended"
+            f"{shown(place)}: cannot be written: {reason}; the same command continues where this one ended"
         ) from error
+
+
+def shown(place: str) -> str:
+    """Return a folder's URL without what may be secret in it."""
+    return re.sub(r"(?<=://)[^/@]*@|\?.*", "", place) if "://" in place else place
 
 
 class LocalStore:
@@ -151,7 +159,7 @@ class RemoteStore:
     """A folder of a file system of pyarrow; files are staged locally, and an object appears when whole."""
 
     def __init__(self, place: str, files: FileSystem, folder: str, staging: Path) -> None:
-        self.place = place
+        self.place = shown(place)
         self.staging = staging
         self._files = files
         self._folder = folder.rstrip("/")
@@ -166,10 +174,12 @@ class RemoteStore:
 
     def publish(self, path: str) -> None:
         """Upload a staged file, and delete it here."""
-        from pyarrow import fs  # noqa: PLC0415
-
-        staged = self.staging / path
-        fs.copy_files(str(staged), f"{self._folder}/{path}", fs.LocalFileSystem(), self._files)
+        staged, target = self.staging / path, f"{self._folder}/{path}"
+        # Not by pyarrow's `copy_files`, which only prints that an upload has failed.
+        with staged.open("rb") as file, self._files.open_output_stream(target) as stream:
+            shutil.copyfileobj(file, stream, _CHUNK)
+        if (size := self._files.get_file_info(target).size) != staged.stat().st_size:
+            raise OSError(f"{path} has {size} bytes after it was uploaded, not {staged.stat().st_size}")
         staged.unlink()
 
     def delete(self, path: str) -> None:
@@ -202,7 +212,7 @@ def _remote(place: str) -> Iterator[Store]:
     try:
         files, folder = fs.FileSystem.from_uri(place)
     except ValueError as error:  # of pyarrow: not a URL that it knows
-        raise InputError(f"{place}: {error}") from error
+        raise InputError(f"{shown(place)}: {error}") from error
     with tempfile.TemporaryDirectory(prefix="kp-export-") as staging:
         store = RemoteStore(place, files, folder, Path(staging))
         with _claim(store):
@@ -230,7 +240,7 @@ def _claim(store: RemoteStore) -> Iterator[None]:
     try:
         others = {name: text for name, text in store.claims().items() if name != mine}
         if others:
-            time.sleep(_DEAD)
+            time.sleep(DEAD)
             _require_dead(store, others)
         yield
     finally:
