@@ -51,7 +51,7 @@ def s3_server(folder: Path, key: str, secret: str) -> Iterator[str]:
         process = subprocess.Popen([*command, "--properties", properties], stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + _LIMIT
-        while socket.socket().connect_ex(("127.0.0.1", port)):
+        while not _listens(port):
             assert process.poll() is None, log_of(folder)
             assert time.monotonic() < deadline, log_of(folder)
             time.sleep(0.05)
@@ -59,6 +59,11 @@ def s3_server(folder: Path, key: str, secret: str) -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def log_of(folder: Path) -> str:
