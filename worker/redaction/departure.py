@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from knowledgepulse_worker.redaction.sdk import clean
 
 Private = Literal["visibility", "privacy_level"]
-Held: TypeAlias = Private | Literal["not_clean"]
+Held = Literal[Private, "not_clean"]
 """Why a trace may not leave."""
 
 
