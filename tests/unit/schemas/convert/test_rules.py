@@ -409,6 +409,8 @@ EXPECTED = {
     "openhands": [("Fix it", "thought tool_call observation", UNVERIFIED)],
     "openhands sdk": [("Fix it", "thought tool_call observation", UNVERIFIED)],
     "tau_bench": [(PARIS, CALLED, "label"), ("Fix it", "observation observation thought", "label")],
+    "vercel": [(PARIS, CALLED, WITHOUT_ERROR)],
+    "gemini": [("Weather?", "tool_call observation thought", WITHOUT_ERROR)],
     "bedrock": [("Weather?", "thought tool_call observation error_recovery", WITHOUT_ERROR)],
     "mini_swe_agent list": [
         ("Fix it", "thought tool_call observation error_recovery tool_call observation", UNVERIFIED)
