@@ -9,6 +9,7 @@ import os
 import re
 import resource
 import signal
+import weakref
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
@@ -109,6 +110,59 @@ def test_detects_the_format_of_each_file(convert):
 def test_a_runs_spans_can_be_on_several_lines(convert):
     """As written by the Collector's file exporter."""
     assert len(traces(convert(lines(*RUN)))) == 1
+
+
+SESSION = [
+    {"type": kind, "uuid": kind, "parentUuid": None, "sessionId": "s1", "message": {"content": text}}
+    for kind, text in (("user", "Fix the tests"), ("assistant", "All pass"))
+]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lines(*SESSION),
+        lines({"type": "invented"}, {"new": 1}, *SESSION),
+        lines(*SESSION) + b'\n{"type": "assistant", "uu',
+        lines(*SESSION) + b"\n\x00\x00\xff\n" + lines(CHAT),
+        lines(SESSION[0], {"type": "invented"}, SESSION[1]),
+    ],
+    ids=["whole", "unknown start", "half-written end", "damaged", "unknown line"],
+)
+def test_a_session_is_one_trace_whatever_lines_it_has(convert, content):
+    result = convert(content)
+
+    assert result.exit_code == 0, result.stderr
+    assert [trace["outcome"]["result_summary"] for trace in traces(result)] == ["All pass"]
+
+
+def test_a_session_is_read_line_by_line(convert, monkeypatch):
+    """No line is kept: the first is gone before the last is read."""
+    alive = weakref.WeakSet()
+
+    class Line(dict):
+        pass
+
+    def parsed(text, **options):
+        line = Line(loads(text, **options))
+        alive.add(line)
+        peak.append(len(alive))
+        return line
+
+    loads, peak = json.loads, []
+    Line.__hash__ = object.__hash__
+    monkeypatch.setattr("knowledgepulse_worker.tools.convert.inputs.json.loads", parsed)
+    convert(lines(*SESSION, *({"type": "progress", "uuid": str(n), "x": "y"} for n in range(200))))
+
+    assert len(peak) == 202
+    assert max(peak) <= 3
+
+
+def test_each_request_can_be_a_trace(convert):
+    again = [line | {"uuid": f"{line['uuid']} 2"} for line in SESSION]
+
+    assert len(traces(convert(lines(*SESSION, *again)))) == 1
+    assert len(traces(convert(lines(*SESSION, *again), options=["--per-request"]))) == 2
 
 
 def test_reports_an_invalid_line_and_converts_the_rest(convert, tmp_path):
