@@ -110,8 +110,10 @@ def test_the_name_of_an_mcp_tool_is_split():
         Message("tool", (ToolCallResponse("more", name="mcp__github__list__all"),)),
     ]
 
-    trace = convert(ASK, call, *answers).trace
+    defined = Message("system", (ToolDefinition("mcp__github__search_code"),))
+    trace = convert(defined, ASK, call, *answers, options=KEPT).trace
 
+    assert trace.task.tools[0]["name"] == "mcp__github__search_code"  # as the model knows it
     assert [(step.tool.mcp_server, step.tool.name) for step in trace.steps] == [
         ("github", "search_code"),
         ("github", "search_code"),
