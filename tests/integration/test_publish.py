@@ -108,7 +108,7 @@ async def test_sessions_wait_in_the_spool_until_a_broker_answers(node, stream, c
     status, output, errors = await kp_worker(*command, str(hooks[0]))
     assert (status, output) == (0, "")
     assert errors.startswith("kafka.bootstrap_servers: ")
-    assert errors.endswith(f"; 1 files wait in {tmp_path / 'spool'}\n")
+    assert errors.endswith(f"; waiting in {tmp_path / 'spool'}: 1\n")
     assert len(errors.splitlines()) == 1
 
     async with running_proxy(node.proxied, node.behind_proxy):
