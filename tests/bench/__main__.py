@@ -44,7 +44,6 @@ PARTS = {
     "worker": Part(worker_runs.run, 900, 85),
     "mixed": Part(worker_runs.mixed, 450, 85),
     "stream": Part(stream.run, 300, 35),
-    "processes": Part(worker_runs.processes, 260, 50),
     "recovery": Part(recovery.run, 200, 25),
     "novelty": Part(novelty.run, 40, 8, needs_broker=False),
 }

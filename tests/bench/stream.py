@@ -38,7 +38,6 @@ WARM_UP = 500
 LOOPS = {
     "aiokafka loop": (sys.executable, "bench.peers.aiokafka_loop"),
     "plain Faust agent": (sys.executable, "bench.peers.faust_loop"),
-    "confluent-kafka loop": (sys.executable, "bench.peers.confluent_loop"),
     "Quix Streams": (str(QUIX), "bench.peers.quix_loop"),
 }
 OURS = {"none": "our worker, backend none", "lexical": "our worker, backend lexical"}

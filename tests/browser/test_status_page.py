@@ -302,29 +302,6 @@ async def test_a_breakdown_opens_by_keyboard_and_the_list_waits_meanwhile(stage,
     await expect(page.locator("#rejected-held")).to_be_hidden()
 
 
-async def test_an_open_breakdown_stays_when_the_list_is_extended(stage, visit):
-    for number in range(7):
-        stage.finish(0.2, text=f"kp:trace:{number}")
-    page = (await visit(stage.url)).page
-    await page.locator("#rejected-list .words").first.click()
-
-    await page.get_by_role("button", name="Show the last 7").click()
-
-    await expect(page.locator("#rejected-list > li")).to_have_count(7)
-    await expect(page.locator("#rejected-list > li").first.locator(".breakdown")).to_be_visible()
-
-
-async def test_without_its_policy_a_breakdown_has_no_weights(stage, visit):
-    stage.finish(policy="0123456789ab", overrides=("single_tool",))
-    page = (await visit(stage.url)).page
-    await page.locator("#rejected-list > li").click()
-
-    await expect(page.locator(".reasons")).to_contain_text("has not had the policy in force lately")
-    assert (await cells(page, "#rejected-list tbody"))[0] == ["complexity", "0.5000"]
-    await expect(page.locator("#rejected-list tfoot")).to_contain_text("one tool only")
-    assert "×" not in await page.locator(".breakdown").inner_text()
-
-
 async def test_the_shadow_policy_shows_what_would_flip(stage, visit):
     """The stage's dimensions give 0.25 x 0.5 + 0.35 x 0.25 + 0.15 x 1 = 0.3625 under the default weights."""
     stage.metrics.set_shadow(Policy(threshold=0.3, domains={"legal": {"threshold": 0.4}}))
@@ -346,15 +323,6 @@ async def test_the_shadow_policy_shows_what_would_flip(stage, visit):
     await expect(flips.first).to_contain_text("score 0.600 of 0.25; shadow 0.362 of 0.4")
     await expect(flips.first).to_contain_text("<script>document.title='owned'</script>")
     assert here.complaints == []
-
-
-async def test_without_a_shadow_policy_its_section_is_hidden(stage, visit):
-    stage.finish(0.2)
-
-    page = (await visit(stage.url)).page
-
-    await expect(page.locator("#fleet")).to_be_visible()
-    await expect(page.locator("#shadow")).to_be_hidden()
 
 
 async def test_the_fleet_shows_agents_and_frameworks(stage, visit):

@@ -77,7 +77,7 @@ def _is_raw(source: str, line: bytes) -> bool:
 def _read_raw(scorer: Scorer, embedder: str, max_bytes: int) -> Callable[[str, bytes], ScoredRecord]:
     def read(source: str, line: bytes) -> ScoredRecord:
         scored = score_line(line, scorer, max_bytes)
-        return ScoredRecord.of(source, scored.trace, scored.score, embedder)
+        return ScoredRecord.of(source, scored.trace, scored.score, embedder, scored.content)
 
     return read
 
