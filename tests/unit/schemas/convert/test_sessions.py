@@ -210,6 +210,13 @@ def test_subagents_are_runs_of_their_own_linked_to_their_parent():
     assert {metadata(search)["parent_id"], metadata(plan)["parent_id"]} == {main.trace.id}
 
 
+def test_what_is_left_of_a_sidechain_is_a_loss():
+    [main] = from_claude_code([*sidechain(RESULT, DONE, parentUuid="gone"), *SESSION])
+
+    assert steps(main) == DONE_STEPS
+    assert main.losses["sidechains without their request"].values == 2
+
+
 def test_a_subagents_own_file_is_linked_to_its_session():
     [own] = from_claude_code([{"type": "invented", "x": "y"}, *sidechain(*SESSION, agentId="a7")])
     [main] = from_claude_code(SESSION)
