@@ -40,6 +40,7 @@ class Session:
     Attributes:
         revision: number of changes so far, which tells an outdated page.
         total: number of traces.
+        labelled: the traces that had a label at the start, with it.
     """
 
     def __init__(self, traces: Sequence[ToLabel], file: LabelFile, by: str) -> None:
@@ -51,6 +52,7 @@ class Session:
         done = [number for number, one in enumerate(traces) if one.record.id in given]
         after = done[-1] + 1 if done else 0
         self._kept = {traces[number].record.id: given[traces[number].record.id] for number in done}
+        self.labelled = [(traces[number], given[traces[number].record.id]) for number in done]
         in_order = [*traces[after:], *traces[:after]]
         self._waiting = deque(one for one in in_order if one.record.id not in given)
         self._decided: list[tuple[ToLabel, Verdict]] = []
