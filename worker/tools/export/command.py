@@ -114,12 +114,12 @@ async def _export(
 ) -> int:
     from knowledgepulse_worker.tools.export.check import check as run_check  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.export.run import export as run_export  # noqa: PLC0415
-    from knowledgepulse_worker.tools.export.store import errors_of, open_store  # noqa: PLC0415
+    from knowledgepulse_worker.tools.export.store import open_store  # noqa: PLC0415
 
     policy = settings.policy if options["file"] is None else load_policy(options["file"])
     rules = _rules(settings, policy, redacted, options, embeds=not check)
     async with _source(settings, files, redacted, rescored=options["file"] is not None) as source:
-        with open_store(folder) as store, errors_of(folder):
+        with open_store(folder) as store:
             if check:
                 problems = await run_check(source, store, rules)
                 for problem in problems:

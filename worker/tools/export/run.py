@@ -52,7 +52,7 @@ def _own(
     choices = rules.choices.as_dict()
     begun = manifest or plan
     if begun is None:
-        if not store.is_empty():
+        if store.names():
             raise InputError(
                 f"{store.place} holds files but no dataset of `kp-worker export` ({MANIFEST} is missing); "
                 "export to an empty folder"
