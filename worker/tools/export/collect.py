@@ -48,6 +48,7 @@ class Rules:
         since_ms: the time of the first record of a first export.
         embedder: makes the vectors; None makes none.
         text: which text of a trace it embeds.
+        has_score: whether the source's records have ``kp-score``.
     """
 
     choices: Choices
@@ -56,15 +57,16 @@ class Rules:
     since_ms: int | None
     embedder: Embedder | None
     text: TraceText
+    has_score: bool
 
     @property
     def dimensions(self) -> int:
         """Of the vectors; 0 without an embedder."""
         return 0 if self.embedder is None else self.embedder.dimensions
 
-    def candidate(self, record: RawRecord, part: str, since_ms: int | None) -> Candidate | Dropped:
+    def candidate(self, record: RawRecord, since_ms: int | None) -> Candidate | Dropped:
         """Return a record's candidate, or why there is none."""
-        return read_candidate(record, part, self.choices, self.policy, since_ms)
+        return read_candidate(record, self.choices, self.policy, since_ms, has_score=self.has_score)
 
 
 async def collect(source: Source, manifest: Manifest, store: Store, rules: Rules) -> Plan | None:
@@ -142,7 +144,7 @@ class _Reading:
 
     async def add(self, record: RawRecord, part: str) -> None:
         self.read += 1
-        found = self._rules.candidate(record, part, self._rules.since_ms)
+        found = self._rules.candidate(record, self._rules.since_ms)
         if isinstance(found, Candidate):
             found = self._checked(found, record)
         if not isinstance(found, Candidate):

@@ -81,7 +81,7 @@ class Store:
             self._files.delete_file(f"{self._folder}/{path}")
 
     def names(self, path: str = "") -> list[str]:
-        """Return the names of what is in the folder, or in one below it, but for the lock and staged files."""
+        """Return the names in the folder, or in one below it, but for the lock and what is staged."""
         from pyarrow import fs  # noqa: PLC0415
 
         folder = fs.FileSelector(f"{self._folder}/{path}".rstrip("/"), allow_not_found=True)
