@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from knowledgepulse_worker.errors import InputError, TopicError
 from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
@@ -23,33 +23,13 @@ from knowledgepulse_worker.terminal.progress import TopicProgressCallback
 _EVERY = 1000
 
 
-class Source(Protocol):
-    """Parts of records with offsets, such as a topic's partitions.
-
-    Attributes:
-        identity: of each topic or file, what tells it from another of the same name.
-        ranges: the offsets that each part holds, in the order of reading.
-    """
-
-    identity: dict[str, str]
-    ranges: dict[str, range]
-
-    async def start(self, part: str, since_ms: int) -> int:
-        """Return the first offset of a part with a record of that time or later."""
-        ...
-
-    def read(self, part: str, offsets: range) -> AsyncIterator[RawRecord]:
-        """Yield the records in a range of a part's offsets."""
-        ...
-
-
 class TopicSource:
     """Topics up to their present ends.
 
     Args:
         reader: a connected reader.
-        identity: the topics' ids.
-        ranges: the offsets that each partition holds, by ``topic/partition``.
+        identity: of each topic or file, what tells it from another of the same name.
+        ranges: the offsets that each part, a partition or a file, holds.
         progress: called while reading.
     """
 
@@ -155,6 +135,10 @@ class FileSource:
                 if number % _EVERY == 0:
                     self._progress(part, number, offsets.stop)
         self._progress(part, offsets.stop, offsets.stop)
+
+
+Source = TopicSource | FileSource
+"""Parts of records with offsets."""
 
 
 @contextmanager
