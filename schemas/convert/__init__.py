@@ -33,14 +33,11 @@ __all__ = [
     "Options",
     "Source",
     "convert",
-    "from_agentdojo",
     "from_anthropic",
     "from_atif",
-    "from_bedrock",
     "from_claude_code",
     "from_codex",
     "from_gemini_cli",
-    "from_inspect",
     "from_langchain",
     "from_langfuse",
     "from_langsmith",
@@ -98,15 +95,12 @@ def _all(document: Any, source: str, options: Options | None) -> list[Conversion
 
 from_openai = _one("openai", "chat messages, Responses items, or a record that contains them")
 from_anthropic = _one("anthropic", "Messages API messages, or a record that contains them")
-from_bedrock = _one("bedrock", "Converse API messages, or a request with its response")
 from_langchain = _one("langchain", "serialised LangChain messages or a LangGraph state")
 from_openai_agents = _many("openai_agents", "an OpenAI Agents SDK export of traces and spans")
 from_otlp = _many("otlp", "OTLP JSON spans that follow the GenAI or OpenInference conventions")
 from_phoenix = _many("phoenix", "spans exported from Phoenix")
 from_langsmith = _many("langsmith", "exported LangSmith runs")
 from_langfuse = _many("langfuse", "exported Langfuse traces with their observations")
-from_inspect = _many("inspect", "an Inspect evaluation log")
-from_agentdojo = _one("agentdojo", "an AgentDojo run log")
 from_swe_agent = _one("swe_agent", "a SWE-agent trajectory")
 from_mini_swe_agent = _one("mini_swe_agent", "a mini-swe-agent trajectory")
 from_tau_bench = _many("tau_bench", "a tau-bench or tau2-bench results file")

@@ -32,6 +32,8 @@ _NOTICE = re.compile(
     r"|ide_\w+|user-memory-input|[\w-]+-hook)>"
 )
 """How texts begin that Claude Code itself puts among the user's."""
+_ORDER = re.compile(r"\s*<command-name>.*<command-args>\s*[^\s<]", re.DOTALL)
+"""A built-in command with arguments, such as /goal: a request, if the session has no other."""
 _SYNTHETIC = "<synthetic>"
 
 
@@ -89,6 +91,7 @@ class _Session:
         self._chains: dict[str, str] = {}  # the sidechain of each of their lines
         self._seen: set[str] = set()
         self._cut_off: dict[Transcript, str | None] = {}  # answers that ended too early
+        self._orders: dict[Transcript, int] = {}  # the first built-in command that tells what to do
 
     def add(self, value: dict[str, Any]) -> None:
         """Add a line."""
@@ -115,6 +118,9 @@ class _Session:
             transcripts[0].losses.merge(self.main.losses)
         for transcript in transcripts:
             self._end_answer(transcript)
+            order = self._orders.get(transcript)
+            if order is not None and not any(one.role == "user" for one in transcript.run.messages):
+                transcript.change(order, role="user")
             yield transcript.finish()
 
     def _transcript_of(self, line: _Line) -> Transcript:
@@ -157,7 +163,9 @@ class _Session:
             return
         for part in converted.parts:
             role, own = _of_user(part, system=bool(line.meta or line.compact_summary))
-            transcript.add(role, [own], at)
+            position = transcript.add(role, [own], at)
+            if position is not None and isinstance(own, Text) and _ORDER.match(own.content):
+                self._orders.setdefault(transcript, position)
 
     def _add_answer(
         self, line: _Line, message: _Message, transcript: Transcript, parts: tuple[Part, ...]

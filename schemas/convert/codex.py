@@ -95,7 +95,7 @@ class _Session:
         if not self._has_events:
             for position, texts in self._requests:
                 if not any(_NOTICE.match(text) for text in texts):
-                    self.transcript.change_role(position, "user")
+                    self.transcript.change(position, role="user")
         for text in self._unmatched:
             self.transcript.losses.add("event_msg without an item", text)
         return self.transcript.finish(ended=self._has_ended)
@@ -207,7 +207,7 @@ class _Session:
         """Make the item with the text of an event a request of the user; one may come before the other."""
         for index, (position, candidates) in enumerate(self._requests):
             if text.strip() in candidates:
-                self.transcript.change_role(position, "user")
+                self.transcript.change(position, role="user", parts=(Text(text),))
                 del self._requests[: index + 1]
                 return
         self.transcript.add("user", [Text(text)], self._at)

@@ -30,7 +30,7 @@ from knowledgepulse_schemas.convert.hub import (
     role_of,
 )
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
+from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, parse_time, read
 
 NAME = "inspect"
 
@@ -43,12 +43,6 @@ class _Content(SourceModel):
     type: str
     text: str | None = None
     reasoning: str | None = None
-    # a call of a tool that the model's provider ran
-    id: str | None = None
-    name: str | None = None
-    arguments: Any = None
-    result: Any = None
-    error: Any = None
 
 
 class _Called(SourceModel):
@@ -129,9 +123,7 @@ def runs(document: Any) -> Iterator[Run | ConversionError]:
 
 
 def _run(log: _Log, value: dict[str, Any], path: str) -> Run:
-    attachments = value.get("attachments")
-    messages = _resolved(value.get("messages") or [], attachments if isinstance(attachments, dict) else {})
-    sample = read(_Sample, {**value, "messages": messages}, path)
+    sample = read(_Sample, value, path)
     losses = Losses()
     count_unread(log.model_copy(update={"samples": None}), "", losses)
     count_unread(sample, "samples[]", losses)
@@ -198,19 +190,16 @@ def _parts(content: str | list[_Content], losses: Losses) -> Iterator[Part]:
             yield Text(part.text or "")
         elif part.type == "reasoning":
             yield Reasoning(part.reasoning or "")
-        elif part.type == "tool_use":
-            yield ToolCall(part.name or part.type, part.arguments, part.id)
-            answers = [as_text(one) for one in (part.result, part.error) if one]
-            yield ToolCallResponse("\n".join(answers), part.id, failed=bool(part.error))
         else:
-            losses.add(f"messages[].content[].{part.type}", part.text or "-")
+            losses.add(f"messages[].content[].{part.type}", part.model_extra or "-")
 
 
 def _tools(value: dict[str, Any], losses: Losses) -> tuple[Message, ...]:
     """Return the definitions of the tools of the first model call that has any."""
     for event in _events(value):
         if event.get("event") == "model" and event.get("tools"):
-            return definitions_of(event["tools"], "samples[].events[].tools", losses)
+            tools = _resolved(event["tools"], value.get("attachments"))
+            return definitions_of(tools, "samples[].events[].tools", losses)
     return ()
 
 
@@ -261,9 +250,9 @@ def _stop_reason(output: Any) -> Any:
     return None
 
 
-def _resolved(value: Any, attachments: dict[str, Any]) -> Any:
-    """Replace texts that stand for an attachment, ``attachment://`` and its hash, by the attachment."""
-    if isinstance(value, str) and value.startswith(_ATTACHMENT):
+def _resolved(value: Any, attachments: Any) -> Any:
+    """Replace what stands for a long text of an event, ``attachment://`` and its hash, by the text."""
+    if isinstance(value, str) and value.startswith(_ATTACHMENT) and isinstance(attachments, dict):
         return attachments.get(value.removeprefix(_ATTACHMENT), value)
     if isinstance(value, list):
         return [_resolved(one, attachments) for one in value]

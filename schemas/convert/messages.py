@@ -50,8 +50,9 @@ def _of_object(value: dict[str, Any], role: Role, path: str, losses: Losses) -> 
             return convert(value, role, path, losses)
     for name in _WRAPPERS:
         if name in value and (len(value) == 1 or name == "contents" or isinstance(value[name], list)):
-            _count_others(value, {name}, path, losses)
-            return messages_of(value[name], role, f"{path}.{name}", losses)
+            _count_others(value, {name, "tools"}, path, losses)
+            tools = definitions_of(value.get("tools") or [], f"{path}.tools", losses)
+            return (*tools, *messages_of(value[name], role, f"{path}.{name}", losses))
     if len(value) == 1:
         return messages_of(next(iter(value.values())), role, path, losses)
     text = as_text(value) if value else ""

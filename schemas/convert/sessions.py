@@ -89,9 +89,9 @@ class Transcript:
         if isinstance(model, str) and model and model not in self.run.models:
             self.run.models = (*self.run.models, model)
 
-    def change_role(self, position: int, role: Role) -> None:
-        """Change the role of an earlier message."""
-        self.run.messages[position] = replace(self.run.messages[position], role=role)
+    def change(self, position: int, **changes: Any) -> None:
+        """Set attributes of an earlier message."""
+        self.run.messages[position] = replace(self.run.messages[position], **changes)
 
     def change_call(self, call_id: str, **changes: Any) -> None:
         """Set attributes of a call, if there is one with this id."""
@@ -109,12 +109,11 @@ class Transcript:
     def _change(self, position: int | None, kind: type[Part], call_id: str, changes: dict[str, Any]) -> None:
         if position is None:
             return
-        message = self.run.messages[position]
         parts = (
             replace(part, **changes) if isinstance(part, kind) and _id(part) == call_id else part
-            for part in message.parts
+            for part in self.run.messages[position].parts
         )
-        self.run.messages[position] = replace(message, parts=tuple(parts))
+        self.change(position, parts=tuple(parts))
 
     def finish(self, *, ended: bool | None = None) -> Run:
         """Return the run.

@@ -21,7 +21,7 @@ import aiohttp
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
-from chaos import batch_fuzz, hostile
+from chaos import hostile
 from chaos.embedder import Order
 from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT, FAIL_CLIENT, MUTE, UNMUTE
 from chaos.trial import LIMIT, PARTITIONS, RING, WINDOW, Trial
@@ -640,14 +640,6 @@ ROWS: dict[str, Row] = {
         _hostile("poison", "records that kill every process that embeds them"),
         run=write_deadly,
         restarts=2 * _ATTEMPTS,  # the count restarts if the parent is killed, too
-    ),
-    "batches": Row(
-        "batches at random: codecs, keys, header names, times, transactions, formats",
-        batch_fuzz.publish,
-        [100_000],
-        [1_000],
-        topics={"raw": _NO_LIMITS},
-        restarts=0,
     ),
     "without-ledger": Row(
         "kill -9, the ledger not asked: must differ",

@@ -80,6 +80,7 @@ LANGCHAIN = [
         "additional_kwargs": {"a": "b"},
     },
 ]
+MODEL_EVENT = {"event": "model", "tools": [TOOL | {"description": "attachment://a"}]}
 OBSERVATION = {"traceId": "t", "startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:00:01Z"}
 
 DOCUMENTS = {
@@ -177,7 +178,7 @@ DOCUMENTS = {
             "trace_id": "1",
             "parent_run_id": "1",
             "run_type": "llm",
-            "inputs": {"messages": CHAT[:4]},
+            "inputs": {"messages": CHAT[:4], "tools": [TOOL]},
             "outputs": {"choices": [{"message": CHAT_DONE}]},
         },
         {"id": "3", "trace_id": "1", "parent_run_id": "1", "run_type": "prompt", "inputs": {"x": "y"}},
@@ -261,6 +262,7 @@ DOCUMENTS = {
     ],
     "openhands": {
         "history": [
+            {"action": "system", "source": "agent", "args": {"content": "Be brief", "tools": [TOOL]}},
             {"action": "message", "source": "user", "args": {"content": "Fix it"}},
             {"action": "run", "source": "agent", "args": {"command": "make", "thought": "Hm"}},
             {"observation": "run", "content": "No rule", "extras": {"command": "make"}},
@@ -269,6 +271,12 @@ DOCUMENTS = {
         "instance_id": "x",
     },
     "openhands sdk": [
+        {
+            "kind": "SystemPromptEvent",
+            "id": "0",
+            "system_prompt": part("text", text="Be brief"),
+            "tools": [{"type": "function", "function": TOOL}],
+        },
         {
             "kind": "MessageEvent",
             "id": "1",
@@ -330,7 +338,7 @@ DOCUMENTS = {
                     {"role": "system", "content": "Be brief"},
                     {
                         "role": "user",
-                        "content": [part("text", text="attachment://a"), part("image", image="x")],
+                        "content": [part("text", text="Weather?"), part("image", image="x")],
                     },
                     {
                         "role": "assistant",
@@ -351,8 +359,14 @@ DOCUMENTS = {
                 ],
                 "output": {"choices": [{"message": {"content": "It is sunny."}, "stop_reason": "stop"}]},
                 "scores": {"match": {"value": "C", "answer": "x", "explanation": "y"}},
-                "attachments": {"a": "Weather?"},
-                "events": [{"event": "model", "tools": [TOOL], "timestamp": "2026-01-01T00:00:01+00:00"}],
+                "attachments": {"a": "The weather"},
+                "events": [
+                    {
+                        "event": "model",
+                        "tools": [TOOL | {"description": "attachment://a"}],
+                        "timestamp": "2026-01-01T00:00:01+00:00",
+                    }
+                ],
             }
         ],
     },

@@ -159,6 +159,18 @@ async def test_a_copy_that_its_topic_refuses_as_too_large_is_a_failed_redaction(
     assert (failed.value, dict(failed.headers)["kp-redaction-error"]) == (None, b"too_large")
 
 
+async def test_a_copy_without_its_score_is_a_failed_redaction(make_harness, raw):
+    async def unscored(value):
+        trace = json.loads(value)
+        del trace["metadata"]["quality_score"]
+        return json.dumps(trace).encode()
+
+    harness = make_harness(policy=EVERYTHING, redact=unscored)
+    await harness.processed(await harness.lane(), raw(0))
+    (failed,) = copies(harness)
+    assert (failed.value, dict(failed.headers)["kp-redaction-error"]) == (None, b"invalid")
+
+
 async def test_a_drain_leaves_slow_redactions_to_redelivery(make_harness, raw, monkeypatch):
     """The broker has confirmed everything else, so that the rebalance goes on without an error."""
     free = asyncio.Event()

@@ -109,7 +109,7 @@ class ConversionReport:
             errors.print(line, markup=False, emoji=False)
 
 
-def read_options(domain_map: Path | None, labels: Path | None, visibility: Any, **flags: bool) -> Options:
+def read_options(domain_map: Path | None, labels: Path | None, visibility: Any, **flags: Any) -> Options:
     """Return the options of a conversion; the flags are those of :class:`Options`.
 
     Raises:

@@ -58,6 +58,9 @@ _HEADERS = ("header.json", "_journal/start.json")
 """The members of Inspect's archives that describe the evaluation; the second, while it runs."""
 
 
+_SAMPLES = "samples/"
+
+
 class _Label(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -175,11 +178,13 @@ def _of_archive(lines: Iterable[bytes]) -> Iterator[_Document]:
                 names = archive.namelist()
                 header = next((one for one in _HEADERS if one in names), None)
                 log = {} if header is None else _member(archive, header)
+                if not any(name.startswith(_SAMPLES) for name in names):
+                    log = ConversionError("no Inspect log in the zip archive: no sample")
                 if not isinstance(log, dict):
                     yield _Document(None, log, header)
                     return
                 for name in names:
-                    if name.startswith("samples/"):
+                    if name.startswith(_SAMPLES):
                         sample = _member(archive, name)
                         failed = isinstance(sample, ConversionError)
                         yield _Document(None, sample if failed else {**log, "samples": [sample]}, name)

@@ -1,6 +1,7 @@
 """The conversion rules from a run to a trace, which all sources share."""
 
 import json
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -18,6 +19,7 @@ from knowledgepulse_schemas.convert.hub import (
     ToolCallResponse,
     ToolDefinition,
 )
+from knowledgepulse_schemas.convert.reading import parse_time
 from knowledgepulse_schemas.convert.trace import to_trace
 from knowledgepulse_schemas.trace import ReasoningTrace
 from knowledgepulse_worker.scoring import Scorer
@@ -76,6 +78,66 @@ def test_objective_is_the_first_user_text_and_result_the_last_assistant_text():
 
 PROMPT = Message("system", (Text("Be brief"), ToolDefinition("shell", "Runs it", {"type": "object"})))
 LEFT_OUT = {"system text", "tool definitions"}
+
+
+HI = Message("user", (Text("Hi!"),))
+LONG = Message("user", (Text("Please fix the build"),))
+HELLO = Message("assistant", (Text("Hello"),))
+
+
+@pytest.mark.parametrize(
+    ("messages", "objective", "first"),
+    [
+        ((HI, HELLO, LONG, DONE), "Please fix the build", "Hi!"),
+        ((HI, LONG, DONE), "Please fix the build", "Hi!"),
+        ((HELLO, HI, LONG, DONE), "Please fix the build", "Hello"),
+        ((HI, HELLO, Message("user", (Text("OK"),)), DONE), "Hi!", "Hello"),
+        ((HI, CALL, LONG, DONE), "Hi!", None),
+        ((LONG, HELLO, Message("user", (Text("And the tests, too"),))), "Please fix the build", "Hello"),
+        ((HI, Message("user", (Text("修复构建"),)), DONE), "修复构建", "Hi!"),
+    ],
+)
+def test_the_objective_is_the_first_request_of_three_words_before_a_call(messages, objective, first):
+    trace = convert(*messages).trace
+
+    assert (trace.task.objective, trace.steps[0].content) == (objective, first)
+
+
+def test_the_name_of_an_mcp_tool_is_split():
+    call = Message("assistant", (ToolCall("mcp__github__search_code", {}, "1"),))
+    answers = [
+        Message("tool", (ToolCallResponse("found", "1"),)),
+        Message("tool", (ToolCallResponse("more", name="mcp__github__list__all"),)),
+    ]
+
+    trace = convert(ASK, call, *answers).trace
+
+    assert [(step.tool.mcp_server, step.tool.name) for step in trace.steps] == [
+        ("github", "search_code"),
+        ("github", "search_code"),
+        ("github", "list__all"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-01-01T02:00:00+02:00", "2026-01-01T00:00:00"),
+        ("2026-01-01T00:00:00", "2026-01-01T00:00:00"),  # without an offset, UTC
+        ("2026-01-01 00:00:00.5", "2026-01-01T00:00:00.500000"),
+        (1767225600, "2026-01-01T00:00:00"),
+        ("yesterday", None),
+        (1e300, None),
+        (True, None),
+    ],
+)
+def test_a_time_without_an_offset_is_in_utc(monkeypatch, text, moment):
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "America/New_York")
+        time.tzset()
+        found = parse_time(text)
+    time.tzset()
+    assert found == (None if moment is None else datetime.fromisoformat(f"{moment}+00:00"))
 
 
 def test_system_text_and_tool_definitions_are_reported_or_kept_on_demand():
@@ -248,7 +310,10 @@ def test_values_that_json_cannot_represent_are_rejected():
 def test_created_at_is_the_end_of_the_run():
     known = convert(ASK, DONE, ended_at=datetime(2026, 1, 31, 12, tzinfo=UTC)).trace.metadata
     unknown = convert(ASK, DONE).trace.metadata
+    dated = Options(recorded_at=datetime(2026, 2, 1, tzinfo=UTC))
+    of_file = convert(ASK, DONE, options=dated).trace.metadata
 
+    assert (of_file.created_at, of_file.created_at_source) == ("2026-02-01T00:00:00.000Z", "file")
     assert known.created_at == "2026-01-31T12:00:00.000Z"
     assert "created_at_source" not in known.model_extra
     assert (unknown.created_at, unknown.created_at_source) == ("1970-01-01T00:00:00.000Z", "unknown")
@@ -409,7 +474,10 @@ def test_every_vendors_tool_definitions_have_one_form(vendor):
     assert not losses
 
 
-KEPT_PROMPTS = ("openai", "openai responses", "anthropic", "bedrock", "otlp", "atif", "inspect")
+KEPT_PROMPTS = (
+    *("openai", "openai responses", "anthropic", "bedrock", "otlp", "langsmith", "openhands"),
+    *("openhands sdk", "atif", "inspect"),
+)
 """Documents with system text and a tool definition."""
 
 

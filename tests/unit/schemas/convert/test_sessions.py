@@ -139,6 +139,15 @@ def test_a_command_with_a_prompt_is_a_request():
     assert conversion.trace.task.objective == "/review 12"
 
 
+def test_a_built_in_command_is_a_request_if_there_is_no_other():
+    goal = "<command-name>/goal</command-name>\n<command-args>Simplify</command-args>"
+    [alone] = from_claude_code([claude("user", goal), *SESSION[1:]])
+    [other] = from_claude_code([claude("user", goal), *SESSION])
+
+    assert "Simplify" in alone.trace.task.objective
+    assert other.trace.task.objective == "Fix the tests"
+
+
 def test_what_the_user_writes_meanwhile_is_kept():
     queued = {"type": "queued_command", "prompt": "And lint", "commandMode": "prompt"}
     line = {"type": "attachment", "attachment": queued, "uuid": "q", "parentUuid": "x", "sessionId": "s1"}

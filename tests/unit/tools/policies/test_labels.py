@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from knowledgepulse_schemas.convert import from_openai
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files, labels_of_records, read_label
 from support.scored import dead_letter
@@ -50,14 +49,6 @@ def test_the_error_for_an_invalid_label_names_its_location(text, message):
         read_label("labels.jsonl:7", text)
     assert str(error.value).startswith("labels.jsonl:7: not a label: ")
     assert message in str(error.value)
-
-
-def test_a_label_of_a_run_is_one_of_its_trace():
-    conversation = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
-    trace = from_openai({"id": "run-1", "messages": conversation}).trace
-
-    assert trace.metadata.native_id == "run-1"
-    assert read_label("file:1", b'{"id": "run-1", "keep": true}') == Label(trace.id, keep=True)
 
 
 def test_a_traces_last_label_wins(tmp_path):
