@@ -241,7 +241,7 @@ class Stream:
                 sys.executable,
                 "-m",
                 module,
-                command,
+                *command.split(),
                 "--config",
                 str(config),
                 stdout=output,

@@ -90,6 +90,11 @@ _COMMANDS = (
         "Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.",
     ),
     LazyCommand(
+        "contributions",
+        "tools.contributions.command:contributions",
+        "Send contributed traces to a KnowledgePulse registry, and delete them there.",
+    ),
+    LazyCommand(
         "demo", "tools.demo.command:demo", "Demonstrate the worker on 154 real traces and a real broker."
     ),
 )
