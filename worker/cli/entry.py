@@ -79,7 +79,7 @@ _COMMANDS = (
         "dead-letters", "tools.dead_letters.command:dead_letters", "List, show and replay dead letters."
     ),
     LazyCommand(
-        "policy", "tools.policies.command:policy", "Check, compare, tune, rescore and evaluate policies."
+        "policy", "tools.policies.command:policy", "Check, compare, tune, fit, rescore and evaluate policies."
     ),
     LazyCommand(
         "traces", "tools.policies.trace_command:traces", "List scored traces, and explain the score of one."
