@@ -13,6 +13,7 @@ from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import explain_score
+from support.contrasts import CONTRASTS
 from support.streams import Message, headers_of, score_of
 
 BIDI_OVERRIDE = "\u202e"
@@ -20,29 +21,6 @@ HOSTILE = (
     "kp:trace:<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
     f"{BIDI_OVERRIDE}\x00\n<b>bold</b>\ud800" + "x" * 5000
 )
-
-# Contrast ratios of all texts with their backgrounds, by WCAG 2.1.
-CONTRASTS = """() => {
-  const channels = colour => colour.match(/[\\d.]+/g).map(Number);
-  const linear = c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-  const shares = [0.2126, 0.7152, 0.0722];
-  const luminance = rgb => shares.reduce((sum, share, i) => sum + share * linear(rgb[i] / 255), 0);
-  const behind = node => {
-    for (; node; node = node.parentElement) {
-      const colour = channels(getComputedStyle(node).backgroundColor);
-      if (colour.length === 3 || colour[3] === 1) return colour;
-    }
-  };
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
-  while (walker.nextNode()) {
-    const text = walker.currentNode.data.trim(), parent = walker.currentNode.parentElement;
-    if (!text || !parent.checkVisibility() || parent.matches(":disabled, option, title")) continue;
-    const style = getComputedStyle(parent), svg = parent.namespaceURI.endsWith("svg");
-    const [a, b] = [luminance(channels(svg ? style.fill : style.color)), luminance(behind(parent))];
-    found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), text]);
-  }
-  return found;
-}"""
 
 FOCUSED = """() => {
   const node = document.activeElement;

@@ -75,6 +75,7 @@ def test_a_scored_line_has_all_fields(kp_worker, traces):
         "success",
         "confidence",
         "embedder",
+        "content",
     ]
     assert json.loads(lines[1])["embedder"] == "lexical, text parts"
     assert json.loads(lines[1])["nearest"] == json.loads(lines[0])["id"]

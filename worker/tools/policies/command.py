@@ -19,13 +19,17 @@ from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors, topic_progress
 from knowledgepulse_worker.terminal.text import time_text
 from knowledgepulse_worker.tools.policies.changes import changes, suspicions
+from knowledgepulse_worker.tools.policies.drift_command import drift
 from knowledgepulse_worker.tools.policies.inputs import (
+    labels_to_use,
+    read_all_labels,
     read_comparable,
     read_labels,
     read_records,
     settings_and_policy_of,
     settings_of,
 )
+from knowledgepulse_worker.tools.policies.label_command import label
 from knowledgepulse_worker.tools.policies.options import (
     POLICY_FILE,
     SHARE,
@@ -46,11 +50,15 @@ if TYPE_CHECKING:
 
 @click.group()
 def policy() -> None:
-    """Check, compare, tune, rescore and evaluate policies.
+    """Check, compare, tune, fit, rescore and evaluate policies.
 
     A policy is the `[policy]` section of a TOML file such as the worker's settings. The workers keep each one
     that was ever in force in a topic, by its digest: the value of the header `kp-policy`.
     """
+
+
+policy.add_command(drift)
+policy.add_command(label)
 
 
 @policy.command()
@@ -245,15 +253,19 @@ def evaluate(
     score tells these labels apart, and which thresholds are worth it. Warns if the score contains the
     label. Labels of one `group`, such as the trials of one task, are resampled together; of these groups, it
     prints how many the passing traces cover, and how many as many random ones would. With several policies,
-    it prints the differences of the others from the first, each with its interval.
+    it prints the differences of the others from the first, each with its interval. Where several sources
+    label the same traces, it prints how far they agree; the last label counts, but no model's where
+    there are people's.
     """
-    from knowledgepulse_worker.tools.policies.compare import compare, comparison_tables  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.agreement import agreements  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.compare import compare, comparison_tables  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.evaluate import evaluate as run_evaluate  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.tables import evaluation_tables  # noqa: PLC0415
 
     settings, active = settings_and_policy_of(source, policy_files[0] if policy_files else None)
     policies = [active, *map(load_policy, policy_files[1:])]
-    labels = read_labels(settings, source, required=True)
+    given = read_all_labels(settings, source, required=True)
+    agreed, labels = list(agreements(given, min_reward)), labels_to_use(given)
     records = read_records(settings, source)
     evaluation = run_evaluate(records, labels, active, precision=precision, min_reward=min_reward)
     compared = compare(records, labels, policies, min_reward=min_reward) if len(policies) > 1 else []
@@ -263,10 +275,13 @@ def evaluate(
         with writing(plot):
             save(plot_evaluation(evaluation), plot)
     if as_json:
-        report = evaluation.as_dict() | {"compared": [asdict(one) for one in compared]}
+        report = evaluation.as_dict() | {
+            "agreements": [asdict(one) for one in agreed],
+            "compared": [asdict(one) for one in compared],
+        }
         click.echo(json.dumps(report, indent=2))
     else:
-        print_parts(*evaluation_tables(evaluation), *comparison_tables(compared))
+        print_parts(*map(str, agreed), *evaluation_tables(evaluation), *comparison_tables(compared))
 
 
 @policy.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -69,8 +69,12 @@ def labels_of_files(paths: Iterable[Path]) -> Labels:
     Raises:
         InputError: a file is empty or a line is not a label.
     """
-    labels = (read_label(source, line) for path in paths for source, line in lines_of(path))
-    return {label.id: label for label in labels}
+    return {label.id: label for label in all_labels_of_files(paths)}
+
+
+def all_labels_of_files(paths: Iterable[Path]) -> Iterator[Label]:
+    """Yield the labels of :func:`labels_of_files`, also those that a later one replaces."""
+    yield from (read_label(source, line) for path in paths for source, line in lines_of(path))
 
 
 async def labels_of_topic(settings: Settings, name: str, progress: TopicProgressCallback) -> Labels:

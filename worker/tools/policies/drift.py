@@ -1,0 +1,182 @@
+"""Drift: how far scores have moved from those that a policy was accepted on.
+
+The reference is kept as rules that Prometheus evaluates to constants, so that the alert KpDrift and this
+module compare the same figures: the distributions in the buckets of the workers' histograms, by the
+Kolmogorov-Smirnov distance. A distance in buckets is at most the one between the values themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.policy import Policy, Weights
+from knowledgepulse_worker.scoring import ScoredRecord
+
+RELEVANT = 0.2
+"""A smaller distance is no drift. For a normal distribution it is a shift by half a standard deviation, and a
+population stability index of 0.25, which by convention is a major one."""
+
+_SIGNIFICANT = 2.7
+"""Times the root of 1/n + 1/m, which chance exceeds once in a million pairs of windows of n and m
+traces."""
+
+OF_POLICY = ("quality_score", "decision")
+"""What also depends on the weights and thresholds, and is compared only under the reference's policy."""
+
+_DIMENSIONS = tuple(Weights.model_fields)
+_TENTHS = tuple(step / 10 for step in range(1, 10))
+_BOUNDS: dict[str, tuple[float, ...]] = {
+    **dict.fromkeys(_DIMENSIONS, _TENTHS),
+    "quality_score": tuple(step / 20 for step in range(1, 20)),
+    "decision": (0.0,),
+}
+"""Upper bounds of the buckets, those of the workers' histograms; 1, which holds everything, is left out. A
+decision is 0 for rejected and 1 for contributed."""
+
+_CDF, _TRACES, _POLICY = "kp:reference:cdf", "kp:reference:traces", "kp:reference:policy_info"
+
+Key = tuple[str, str]
+"""Domain and dimension."""
+
+
+class _Rule(msgspec.Struct):
+    record: str
+    labels: dict[str, str]
+    expr: str
+
+
+class _Group(msgspec.Struct):
+    name: str
+    interval: str
+    rules: list[_Rule]
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group]
+
+
+@dataclass(frozen=True)
+class Window:
+    """The distributions of a window's traces.
+
+    Attributes:
+        policy: digest of the policy that the scores and decisions are computed with.
+        traces: number of traces, by domain and dimension.
+        cdf: shares of the values up to each bound, by domain and dimension, and by bound.
+    """
+
+    policy: str
+    traces: dict[Key, int]
+    cdf: dict[Key, dict[float, float]]
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How far a dimension has moved.
+
+    Attributes:
+        domain: the profile's name.
+        dimension: a dimension, ``quality_score`` or ``decision``.
+        traces: number of traces in the current window.
+        reference: number of traces in the reference.
+        distance: the Kolmogorov-Smirnov distance, 0 to 1; None if a window has no traces.
+        limit: the distance above which it is relevant, and more than chance explains.
+        drifted: whether it is above.
+    """
+
+    domain: str
+    dimension: str
+    traces: int
+    reference: int
+    distance: float | None
+    limit: float
+    drifted: bool
+
+
+def window(records: Iterable[ScoredRecord], policy: Policy) -> Window:
+    """Return the distributions of scored traces under a policy."""
+    values: defaultdict[Key, list[float]] = defaultdict(list)
+    for record in records:
+        score = record.under(policy)
+        for name in (*_DIMENSIONS, "quality_score"):
+            values[score.domain, name].append(getattr(score, name))
+        values[score.domain, "decision"].append(score.decision == "contribute")
+    return Window(
+        policy.digest,
+        {key: len(found) for key, found in values.items()},
+        {
+            key: {bound: float(np.mean(np.array(found) <= bound)) for bound in _BOUNDS[key[1]]}
+            for key, found in values.items()
+        },
+    )
+
+
+def drifts(current: Window, reference: Window) -> Iterator[Drift]:
+    """Yield the drift of each dimension of both windows, by domain; decisions only under the same policy."""
+    domains = sorted({domain for domain, _ in (*current.traces, *reference.traces)})
+    same = current.policy == reference.policy
+    for key in product(domains, (name for name in _BOUNDS if same or name not in OF_POLICY)):
+        traces, accepted = current.traces.get(key, 0), reference.traces.get(key, 0)
+        distance, limit = None, RELEVANT
+        if traces and accepted:
+            shares = reference.cdf[key]
+            distance = max(abs(share - shares[bound]) for bound, share in current.cdf[key].items())
+            limit = max(RELEVANT, _SIGNIFICANT * math.sqrt(1 / traces + 1 / accepted))
+        yield Drift(*key, traces, accepted, distance, limit, drifted=(distance or 0) > limit)
+
+
+def reference_rules(accepted: Window) -> str:
+    """Return the reference as a file of Prometheus rules, which is JSON and so YAML as well."""
+    rules = [_Rule(_POLICY, {"policy": accepted.policy}, "vector(1)")]
+    for (domain, dimension), traces in sorted(accepted.traces.items()):
+        labels = {"domain": domain, "dimension": dimension}
+        rules.append(_Rule(_TRACES, labels, f"vector({traces})"))
+        shares = accepted.cdf[domain, dimension].items()
+        rules += (_Rule(_CDF, {**labels, "le": repr(at)}, f"vector({share!r})") for at, share in shares)
+    # A constant is visible for five minutes, so each minute is often enough.
+    groups = _Groups([_Group("reference", "1m", rules)])
+    return json.dumps(msgspec.to_builtins(groups), indent=1) + "\n"
+
+
+def read_reference(path: Path) -> Window:
+    """Read a reference.
+
+    Raises:
+        InputError: the file is none.
+    """
+    try:
+        groups = msgspec.json.decode(path.read_bytes(), type=_Groups).groups
+        return _reference([rule for group in groups for rule in group.rules])
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, LookupError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        raise InputError(f"{path}: not a reference of `kp-worker policy drift --accept`: {error}") from None
+
+
+def _reference(rules: Iterable[_Rule]) -> Window:
+    policy, traces = "", {}
+    cdf: defaultdict[Key, dict[float, float]] = defaultdict(dict)
+    for rule in rules:
+        value = float(rule.expr.removeprefix("vector(").removesuffix(")"))
+        if rule.record == _POLICY:
+            policy = rule.labels["policy"]
+        elif rule.record == _TRACES:
+            traces[rule.labels["domain"], rule.labels["dimension"]] = int(value)
+        else:
+            cdf[rule.labels["domain"], rule.labels["dimension"]][float(rule.labels["le"])] = value
+    if not traces:
+        raise ValueError("it has no traces")
+    for key in traces:
+        if tuple(sorted(cdf[key])) != _BOUNDS[key[1]]:
+            raise ValueError(f"other buckets of {key[1]} than those of this release")
+    return Window(policy, traces, dict(cdf))
