@@ -123,6 +123,10 @@ async def test_tune_rescore_evaluate_queue_and_show_on_topics(stream, kp_worker,
     )
     assert evaluation["sources"] == {"me": TRACES - 1}
     assert evaluation["unlabelled"] == 1
+    fitted = json.loads(output(await kp_worker(stream, "policy", "fit", "--json", "--labels-topic", labels)))
+    assert fitted["domains"]["customer_service"]["traces"] == TRACES - 1
+    (queued,) = output(await kp_worker(stream, "policy", "queue", "--labels-topic", labels)).splitlines()
+    assert json.loads(queued)["objective"] in json.loads(line)["task"]["objective"]
 
     # Accept them as the reference, from which they do not differ, and hand them out with their steps.
     reference = tmp_path / "reference.json"
@@ -140,7 +144,9 @@ async def test_tune_rescore_evaluate_queue_and_show_on_topics(stream, kp_worker,
     ]
     assert {one["id"] for one in listed} == {json.loads(line)["id"] for line in real_traces[:TRACES]}
     one = listed[0]
+    assert one["content"]["features"]["length"] > 1
     by_id = output(await kp_worker(stream, "traces", "show", one["id"]))
+    assert f"objective: {one['content']['objective']}" in by_id
     assert f"from {one['source']} at 20" in by_id
     assert f"policy {Policy().digest}:" in by_id
     assert output(await kp_worker(stream, "traces", "show", one["source"])) == by_id

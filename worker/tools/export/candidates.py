@@ -79,8 +79,6 @@ class Candidate:
     """A scored trace that may leave.
 
     Attributes:
-        part: the topic and partition, or the file, that it was read from.
-        offset: its offset there.
         source: ``kp-source``, or ``file:line``.
         timestamp_ms: the record's, or else when the trace was created; None if that is no time.
         score: under the policy of the export, if it has one.
@@ -90,8 +88,6 @@ class Candidate:
         members: of the trace.
     """
 
-    part: str
-    offset: int
     source: str
     timestamp_ms: int | None
     score: float
@@ -142,25 +138,25 @@ def groups_of(candidate: Candidate, tasks: Mapping[str, str]) -> list[str]:
 
 
 def read_candidate(
-    record: RawRecord, part: str, choices: Choices, policy: Policy, since_ms: int | None
+    record: RawRecord, choices: Choices, policy: Policy, since_ms: int | None, *, has_score: bool
 ) -> Candidate | Dropped:
     """Return a record's candidate, or why there is none.
 
     Args:
         record: a record of a source.
-        part: the part of the source.
         choices: of the dataset; if they have a policy, the trace is rescored.
         policy: that policy, or else the settings', whose profiles name the domain of a copy without
             ``kp-score``.
         since_ms: the time of the first record to export.
+        has_score: whether records have ``kp-score``: those of files and redacted copies do not.
     """
     if last_header(record.headers, "kp-redaction-error") is not None:
         return "not_redacted"
-    candidate = _read(record, part, policy)
-    if candidate is not None and choices.policy is not None:
-        candidate = _rescored(candidate, policy)
-    if candidate is None:
+    candidate = _read(record, policy)
+    if candidate is None or (has_score and candidate.parts is None):
         return "foreign"
+    if choices.policy is not None and candidate.parts is not None:
+        candidate = _rescored(candidate, candidate.parts, policy)
     metadata, parts = candidate.members.metadata, candidate.parts
     checks: tuple[tuple[Dropped, bool], ...] = (
         ("visibility", metadata.visibility not in choices.visibilities),
@@ -175,11 +171,9 @@ def read_candidate(
     return next((reason for reason, applies in checks if applies), candidate)
 
 
-def _rescored(candidate: Candidate, policy: Policy) -> Candidate | None:
+def _rescored(candidate: Candidate, parts: Score, policy: Policy) -> Candidate:
     metadata = candidate.members.metadata
-    if candidate.parts is None:
-        return None
-    score = rescore(candidate.parts, metadata.task_domain, metadata.visibility, policy)
+    score = rescore(parts, metadata.task_domain, metadata.visibility, policy)
     return replace(
         candidate, score=score.quality_score, parts=score, policy=policy.digest, profile=score.domain
     )
@@ -191,27 +185,25 @@ def trace_of(record: RawRecord, candidate: Candidate, choices: Choices) -> bytes
     return value if choices.policy is None else with_quality_score(value, candidate.score)
 
 
-def _read(record: RawRecord, part: str, policy: Policy) -> Candidate | None:
+def _read(record: RawRecord, policy: Policy) -> Candidate | None:
     try:
         members = decode_members(record.value or b"", Members)
         parts = _parts(record)
-        source = last_header(record.headers, "kp-source")
-        digest = last_header(record.headers, "kp-policy")
-        texts = [None if one is None else one.decode() for one in (source, digest)]
+        source, digest = (
+            (last_header(record.headers, name) or b"").decode() for name in ("kp-source", "kp-policy")
+        )
     except (msgspec.MsgspecError, UnicodeDecodeError, RejectedRecord):
         return None
     metadata = members.metadata
     recorded = metadata.quality_score
-    if recorded is None or not 0 <= recorded <= 1:
+    if not source or recorded is None or not 0 <= recorded <= 1:
         return None
     return Candidate(
-        part=part,
-        offset=record.offset,
-        source=texts[0] or f"{part}:{record.offset + 1}",
+        source=source,
         timestamp_ms=_time(record.timestamp_ms, metadata.created_at),
         score=recorded,
         parts=parts,
-        policy=texts[1],
+        policy=digest or None,
         profile=parts.domain if parts else policy.profile(metadata.task_domain).domain,
         members=members,
     )

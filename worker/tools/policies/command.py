@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def policy() -> None:
-    """Check, compare, tune, rescore and evaluate policies.
+    """Check, compare, tune, fit, rescore and evaluate policies.
 
     A policy is the `[policy]` section of a TOML file such as the worker's settings. The workers keep each one
     that was ever in force in a topic, by its digest: the value of the header `kp-policy`.
