@@ -31,8 +31,8 @@ def text_view(value: bytes | None, content: Content | None) -> dict[str, Any]:
         return {"objective": objective, "steps": [_step(one) for one in steps], "result": result}
     if content is None:
         return {"objective": "", "steps": [], "result": ""}
-    cut = (step.partition(": ") for step in content.steps)
-    steps = [StepText(kind, "", said, "", "") for kind, _, said in cut]
+    cut = (step.partition(":") for step in content.steps)
+    steps = [StepText(kind, "", said.strip(), "", "") for kind, _, said in cut]
     return {"objective": content.objective, "steps": [_step(one) for one in steps], "result": content.result}
 
 
