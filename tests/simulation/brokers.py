@@ -23,7 +23,7 @@ from simulation.group import Group
 from simulation.loop import EPOCH
 from simulation.network import Network
 
-FETCH_WAIT = 0.1
+FETCH_WAIT = 0.5
 
 
 class Stored(NamedTuple):
@@ -50,7 +50,7 @@ class Log:
         self.written: list[Stored] = []
         self.begin = self.end = 0
         self.open_from: int | None = None
-        self.changed = asyncio.Event()
+        self._readers: list[Callable[[], None]] = []
 
     @property
     def stable_end(self) -> int:
@@ -116,9 +116,14 @@ class Log:
             if one.key not in gone and (one is last[one.key] or random.random() < 0.3)
         ]
 
+    def call_on_change(self, reader: Callable[[], None]) -> None:
+        """Call a reader once, when there is more to read."""
+        self._readers.append(reader)
+
     def _wake(self) -> None:
-        self.changed.set()
-        self.changed = asyncio.Event()
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            reader()
 
 
 @dataclass
@@ -157,6 +162,7 @@ class Cluster:
     """Some brokers.
 
     Attributes:
+        epoch: the brokers' clock at the loop's time 0.
         views: the topics as each broker knows them: one may serve a deleted topic a while longer.
         leaders: the broker of each partition.
         starved: brokers without enough replicas, of which some partitions refuse what is written.
@@ -168,6 +174,7 @@ class Cluster:
     network: Network
     group: Group
     count: int = 2
+    epoch: float = EPOCH
     views: list[dict[str, SimTopic]] = field(default_factory=list)
     topics: dict[str, SimTopic] = field(default_factory=dict)
     leaders: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -183,11 +190,13 @@ class Cluster:
         for partition in range(len(topic.logs)):
             self.leaders.setdefault((topic.name, partition), (partition + len(topic.name)) % self.count)
         for view in self.views:
-            if lag:
-                delay = self.random.random() * lag
-                self.loop.call_later(delay, view.__setitem__, topic.name, topic, context=Context())
-            else:
+            self.loop.call_later(self.random.random() * lag, self._notice, view, topic, context=Context())
+            if not lag:
                 view[topic.name] = topic
+
+    def _notice(self, view: dict[str, SimTopic], topic: SimTopic) -> None:
+        if self.topics[topic.name] is topic:  # otherwise there is a newer one already
+            view[topic.name] = topic
 
     def leader(self, topic: str, partition: int) -> int:
         """Return a partition's leader, as a client that asks now learns it."""
@@ -221,7 +230,7 @@ class Cluster:
     def _append(
         self, broker: int, name: str, partition: int, batch: Sequence[OutputRecord], writer: str
     ) -> int | Exception:
-        now_ms = int((EPOCH + self.loop.time()) * 1000)
+        now_ms = int((self.epoch + self.loop.time()) * 1000)
         try:
             topic = self.find(broker, name, partition)
         except (UnknownTopicOrPartitionError, NotLeaderForPartitionError) as error:
@@ -245,14 +254,22 @@ class Cluster:
         reply: Callable[[object], None],
         wait: float = FETCH_WAIT,
     ) -> None:
-        """Answer with committed records from each position on, at once if there are any."""
+        """Answer with committed records from each position on, as soon as there are any."""
         found = {at: self._read(broker, at, position, count) for at, position in positions.items()}
         if wait <= 0 or any(
             one.records or one.error or one.next > positions[at] for at, one in found.items()
         ):
             reply(found)
-        else:
-            self.loop.call_later(wait, self.fetch, broker, positions, count, reply, 0, context=Context())
+            return
+
+        def again() -> None:
+            if not waiting.cancelled():
+                waiting.cancel()
+                self.fetch(broker, positions, count, reply, 0)
+
+        waiting = self.loop.call_later(wait, again, context=Context())
+        for name, partition in positions:
+            self.views[broker][name].logs[partition].call_on_change(again)
 
     def _read(self, broker: int, at: tuple[str, int], position: int, count: int) -> Answer:
         try:
@@ -281,3 +298,10 @@ class Cluster:
 
 def _size(record: OutputRecord) -> int:
     return len(record.key or b"") + len(record.value or b"") + sum(len(v or b"") for _, v in record.headers)
+
+
+def new_cluster(seed: int = 0, **group: object) -> Cluster:
+    """Return brokers without topics, in the running loop."""
+    loop = asyncio.get_running_loop()
+    network = Network(Random(f"network {seed}"), loop)
+    return Cluster(loop, Random(f"brokers {seed}"), network, Group(loop, **group))

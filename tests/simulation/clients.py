@@ -158,6 +158,11 @@ class SimMember:
     def is_member(self) -> bool:
         return self._generation >= 0
 
+    @property
+    def id(self) -> str:
+        """Its present name in the group; empty outside it."""
+        return self._member
+
     async def start(self) -> None:
         await asyncio.sleep(0)
 
@@ -195,6 +200,8 @@ class SimMember:
             await self._listener.on_partitions_revoked(self.assignment())
             while not await self._join():
                 await asyncio.sleep(BACKOFF)
+            # The client may fetch before the listener hears of the assignment.
+            await asyncio.sleep(self._cluster.random.choice((0.0, 0.0, 0.05)))
             self._moment("assigned")
             await self._listener.on_partitions_assigned(self.assignment())
             self._heartbeat = asyncio.create_task(self._beat())

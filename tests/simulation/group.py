@@ -17,8 +17,6 @@ from aiokafka.errors import (
 
 Place = tuple[str, int]
 Reply = Callable[[object], None]
-FIRST_DELAY = 0.3
-"""Seconds that the first rebalance of an empty group waits for more members."""
 
 
 @dataclass
@@ -49,6 +47,8 @@ class Group:
         coordinator: the broker that coordinates it.
         loading_until: until then, a new coordinator answers that it is loading.
         refusing: the error with which commits are refused, if any.
+        expired: the members that the group has given up.
+        first_delay: seconds that the first rebalance of an empty group waits for more members.
         owners: the members of the last complete generation by partition; nobody where a member has gone.
         on_commit: called before each commit with places, offsets and the member's id.
     """
@@ -62,6 +62,8 @@ class Group:
     members: dict[str, _Member] = field(default_factory=dict)
     committed: dict[Place, int] = field(default_factory=dict)
     owners: dict[Place, str] = field(default_factory=dict)
+    expired: set[str] = field(default_factory=set)
+    first_delay: float = 0.3
     on_commit: Callable[[Mapping[Place, int], str], None] = lambda *_: None
     on_change: Callable[[str], None] = lambda _: None
     _leader: str = ""
@@ -118,12 +120,13 @@ class Group:
                 one.syncing = None
         if self._deadline is not None:
             self._deadline.cancel()
-        limit = FIRST_DELAY if was_empty else max(one.rebalance for one in self.members.values())
+        limit = self.first_delay if was_empty else max(one.rebalance for one in self.members.values())
         self._deadline = self.loop.call_later(limit, self._join_over, context=Context())
         self.on_change("rebalance")
 
     def _join_over(self) -> None:
         for one in [one for one in self.members.values() if one.joining is None]:
+            self.expired.add(one.id)
             self._remove(one)
         self._deadline = None
         self._is_patient = False
@@ -221,9 +224,11 @@ class Group:
     def fetch_offsets(self, broker: int, places: tuple[Place, ...], reply: Reply) -> None:
         reply(self._problem(broker) or {at: self.committed.get(at) for at in places})
 
-    def forget(self, topic: str) -> None:
-        """Drop the positions in a deleted topic."""
-        self.committed = {at: offset for at, offset in self.committed.items() if at[0] != topic}
+    def forget(self, positions: Mapping[Place, int]) -> None:
+        """Drop the positions in a deleted topic, unless others were committed since."""
+        for at, offset in positions.items():
+            if self.committed.get(at) == offset:
+                del self.committed[at]
 
     def _touch(self, member: _Member, extra: float = 0.0) -> None:
         if member.expiry is not None:
@@ -236,6 +241,7 @@ class Group:
         if member.joining is not None:  # it waits for the others
             self._touch(member)
             return
+        self.expired.add(member.id)
         self.on_change(f"session of {member.id} expired")
         self._remove(member)
         self._rebalance_without()

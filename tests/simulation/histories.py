@@ -59,6 +59,7 @@ class Setting:
     redacts: bool
     small: tuple[tuple[str, int], ...]
     max_age: bool
+    deadly: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -122,13 +123,20 @@ def history(seed: int) -> History:
     """Return the history of a seed."""
     random = Random(f"history {seed}")
     setting = _setting(random)
+    if setting.deadly:
+        setting = replace(setting, partitions=3, embeds=True)
     count = random.randint(6, 14) * setting.partitions
     span = random.choice((2.0, 10.0, 25.0))
     publications = tuple(
         sorted((_publication(random, setting, span) for _ in range(count)), key=lambda one: one.at)
     )
     events = [_event(random, setting, span) for _ in range(random.choice((1, 2, 2, 3, 4, 6)))]
-    if any(one.kind == "deadly" for one in publications):
+    is_deadly = any(one.kind == "deadly" for one in publications)
+    if is_deadly or random.random() < 0.4:
+        events += random.choice((_replaced, _flapping, _recreated) if not is_deadly else (_suspects,))(
+            random, setting
+        )
+    if is_deadly:
         # Otherwise records that were only there when a process was killed may be taken for deadly.
         events = [one for one in events if one.kind != "kill"]
     return History(seed, setting, publications, tuple(sorted(events, key=lambda one: one.at)))
@@ -148,12 +156,13 @@ def _setting(random: Random) -> Setting:
         redacts=random.random() < 0.15,
         small=tuple((name, 700 if name == "changelog" else random.choice((300, 1400))) for name in small),
         max_age=random.random() < 0.1,
+        deadly=random.choice((0, 0, 0, 0, 0, 0.06)),
     )
 
 
 def _publication(random: Random, setting: Setting, span: float) -> Publication:
     kinds = ("trace", "trace", "trace", "trace", "trace", "no trace", "empty")
-    kind = "deadly" if random.random() < 0.004 and setting.embeds else random.choice(kinds)
+    kind = "deadly" if random.random() < setting.deadly else random.choice(kinds)
     return Publication(
         random.randrange(setting.partitions),
         random.random() * span,
@@ -184,3 +193,48 @@ def _event(random: Random, setting: Setting, span: float) -> Event:
             at=random.choice((0.0, event.at)),
         )
     return event
+
+
+def _replaced(random: Random, setting: Setting) -> list[Event]:
+    """A worker is away for longer than a session, and comes back when its successor may have left again."""
+    pod, at, away = random.randrange(setting.pods), 2 + random.random() * 6, 6 + random.random() * 8
+    left = at + away * (0.6 + random.random() * 0.5)
+    others = [other for other in range(setting.pods) if other != pod]
+    return [
+        Event(random.choice(("suspend", "isolate", "cut")), at, pod, seconds=away, value=random.random()),
+        *(
+            Event(random.choice(("stop", "kill")), left, other, seconds=random.random() * 9)
+            for other in others
+        ),
+    ]
+
+
+def _flapping(random: Random, setting: Setting) -> list[Event]:
+    """A worker is expelled, and gets its partitions back at once."""
+    kind, moment = random.choice(("isolate", "cuts", "suspend")), random.choice(MOMENTS[:6])
+    at, count, steps = random.random() * 5, random.randint(1, 8), random.randrange(6)
+    seconds = 5 + random.random() * 4
+    if kind != "cuts":
+        return [Event(kind, at, pod, moment, count, steps, seconds) for pod in range(setting.pods)]
+    return [
+        Event("cut", at, pod, moment, count, steps, seconds * (0.8 + random.random() * 0.4), broker)
+        for pod in range(setting.pods)
+        for broker in (0.0, 0.5)
+    ]
+
+
+def _recreated(random: Random, setting: Setting) -> list[Event]:
+    """The raw topic is created again; a moment later a worker dies."""
+    at = 2 + random.random() * 8
+    kill = Event("kill", at, 0, random.choice(MOMENTS[:7]), random.randint(1, 6), random.randrange(9))
+    return [Event("recreate", at, value=random.random()), kill]
+
+
+def _suspects(random: Random, setting: Setting) -> list[Event]:
+    """While suspects of a deadly record wait for their turn, their partitions move."""
+    kind, steps, events = random.choice(("add", "isolate", "stop")), random.randrange(20), []
+    for pod in range(setting.pods):
+        count = random.randint(1, 2)
+        events.append(Event("hang", 0.0, pod, "isolating", count, steps, 3 + random.random() * 6))
+        events.append(Event(kind, 0.0, pod, "isolating", count, random.randrange(300), random.random() * 12))
+    return events

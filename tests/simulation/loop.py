@@ -1,7 +1,7 @@
 """An event loop in virtual time, whose callbacks belong to processes that can be killed or suspended.
 
 Packages for virtual time (looptime and others) move a loop's clock. Here each callback has an owner, too: a
-killed process runs nothing more, a suspended one all that was held back once it goes on. So the loop is our own.
+killed process runs nothing more, a suspended one what was held back once it goes on. So the loop is our own.
 """
 
 from __future__ import annotations
@@ -104,7 +104,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Process no events: there are none."""
 
     def _run_once(self) -> None:
-        scheduled, ready = self._scheduled, self._ready
+        ready = self._ready
+        if self._timer_cancelled_count > 100 and 2 * self._timer_cancelled_count > len(self._scheduled):
+            self._scheduled = [one for one in self._scheduled if not one._cancelled]
+            heapq.heapify(self._scheduled)
+            self._timer_cancelled_count = 0
+        scheduled = self._scheduled
         if not ready:
             while scheduled and scheduled[0]._cancelled:
                 heapq.heappop(scheduled)._scheduled = False
@@ -131,9 +136,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     continue
                 owner.steps += 1
             handle._run()
-
-    def _timer_handle_cancelled(self, handle) -> None:
-        """Leave cancelled timers where they are until their time."""
 
 
 class _Clock:
@@ -187,10 +189,11 @@ def run(main: Callable[[], object], limit: int = 3_000_000) -> object:
     finally:
         loop.end_processes()
         loop._limit = loop.steps + 200_000
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        if left:
-            with suppress(NothingLeftError, RuntimeError):
-                loop.run_until_complete(asyncio.wait(left, timeout=300))
+        for _ in range(5):
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            if left:
+                with suppress(NothingLeftError, RuntimeError):
+                    loop.run_until_complete(asyncio.wait(left, timeout=60))
         loop.close()

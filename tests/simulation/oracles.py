@@ -15,6 +15,7 @@ from knowledgepulse_worker.records.entry import Entry, ScoreHeader, decode_entry
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.records.record import OutputRecord, fingerprint
 from knowledgepulse_worker.scoring import Nearest, score_trace
+from knowledgepulse_worker.stream.partition import _MAX_OUTSTANDING
 from simulation.brokers import Stored
 from simulation.histories import History
 from simulation.pods import Pod, World
@@ -52,6 +53,7 @@ class Oracles:
         self._tainted: set[int] = set()
         self._deleted: set[bytes] = set()
         self._was_recreated = False
+        self._taken_as: dict[tuple[str, int, bytes | None], str] = {}
 
     # --- as it happens
 
@@ -59,6 +61,8 @@ class Oracles:
         """One owner: a client takes nothing for a partition that the group has given to another member."""
         if record.topic == self._changelog or record.topic in self._outputs:
             self._check_owner(pod, record)
+        if record.topic == self._changelog and pod.member is not None:
+            self._taken_as[pod.process.name, record.partition, record.key] = pod.member.id
         if pod.app is not None:
             self._check_bounds(pod)
 
@@ -71,6 +75,9 @@ class Oracles:
 
     def _check_bounds(self, pod: Pod) -> None:
         setting = self._setting
+        outstanding = [one.outstanding for one in pod.source._partitions.values()]
+        if max(outstanding, default=0) > _MAX_OUTSTANDING:
+            self._violated(f"bounded: {max(outstanding)} batches handed over")
         for lane in pod.app.lanes._assignment.lanes.values():
             if not 0 <= lane._in_flight <= setting.in_flight:
                 self._violated(f"bounded: {lane._in_flight} records in flight")
@@ -96,16 +103,10 @@ class Oracles:
         known = self._entries[partition, entry.offset]
         known.append(entry)
         earlier = [one for one in known if one.topic_id == entry.topic_id and not _is_same(one, entry)]
-        if earlier and not self._is_owner(writer, partition):
-            # What a client had taken before its process lost the partition may still go out.
+        member = self._taken_as.get((writer, partition, b"%d" % entry.offset), "")
+        if earlier and member in self._cluster.group.expired:
+            # What a client had taken before its process was given up may still go out.
             self._tainted.add(partition)
-
-    def _is_owner(self, writer: str, partition: int) -> bool:
-        owner = self._cluster.group.owners.get((self._raw, partition))
-        for pod in self._world.pods:
-            if pod.runs and pod.process.name == writer and pod.member is not None:
-                return owner in pod.member.ids
-        return False
 
     def _note_output(self, partition: int, record: OutputRecord) -> None:
         number = _number(record)
@@ -165,6 +166,10 @@ class Oracles:
 
     def all_finished(self) -> bool:
         return not self.unfinished()
+
+    def all_published(self) -> bool:
+        numbers = range(self._setting.partitions)
+        return all(self._published[one.key] for number in numbers for one in self._records(number))
 
     def check(self) -> None:
         """Check what is left after the last worker."""

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random
 from uuid import UUID
 
@@ -20,8 +19,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import Settings
 from simulation import loop as virtual
-from simulation.brokers import Cluster, SimTopic
-from simulation.group import Group
+from simulation.brokers import SimTopic, new_cluster
 from simulation.histories import Event, History, Publication
 from simulation.loop import EPOCH, NothingLeftError, simulated_process
 from simulation.network import Network
@@ -31,7 +29,7 @@ from support.lanes import trace_of
 
 LIVENESS = 240.0
 """Virtual seconds from the last fault by which every record must have ended."""
-TAIL = 3
+TAIL = 7
 """Records per partition that a last, undisturbed worker scores by what its predecessors left."""
 
 
@@ -56,16 +54,23 @@ class Outcome:
 
 def play(history: History, *, keep_log: bool = False) -> Outcome:
     """Play a history from its beginning to its end."""
+    players = []
+
+    async def course() -> Outcome:
+        players.append(_Player(history, keep_log))
+        return await players[0].run()
+
     logging.disable(logging.CRITICAL)
     try:
         with simulated_process():
-            return virtual.run(partial(_play, history, keep_log))
+            return virtual.run(course)
+    except NothingLeftError as error:
+        players[0].violated(f"liveness: {error}")
+        return players[0].outcome()
     finally:
         logging.disable(logging.NOTSET)
-
-
-async def _play(history: History, keep_log: bool) -> Outcome:
-    return await _Player(history, keep_log).run()
+        for pod in players[0].world.pods:
+            pod.close()
 
 
 class _Player:
@@ -80,10 +85,12 @@ class _Player:
         self._reached: Counter[tuple[int, str]] = Counter()
         self._published = 0
         self._faults_end = 0.0
+        self._is_undisturbed = True
         self.settings = _settings(history)
-        network = Network(Random(f"network {history.seed}"), self._loop)
-        group = Group(self._loop, on_change=lambda what: self.log("group", what))
-        self.cluster = Cluster(self._loop, Random(f"brokers {history.seed}"), network, group)
+        first_delay = self._random.choice((0.0, 0.0, 0.3, 3.0))
+        self.cluster = new_cluster(
+            history.seed, first_delay=first_delay, on_change=lambda what: self.log("group", what)
+        )
         self._create_topics()
         self.world = World(
             self.cluster,
@@ -94,11 +101,12 @@ class _Player:
             history.setting.is_noisy,
             self._moment,
             self._taken,
-            self._violated,
+            self.violated,
+            self._failed,
             self.log,
         )
-        self.oracles = Oracles(history, self.world, self._violated)
-        group.on_commit = self._committing
+        self.oracles = Oracles(history, self.world, self.violated)
+        self.cluster.group.on_commit = self._committing
         self.cluster.on_append = self._appended
         self.world.pods = [Pod(self.world, number) for number in range(history.setting.pods)]
         self.violations: list[str] = []
@@ -106,13 +114,10 @@ class _Player:
     # --- the course of a history
 
     async def run(self) -> Outcome:
-        try:
-            await self._run()
-        except NothingLeftError as error:
-            self._violated(f"liveness: {error}")
-        finally:
-            for pod in self.world.pods:
-                pod.close()
+        await self._run()
+        return self.outcome()
+
+    def outcome(self) -> Outcome:
         return Outcome(
             self.history,
             self.violations,
@@ -136,7 +141,7 @@ class _Player:
         await self._until(lambda: self._loop.time() > max(last, self._faults_end) and self._idle(), 60.0)
         self._heal()
         if not await self._until(self.oracles.all_finished, LIVENESS):
-            self._violated(f"liveness: {self.oracles.unfinished()} {LIVENESS:g} s after the last fault")
+            self.violated(f"liveness: {self.oracles.unfinished()} {LIVENESS:g} s after the last fault")
             return
         await self._finish()
         self.oracles.check()
@@ -155,16 +160,22 @@ class _Player:
         for pod in self.world.pods:
             pod.stop()
         await self._until(lambda: not any(pod.runs for pod in self.world.pods), 120.0)
+        self._is_undisturbed = True
         last = Pod(self.world, len(self.world.pods))
         self.world.pods.append(last)
         for number in range(TAIL * self.history.setting.partitions):
             partition = number % self.history.setting.partitions
-            self._publish(100_000 + number, Publication(partition, 0.0, "trace", 0.6))
+            one = Publication(partition, 0.0, "trace", 0.6, gap=0 if number > partition else 1000)
+            self._loop.call_later(0.05 * number, self._publish, 100_000 + number, one)
         last.start()
-        if not await self._until(self.oracles.all_finished, LIVENESS):
-            self._violated(f"liveness: {self.oracles.unfinished()} with an undisturbed worker")
+        await asyncio.sleep(0.05 * TAIL * self.history.setting.partitions)
+        if not await self._until(self.oracles.all_published, LIVENESS):
+            self.violated("liveness: records without outputs, with an undisturbed worker")
         last.stop()
         await self._until(lambda: not last.runs, 60.0)
+        # Redacted copies may take longer than an orderly stop waits for them.
+        if not self.history.setting.redacts and not self.oracles.all_finished():
+            self.violated(f"liveness: {self.oracles.unfinished()} after an orderly stop")
 
     def log(self, *what: object) -> None:
         line = f"{self._loop.time():.6f} {self._loop.steps} " + " ".join(map(str, what))
@@ -172,7 +183,12 @@ class _Player:
         if self._log is not None:
             self._log.append(line)
 
-    def _violated(self, what: str) -> None:
+    def _failed(self, what: str) -> None:
+        self._counts["failed"] += 1
+        if self._is_undisturbed:
+            self.violated(f"liveness: a process failed without a fault: {what}")
+
+    def violated(self, what: str) -> None:
         if what not in self.violations and len(self.violations) < 20:
             self.violations.append(what)
             self.log("VIOLATION", what)
@@ -252,6 +268,7 @@ class _Player:
     # --- what happens
 
     def _happen(self, event: Event) -> None:
+        self._is_undisturbed = False
         self.log("event", event.kind, event.pod)
         self._counts[event.kind] += 1
         pod = self.world.pods[event.pod]
@@ -359,7 +376,9 @@ class _Player:
     def _recreate(self, event: Event, pod: Pod, network: Network) -> None:
         topics = self.settings.topics
         self.oracles.recreating()
-        self.cluster.group.forget(topics.raw)
+        group = self.cluster.group
+        if event.value < 0.7:  # otherwise the group keeps positions of the topic that is gone
+            self._loop.call_later(3 * event.value, group.forget, dict(group.committed))
         new = SimTopic.new(topics.raw, self.history.setting.partitions, self._topic_id())
         self.cluster.create(new, lag=event.value)
 

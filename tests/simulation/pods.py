@@ -50,6 +50,7 @@ class World:
         moment: called with a pod and what happens there.
         taken: called with a pod and a record that its client takes.
         violated: called with what must not be.
+        failed: called with a process that ended by itself, and why.
     """
 
     cluster: Cluster
@@ -61,6 +62,7 @@ class World:
     moment: Callable[[Pod, str], None]
     taken: Callable[[Pod, OutputRecord], None]
     violated: Callable[[str], None]
+    failed: Callable[[str], None]
     log: Callable[..., None]
     pods: list[Pod] = field(default_factory=list)
 
@@ -151,11 +153,14 @@ class Pod:
         self._memory = os.memfd_create(self.name)
         os.ftruncate(self._memory, 2 * journal._TABLE_BYTES)
         self._lives = 0
+        self._isolates = False
         self._pause = 1.0
         self._stop: asyncio.Event | None = None
 
     def note(self, moment: str) -> None:
         self._world.moment(self, moment)
+        if moment == "assigned" and self._isolates:
+            self._world.moment(self, "isolating")
 
     @property
     def runs(self) -> bool:
@@ -218,6 +223,8 @@ class Pod:
         process.is_dead = True
         self.app = self.member = self.batcher = None
         self.deaths.append(reason)
+        if reason not in {"stopped", "killed", "a deadly record"}:
+            self._world.failed(f"{process.name}: {reason}")
         self._world.log("end", process.name, reason)
         self._learn_suspects()
         if self._loop.time() - self._started > 10:
@@ -231,6 +238,7 @@ class Pod:
             memory.suspects(), memory.in_progress(), limits.poison_attempts, skip=limits.skip_poison
         )
         memory.prepare(suspects)
+        self._isolates = any(one.treatment is journal.Treatment.ISOLATED for one in suspects.values())
 
     # --- a process
 
@@ -285,6 +293,7 @@ class Pod:
         )
         program = Program(app, COMMIT_INTERVAL, fail)
         await program.start()
+        self.source = program.source
         watching = [asyncio.create_task(app.guard.watch(program.source)), *program._tasks]
         for task in watching:
             task.add_done_callback(lambda task: _pass_on(task, fail))
@@ -305,7 +314,7 @@ class Pod:
     @staticmethod
     def _redact(random: Random) -> Callable[[bytes], Any]:
         async def redact(value: bytes) -> bytes:
-            await asyncio.sleep(random.choice((0.0, 0.05, 0.4)))
+            await asyncio.sleep(random.choice((0.0, 0.1, 0.8)))
             return value
 
         return redact
