@@ -12,11 +12,11 @@ from collections import Counter
 from itertools import count
 
 from simulation.histories import history
-from simulation.play import Outcome, play
+from simulation.play import play
 from simulation.shrink import shrink
 
 
-def _play(first: int, step: int, until: float, results: multiprocessing.SimpleQueue) -> None:
+def _play(first, step, until, results):
     """Play every ``step``th history until some time; put what came of each into the queue, at last None."""
     warnings.simplefilter("ignore")  # of a killed process's coroutines
     for seed in count(first, step):
@@ -27,7 +27,7 @@ def _play(first: int, step: int, until: float, results: multiprocessing.SimpleQu
     results.put(None)
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--first", type=int, default=int(time.time()), help="the first seed")
@@ -40,7 +40,7 @@ def main() -> int:
     return _run(arguments)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments):
     started, cores = time.monotonic(), arguments.cores
     counts, failed, records, steps, played, shown = Counter[str](), [], 0, 0, 0, 0.0
     results = multiprocessing.SimpleQueue()
@@ -71,7 +71,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return bool(failed)
 
 
-def _show(outcome: Outcome) -> int:
+def _show(outcome):
     for line in outcome.log:
         print(line)
     print(outcome.history)

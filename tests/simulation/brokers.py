@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
@@ -45,18 +45,18 @@ class Log:
         open_from: the first offset of an open transaction.
     """
 
-    def __init__(self) -> None:
-        self.records: list[Stored] = []
-        self.written: list[Stored] = []
+    def __init__(self):
+        self.records = []
+        self.written = []
         self.begin = self.end = 0
-        self.open_from: int | None = None
-        self._readers: list[Callable[[], None]] = []
+        self.open_from = None
+        self._readers = []
 
     @property
-    def stable_end(self) -> int:
+    def stable_end(self):
         return self.end if self.open_from is None else self.open_from
 
-    def append(self, records: Sequence[OutputRecord], now_ms: int) -> int:
+    def append(self, records, now_ms):
         """Append a batch; return its first offset."""
         first = self.end
         for one in records:
@@ -64,36 +64,36 @@ class Log:
             self._store(Stored(self.end, time, one.key, one.value, one.headers))
         return first
 
-    def skip(self, offsets: int) -> None:
+    def skip(self, offsets):
         """Leave offsets without records, as markers of transactions and compaction do."""
         self.end += offsets
         self._wake()
 
-    def _store(self, record: Stored) -> None:
+    def _store(self, record):
         self.records.append(record)
         self.written.append(record)
         self.end = record.offset + 1
         self._wake()
 
-    def abort(self) -> None:
+    def abort(self):
         """Abort the open transaction: nobody sees its records."""
         if self.open_from is not None:
             for log in (self.records, self.written):
                 log[:] = [one._replace(is_data=one.is_data and one.offset < self.open_from) for one in log]
         self.commit()
 
-    def commit(self) -> None:
+    def commit(self):
         """End the open transaction with a marker."""
         self.open_from = None
         self.skip(1)
 
-    def read(self, start: int, count: int) -> list[Stored]:
+    def read(self, start, count):
         """Return committed records from an offset on."""
         low, high = 0, len(self.records)
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self.records[middle].offset < start else (low, middle)
-        found: list[Stored] = []
+        found = []
         for one in self.records[low:]:
             if one.offset >= self.stable_end or len(found) == count:
                 break
@@ -101,12 +101,12 @@ class Log:
                 found.append(one)
         return found
 
-    def delete_before(self, offset: int) -> None:
+    def delete_before(self, offset):
         """Delete records, as retention does."""
         self.begin = max(self.begin, min(offset, self.stable_end))
         self.records = [one for one in self.records if one.offset >= self.begin]
 
-    def compact(self, random: Random) -> None:
+    def compact(self, random):
         """Keep the last record of each key, and some of the others, as in segments that are not cleaned."""
         last = {one.key: one for one in self.records}
         gone = {key for key, one in last.items() if one.value is None and random.random() < 0.3}
@@ -116,11 +116,11 @@ class Log:
             if one.key not in gone and (one is last[one.key] or random.random() < 0.3)
         ]
 
-    def call_on_change(self, reader: Callable[[], None]) -> None:
+    def call_on_change(self, reader):
         """Call a reader once, when there is more to read."""
         self._readers.append(reader)
 
-    def _wake(self) -> None:
+    def _wake(self):
         readers, self._readers = self._readers, []
         for reader in readers:
             reader()
@@ -143,7 +143,7 @@ class SimTopic:
     max_age_ms: int | None = None
 
     @classmethod
-    def new(cls, name: str, partitions: int, topic_id: bytes = b"", **limits) -> SimTopic:
+    def new(cls, name, partitions, topic_id=b"", **limits):
         return cls(name, topic_id, [Log() for _ in range(partitions)], **limits)
 
 
@@ -181,10 +181,10 @@ class Cluster:
     starved: set[int] = field(default_factory=set)
     on_append: Callable[[SimTopic, int, int, Sequence[OutputRecord], str], None] = lambda *_: None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.views = [{} for _ in range(self.count)]
 
-    def create(self, topic: SimTopic, lag: float = 0.0) -> None:
+    def create(self, topic, lag=0.0):
         """Create a topic, or create it again: brokers notice it one after another."""
         self.topics[topic.name] = topic
         for partition in range(len(topic.logs)):
@@ -194,21 +194,21 @@ class Cluster:
             if not lag:
                 view[topic.name] = topic
 
-    def _notice(self, view: dict[str, SimTopic], topic: SimTopic) -> None:
+    def _notice(self, view, topic):
         if self.topics[topic.name] is topic:  # otherwise there is a newer one already
             view[topic.name] = topic
 
-    def leader(self, topic: str, partition: int) -> int:
+    def leader(self, topic, partition):
         """Return a partition's leader, as a client that asks now learns it."""
         return self.leaders.get((topic, partition), 0)
 
-    def move_leaders(self, away_from: int) -> None:
+    def move_leaders(self, away_from):
         """Elect other leaders than this broker."""
         for at, broker in self.leaders.items():
             if broker == away_from:
                 self.leaders[at] = (broker + 1) % self.count
 
-    def find(self, broker: int, name: str, partition: int) -> SimTopic:
+    def find(self, broker, name, partition):
         """Return the topic as a broker knows it.
 
         Raises:
@@ -221,15 +221,11 @@ class Cluster:
             raise NotLeaderForPartitionError
         return topic
 
-    def produce(
-        self, broker: int, batches: Mapping[tuple[str, int], Sequence[OutputRecord]], writer: str
-    ) -> dict[tuple[str, int], int | Exception]:
+    def produce(self, broker, batches, writer):
         """Append batches of several partitions; each succeeds or fails by itself."""
         return {at: self._append(broker, *at, batch, writer) for at, batch in batches.items()}
 
-    def _append(
-        self, broker: int, name: str, partition: int, batch: Sequence[OutputRecord], writer: str
-    ) -> int | Exception:
+    def _append(self, broker, name, partition, batch, writer):
         now_ms = int((self.epoch + self.loop.time()) * 1000)
         try:
             topic = self.find(broker, name, partition)
@@ -246,14 +242,7 @@ class Cluster:
         self.on_append(topic, partition, first, batch, writer)
         return first
 
-    def fetch(
-        self,
-        broker: int,
-        positions: Mapping[tuple[str, int], int],
-        count: int,
-        reply: Callable[[object], None],
-        wait: float = FETCH_WAIT,
-    ) -> None:
+    def fetch(self, broker, positions, count, reply, wait=FETCH_WAIT):
         """Answer with committed records from each position on, as soon as there are any."""
         found = {at: self._read(broker, at, position, count) for at, position in positions.items()}
         if wait <= 0 or any(
@@ -262,7 +251,7 @@ class Cluster:
             reply(found)
             return
 
-        def again() -> None:
+        def again():
             if not waiting.cancelled():
                 waiting.cancel()
                 self.fetch(broker, positions, count, reply, 0)
@@ -271,7 +260,7 @@ class Cluster:
         for name, partition in positions:
             self.views[broker][name].logs[partition].call_on_change(again)
 
-    def _read(self, broker: int, at: tuple[str, int], position: int, count: int) -> Answer:
+    def _read(self, broker, at, position, count):
         try:
             log = self.find(broker, *at).logs[at[1]]
         except (UnknownTopicOrPartitionError, NotLeaderForPartitionError) as error:
@@ -283,12 +272,12 @@ class Cluster:
         following = records[-1].offset + 1 if full else max(position, log.stable_end)
         return Answer(records, log.end, log.stable_end, following)
 
-    def bounds(self, broker: int, name: str, partition: int) -> range:
+    def bounds(self, broker, name, partition):
         """Return the offsets that a partition holds, up to the first open transaction."""
         log = self.find(broker, name, partition).logs[partition]
         return range(log.begin, log.stable_end)
 
-    def committed_records(self, name: str) -> dict[int, list[Stored]]:
+    def committed_records(self, name):
         """Return the records of a topic that consumers see, by partition."""
         return {
             number: [one for one in log.records if one.is_data and one.offset < log.stable_end]
@@ -296,11 +285,11 @@ class Cluster:
         }
 
 
-def _size(record: OutputRecord) -> int:
+def _size(record):
     return len(record.key or b"") + len(record.value or b"") + sum(len(v or b"") for _, v in record.headers)
 
 
-def new_cluster(seed: int = 0, **group: object) -> Cluster:
+def new_cluster(seed=0, **group):
     """Return brokers without topics, in the running loop."""
     loop = asyncio.get_running_loop()
     network = Network(Random(f"network {seed}"), loop)

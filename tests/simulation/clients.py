@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Self
 from zlib import crc32
 
-from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import (
     CommitFailedError,
     IllegalGenerationError,
@@ -30,10 +28,8 @@ from aiokafka.errors import (
 from aiokafka.structs import ConsumerRecord
 
 from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError, TopicError
-from knowledgepulse_worker.kafka.lease import Lease, heartbeat_interval
+from knowledgepulse_worker.kafka.lease import heartbeat_interval
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
-from simulation.brokers import Answer, Cluster, Stored
-from simulation.group import Joined, Place, Reply
 from simulation.loop import EPOCH
 
 BACKOFF = 0.1
@@ -52,22 +48,22 @@ class Connection:
         timeout: seconds after which it gives a request up.
     """
 
-    def __init__(self, cluster: Cluster, host: str, client: str, timeout: float = REQUEST_TIMEOUT) -> None:
+    def __init__(self, cluster, host, client, timeout=REQUEST_TIMEOUT):
         self.cluster = cluster
         self.host = host
         self._client = client
         self._timeout = timeout
-        self._known: dict[Place, int] = {}
+        self._known = {}
 
-    def call(self, broker: int, operation: Callable[[Reply], None], channel: str = "data") -> asyncio.Future:
+    def call(self, broker, operation, channel="data"):
         return self.cluster.network.call(
             self.host, f"{self._client} {channel}", broker, operation, self._timeout
         )
 
-    def ask(self, broker: int, question: Callable[[], object]) -> asyncio.Future:
+    def ask(self, broker, question):
         """Ask what a broker answers at once."""
 
-        def answer(reply: Reply) -> None:
+        def answer(reply):
             try:
                 reply(question())
             except KafkaError as error:
@@ -75,20 +71,20 @@ class Connection:
 
         return self.call(broker, answer)
 
-    def coordinate(self, operation: Callable[..., None], *arguments: object) -> asyncio.Future:
+    def coordinate(self, operation, *arguments):
         """Ask the group's coordinator."""
         broker = self.cluster.group.coordinator
         return self.call(broker, lambda reply: operation(broker, *arguments, reply), "group")
 
-    def leader(self, at: Place) -> int:
+    def leader(self, at):
         """Return the leader, as the client last learned it."""
         return self._known.setdefault(at, self.cluster.leader(*at))
 
-    def refresh(self) -> None:
+    def refresh(self):
         """Learn the leaders again before the next request."""
         self._known.clear()
 
-    async def ask_leader(self, at: Place, question: Callable[[int], object]) -> object:
+    async def ask_leader(self, at, question):
         """Ask a partition's leader, again after each error."""
         while True:
             broker = self.leader(at)
@@ -125,17 +121,8 @@ class SimMember:
         moment: called with what happens.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        host: str,
-        topic: str,
-        lease: Lease,
-        session: float,
-        rebalance: float,
-        moment: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self.ids: list[str] = []
+    def __init__(self, cluster, host, topic, lease, session, rebalance, moment=lambda _: None):
+        self.ids = []
         self._connection = Connection(cluster, host, "member")
         self._cluster = cluster
         self._topic = topic
@@ -144,29 +131,29 @@ class SimMember:
         self._rebalance = rebalance
         self._moment = moment
         self._loop = cluster.loop
-        self._listener: ConsumerRebalanceListener | None = None
+        self._listener = None
         self._member = ""
         self._generation = -1
-        self._assigned: dict[TopicPartition, _Assigned] = {}
-        self._fetching: dict[int, asyncio.Task] = {}
-        self._tasks: list[asyncio.Task] = []
-        self._heartbeat: asyncio.Task | None = None
+        self._assigned = {}
+        self._fetching = {}
+        self._tasks = []
+        self._heartbeat = None
         self._rejoin = asyncio.Event()
         self._arrived = asyncio.Event()
 
     @property
-    def is_member(self) -> bool:
+    def is_member(self):
         return self._generation >= 0
 
     @property
-    def id(self) -> str:
+    def id(self):
         """Its present name in the group; empty outside it."""
         return self._member
 
-    async def start(self) -> None:
+    async def start(self):
         await asyncio.sleep(0)
 
-    async def stop(self) -> None:
+    async def stop(self):
         """Leave the group."""
         tasks = [*self._tasks, *self._fetching.values(), *([self._heartbeat] if self._heartbeat else [])]
         for task in tasks:
@@ -178,21 +165,21 @@ class SimMember:
             with suppress(KafkaError):
                 await self._connection.coordinate(self._cluster.group.leave, member)
 
-    def subscribe(self, *, topics: Collection[str], listener: ConsumerRebalanceListener) -> None:
+    def subscribe(self, *, topics, listener):
         if set(topics) != {self._topic}:
             raise ValueError(f"there is only {self._topic}, not {', '.join(topics)}")
         self._listener = listener
         self._rejoin.set()
         self._tasks.append(asyncio.create_task(self._coordinate()))
 
-    def check_membership(self) -> None:
+    def check_membership(self):
         for task in self._tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 
     # --- membership
 
-    async def _coordinate(self) -> None:
+    async def _coordinate(self):
         """Join whenever a rebalance is due: revoke first, then join and sync, then assign."""
         while True:
             await self._rejoin.wait()
@@ -206,12 +193,12 @@ class SimMember:
             await self._listener.on_partitions_assigned(self.assignment())
             self._heartbeat = asyncio.create_task(self._beat())
 
-    async def _join(self) -> bool:
+    async def _join(self):
         await self._stop_heartbeat()
         group = self._cluster.group
         has = tuple(sorted((tp.topic, tp.partition) for tp in self._assigned))
         try:
-            joined: Joined = await self._connection.coordinate(
+            joined = await self._connection.coordinate(
                 group.join, self._member, self._session, self._rebalance, has
             )
         except UnknownMemberIdError:
@@ -241,20 +228,20 @@ class SimMember:
             self._tasks.append(asyncio.create_task(self._find_positions(dict(self._assigned))))
         return True
 
-    def _places(self) -> list[Place]:
+    def _places(self):
         return [(self._topic, number) for number in range(len(self._cluster.topics[self._topic].logs))]
 
-    def _reset(self) -> None:
+    def _reset(self):
         self._member, self._generation = "", -1
         self._rejoin.set()
 
-    async def _stop_heartbeat(self) -> None:
+    async def _stop_heartbeat(self):
         task, self._heartbeat = self._heartbeat, None
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
 
-    async def _beat(self) -> None:
+    async def _beat(self):
         pause = interval = heartbeat_interval(self._session)
         while self._member:
             await asyncio.sleep(pause)
@@ -279,7 +266,7 @@ class SimMember:
 
     # --- positions and commits
 
-    async def _find_positions(self, assigned: dict[TopicPartition, _Assigned]) -> None:
+    async def _find_positions(self, assigned):
         """Start at the group's positions, or at the beginning."""
         try:
             committed = await self._committed(tuple(sorted((tp.topic, tp.partition) for tp in assigned)))
@@ -293,18 +280,18 @@ class SimMember:
             raise
         self._arrived.set()
 
-    async def _committed(self, places: tuple[Place, ...]) -> Mapping[Place, int | None]:
+    async def _committed(self, places):
         while True:
             try:
                 return await self._connection.coordinate(self._cluster.group.fetch_offsets, places)
             except KafkaError:
                 await asyncio.sleep(BACKOFF)
 
-    async def committed(self, partition: TopicPartition) -> int | None:
+    async def committed(self, partition):
         at = (partition.topic, partition.partition)
         return (await self._committed((at,)))[at]
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+    async def commit(self, offsets):
         self._require_assigned(*offsets)
         places = {(tp.topic, tp.partition): offset for tp, offset in offsets.items()}
         self._moment("commit sent")
@@ -327,28 +314,28 @@ class SimMember:
                 self._moment("committed")
                 return
 
-    def assignment(self) -> set[TopicPartition]:
+    def assignment(self):
         return set(self._assigned)
 
-    def partitions_for_topic(self, topic: str) -> set[int] | None:
+    def partitions_for_topic(self, topic):
         found = self._cluster.topics.get(topic)
         return None if found is None else set(range(len(found.logs)))
 
-    def pause(self, *partitions: TopicPartition) -> None:
+    def pause(self, *partitions):
         self._require_assigned(*partitions)
         for one in partitions:
             self._assigned[one].is_paused = True
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, *partitions):
         self._require_assigned(*partitions)
         for one in partitions:
             self._assigned[one].is_paused = False
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition, offset):
         self._require_assigned(partition)
         self._restart(self._assigned[partition], offset)
 
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    async def seek_to_beginning(self, *partitions):
         self._require_assigned(*partitions)
         states = {one: self._assigned[one] for one in partitions}
         begins = await self.beginning_offsets(partitions)
@@ -356,10 +343,10 @@ class SimMember:
             self._restart(state, begins[one])
 
     @staticmethod
-    def _restart(state: _Assigned, offset: int) -> None:
+    def _restart(state, offset):
         state.position, state.records, state.following = offset, [], 0
 
-    async def position(self, partition: TopicPartition) -> int:
+    async def position(self, partition):
         self._require_assigned(partition)
         state = self._assigned[partition]
         while state.position is None:
@@ -367,7 +354,7 @@ class SimMember:
             self._require_assigned(partition)
         return state.position
 
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+    async def beginning_offsets(self, partitions):
         begins = {}
         for tp in sorted(partitions):
             at = (tp.topic, tp.partition)
@@ -376,25 +363,25 @@ class SimMember:
             )
         return begins
 
-    def highwater(self, partition: TopicPartition) -> int | None:
+    def highwater(self, partition):
         self._require_assigned(partition)
         return self._assigned[partition].high
 
-    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+    def last_stable_offset(self, partition):
         self._require_assigned(partition)
         return self._assigned[partition].stable
 
-    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+    def last_poll_timestamp(self, partition):
         self._require_assigned(partition)
         return self._assigned[partition].polled
 
-    def _require_assigned(self, *partitions: TopicPartition) -> None:
+    def _require_assigned(self, *partitions):
         if missing := set(partitions) - self._assigned.keys():
             raise IllegalStateError(f"not assigned: {missing}")
 
     # --- fetching
 
-    async def getmany(self, *, timeout_ms: int) -> Mapping[TopicPartition, Sequence[ConsumerRecord]]:
+    async def getmany(self, *, timeout_ms):
         self.check_membership()
         fetched = self._take()
         if not fetched:
@@ -408,7 +395,7 @@ class SimMember:
         self.check_membership()
         return fetched
 
-    def _take(self) -> dict[TopicPartition, list[ConsumerRecord]]:
+    def _take(self):
         fetched = {}
         for tp, state in sorted(self._assigned.items()):
             if state.following and not state.is_paused:
@@ -417,9 +404,9 @@ class SimMember:
                 state.position, state.records, state.following = state.following, [], 0
         return fetched
 
-    def _fetch(self) -> None:
+    def _fetch(self):
         """Fetch what is not there yet, with one request per broker."""
-        wanted: dict[int, dict[TopicPartition, _Assigned]] = {}
+        wanted = {}
         for tp, state in sorted(self._assigned.items()):
             if state.position is not None and not state.following and not state.is_paused:
                 wanted.setdefault(self._connection.leader((tp.topic, tp.partition)), {})[tp] = state
@@ -428,15 +415,15 @@ class SimMember:
                 self._fetching[broker] = task = asyncio.create_task(self._fetch_from(broker, states))
                 task.add_done_callback(lambda _, broker=broker: self._fetching.pop(broker, None))
 
-    def _fetching_ends(self) -> None:
+    def _fetching_ends(self):
         for task in self._fetching.values():
             task.cancel()
         self._fetching.clear()
 
-    async def _fetch_from(self, broker: int, states: dict[TopicPartition, _Assigned]) -> None:
+    async def _fetch_from(self, broker, states):
         positions = {(tp.topic, tp.partition): state.position for tp, state in states.items()}
         try:
-            answers: dict[Place, Answer] = await self._connection.call(
+            answers = await self._connection.call(
                 broker, lambda reply: self._cluster.fetch(broker, positions, FETCH_COUNT, reply)
             )
         except KafkaError:
@@ -454,15 +441,15 @@ class SimMember:
                 self._connection.refresh()
             else:
                 state.high, state.stable = answer.high, answer.stable
-                state.records = [_record(tp.topic, tp.partition, one) for one in answer.records]
+                state.records = [record(tp.topic, tp.partition, one) for one in answer.records]
                 state.following = answer.next if answer.next > asked else 0
         self._arrived.set()
 
 
-def assign(places: Sequence[Place], members: Mapping[str, tuple[Place, ...]]) -> dict[str, tuple[Place, ...]]:
+def assign(places, members):
     """Assign places evenly, most of them to those who had them."""
     share = -(-len(places) // len(members))
-    given: dict[str, list[Place]] = {member: [] for member in sorted(members)}
+    given = {member: [] for member in sorted(members)}
     left = []
     for place in places:
         had = [member for member in given if place in members[member] and len(given[member]) < share]
@@ -475,7 +462,7 @@ def assign(places: Sequence[Place], members: Mapping[str, tuple[Place, ...]]) ->
     return {member: tuple(mine) for member, mine in given.items()}
 
 
-def _record(topic: str, partition: int, one: Stored) -> ConsumerRecord:
+def record(topic, partition, one):
     size = -1 if one.value is None else len(one.value)
     return ConsumerRecord(
         topic, partition, one.offset, one.timestamp_ms, 0, one.key, one.value, None, -1, size, one.headers
@@ -485,20 +472,20 @@ def _record(topic: str, partition: int, one: Stored) -> ConsumerRecord:
 class SimTopicIds:
     """Implements :class:`~knowledgepulse_worker.stream.client.TopicIdentity`; asks the leaders."""
 
-    def __init__(self, cluster: Cluster, host: str, topic: str) -> None:
+    def __init__(self, cluster, host, topic):
         self._connection = Connection(cluster, host, "ids")
         self._cluster = cluster
         self._topic = topic
-        self._previous: set[bytes] = set()
+        self._previous = set()
         self._current = b""
 
-    async def start(self) -> None:
+    async def start(self):
         """Connect to nothing."""
 
-    async def stop(self) -> None:
+    async def stop(self):
         """Close nothing."""
 
-    async def current(self, partitions: Iterable[int]) -> bytes:
+    async def current(self, partitions):
         numbers = sorted(partitions)
         while True:
             found = {await self._look_up(number) for number in numbers}
@@ -509,7 +496,7 @@ class SimTopicIds:
                 return one
             await asyncio.sleep(BACKOFF)
 
-    async def _look_up(self, number: int) -> bytes:
+    async def _look_up(self, number):
         at = (self._topic, number)
         return await self._connection.ask_leader(at, lambda broker: self._cluster.find(broker, *at).id)
 
@@ -517,27 +504,27 @@ class SimTopicIds:
 class SimReader:
     """Implements :class:`~knowledgepulse_worker.kafka.topic_reader.Reader`; connects on entry."""
 
-    def __init__(self, cluster: Cluster, host: str, timeout: float = REQUEST_TIMEOUT) -> None:
+    def __init__(self, cluster, host, timeout=REQUEST_TIMEOUT):
         self._connection = Connection(cluster, host, "reader", timeout)
         self._cluster = cluster
         self._timeout = timeout
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self):
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *_):
         """Close nothing."""
 
-    async def bounds(self, topic: str, partition: int) -> range:
+    async def bounds(self, topic, partition):
         return await self._connection.ask_leader(
             (topic, partition), lambda broker: self._cluster.bounds(broker, topic, partition)
         )
 
-    async def first_since(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+    async def first_since(self, topic, partition, timestamp_ms):
         records = self._cluster.topics[topic].logs[partition].records
         return next((one.offset for one in records if one.timestamp_ms >= timestamp_ms), None)
 
-    async def read(self, topic: str, partition: int, offsets: range) -> AsyncIterator[ConsumerRecord]:
+    async def read(self, topic, partition, offsets):
         position, at = offsets.start, (topic, partition)
         while position < offsets.stop:
             try:
@@ -547,10 +534,10 @@ class SimReader:
                 raise TopicError(f"{topic}/{partition}: no records") from None
             for one in answer.records:
                 if one.offset < offsets.stop:
-                    yield _record(topic, partition, one)
+                    yield record(topic, partition, one)
             position = answer.next
 
-    async def _fetch(self, at: Place, position: int) -> Answer:
+    async def _fetch(self, at, position):
         while True:
             broker = self._connection.leader(at)
             with suppress(KafkaError):
@@ -589,15 +576,7 @@ class SimPublisher:
         taken: called with each record that is taken.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        host: str,
-        lease: Lease,
-        timeout: float,
-        taken: Callable[[OutputRecord], None] = lambda _: None,
-        writer: str = "",
-    ) -> None:
+    def __init__(self, cluster, host, lease, timeout, taken=lambda _: None, writer=""):
         self._connection = Connection(cluster, host, "producer", timeout)
         self._cluster = cluster
         self._lease = lease
@@ -605,24 +584,24 @@ class SimPublisher:
         self._taken = taken
         self._writer = writer
         self._loop = cluster.loop
-        self._queues: dict[Place, deque[_Batch]] = {}
-        self._muted: set[Place] = set()
-        self._busy: set[int] = set()
+        self._queues = {}
+        self._muted = set()
+        self._busy = set()
         self._is_open = False
-        self._due: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task] = set()
+        self._due = None
+        self._tasks = set()
 
-    async def start(self) -> None:
+    async def start(self):
         """Connect to nothing."""
 
-    async def stop(self) -> None:
+    async def stop(self):
         await self.flush()
 
-    async def send(self, record: OutputRecord) -> asyncio.Future:
+    async def send(self, record):
         await self._lease.hold()
         return self._add(record, alone=False)
 
-    async def send_alone(self, record: OutputRecord) -> int:
+    async def send_alone(self, record):
         try:
             return await self._confirmed_alone(record)
         except TimestampError:
@@ -630,18 +609,18 @@ class SimPublisher:
                 raise
         return await self._confirmed_alone(record)
 
-    async def _confirmed_alone(self, record: OutputRecord) -> int:
+    async def _confirmed_alone(self, record):
         await self._lease.hold()
         return await self._add(record, alone=True)
 
-    async def flush(self) -> None:
+    async def flush(self):
         while waiting := [
             one for queue in self._queues.values() for batch in queue for one in batch.deliveries
         ]:
             await asyncio.wait([asyncio.shield(one) for one in waiting])
             await asyncio.sleep(0)
 
-    def _add(self, record: OutputRecord, *, alone: bool) -> asyncio.Future:
+    def _add(self, record, *, alone):
         self._taken(record)
         partition = record.partition
         if partition is None:
@@ -659,19 +638,19 @@ class SimPublisher:
         batch.is_closed = alone
         batch.records.append(record)
         batch.bytes += size
-        inner: asyncio.Future = self._loop.create_future()
+        inner = self._loop.create_future()
         batch.deliveries.append(inner)
         self._wake(0.005)
         return _result_of(inner)
 
-    def _wake(self, delay: float) -> None:
+    def _wake(self, delay):
         if self._due is None or self._due.cancelled():
             self._due = self._loop.call_later(delay, self._drain)
 
-    def _drain(self) -> None:
+    def _drain(self):
         """Send the first batch of each partition to its leader, one request per broker at a time."""
         self._due = None
-        requests: dict[int, dict[Place, _Batch]] = {}
+        requests = {}
         for at in sorted(at for at, queue in self._queues.items() if queue and at not in self._muted):
             batch = self._queues[at][0]
             broker = self._connection.leader(at)
@@ -685,7 +664,7 @@ class SimPublisher:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _request(self, broker: int, batches: dict[Place, _Batch]) -> None:
+    async def _request(self, broker, batches):
         contents = {at: tuple(batch.records) for at, batch in batches.items()}
         try:
             results = await self._connection.ask(
@@ -710,7 +689,7 @@ class SimPublisher:
         self._wake(0.0)
 
     @staticmethod
-    def _settle(at: Place, batch: _Batch, result: int | KafkaError) -> None:
+    def _settle(at, batch, result):
         for number, delivery in enumerate(batch.deliveries):
             if delivery.done():
                 continue
@@ -726,11 +705,11 @@ class SimPublisher:
                 delivery.set_exception(DeliveryError(where))
 
 
-def _result_of(inner: asyncio.Future) -> asyncio.Future:
+def _result_of(inner):
     """Return a future that follows another: a caller that cancels it does not recall its record."""
     outer = asyncio.get_running_loop().create_future()
 
-    def settle(_: asyncio.Future) -> None:
+    def settle(_):
         if outer.done():
             inner.exception()
         elif error := inner.exception():

@@ -72,7 +72,7 @@ class Group:
     _assignment: dict[str, tuple[Place, ...]] = field(default_factory=dict)
     _deadline: asyncio.TimerHandle | None = None
 
-    def move(self, coordinator: int, loading: float) -> None:
+    def move(self, coordinator, loading):
         """Move to another coordinator, which loads the group: what was answered late is never answered."""
         self.coordinator = coordinator
         self.loading_until = self.loop.time() + loading
@@ -86,14 +86,12 @@ class Group:
             self._prepare()
         self.on_change(f"coordinator {coordinator}")
 
-    def _problem(self, broker: int) -> Exception | None:
+    def _problem(self, broker):
         if broker != self.coordinator:
             return NotCoordinatorForGroupError()
         return GroupLoadInProgressError() if self.loop.time() < self.loading_until else None
 
-    def join(
-        self, broker: int, member: str, session: float, rebalance: float, has: tuple[Place, ...], reply: Reply
-    ) -> None:
+    def join(self, broker, member, session, rebalance, has, reply):
         if problem := self._problem(broker):
             reply(problem)
             return
@@ -111,7 +109,7 @@ class Group:
             self._prepare()
         self._complete_join()
 
-    def _prepare(self) -> None:
+    def _prepare(self):
         was_empty = self._is_patient = self.state == "empty"
         self.state = "preparing"
         for one in self.members.values():
@@ -124,7 +122,7 @@ class Group:
         self._deadline = self.loop.call_later(limit, self._join_over, context=Context())
         self.on_change("rebalance")
 
-    def _join_over(self) -> None:
+    def _join_over(self):
         for one in [one for one in self.members.values() if one.joining is None]:
             self.expired.add(one.id)
             self._remove(one)
@@ -132,7 +130,7 @@ class Group:
         self._is_patient = False
         self._complete_join()
 
-    def _complete_join(self) -> None:
+    def _complete_join(self):
         if self.state != "preparing":
             return
         waiting = any(one.joining is None for one in self.members.values())
@@ -156,14 +154,7 @@ class Group:
             if reply is not None:
                 reply(answer)
 
-    def sync(
-        self,
-        broker: int,
-        member: str,
-        generation: int,
-        assignment: Mapping[str, tuple[Place, ...]] | None,
-        reply: Reply,
-    ) -> None:
+    def sync(self, broker, member, generation, assignment, reply):
         if problem := self._problem(broker) or self._stranger(member, generation):
             reply(problem)
             return
@@ -185,27 +176,25 @@ class Group:
                         other.syncing(self._assignment.get(other.id, ()))
                         other.syncing = None
 
-    def _stranger(self, member: str, generation: int) -> Exception | None:
+    def _stranger(self, member, generation):
         if member not in self.members:
             return UnknownMemberIdError()
         return None if generation == self.generation else IllegalGenerationError()
 
-    def heartbeat(self, broker: int, member: str, generation: int, reply: Reply) -> None:
+    def heartbeat(self, broker, member, generation, reply):
         problem = self._problem(broker) or self._stranger(member, generation)
         if problem is None:
             self._touch(self.members[member])
             problem = RebalanceInProgressError() if self.state == "preparing" else None
         reply(problem)
 
-    def leave(self, broker: int, member: str, reply: Reply) -> None:
+    def leave(self, broker, member, reply):
         if self._problem(broker) is None and member in self.members:
             self._remove(self.members[member])
             self._rebalance_without()
         reply(None)
 
-    def commit(
-        self, broker: int, member: str, generation: int, offsets: Mapping[Place, int], reply: Reply
-    ) -> None:
+    def commit(self, broker, member, generation, offsets, reply):
         """Commit; anyone without a generation may, once the group is empty."""
         problem = self._problem(broker)
         if problem is None and not (generation < 0 and self.state == "empty"):
@@ -221,21 +210,21 @@ class Group:
             self.committed.update(offsets)
         reply(problem)
 
-    def fetch_offsets(self, broker: int, places: tuple[Place, ...], reply: Reply) -> None:
+    def fetch_offsets(self, broker, places, reply):
         reply(self._problem(broker) or {at: self.committed.get(at) for at in places})
 
-    def forget(self, positions: Mapping[Place, int]) -> None:
+    def forget(self, positions):
         """Drop the positions in a deleted topic, unless others were committed since."""
         for at, offset in positions.items():
             if self.committed.get(at) == offset:
                 del self.committed[at]
 
-    def _touch(self, member: _Member, extra: float = 0.0) -> None:
+    def _touch(self, member, extra=0.0):
         if member.expiry is not None:
             member.expiry.cancel()
         member.expiry = self.loop.call_later(member.session + extra, self._expire, member, context=Context())
 
-    def _expire(self, member: _Member) -> None:
+    def _expire(self, member):
         if self.members.get(member.id) is not member:
             return
         if member.joining is not None:  # it waits for the others
@@ -246,7 +235,7 @@ class Group:
         self._remove(member)
         self._rebalance_without()
 
-    def _remove(self, member: _Member) -> None:
+    def _remove(self, member):
         if member.expiry is not None:
             member.expiry.cancel()
         if self.members.pop(member.id, None) is not None:
@@ -254,7 +243,7 @@ class Group:
         if member.syncing is not None:
             member.syncing(UnknownMemberIdError())
 
-    def _rebalance_without(self) -> None:
+    def _rebalance_without(self):
         if not self.members:
             if self._deadline is not None:
                 self._deadline.cancel()

@@ -82,7 +82,7 @@ class Event:
     seconds: float = 0.0
     value: float = 0.0
 
-    def __str__(self) -> str:
+    def __str__(self):
         when = f"at {self.at:.2f} s"
         if self.moment:
             when += f", {self.steps} callbacks after {self.count} x {self.moment}"
@@ -110,16 +110,16 @@ class History:
     publications: tuple[Publication, ...]
     events: tuple[Event, ...]
 
-    def without(self, **changes) -> History:
+    def without(self, **changes):
         return replace(self, **changes)
 
-    def __str__(self) -> str:
+    def __str__(self):
         kinds = ", ".join(f"{one.partition}:{one.kind}" for one in self.publications)
         lines = [f"seed {self.seed}", str(self.setting), f"records: {kinds}", *map(str, self.events)]
         return "\n  ".join(lines)
 
 
-def history(seed: int) -> History:
+def history(seed):
     """Return the history of a seed."""
     random = Random(f"history {seed}")
     setting = _setting(random)
@@ -142,7 +142,7 @@ def history(seed: int) -> History:
     return History(seed, setting, publications, tuple(sorted(events, key=lambda one: one.at)))
 
 
-def _setting(random: Random) -> Setting:
+def _setting(random):
     small = random.choice(((), (), (), ("contribute",), ("changelog",), ("contribute", "changelog")))
     return Setting(
         partitions=random.choice((1, 2, 2, 3)),
@@ -160,7 +160,7 @@ def _setting(random: Random) -> Setting:
     )
 
 
-def _publication(random: Random, setting: Setting, span: float) -> Publication:
+def _publication(random, setting, span):
     kinds = ("trace", "trace", "trace", "trace", "trace", "no trace", "empty")
     kind = "deadly" if random.random() < setting.deadly else random.choice(kinds)
     return Publication(
@@ -173,7 +173,7 @@ def _publication(random: Random, setting: Setting, span: float) -> Publication:
     )
 
 
-def _event(random: Random, setting: Setting, span: float) -> Event:
+def _event(random, setting, span):
     kind = random.choices(tuple(KINDS), tuple(KINDS.values()))[0]
     event = Event(
         kind,
@@ -195,13 +195,17 @@ def _event(random: Random, setting: Setting, span: float) -> Event:
     return event
 
 
-def _replaced(random: Random, setting: Setting) -> list[Event]:
+def _replaced(random, setting):
     """A worker is away for longer than a session, and comes back when its successor may have left again."""
     pod, at, away = random.randrange(setting.pods), 2 + random.random() * 6, 6 + random.random() * 8
     left = at + away * (0.6 + random.random() * 0.5)
     others = [other for other in range(setting.pods) if other != pod]
+    kind, moment = (
+        random.choice(("suspend", "isolate", "cut")),
+        random.choice(("", "entry taken", "output taken")),
+    )
     return [
-        Event(random.choice(("suspend", "isolate", "cut")), at, pod, seconds=away, value=random.random()),
+        Event(kind, at, pod, moment, 1, random.randrange(4), away, random.random()),
         *(
             Event(random.choice(("stop", "kill")), left, other, seconds=random.random() * 9)
             for other in others
@@ -209,7 +213,7 @@ def _replaced(random: Random, setting: Setting) -> list[Event]:
     ]
 
 
-def _flapping(random: Random, setting: Setting) -> list[Event]:
+def _flapping(random, setting):
     """A worker is expelled, and gets its partitions back at once."""
     kind, moment = random.choice(("isolate", "cuts", "suspend")), random.choice(MOMENTS[:6])
     at, count, steps = random.random() * 5, random.randint(1, 8), random.randrange(6)
@@ -223,14 +227,14 @@ def _flapping(random: Random, setting: Setting) -> list[Event]:
     ]
 
 
-def _recreated(random: Random, setting: Setting) -> list[Event]:
+def _recreated(random, setting):
     """The raw topic is created again; a moment later a worker dies."""
     at = 2 + random.random() * 8
     kill = Event("kill", at, 0, random.choice(MOMENTS[:7]), random.randint(1, 6), random.randrange(9))
     return [Event("recreate", at, value=random.random()), kill]
 
 
-def _suspects(random: Random, setting: Setting) -> list[Event]:
+def _suspects(random, setting):
     """While suspects of a deadly record wait for their turn, their partitions move."""
     kind, steps, events = random.choice(("add", "isolate", "stop")), random.randrange(20), []
     for pod in range(setting.pods):

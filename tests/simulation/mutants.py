@@ -22,7 +22,7 @@ else: print('not found')
 """
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(prog="python -m simulation.mutants", description=__doc__)
     parser.add_argument("words", nargs="*", help="only breaks whose description has one of these")
     parser.add_argument("--limit", type=int, default=400, help="histories after which a break is not found")
@@ -38,7 +38,7 @@ def main() -> int:
     return missed
 
 
-def _play(mutant: dict, limit: int) -> str:
+def _play(mutant, limit):
     """Play histories on a broken copy of the worker until one fails; return how many it took, and why."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "knowledgepulse_worker"

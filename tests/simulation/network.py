@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from contextvars import Context
-from random import Random
 from typing import Any
 
 from aiokafka.errors import KafkaConnectionError, RequestTimedOutError
@@ -32,18 +30,16 @@ class Network:
         slow: seconds added to the latency of a broker.
     """
 
-    def __init__(self, random: Random, loop: asyncio.AbstractEventLoop) -> None:
-        self.cut: set[tuple[str, int]] = set()
-        self.deaf: set[tuple[str, int]] = set()
-        self.down: set[int] = set()
-        self.slow: dict[int, float] = {}
+    def __init__(self, random, loop):
+        self.cut = set()
+        self.deaf = set()
+        self.down = set()
+        self.slow = {}
         self._random = random
         self._loop = loop
-        self._busy_until: dict[tuple[str, str, int], float] = {}
+        self._busy_until = {}
 
-    def call(
-        self, host: str, channel: str, broker: int, operation: Callable[[Reply], None], timeout: float
-    ) -> asyncio.Future:
+    def call(self, host, channel, broker, operation, timeout):
         """Send a request: ``operation`` runs at the broker, and its reply resolves the future.
 
         The future raises KafkaConnectionError or RequestTimedOutError if no answer arrives.
@@ -53,7 +49,7 @@ class Network:
         line = (host, channel, broker)
         given_up = self._loop.call_later(timeout, self._fail, answer, RequestTimedOutError)
 
-        def arrive() -> None:
+        def arrive():
             if answer.done():
                 return
             if broker in self.down:
@@ -64,12 +60,12 @@ class Network:
             else:
                 operation(reply)
 
-        def reply(result: Any) -> None:
+        def reply(result):
             if (host, broker) in self.deaf:
                 return
             self._later((host, channel, -1 - broker), lambda: receive(result))
 
-        def receive(result: Any) -> None:
+        def receive(result):
             if answer.done():
                 return
             if broker in self.down:
@@ -87,11 +83,11 @@ class Network:
         return answer
 
     @staticmethod
-    def _fail(answer: asyncio.Future, error: type[Exception]) -> None:
+    def _fail(answer, error):
         if not answer.done():
             answer.set_exception(error())
 
-    def _later(self, line: tuple[str, str, int], what: Callable[[], None], least: float = 0.0) -> None:
+    def _later(self, line, what, least=0.0):
         broker = line[2] if line[2] >= 0 else -1 - line[2]
         latency = least + self._random.choice((0.0005, 0.001, 0.002, 0.02)) + self.slow.get(broker, 0.0)
         at = max(self._loop.time() + latency, self._busy_until.get(line, 0.0))

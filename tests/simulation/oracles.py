@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.kafka.topic_reader import raw_record
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
-from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.entry import Entry, ScoreHeader, decode_entry, decode_vector
-from knowledgepulse_worker.records.outputs import with_original_timestamp
-from knowledgepulse_worker.records.record import OutputRecord, fingerprint
+from knowledgepulse_worker.records.entry import ScoreHeader, decode_entry, decode_vector
+from knowledgepulse_worker.records.outputs import Outputs, with_original_timestamp
+from knowledgepulse_worker.records.record import fingerprint
 from knowledgepulse_worker.scoring import Nearest, score_trace
 from knowledgepulse_worker.stream.partition import _MAX_OUTSTANDING
-from simulation.brokers import Stored
-from simulation.histories import History
-from simulation.pods import Pod, World
+from knowledgepulse_worker.tools.audit.index import SourceIndex
+from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
+from knowledgepulse_worker.tools.audit.vectors import Texts
+from simulation import clients
 
 _LATE = {"too_large", "poison"}
 """Reasons for which a record may become a dead letter after it was scored."""
@@ -36,8 +36,8 @@ class Oracles:
         policies: all that were ever in force, by digest.
     """
 
-    def __init__(self, history: History, world: World, violated: Callable[[str], None]) -> None:
-        self.policies: dict[str, Policy] = {world.policy.digest: world.policy}
+    def __init__(self, history, world, violated):
+        self.policies = {world.policy.digest: world.policy}
         self._setting = history.setting
         self._world = world
         self._cluster = world.cluster
@@ -47,17 +47,18 @@ class Oracles:
         self._outputs = (topics.contribute, topics.rejected, topics.dead_letter)
         self._copies = topics.redacted
         self._changelog = changelog_topic_name(world.settings.kafka.group)
-        self._entries: dict[tuple[int, int], list[Entry]] = defaultdict(list)
-        self._published: dict[bytes, list[OutputRecord]] = defaultdict(list)
-        self._copied: set[bytes] = set()
-        self._tainted: set[int] = set()
-        self._deleted: set[bytes] = set()
+        self._entries = defaultdict(list)
+        self._writers = defaultdict(list)
+        self._published = defaultdict(list)
+        self._copied = set()
+        self._tainted = set()
+        self._deleted = set()
         self._was_recreated = False
-        self._taken_as: dict[tuple[str, int, bytes | None], str] = {}
+        self._taken_as = {}
 
     # --- as it happens
 
-    def taken(self, pod: Pod, record: OutputRecord) -> None:
+    def taken(self, pod, record):
         """One owner: a client takes nothing for a partition that the group has given to another member."""
         if record.topic == self._changelog or record.topic in self._outputs:
             self._check_owner(pod, record)
@@ -66,14 +67,14 @@ class Oracles:
         if pod.app is not None:
             self._check_bounds(pod)
 
-    def _check_owner(self, pod: Pod, record: OutputRecord) -> None:
+    def _check_owner(self, pod, record):
         owner = self._cluster.group.owners.get((self._raw, record.partition))
         if owner is not None and (pod.member is None or owner not in pod.member.ids):
             self._violated(
                 f"one owner: {pod.name} sent to {record.topic}/{record.partition}, owned by {owner}"
             )
 
-    def _check_bounds(self, pod: Pod) -> None:
+    def _check_bounds(self, pod):
         setting = self._setting
         outstanding = [one.outstanding for one in pod.source._partitions.values()]
         if max(outstanding, default=0) > _MAX_OUTSTANDING:
@@ -88,7 +89,7 @@ class Oracles:
             if lane._cache.size > setting.max_elements:
                 self._violated(f"bounded: {lane._cache.size} vectors")
 
-    def appended(self, topic: str, partition: int, records: Sequence[OutputRecord], writer: str) -> None:
+    def appended(self, topic, partition, records, writer):
         """Check and index what was written."""
         for record in records:
             if topic == self._changelog:
@@ -99,16 +100,22 @@ class Oracles:
             elif topic == self._copies:
                 self._copied.add(dict(record.headers)["kp-source"])
 
-    def _note_entry(self, partition: int, entry: Entry, writer: str) -> None:
+    def _note_entry(self, partition, entry, writer):
         known = self._entries[partition, entry.offset]
         known.append(entry)
-        earlier = [one for one in known if one.topic_id == entry.topic_id and not _is_same(one, entry)]
+        writers = self._writers[partition, entry.offset]
+        writers.append(writer)
+        others = [
+            who
+            for one, who in zip(known, writers, strict=True)
+            if one.topic_id == entry.topic_id and not _is_same(one, entry)
+        ]
         member = self._taken_as.get((writer, partition, b"%d" % entry.offset), "")
-        if earlier and member in self._cluster.group.expired:
+        if others and writer not in others and member in self._cluster.group.expired:
             # What a client had taken before its process was given up may still go out.
             self._tainted.add(partition)
 
-    def _note_output(self, partition: int, record: OutputRecord) -> None:
+    def _note_output(self, partition, record):
         number = _number(record)
         self._published[number].append(record)
         offset = _offset(record)
@@ -117,7 +124,7 @@ class Oracles:
         if not any(_agrees(entry, says, record.topic) for entry in entries):
             self._violated(f"order: an output of {partition}/{offset} was written before its entry")
 
-    def committing(self, offsets: Mapping[tuple[str, int], int]) -> None:
+    def committing(self, offsets):
         """Commits move forward, and never past a record without an output."""
         if self._was_recreated:
             return
@@ -131,27 +138,27 @@ class Oracles:
                 if self._copies and before <= one.offset < offset:
                     self._check_copy(at[1], one)
 
-    def _check_copy(self, partition: int, record: Stored) -> None:
+    def _check_copy(self, partition, record):
         source = f"{self._raw}/{partition}/{record.offset}".encode()
         contributed = any(one.topic == self._outputs[0] for one in self._published[record.key])
         if contributed and source not in self._copied:
             self._violated(f"conservation: {partition}/{record.offset} committed without its redacted copy")
 
-    def deleting(self, partition: int, before: int) -> None:
+    def deleting(self, partition, before):
         """Retention deletes records: those not read yet have no output."""
         self._deleted |= {one.key for one in self._records(partition) if one.offset < before}
 
-    def recreating(self) -> None:
+    def recreating(self):
         """The raw topic is created again; what was not read of the old one is gone."""
         self._was_recreated = True
 
     # --- afterwards
 
-    def _records(self, partition: int) -> list[Stored]:
+    def _records(self, partition):
         log = self._cluster.topics[self._raw].logs[partition]
         return log.read(log.begin, 10**9)
 
-    def unfinished(self) -> str:
+    def unfinished(self):
         """Name what no group has committed."""
         found = []
         for number in range(self._setting.partitions):
@@ -164,23 +171,25 @@ class Oracles:
                 found.append(f"partition {number} without {missing}")
         return ", ".join(found)
 
-    def all_finished(self) -> bool:
+    def all_finished(self):
         return not self.unfinished()
 
-    def all_published(self) -> bool:
+    def all_published(self):
         numbers = range(self._setting.partitions)
         return all(self._published[one.key] for number in numbers for one in self._records(number))
 
-    def check(self) -> None:
+    def check(self):
         """Check what is left after the last worker."""
         topic_id = self._cluster.topics[self._raw].id
+        if not self._was_recreated:
+            self._audit()
         for partition in range(self._setting.partitions):
             self._check_partition(partition, topic_id)
 
-    def _check_partition(self, partition: int, topic_id: bytes) -> None:
+    def _check_partition(self, partition, topic_id):
         log = self._cluster.topics[self._raw].logs[partition]
         written = [one for one in log.written if one.is_data and one.offset < log.stable_end]
-        seen: list[Entry] = []
+        seen = []
         offsets = []
         for record in written:
             outputs = self._published[record.key]
@@ -205,7 +214,33 @@ class Oracles:
         if partition not in self._tainted and offsets:
             self._check_ring(partition, offsets, seen)
 
-    def _check_outputs(self, partition: int, record: Stored, outputs: Sequence[OutputRecord]) -> None:
+    def _audit(self):
+        """The worker's own audit finds nothing wrong."""
+        topics, partitions = self._world.settings.topics, self._setting.partitions
+        with SourceIndex(topics, partitions, self._setting.window) as index:
+            for number, log in enumerate(self._cluster.topics[self._changelog].logs):
+                index.add_entries(number, [(one.key, one.value) for one in log.records])
+                if len(log.records) == len(log.written):
+                    index.add_whole(number)
+            index.add_outputs(one for records in self._published.values() for one in records)
+            index.complete()
+            for number in set(range(partitions)) - self._tainted:
+                report = self._audit_partition(number, index)
+                wrong = [*report.missing, *report.without_entry, *report.differing]
+                if wrong:
+                    self._violated(f"audit: {number}: {wrong}")
+
+    def _audit_partition(self, number, index):
+        log, settings = self._cluster.topics[self._raw].logs[number], self._world.settings
+        committed = self._cluster.group.committed.get((self._raw, number), 0)
+        builder = Outputs(settings.topics, dict.fromkeys(self._cluster.topics, self._setting.partitions))
+        audit = PartitionAudit(
+            number, Bounds(log.begin, committed), settings, self.policies, index, builder, Texts(None)
+        )
+        audit.add([raw_record(clients.record(self._raw, number, one)) for one in self._records(number)])
+        return audit.finish()
+
+    def _check_outputs(self, partition, record, outputs):
         """Conservation and pass-through: one outcome, and the record unchanged but for its score."""
         where, first = f"{partition}/{record.offset}", outputs[0]
         if partition not in self._tainted:
@@ -225,14 +260,7 @@ class Oracles:
         if scored != raw:
             self._violated(f"pass-through: {where}: the trace differs")
 
-    def _check_score(
-        self,
-        partition: int,
-        record: Stored,
-        entries: Sequence[Entry],
-        outputs: Sequence[OutputRecord],
-        seen: Sequence[Entry],
-    ) -> None:
+    def _check_score(self, partition, record, entries, outputs, seen):
         """Replay-exact: the score of one pass over the log with the vectors in the entries."""
         where, entry, setting = f"{partition}/{record.offset}", entries[0], self._setting
         for other in entries[1:]:
@@ -249,7 +277,7 @@ class Oracles:
             if one.topic != self._outputs[2] and dict(one.headers)["kp-score"] != entry.score:
                 self._violated(f"replay-exact: {where}: the output's score is not its entry's")
 
-    def _check_ring(self, partition: int, offsets: Sequence[int], seen: Sequence[Entry]) -> None:
+    def _check_ring(self, partition, offsets, seen):
         """The changelog holds the ring, and nothing that fell out of it."""
         setting = self._setting
         window = range(offsets[-1] + 1 - setting.window, offsets[-1] + 1)
@@ -265,7 +293,7 @@ class Oracles:
             self._violated(f"ledger: {partition} holds {sorted(found)}, not {sorted(ring)}")
 
 
-def _is_same(one: Entry, other: Entry) -> bool:
+def _is_same(one, other):
     """Return whether two entries tell the same outcome, or one buries what the other scored."""
     late = any(entry.failure is not None and entry.failure.reason in _LATE for entry in (one, other))
     if one.fingerprint != other.fingerprint:
@@ -281,23 +309,23 @@ def _is_same(one: Entry, other: Entry) -> bool:
     )
 
 
-def _agrees(entry: Entry, says: Mapping[str, bytes | None], topic: str) -> bool:
+def _agrees(entry, says, topic):
     if entry.failure is not None:
         return says.get("kp-reason") == entry.failure.reason.encode()
     return says.get("kp-score") == entry.score
 
 
-def _number(record: OutputRecord) -> bytes:
+def _number(record):
     return dict(record.headers)["number"]
 
 
-def _offset(record: OutputRecord) -> int:
+def _offset(record):
     headers = dict(record.headers)
     source = headers.get("kp-source")
     return int(source.rpartition(b"/")[2] if source else headers["__streams.errors.offset"])
 
 
-def _nearest(recent: Sequence[Entry], entry: Entry, ttl: float | None) -> Nearest | None:
+def _nearest(recent, entry, ttl):
     fresh = [
         one for one in recent if ttl is None or one.timestamp_ms / 1000 >= entry.timestamp_ms / 1000 - ttl
     ]

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
@@ -20,9 +19,8 @@ from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import Settings
 from simulation import loop as virtual
 from simulation.brokers import SimTopic, new_cluster
-from simulation.histories import Event, History, Publication
+from simulation.histories import History, Publication
 from simulation.loop import EPOCH, NothingLeftError, simulated_process
-from simulation.network import Network
 from simulation.oracles import Oracles
 from simulation.pods import DEADLY, Pod, World
 from support.lanes import trace_of
@@ -52,11 +50,11 @@ class Outcome:
     log: list[str] = field(default_factory=list)
 
 
-def play(history: History, *, keep_log: bool = False) -> Outcome:
+def play(history, *, keep_log=False):
     """Play a history from its beginning to its end."""
     players = []
 
-    async def course() -> Outcome:
+    async def course():
         players.append(_Player(history, keep_log))
         return await players[0].run()
 
@@ -74,15 +72,15 @@ def play(history: History, *, keep_log: bool = False) -> Outcome:
 
 
 class _Player:
-    def __init__(self, history: History, keep_log: bool) -> None:
+    def __init__(self, history, keep_log):
         self.history = history
         self._random = Random(f"play {history.seed}")
         self._loop = asyncio.get_running_loop()
         self._hash = hashlib.sha256()
         self._log = [] if keep_log else None
-        self._counts: Counter[str] = Counter()
+        self._counts = Counter()
         self._waiting = [one for one in history.events if one.moment]
-        self._reached: Counter[tuple[int, str]] = Counter()
+        self._reached = Counter()
         self._published = 0
         self._faults_end = 0.0
         self._is_undisturbed = True
@@ -109,15 +107,15 @@ class _Player:
         self.cluster.group.on_commit = self._committing
         self.cluster.on_append = self._appended
         self.world.pods = [Pod(self.world, number) for number in range(history.setting.pods)]
-        self.violations: list[str] = []
+        self.violations = []
 
     # --- the course of a history
 
-    async def run(self) -> Outcome:
+    async def run(self):
         await self._run()
         return self.outcome()
 
-    def outcome(self) -> Outcome:
+    def outcome(self):
         return Outcome(
             self.history,
             self.violations,
@@ -129,7 +127,7 @@ class _Player:
             self._log or [],
         )
 
-    async def _run(self) -> None:
+    async def _run(self):
         for number, one in enumerate(self.history.publications):
             self._loop.call_at(one.at, self._publish, number, one)
         for event in self.history.events:
@@ -146,16 +144,16 @@ class _Player:
         await self._finish()
         self.oracles.check()
 
-    def _idle(self) -> bool:
+    def _idle(self):
         return not self._waiting or self.oracles.all_finished()
 
-    async def _until(self, condition: Callable[[], bool], limit: float) -> bool:
+    async def _until(self, condition, limit, poll=0.2):
         end = self._loop.time() + limit + self._faults_end
         while not (met := condition()) and self._loop.time() < end and not self.violations:
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(poll)
         return met or bool(self.violations)
 
-    async def _finish(self) -> None:
+    async def _finish(self):
         """End all workers; a last one scores a few records more by what they left."""
         for pod in self.world.pods:
             pod.stop()
@@ -169,7 +167,7 @@ class _Player:
             self._loop.call_later(0.05 * number, self._publish, 100_000 + number, one)
         last.start()
         await asyncio.sleep(0.05 * TAIL * self.history.setting.partitions)
-        if not await self._until(self.oracles.all_published, LIVENESS):
+        if not await self._until(self.oracles.all_published, LIVENESS, poll=0.002):
             self.violated("liveness: records without outputs, with an undisturbed worker")
         last.stop()
         await self._until(lambda: not last.runs, 60.0)
@@ -177,25 +175,25 @@ class _Player:
         if not self.history.setting.redacts and not self.oracles.all_finished():
             self.violated(f"liveness: {self.oracles.unfinished()} after an orderly stop")
 
-    def log(self, *what: object) -> None:
+    def log(self, *what):
         line = f"{self._loop.time():.6f} {self._loop.steps} " + " ".join(map(str, what))
         self._hash.update(line.encode())
         if self._log is not None:
             self._log.append(line)
 
-    def _failed(self, what: str) -> None:
+    def _failed(self, what):
         self._counts["failed"] += 1
         if self._is_undisturbed:
             self.violated(f"liveness: a process failed without a fault: {what}")
 
-    def violated(self, what: str) -> None:
+    def violated(self, what):
         if what not in self.violations and len(self.violations) < 20:
             self.violations.append(what)
             self.log("VIOLATION", what)
 
     # --- topics and records
 
-    def _create_topics(self) -> None:
+    def _create_topics(self):
         setting, topics = self.history.setting, self.settings.topics
         changelog = changelog_topic_name(self.settings.kafka.group)
         names = [topics.contribute, topics.rejected, topics.dead_letter, changelog, *topics.copies]
@@ -208,10 +206,10 @@ class _Player:
         self.changelog = changelog
         self.cluster.create(SimTopic.new(topics.raw, setting.partitions, self._topic_id()))
 
-    def _topic_id(self) -> bytes:
+    def _topic_id(self):
         return UUID(int=self._random.getrandbits(128)).bytes
 
-    def _publish(self, number: int, one: Publication) -> None:
+    def _publish(self, number, one):
         values = {
             "trace": trace_of(number, f"trace {number}", one.confidence),
             "deadly": trace_of(number, f"{DEADLY} {number}", one.confidence),
@@ -229,7 +227,7 @@ class _Player:
 
     # --- what the parts tell
 
-    def _moment(self, pod: Pod, moment: str) -> None:
+    def _moment(self, pod, moment):
         number = self.world.pods.index(pod)
         self.log(pod.name, moment)
         self._counts[moment] += 1
@@ -241,19 +239,17 @@ class _Player:
                 self._waiting.remove(event)
                 self._after(event.steps, event)
 
-    def _after(self, steps: int, event: Event) -> None:
+    def _after(self, steps, event):
         if steps:
             self._loop.call_soon(self._after, steps - 1, event, context=Context())
         else:
             self._loop.call_soon(self._happen, event, context=Context())
 
-    def _taken(self, pod: Pod, record: OutputRecord) -> None:
+    def _taken(self, pod, record):
         self.oracles.taken(pod, record)
         self._moment(pod, "entry taken" if record.topic == self.changelog else "output taken")
 
-    def _appended(
-        self, topic: SimTopic, partition: int, first: int, records: Sequence[OutputRecord], writer: str
-    ) -> None:
+    def _appended(self, topic, partition, first, records, writer):
         keys = [f"{'-' if one.value is None else ''}{(one.key or b'').decode()}" for one in records]
         self.log("append", topic.name, partition, first, *keys, "by", writer)
         self.oracles.appended(topic.name, partition, records, writer)
@@ -261,13 +257,13 @@ class _Player:
         if pod is not None:
             self._moment(pod, "entry written" if topic.name == self.changelog else "output written")
 
-    def _committing(self, offsets: dict, member: str) -> None:
+    def _committing(self, offsets, member):
         self.log("commit", member, sorted(offsets.items()))
         self.oracles.committing(offsets)
 
     # --- what happens
 
-    def _happen(self, event: Event) -> None:
+    def _happen(self, event):
         self._is_undisturbed = False
         self.log("event", event.kind, event.pod)
         self._counts[event.kind] += 1
@@ -277,7 +273,7 @@ class _Player:
             self._faults_end = max(self._faults_end, self._loop.time() + event.seconds)
             self._loop.call_later(event.seconds, undo, context=Context())
 
-    def _heal(self) -> None:
+    def _heal(self):
         self._waiting.clear()
         network, group = self.cluster.network, self.cluster.group
         for each in (network.cut, network.deaf, network.down, network.slow, self.cluster.starved):
@@ -291,39 +287,39 @@ class _Player:
             pod.start()
         self.log("healed")
 
-    def _kill(self, event: Event, pod: Pod, network: Network) -> None:
+    def _kill(self, event, pod, network):
         pod.kill()
 
-    def _suspend(self, event: Event, pod: Pod, network: Network) -> Callable[[], None]:
+    def _suspend(self, event, pod, network):
         pod.suspend()
         return pod.resume
 
-    def _stop(self, event: Event, pod: Pod, network: Network) -> Callable[[], None]:
+    def _stop(self, event, pod, network):
         pod.stop()
         return pod.start
 
-    def _add(self, event: Event, pod: Pod, network: Network) -> Callable[[], None]:
+    def _add(self, event, pod, network):
         new = Pod(self.world, len(self.world.pods))
         self.world.pods.append(new)
         new.start()
         return new.stop if event.value < 0.5 else lambda: None
 
-    def _cut(self, event: Event, pod: Pod, network: Network) -> Callable[[], None]:
+    def _cut(self, event, pod, network):
         pair = (pod.name, int(event.value * self.cluster.count))
         network.cut.add(pair)
         return lambda: network.cut.discard(pair)
 
-    def _isolate(self, event: Event, pod: Pod, network: Network) -> Callable[[], None]:
+    def _isolate(self, event, pod, network):
         pairs = {(pod.name, broker) for broker in range(self.cluster.count)}
         network.cut |= pairs
         return lambda: network.cut.difference_update(pairs)
 
-    def _deaf(self, event: Event, pod: Pod, network: Network) -> Callable[[], None]:
+    def _deaf(self, event, pod, network):
         pair = (pod.name, int(event.value * self.cluster.count))
         network.deaf.add(pair)
         return lambda: network.deaf.discard(pair)
 
-    def _down(self, event: Event, pod: Pod, network: Network) -> Callable[[], None]:
+    def _down(self, event, pod, network):
         broker = int(event.value * self.cluster.count)
         network.down.add(broker)
         self._loop.call_later(0.5, self.cluster.move_leaders, broker)
@@ -331,49 +327,49 @@ class _Player:
             self._loop.call_later(0.5, self.cluster.group.move, (broker + 1) % self.cluster.count, 0.5)
         return lambda: network.down.discard(broker)
 
-    def _move(self, event: Event, pod: Pod, network: Network) -> None:
+    def _move(self, event, pod, network):
         self.cluster.group.move((self.cluster.group.coordinator + 1) % self.cluster.count, 2 * event.value)
 
-    def _refuse(self, event: Event, pod: Pod, network: Network) -> Callable[[], None]:
+    def _refuse(self, event, pod, network):
         group = self.cluster.group
         group.refusing = GroupAuthorizationFailedError if event.value < 0.3 else RequestTimedOutError
 
-        def accept() -> None:
+        def accept():
             group.refusing = None
 
         return accept
 
-    def _starve(self, event: Event, pod: Pod, network: Network) -> Callable[[], None]:
+    def _starve(self, event, pod, network):
         broker = int(event.value * self.cluster.count)
         self.cluster.starved.add(broker)
         return lambda: self.cluster.starved.discard(broker)
 
-    def _slow(self, event: Event, pod: Pod, network: Network) -> Callable[[], None]:
+    def _slow(self, event, pod, network):
         broker = int(event.value * self.cluster.count)
         network.slow[broker] = 0.3
         return lambda: network.slow.pop(broker, None)
 
-    def _leaders(self, event: Event, pod: Pod, network: Network) -> None:
+    def _leaders(self, event, pod, network):
         self.cluster.move_leaders(int(event.value * self.cluster.count))
 
-    def _policy(self, event: Event, pod: Pod, network: Network) -> None:
+    def _policy(self, event, pod, network):
         self.world.policy = Policy(threshold=round(0.3 + event.value / 4, 3))
         self.oracles.policies[self.world.policy.digest] = self.world.policy
         for one in self.world.pods:
             if one.runs and one.app is not None:
                 one.in_force.policy = self.world.policy
 
-    def _compact(self, event: Event, pod: Pod, network: Network) -> None:
+    def _compact(self, event, pod, network):
         for log in self.cluster.topics[self.changelog].logs:
             log.compact(self.cluster.random)
 
-    def _retain(self, event: Event, pod: Pod, network: Network) -> None:
+    def _retain(self, event, pod, network):
         log = self._raw_log(event)
         before = int(log.begin + (log.end - log.begin) * event.value)
         self.oracles.deleting(self._partition(event), before)
         log.delete_before(before)
 
-    def _recreate(self, event: Event, pod: Pod, network: Network) -> None:
+    def _recreate(self, event, pod, network):
         topics = self.settings.topics
         self.oracles.recreating()
         group = self.cluster.group
@@ -382,34 +378,34 @@ class _Player:
         new = SimTopic.new(topics.raw, self.history.setting.partitions, self._topic_id())
         self.cluster.create(new, lag=event.value)
 
-    def _transaction(self, event: Event, pod: Pod, network: Network) -> Callable[[], None]:
+    def _transaction(self, event, pod, network):
         log = self._raw_log(event)
         if log.open_from is None:
             log.open_from = log.end
 
-        def end() -> None:
+        def end():
             if log.open_from is not None:
                 (log.abort if event.value * 10 % 1 < 0.5 else log.commit)()
 
         return end
 
-    def _hang(self, event: Event, pod: Pod, network: Network) -> None:
+    def _hang(self, event, pod, network):
         if pod.batcher is not None:
             pod.batcher.hangs_until = self._loop.time() + event.seconds
             self._faults_end = max(self._faults_end, pod.batcher.hangs_until)
 
-    def _skew(self, event: Event, pod: Pod, network: Network) -> None:
+    def _skew(self, event, pod, network):
         if pod.process is not None:
             pod.process.skew = (event.value - 0.5) * 100_000
 
-    def _partition(self, event: Event) -> int:
+    def _partition(self, event):
         return int(event.value * 1000) % self.history.setting.partitions
 
-    def _raw_log(self, event: Event):
+    def _raw_log(self, event):
         return self.cluster.topics[self.settings.topics.raw].logs[self._partition(event)]
 
 
-def _settings(history: History) -> Settings:
+def _settings(history):
     setting = history.setting
     return Settings(
         kafka={"session_timeout": 6, "request_timeout": 15},

@@ -9,7 +9,6 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -78,10 +77,10 @@ class SimEmbedder:
     batch = 2
     description = "simulated"
 
-    def __init__(self, random: Random | None) -> None:
+    def __init__(self, random):
         self._random = random
 
-    def embed(self, texts) -> Embeddings:
+    def embed(self, texts):
         chosen = [
             self._random.choice(VECTORS) if self._random else VECTORS[crc32(text.encode()) % len(VECTORS)]
             for text in texts
@@ -92,27 +91,27 @@ class SimEmbedder:
 class InlineBatcher(Batcher):
     """The batcher with a timer in place of its threads."""
 
-    def __init__(self, pod: Pod, embedder: SimEmbedder, random: Random) -> None:
+    def __init__(self, pod, embedder, random):
         super().__init__(embedder)
         self.hangs_until = 0.0
         self._pod = pod
         self._random = random
         self._is_working = False
 
-    def _start(self, loop) -> None:
+    def _start(self, loop):
         self._threads = [None]
 
-    async def submit(self, text: str):
+    async def submit(self, text):
         result = await super().submit(text)
         self._work_soon()
         return result
 
-    def _work_soon(self) -> None:
+    def _work_soon(self):
         if not self._is_working and (self._queued or self._admitted):
             self._is_working = True
             asyncio.get_running_loop().call_later(self._random.choice((0.001, 0.01, 0.05)), self._work_once)
 
-    def _work_once(self) -> None:
+    def _work_once(self):
         loop = asyncio.get_running_loop()
         if loop.time() < self.hangs_until:
             loop.call_at(self.hangs_until, self._work_once)
@@ -140,14 +139,14 @@ class Pod:
         app: the present process's worker, if it runs.
     """
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world, number):
         self.name = f"pod-{number}"
-        self.deaths: list[str] = []
-        self.app: WorkerApp | None = None
-        self.member: SimMember | None = None
-        self.batcher: InlineBatcher | None = None
+        self.deaths = []
+        self.app = None
+        self.member = None
+        self.batcher = None
         self.is_wanted = False
-        self.process: Process | None = None
+        self.process = None
         self._world = world
         self._loop = world.cluster.loop
         self._memory = os.memfd_create(self.name)
@@ -155,26 +154,26 @@ class Pod:
         self._lives = 0
         self._isolates = False
         self._pause = 1.0
-        self._stop: asyncio.Event | None = None
+        self._stop = None
 
-    def note(self, moment: str) -> None:
+    def note(self, moment):
         self._world.moment(self, moment)
         if moment == "assigned" and self._isolates:
             self._world.moment(self, "isolating")
 
     @property
-    def runs(self) -> bool:
+    def runs(self):
         return self.process is not None and not self.process.is_dead
 
     # --- what happens to it
 
-    def start(self) -> None:
+    def start(self):
         """Start a process, and another one after each that fails."""
         self.is_wanted = True
         if not self.runs:
             self._launch()
 
-    def _launch(self) -> None:
+    def _launch(self):
         if self.runs or not self.is_wanted:
             return
         self._lives += 1
@@ -186,32 +185,32 @@ class Pod:
         task = process.start(self._work(process))
         task.add_done_callback(lambda task: self._ended(process, task), context=Context())
 
-    def kill(self, reason: str = "killed") -> None:
+    def kill(self, reason="killed"):
         """Kill the process: it runs no further, and says nothing to anyone."""
         if self.runs:
             self._bury(self.process, reason)
 
-    def stop(self) -> None:
+    def stop(self):
         """Ask the process to end, as an orchestrator does."""
         self.is_wanted = False
         if self._stop is not None and self.runs:
             self.resume()
             self._stop.set()
 
-    def suspend(self) -> None:
+    def suspend(self):
         if self.runs:
             self.process.suspend()
             self._world.log("suspend", self.process.name)
 
-    def resume(self) -> None:
+    def resume(self):
         if self.runs and self.process.is_suspended:
             self._world.log("resume", self.process.name)
             self.process.resume()
 
-    def close(self) -> None:
+    def close(self):
         os.close(self._memory)
 
-    def _ended(self, process: Process, task: asyncio.Task) -> None:
+    def _ended(self, process, task):
         if process.is_dead or task.cancelled():
             return
         error = task.exception()
@@ -219,7 +218,7 @@ class Pod:
         if error is not None and not _is_expected(error):
             self._world.violated(f"{process.name} ended with an unexpected error: {error!r}")
 
-    def _bury(self, process: Process, reason: str) -> None:
+    def _bury(self, process, reason):
         process.is_dead = True
         self.app = self.member = self.batcher = None
         self.deaths.append(reason)
@@ -232,7 +231,7 @@ class Pod:
         self._loop.call_later(self._pause, self._launch, context=Context())
         self._pause = min(2 * self._pause, 8.0)
 
-    def _learn_suspects(self) -> None:
+    def _learn_suspects(self):
         memory, limits = journal.Journal(self._memory), self._world.settings.limits
         suspects = poison.after_death(
             memory.suspects(), memory.in_progress(), limits.poison_attempts, skip=limits.skip_poison
@@ -242,14 +241,14 @@ class Pod:
 
     # --- a process
 
-    async def _work(self, process: Process) -> None:
+    async def _work(self, process):
         """Work until it is stopped or fails, as ``stream.worker`` does."""
         world, settings = self._world, self._world.settings
         cluster, kafka, stop = world.cluster, settings.kafka, self._stop
-        failed: asyncio.Future[None] = self._loop.create_future()
+        failed = self._loop.create_future()
         notes = journal.Journal(self._memory)
 
-        def fail(error: BaseException) -> None:
+        def fail(error):
             if not failed.done():
                 world.log("fail", process.name, type(error).__name__)
                 notes.close(_blamed(error))
@@ -312,20 +311,20 @@ class Pod:
             failed.result()
 
     @staticmethod
-    def _redact(random: Random) -> Callable[[bytes], Any]:
-        async def redact(value: bytes) -> bytes:
-            await asyncio.sleep(random.choice((0.0, 0.1, 0.8)))
+    def _redact(random):
+        async def redact(value):
+            await asyncio.sleep(random.choice((0.0, 0.5, 1.5)))
             return value
 
         return redact
 
 
-def _pass_on(task: asyncio.Task, fail: Callable[[BaseException], None]) -> None:
+def _pass_on(task, fail):
     if not task.cancelled() and (error := task.exception()) is not None:
         fail(error)
 
 
-def _is_expected(error: BaseException) -> bool:
+def _is_expected(error):
     """Return whether the worker may end with an error: what it says of Kafka, not a mistake of its own."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_expected, error.exceptions))

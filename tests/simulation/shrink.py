@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from simulation.histories import History
-from simulation.play import Outcome, play
+from simulation.play import play
 
 
-def shrink(outcome: Outcome, budget: int = 300) -> Outcome:
+def shrink(outcome, budget=300):
     """Return the smallest history found that violates the same oracle, within a number of trials."""
     wanted = _oracle(outcome)
     trials = 0
@@ -27,11 +25,11 @@ def shrink(outcome: Outcome, budget: int = 300) -> Outcome:
     return outcome
 
 
-def _oracle(outcome: Outcome) -> str:
+def _oracle(outcome):
     return outcome.violations[0].split(":")[0]
 
 
-def _smaller(history: History) -> Iterator[History]:
+def _smaller(history):
     """Yield what is one step smaller: half of the records, without an event, without a record, simpler."""
     publications, events = history.publications, history.events
     if len(publications) > 3:
