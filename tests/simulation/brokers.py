@@ -107,13 +107,14 @@ class Log:
         self.records = [one for one in self.records if one.offset >= self.begin]
 
     def compact(self, random):
-        """Keep the last record of each key, and some of the others, as in segments that are not cleaned."""
-        last = {one.key: one for one in self.records}
-        gone = {key for key, one in last.items() if one.value is None and random.random() < 0.3}
+        """Keep the last record of each key up to some offset, all behind it, and not all tombstones."""
+        until = random.randint(self.begin, self.end)
+        last = {one.key: one for one in self.records if one.offset < until}
         self.records = [
             one
             for one in self.records
-            if one.key not in gone and (one is last[one.key] or random.random() < 0.3)
+            if one.offset >= until
+            or (one is last[one.key] and (one.value is not None or random.random() < 0.7))
         ]
 
     def call_on_change(self, reader):
@@ -209,11 +210,7 @@ class Cluster:
                 self.leaders[at] = (broker + 1) % self.count
 
     def find(self, broker, name, partition):
-        """Return the topic as a broker knows it.
-
-        Raises:
-            KafkaError: the broker does not lead this partition.
-        """
+        """Return the topic as a broker knows it."""
         topic = self.views[broker].get(name)
         if topic is None or partition >= len(topic.logs):
             raise UnknownTopicOrPartitionError

@@ -39,14 +39,7 @@ BATCH_BYTES = 262_144
 
 
 class Connection:
-    """A client's connections.
-
-    Args:
-        cluster: the brokers.
-        host: where the client runs.
-        client: its name there.
-        timeout: seconds after which it gives a request up.
-    """
+    """A client's connections."""
 
     def __init__(self, cluster, host, client, timeout=REQUEST_TIMEOUT):
         self.cluster = cluster
@@ -109,17 +102,7 @@ class _Assigned:
 
 
 class SimMember:
-    """Implements :class:`~knowledgepulse_worker.stream.client.Client`, as aiokafka's consumer does.
-
-    Args:
-        cluster: the brokers.
-        host: where it runs.
-        topic: the topic to read.
-        lease: renewed by the coordinator's answers.
-        session: the session timeout in seconds.
-        rebalance: the rebalance timeout in seconds.
-        moment: called with what happens.
-    """
+    """Implements :class:`~knowledgepulse_worker.stream.client.Client`, as aiokafka's consumer does."""
 
     def __init__(self, cluster, host, topic, lease, session, rebalance, moment=lambda _: None):
         self.ids = []
@@ -566,15 +549,7 @@ class _Batch:
 
 
 class SimPublisher:
-    """Implements :class:`~knowledgepulse_worker.records.publisher.Publisher`, as aiokafka's producer does.
-
-    Args:
-        cluster: the brokers.
-        host: where it runs.
-        lease: nothing is taken unless it is held.
-        timeout: seconds after which a batch is given up.
-        taken: called with each record that is taken.
-    """
+    """Implements :class:`~knowledgepulse_worker.records.publisher.Publisher`, as aiokafka's producer does."""
 
     def __init__(self, cluster, host, lease, timeout, taken=lambda _: None, writer=""):
         self._connection = Connection(cluster, host, "producer", timeout)

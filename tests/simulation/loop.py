@@ -64,11 +64,7 @@ class Process:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Advances its clock to the next timer whenever nothing is ready; there is no input or output.
-
-    Args:
-        limit: the number of callbacks after which a history is given up.
-    """
+    """Advances its clock to the next timer whenever nothing is ready; there is no input or output."""
 
     def __init__(self, limit=3_000_000):
         super().__init__()

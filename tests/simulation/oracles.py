@@ -27,11 +27,6 @@ _LATE = {"too_large", "poison"}
 class Oracles:
     """Watch a history.
 
-    Args:
-        history: what is played.
-        world: the pods and brokers.
-        violated: called with what must not be.
-
     Attributes:
         policies: all that were ever in force, by digest.
     """
@@ -141,7 +136,7 @@ class Oracles:
     def _check_copy(self, partition, record):
         source = f"{self._raw}/{partition}/{record.offset}".encode()
         contributed = any(one.topic == self._outputs[0] for one in self._published[record.key])
-        if contributed and source not in self._copied:
+        if contributed and source not in self._copied and partition not in self._tainted:
             self._violated(f"conservation: {partition}/{record.offset} committed without its redacted copy")
 
     def deleting(self, partition, before):
@@ -193,15 +188,16 @@ class Oracles:
         offsets = []
         for record in written:
             outputs = self._published[record.key]
-            if not outputs:
-                if record.key not in self._deleted:
-                    self._violated(f"conservation: {partition}/{record.offset} has no output")
-                continue
             entries = [
                 one
                 for one in self._entries[partition, record.offset]
                 if one.topic_id == topic_id and one.fingerprint == fingerprint(record.key, record.value)
             ]
+            if not outputs:
+                if record.key not in self._deleted:
+                    self._violated(f"conservation: {partition}/{record.offset} has no output")
+                seen += [one for one in entries[:1] if one.vector is not None]
+                continue
             if not entries:
                 self._violated(f"ledger: {partition}/{record.offset} has outputs and no entry")
                 continue

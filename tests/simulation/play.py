@@ -415,7 +415,7 @@ def _settings(history):
             "uncommitted_records": setting.window,
             "in_flight_records": setting.in_flight,
             "stall": 12,
-            "drain": 3,
+            "drain": 2.9,
         },
         topics={"redacted": "redacted"} if setting.redacts else {},
         redaction={"function": "support.redact:same"} if setting.redacts else {},

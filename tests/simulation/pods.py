@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
-from knowledgepulse_worker.errors import WorkerError
+from knowledgepulse_worker.errors import StalledError, WorkerError
 from knowledgepulse_worker.kafka.lease import Lease, heartbeat_interval
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.observe.metrics import Metrics
@@ -211,9 +211,9 @@ class Pod:
         os.close(self._memory)
 
     def _ended(self, process, task):
-        if process.is_dead or task.cancelled():
+        if process.is_dead:
             return
-        error = task.exception()
+        error = StalledError("cancelled as it ended") if task.cancelled() else task.exception()
         self._bury(process, "stopped" if error is None else f"{type(error).__name__}: {error}")
         if error is not None and not _is_expected(error):
             self._world.violated(f"{process.name} ended with an unexpected error: {error!r}")
