@@ -26,7 +26,7 @@ class Network:
     Attributes:
         cut: pairs of a process's host and a broker that cannot reach each other.
         down: brokers that are dead.
-        deaf: pairs whose requests arrive, but whose answers are lost.
+        deaf: pairs whose requests arrive, but whose connection breaks before the answer.
         slow: seconds added to the latency of a broker.
     """
 
@@ -61,8 +61,8 @@ class Network:
                 operation(reply)
 
         def reply(result):
-            if (host, broker) in self.deaf:
-                return
+            is_lost = (host, broker) in self.deaf
+            result = KafkaConnectionError() if is_lost else result
             self._later((host, channel, -1 - broker), lambda: receive(result))
 
         def receive(result):
