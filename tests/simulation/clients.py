@@ -251,16 +251,13 @@ class SimMember:
 
     async def _find_positions(self, assigned):
         """Start at the group's positions, or at the beginning."""
-        try:
-            committed = await self._committed(tuple(sorted((tp.topic, tp.partition) for tp in assigned)))
-            for tp, state in assigned.items():
-                offset = committed[tp.topic, tp.partition]
-                if offset is None:
-                    offset = (await self.beginning_offsets([tp]))[tp]
-                if state.position is None:
-                    state.position = offset
-        except asyncio.CancelledError:
-            raise
+        committed = await self._committed(tuple(sorted((tp.topic, tp.partition) for tp in assigned)))
+        for tp, state in assigned.items():
+            offset = committed[tp.topic, tp.partition]
+            if offset is None:
+                offset = (await self.beginning_offsets([tp]))[tp]
+            if state.position is None:
+                state.position = offset
         self._arrived.set()
 
     async def _committed(self, places):

@@ -132,7 +132,7 @@ def history(seed):
     )
     events = [_event(random, setting, span) for _ in range(random.choice((1, 2, 2, 3, 4, 6)))]
     is_deadly = any(one.kind == "deadly" for one in publications)
-    if is_deadly or random.random() < 0.4:
+    if is_deadly or random.random() < 0.5:
         events += random.choice((_replaced, _flapping, _recreated) if not is_deadly else (_suspects,))(
             random, setting
         )
@@ -151,7 +151,7 @@ def _setting(random):
         max_elements=random.choice((1, 2, 5, 5)),
         ttl=random.choice((None, None, 3)),
         in_flight=random.choice((1, 3, 8)),
-        is_noisy=random.random() < 0.7,
+        is_noisy=random.random() < 0.6,
         embeds=random.random() < 0.9,
         redacts=random.random() < 0.15,
         small=tuple((name, 700 if name == "changelog" else random.choice((300, 1400))) for name in small),
@@ -200,31 +200,25 @@ def _replaced(random, setting):
     pod, at, away = random.randrange(setting.pods), 2 + random.random() * 6, 6 + random.random() * 8
     left = at + away * (0.6 + random.random() * 0.5)
     others = [other for other in range(setting.pods) if other != pod]
-    kind, moment = (
-        random.choice(("suspend", "isolate", "cut")),
-        random.choice(("", "entry taken", "output taken")),
-    )
-    return [
-        Event(kind, at, pod, moment, 1, random.randrange(4), away, random.random()),
-        *(
-            Event(random.choice(("stop", "kill")), left, other, seconds=random.random() * 9)
-            for other in others
-        ),
-    ]
+    kind = random.choice(("suspend", "isolate", "cut"))
+    moment = random.choice(("", "entry taken", "entry taken", "output taken"))
+    events = [Event(kind, at, pod, moment, 1, random.randrange(4), away, random.random())]
+    leave = random.choice(("stop", "kill"))
+    return events + [Event(leave, left, other, seconds=random.random() * 9) for other in others]
 
 
 def _flapping(random, setting):
     """A worker is expelled, and gets its partitions back at once."""
-    kind, moment = random.choice(("isolate", "cuts", "suspend")), random.choice(MOMENTS[:6])
     at, count, steps = random.random() * 5, random.randint(1, 8), random.randrange(6)
-    seconds = 5 + random.random() * 4
-    if kind != "cuts":
-        return [Event(kind, at, pod, moment, count, steps, seconds) for pod in range(setting.pods)]
-    return [
-        Event("cut", at, pod, moment, count, steps, seconds * (0.8 + random.random() * 0.4), broker)
-        for pod in range(setting.pods)
-        for broker in (0.0, 0.5)
-    ]
+    seconds, longer = 5 + random.random() * 4, 1 + random.random() * 5
+    if random.random() < 0.5:  # the broker with an entry under way is away for longer than the coordinator
+        return [
+            Event("cut", at, pod, "entry taken", count, steps % 3, seconds + longer * value, value)
+            for pod in range(setting.pods)
+            for value in (0.0, 0.9)
+        ]
+    kind, moment = random.choice(("isolate", "suspend")), random.choice(MOMENTS[:6])
+    return [Event(kind, at, pod, moment, count, steps, seconds) for pod in range(setting.pods)]
 
 
 def _recreated(random, setting):

@@ -84,6 +84,7 @@ class _Player:
         self._published = 0
         self._faults_end = 0.0
         self._is_undisturbed = True
+        self._is_healed = False
         self.settings = _settings(history)
         first_delay = self._random.choice((0.0, 0.0, 0.3, 3.0))
         self.cluster = new_cluster(
@@ -118,7 +119,7 @@ class _Player:
     def outcome(self):
         return Outcome(
             self.history,
-            self.violations,
+            list(self.violations),
             self._hash.hexdigest()[:16],
             self._loop.time(),
             self._loop.steps,
@@ -157,7 +158,8 @@ class _Player:
         """End all workers; a last one scores a few records more by what they left."""
         for pod in self.world.pods:
             pod.stop()
-        await self._until(lambda: not any(pod.runs for pod in self.world.pods), 120.0)
+        if not await self._until(lambda: not any(pod.runs for pod in self.world.pods), 120.0):
+            self.violated("liveness: a worker did not stop")
         self._is_undisturbed = True
         last = Pod(self.world, len(self.world.pods))
         self.world.pods.append(last)
@@ -170,7 +172,8 @@ class _Player:
         if not await self._until(self.oracles.all_published, LIVENESS, poll=0.002):
             self.violated("liveness: records without outputs, with an undisturbed worker")
         last.stop()
-        await self._until(lambda: not last.runs, 60.0)
+        if not await self._until(lambda: not last.runs, 60.0):
+            self.violated("liveness: an undisturbed worker did not stop")
         # Redacted copies may take longer than an orderly stop waits for them.
         if not self.history.setting.redacts and not self.oracles.all_finished():
             self.violated(f"liveness: {self.oracles.unfinished()} after an orderly stop")
@@ -271,10 +274,15 @@ class _Player:
         undo = getattr(self, f"_{event.kind}")(event, pod, self.cluster.network)
         if undo is not None:
             self._faults_end = max(self._faults_end, self._loop.time() + event.seconds)
-            self._loop.call_later(event.seconds, undo, context=Context())
+            self._loop.call_later(event.seconds, self._end, undo, context=Context())
+
+    def _end(self, undo):
+        if not self._is_healed:
+            undo()
 
     def _heal(self):
         self._waiting.clear()
+        self._is_healed = True
         network, group = self.cluster.network, self.cluster.group
         for each in (network.cut, network.deaf, network.down, network.slow, self.cluster.starved):
             each.clear()

@@ -73,7 +73,7 @@ class SimEmbedder:
     identity = "simulated"
     precision = "float32"
     device = "cpu"
-    parallel = 1
+    parallel = 2
     batch = 2
     description = "simulated"
 
@@ -96,7 +96,7 @@ class InlineBatcher(Batcher):
         self.hangs_until = 0.0
         self._pod = pod
         self._random = random
-        self._is_working = False
+        self._batches = 0
 
     def _start(self, loop):
         self._threads = [None]
@@ -107,20 +107,19 @@ class InlineBatcher(Batcher):
         return result
 
     def _work_soon(self):
-        if not self._is_working and (self._queued or self._admitted):
-            self._is_working = True
-            asyncio.get_running_loop().call_later(self._random.choice((0.001, 0.01, 0.05)), self._work_once)
+        """Take batches as two threads would; the later one may be done first."""
+        self._admit()
+        while self._batches < 2 and self._admitted:
+            self._batches += 1
+            delay = self._random.choice((0.001, 0.01, 0.05))
+            asyncio.get_running_loop().call_later(delay, self._work_once, self._take())
 
-    def _work_once(self):
+    def _work_once(self, batch):
         loop = asyncio.get_running_loop()
         if loop.time() < self.hangs_until:
-            loop.call_at(self.hangs_until, self._work_once)
+            loop.call_at(self.hangs_until, self._work_once, batch)
             return
-        self._is_working = False
-        self._admit()
-        if not self._admitted:
-            return
-        batch = self._take()
+        self._batches -= 1
         self._pod.note("embedding")
         if any(DEADLY in waiting.text for waiting in batch):
             self._pod.kill("a deadly record")
