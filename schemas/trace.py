@@ -10,12 +10,20 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
-from uuid import uuid4
+from uuid import UUID, uuid4, uuid5
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 CONTEXTS = ("https://openknowledgepulse.org/schema/v1", "https://knowledgepulse.dev/schema/v1")
 ID_PREFIX = "kp:trace:"
+
+_NAMESPACE = UUID("7e0d5a7c-3b0b-5f0e-9a51-6f1f0f3c9a01")
+
+
+def trace_id_of(native_id: str) -> str:
+    """Return the id of the trace of a run: a version-5 UUID of the run's id in the system it comes from."""
+    return f"{ID_PREFIX}{uuid5(_NAMESPACE, native_id)}"
+
 
 # RFC 3339 date-time; offset and seconds are optional, as in ISO 8601.
 _ISO_DATE_TIME = re.compile(

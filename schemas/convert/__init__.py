@@ -35,12 +35,16 @@ __all__ = [
     "convert",
     "from_anthropic",
     "from_atif",
+    "from_claude_code",
+    "from_codex",
+    "from_gemini_cli",
     "from_langchain",
     "from_langfuse",
     "from_langsmith",
     "from_mini_swe_agent",
     "from_openai",
     "from_openai_agents",
+    "from_opencode",
     "from_openhands",
     "from_otlp",
     "from_phoenix",
@@ -102,3 +106,7 @@ from_mini_swe_agent = _one("mini_swe_agent", "a mini-swe-agent trajectory")
 from_tau_bench = _many("tau_bench", "a tau-bench or tau2-bench results file")
 from_openhands = _one("openhands", "the events of an OpenHands conversation, or an evaluation's output")
 from_atif = _one("atif", "an ATIF trajectory")
+from_claude_code = _many("claude_code", "the lines of a Claude Code session, the subagents' after its own")
+from_codex = _one("codex", "the lines of a Codex session")
+from_gemini_cli = _one("gemini_cli", "a Gemini CLI session or its lines")
+from_opencode = _many("opencode", "an OpenCode export, or the objects of its storage,")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import (
     Message,
@@ -54,6 +55,7 @@ class _Record(SourceModel):
     type: str | None = None
     system: str | list[_Block] | None = None
     messages: list[Any]
+    tools: list[Any] | None = None
     role: str | None = None
     content: list[_Block] | None = None
     stop_reason: str | None = None
@@ -84,7 +86,7 @@ def runs(document: Any) -> Iterator[Run | ConversionError]:
         losses = Losses()
         yield Run(NAME, messages_of(document, "", losses), losses=losses)
     else:
-        yield from each(document, _run_of_record)
+        yield from each(document, run_of_record)
 
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
@@ -96,13 +98,19 @@ def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
     return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
 
 
-def _run_of_record(document: Any, path: str) -> Run:
+def run_of_record(document: Any, path: str) -> Run:
+    """Convert a request's messages, together with the members of the response.
+
+    Raises:
+        ConversionError: the document is no such object.
+    """
     record = read(_Record, document, path)
     losses = Losses()
     count_unread(record, "", losses)
-    for block in [record.system] if isinstance(record.system, str) else record.system or ():
-        losses.add("system text", block if isinstance(block, str) else block.text)
-    messages = messages_of(record.messages, "messages", losses)
+    messages = [*definitions_of(record.tools or [], "tools", losses)]
+    if record.system is not None:
+        messages.append(_message({"role": "system", "content": record.system}, "system", "", losses))
+    messages += messages_of(record.messages, "messages", losses)
     if record.content is not None:
         answer = {"role": "assistant", "content": record.content, "stop_reason": record.stop_reason}
         messages.append(_message(answer, "content", "", losses))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import (
     Message,
@@ -62,6 +63,7 @@ class _Step(SourceModel):
 
 class _Agent(SourceModel):
     name: str
+    tool_definitions: list[Any] | None = None
 
 
 class _Trajectory(SourceModel):
@@ -88,7 +90,7 @@ def _run(document: Any, path: str) -> Run:
     trajectory = read(_Trajectory, document, path)
     losses = Losses()
     count_unread(trajectory, "", losses)
-    messages: list[Message] = []
+    messages = [*definitions_of(trajectory.agent.tool_definitions or [], "agent.tool_definitions", losses)]
     ended_at = None
     for step in trajectory.steps:
         ended_at = parse_time(step.timestamp) or ended_at

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import AliasChoices, Field
 
 from knowledgepulse_schemas.convert import gemini, openai
+from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import (
     ROLES,
@@ -50,6 +51,7 @@ _MODEL_CALLS = ("chat", "text_completion", "generate_content")
 _AGENTS = ("invoke_agent", "invoke_workflow")
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 _SYSTEM = "gen_ai.system_instructions"
+_TOOLS = "gen_ai.tool.definitions"
 _FINISH = "gen_ai.response.finish_reasons"
 _DETAILS = "gen_ai.client.inference.operation.details"
 _EVALUATION = "gen_ai.evaluation"
@@ -181,13 +183,17 @@ def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
 def _recorded(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
     """Read the message attributes of the span or of its details event."""
     details = next((event.attributes for event in span.events if event.name == _DETAILS), {})
-    found = {name: span.attributes.get(name, details.get(name)) for name in (_INPUT, _OUTPUT, _SYSTEM)}
+    found = {name: span.attributes.get(name, details.get(name)) for name in (_INPUT, _OUTPUT)}
     if found[_INPUT] is None and found[_OUTPUT] is None:
         return None
-    used.update(found)
-    losses.add("system text", found[_SYSTEM])
+    used |= {*found, _SYSTEM, _TOOLS}
+    system = [*definitions_of(span.attributes.get(_TOOLS, details.get(_TOOLS)) or [], _TOOLS, losses)]
+    if instructions := parse_json(span.attributes.get(_SYSTEM, details.get(_SYSTEM))):
+        if not isinstance(instructions, list):
+            instructions = [{"type": "text", "content": instructions}]
+        system += messages_of([{"role": "system", "parts": instructions}], _SYSTEM, losses)
     inputs, outputs = (messages_of(found[name] or [], name, losses) for name in (_INPUT, _OUTPUT))
-    return ModelCall(inputs, outputs)
+    return ModelCall((*system, *inputs), outputs)
 
 
 def _adk(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
@@ -195,11 +201,21 @@ def _adk(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
     if not isinstance(request, dict) or not isinstance(request.get("contents"), list):
         return None
     used |= {_ADK_REQUEST, _ADK_RESPONSE}
-    losses.add(f"{_ADK_REQUEST}.config", request.get("config"))
+    config = request.get("config")
+    system = _adk_system(config, losses) if isinstance(config, dict) else ()
     path = f"{_ADK_REQUEST}.contents"
     inputs = tuple(gemini.message_of(one, "user", path, losses) for one in request["contents"])
     outputs = gemini.answer_of(response, _ADK_RESPONSE, losses) if isinstance(response, dict) else ()
-    return ModelCall(inputs, outputs)
+    return ModelCall((*system, *inputs), outputs)
+
+
+def _adk_system(config: dict[str, Any], losses: Losses) -> Iterator[Message]:
+    text, tools = config.get("system_instruction"), config.get("tools")
+    rest = {name: value for name, value in config.items() if name not in {"system_instruction", "tools"}}
+    losses.add(f"{_ADK_REQUEST}.config", rest)
+    yield from definitions_of(tools or [], f"{_ADK_REQUEST}.config.tools", losses)
+    if text:
+        yield Message("system", (Text(as_text(text)),))
 
 
 def _numbered(span: Span, used: set[str], losses: Losses) -> ModelCall | None:

@@ -9,6 +9,7 @@ Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,7 @@ _CUT_OFF = {
     "length",
     "max_tokens",
     "model_context_window_exceeded",
+    "model_length",
     "refusal",
     "safety",
 }
@@ -59,9 +61,16 @@ class Reasoning:
     content: str
 
 
+_MCP_NAME = re.compile(r"mcp__(.+?)__(.+)", re.DOTALL)
+"""The name that many agents give to a tool of an MCP server."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call; ``arguments`` are an object, or its JSON text as written by the model."""
+    """A tool call; ``arguments`` are an object, or its JSON text as written by the model.
+
+    ``mcp__server__tool`` is the ``tool`` of the MCP server ``server``.
+    """
 
     name: str
     arguments: Any = None
@@ -70,8 +79,9 @@ class ToolCall:
     latency_ms: float | None = None
 
     def __post_init__(self) -> None:
-        """Treat an empty id as missing: some tracers write one for every call."""
+        """Treat an empty id as missing: some tracers write one for every call. Split an MCP tool's name."""
         object.__setattr__(self, "id", self.id or None)
+        _split_mcp_name(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,28 +92,58 @@ class ToolCallResponse:
     id: str | None = None
     name: str | None = None
     failed: bool = False
+    mcp_server: str | None = None
 
     def __post_init__(self) -> None:
-        """Treat an empty id as missing, as :class:`ToolCall` does."""
+        """Treat an empty id as missing and split an MCP tool's name, as :class:`ToolCall` does."""
         object.__setattr__(self, "id", self.id or None)
+        _split_mcp_name(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """A failure that the source flags outside of a tool response."""
+    """A failure that the source flags outside of a tool response.
+
+    After an ``interruption``, by the user or a crash, the agent's next step is no recovery.
+    """
 
     message: str = ""
+    interruption: bool = False
 
 
-Part = Text | Reasoning | ToolCall | ToolCallResponse | Error
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """A tool that the model could call; ``parameters`` is the JSON Schema of its arguments.
+
+    A part of the system's messages: like their text, it tells the model what it can do.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Any = None
+    mcp_server: str | None = None
+
+    def __post_init__(self) -> None:
+        """Split an MCP tool's name, as :class:`ToolCall` does."""
+        _split_mcp_name(self)
+
+
+def _split_mcp_name(part: ToolCall | ToolCallResponse | ToolDefinition) -> None:
+    if part.mcp_server is None and (found := _MCP_NAME.fullmatch(part.name or "")):
+        object.__setattr__(part, "mcp_server", found[1])
+        object.__setattr__(part, "name", found[2])
+
+
+Part = Text | Reasoning | ToolCall | ToolCallResponse | Error | ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation."""
+    """One turn of a conversation, and its time if the source records one."""
 
     role: Role
     parts: tuple[Part, ...]
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +173,13 @@ class Run:
         framework: the source's name; becomes ``metadata.framework``.
         messages: the conversation in time order, without repeated messages.
         native_id: the source's id of the run; without one, the trace's id is derived from the content.
+        parent_id: the native id of the run that started this one, such as a subagent's.
         span: OpenTelemetry's trace id and span id of its root, in hexadecimal.
         ended_at: end time.
         ending: how it ended, judged by the source's structure alone.
         agent_id: the source's id or name of the agent.
         names: names to look up in a domain map: the agent's, the service's, the project's.
+        models: the models that answered, in the order of their first answers.
         labels: the source's own labels.
         losses: dropped source values.
     """
@@ -145,11 +187,13 @@ class Run:
     framework: str
     messages: list[Message]
     native_id: str | None = None
+    parent_id: str | None = None
     span: tuple[str, str] | None = None
     ended_at: datetime | None = None
     ending: Ending = "without_error"
     agent_id: str | None = None
     names: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
     labels: Labels = field(default_factory=Labels)
     losses: Losses = field(default_factory=Losses)
 
@@ -212,7 +256,8 @@ def conversation(
         earlier: messages from before the run, which the inputs repeat, too.
     """
     before = sum(bool(message.parts) for message in earlier)
-    return _Conversation().add([ModelCall(output=earlier), *events])[before:]
+    messages = _Conversation().add([ModelCall(output=earlier), *events])
+    return [*(one for one in messages[:before] if one.role == "system"), *messages[before:]]
 
 
 _Key = tuple[str, type[Part], str]  # role, type and text of a part, or type and id
@@ -345,4 +390,6 @@ def _key(role: str, part: Part) -> _Key:
             text = part.response.strip()
         case Error():
             text = part.message
+        case ToolDefinition():
+            text = part.name
     return role, type(part), text

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from knowledgepulse_schemas.convert import anthropic, gemini, genai, langchain, openai, vercel
+from knowledgepulse_schemas.convert import anthropic, bedrock, gemini, genai, langchain, openai, vercel
+from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.hub import ROLES, Message, Role, Text, cut_off
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, parse_json
@@ -17,7 +18,7 @@ def messages_of(value: Any, role: Role, path: str, losses: Losses) -> tuple[Mess
     """Convert a model's input or output.
 
     Args:
-        value: messages of OpenAI, Anthropic, Gemini, LangChain, the Vercel AI SDK or the OpenTelemetry
+        value: messages of OpenAI, Anthropic, Bedrock, Gemini, LangChain, the Vercel AI SDK or OpenTelemetry's
             conventions: a list, a single message, or an object that contains them. Anything else is text.
         role: the role of plain text.
         path: the value's path, for the loss report.
@@ -49,8 +50,9 @@ def _of_object(value: dict[str, Any], role: Role, path: str, losses: Losses) -> 
             return convert(value, role, path, losses)
     for name in _WRAPPERS:
         if name in value and (len(value) == 1 or name == "contents" or isinstance(value[name], list)):
-            _count_others(value, {name}, path, losses)
-            return messages_of(value[name], role, f"{path}.{name}", losses)
+            _count_others(value, {name, "tools"}, path, losses)
+            tools = definitions_of(value.get("tools") or [], f"{path}.tools", losses)
+            return (*tools, *messages_of(value[name], role, f"{path}.{name}", losses))
     if len(value) == 1:
         return messages_of(next(iter(value.values())), role, path, losses)
     text = as_text(value) if value else ""
@@ -115,22 +117,20 @@ def _of_list(values: list[Any], role: Role, path: str, losses: Losses) -> tuple[
         return tuple(gemini.message_of(one, role, path, losses) for one in values)
     if all("role" in one and isinstance(one.get("parts"), list) for one in values):
         return genai.messages_of(values, path, losses)
-    for vendor in (vercel, anthropic):
+    for vendor in (vercel, bedrock, anthropic):
         if vendor.recognises(values):
             return tuple(vendor.messages_of(values, path, losses))
-    if openai.recognises(values):
-        values = [_as_chat(one) for one in values if not _defines_tool(one, path, losses)]
-        return tuple(openai.messages_of(values, path, losses))
+    if openai.are_items(values):
+        tools = [one["content"] for one in values if _defines_tool(one)]
+        values = [_as_chat(one) for one in values if not _defines_tool(one)]
+        return (*definitions_of(tools, path, losses), *openai.messages_of(values, path, losses))
     return (Message(role, (Text(as_text(values)),)),)
 
 
-def _defines_tool(message: dict[str, Any], path: str, losses: Losses) -> bool:
-    """Check for a tool's definition, which Langfuse records as a tool's message, and count it."""
+def _defines_tool(message: dict[str, Any]) -> bool:
+    """Check for a tool's definition, which Langfuse records as a tool's message."""
     content = message.get("content")
-    if message.get("role") != "tool" or not isinstance(content, dict) or "function" not in content:
-        return False
-    losses.add(f"{path}[] that defines a tool", content)
-    return True
+    return message.get("role") == "tool" and isinstance(content, dict) and "function" in content
 
 
 def _as_chat(message: dict[str, Any]) -> dict[str, Any]:

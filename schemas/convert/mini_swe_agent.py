@@ -1,15 +1,19 @@
 """mini-swe-agent trajectories (``.traj.json``): chat messages or Responses items, with more in ``extra``.
 
-A submission is not yet a success: no tests have been run.
+Version 1, and the bare list of messages before it, have no more: the commands are the code blocks in the
+assistant's texts, and the user's texts after them begin with the exit status. A submission is not yet a
+success: no tests have been run.
 
 Source: https://mini-swe-agent.com/latest/usage/output_files/.
 """
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from pydantic import Field
@@ -25,13 +29,16 @@ from knowledgepulse_schemas.convert.hub import (
     join_texts,
 )
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, parse_time, read
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
 
 NAME = "mini_swe_agent"
 
 _TOOL = "bash"
 _SUBMITTED = "Submitted"
+_FIRST_VERSION = "mini-swe-agent-1"
 _FORMAT_ERROR = "FormatError"
+_COMMAND = re.compile(r"```(?:mswea_bash_command|bash)\s*\n(.*?)\n```", re.DOTALL)
+_STATUS = re.compile(r"\s*<returncode>(-?\d+)</returncode>")
 
 
 class _Action(SourceModel):
@@ -61,7 +68,9 @@ class _Trajectory(SourceModel):
 
 
 def recognises(document: Any) -> bool:
-    """Check for a trajectory with this format's version."""
+    """Check for a trajectory with this format's version, or a list of messages with commands and outputs."""
+    if isinstance(document, list):
+        return all(map(_is_plain, document)) and any(_answers(*two) for two in pairwise(document))
     return isinstance(document, dict) and str(document.get("trajectory_format")).startswith("mini-swe-agent")
 
 
@@ -71,6 +80,8 @@ def runs(document: Any) -> Iterator[Run]:
     Raises:
         ConversionError: the document is not a trajectory.
     """
+    if isinstance(document, list):
+        document = {"trajectory_format": _FIRST_VERSION, "messages": document}
     trajectory = read(_Trajectory, document)
     losses = Losses()
     count_unread(trajectory, "", losses)
@@ -79,17 +90,58 @@ def runs(document: Any) -> Iterator[Run]:
         read(_Extra, value.get("extra") or {}, f"messages[{number}].extra")
         for number, value in enumerate(trajectory.messages)
     ]
+    if trajectory.trajectory_format == _FIRST_VERSION:
+        _read_texts(trajectory.messages, extras)
     yield Run(
         NAME,
         list(_messages(trajectory.messages, extras, losses)),
-        ended_at=parse_time(max((extra.timestamp for extra in extras if extra.timestamp), default=None)),
+        ended_at=parse_time(max((time for extra in extras for time in _times(extra)), default=None)),
         ending=_ending(trajectory.info.exit_status),
         losses=losses,
     )
 
 
+def _is_plain(value: Any) -> bool:
+    return (
+        isinstance(value, dict) and value.keys() == {"role", "content"} and isinstance(value["content"], str)
+    )
+
+
+def _answers(value: dict[str, Any], following: dict[str, Any]) -> bool:
+    """Check for a text with one command, and the text after it for its exit status."""
+    command = value["role"] == "assistant" and len(_COMMAND.findall(value["content"])) == 1
+    return command and following["role"] == "user" and _STATUS.match(following["content"]) is not None
+
+
+def _read_texts(values: list[dict[str, Any]], extras: list[_Extra]) -> None:
+    """Complete the extras by the commands and the exit statuses in the texts.
+
+    The output of the last command is the submission, without a status; elsewhere, such a command timed out. A
+    text with more than one command, or none, is answered by an error.
+    """
+    for number, (value, following) in enumerate(pairwise(values), start=1):
+        if (value.get("role"), following.get("role")) != ("assistant", "user"):
+            continue
+        commands = _COMMAND.findall(as_text(value.get("content")))
+        if len(commands) != 1:
+            extras[number].interrupt_type = _FORMAT_ERROR
+            continue
+        status = _STATUS.match(as_text(following.get("content")))
+        timed_out = status is None and number + 1 < len(values)
+        extras[number - 1].actions = [_Action(command=commands[0])]
+        extras[number].returncode = int(status[1]) if status else int(timed_out)
+
+
 def _ending(status: str | None) -> Ending:
     return "submitted" if status in (None, "", _SUBMITTED) else "failed"
+
+
+def _times(extra: _Extra) -> Iterator[float]:
+    if extra.timestamp is not None:
+        yield extra.timestamp
+    match extra.model_extra:
+        case {"response": {"created": int(created)}}:
+            yield created
 
 
 def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses) -> Iterator[Message]:

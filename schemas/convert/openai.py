@@ -5,13 +5,15 @@ Sources: https://platform.openai.com/docs/api-reference/chat and .../responses; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pydantic import Field
 
+from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import (
+    ROLES,
     Error,
     Message,
     Part,
@@ -97,6 +99,7 @@ class _Record(SourceModel):
     status: str | None = None
     error: Any = None
     instructions: str | list[Any] | None = None
+    tools: list[Any] | None = None
     created: float | None = None
     created_at: float | None = None
     completed_at: float | None = None
@@ -104,10 +107,13 @@ class _Record(SourceModel):
 
 
 def recognises(document: Any) -> bool:
-    """Check for chat messages, Responses items, or a record of them."""
-    if isinstance(document, list) and any(_is_record(one) for one in document):
-        return True
-    return _are_items(document) or _is_record(document)
+    """Check for chat messages, Responses items, or a record of them, all of which can be read."""
+    records = [one for one in document if _is_record(one)] if isinstance(document, list) else []
+    if _is_record(document):
+        records = [document]
+    if records:
+        return any(_fit(one.get("messages", one.get("input"))) for one in records)
+    return are_items(document) and _fit(document)
 
 
 def runs(document: Any) -> Iterator[Run | ConversionError]:
@@ -151,9 +157,7 @@ def _run_of_record(document: Any, path: str) -> Run:
     if isinstance(inputs, str):
         inputs = [{"role": "user", "content": inputs}]
     name = "messages" if record.messages is not None else "input"
-    messages = messages_of(inputs, name, losses)
-    if record.instructions is not None:
-        losses.add("instructions", record.instructions)
+    messages = [*_instructions(record, losses), *messages_of(inputs, name, losses)]
     if record.choices:
         messages += _answer(record.choices, losses)
         for choice in record.choices[1:]:
@@ -164,6 +168,14 @@ def _run_of_record(document: Any, path: str) -> Run:
         messages.append(Message("assistant", (Error(_error_text(record.error)),)))
     ended = record.completed_at or record.created_at or record.created
     return Run(NAME, messages, native_id=record.id, ended_at=parse_time(ended), losses=losses)
+
+
+def _instructions(record: _Record, losses: Losses) -> Iterator[Message]:
+    yield from definitions_of(record.tools or [], "tools", losses)
+    if isinstance(record.instructions, str):
+        yield Message("system", (Text(record.instructions),))
+    elif record.instructions is not None:
+        yield from messages_of(record.instructions, "instructions", losses)
 
 
 def _answer(choices: list[_Choice], losses: Losses) -> Iterator[Message]:
@@ -274,8 +286,8 @@ def _error_text(error: Any) -> str:
     return message if isinstance(message, str) else as_text(error)
 
 
-def _are_items(values: Any) -> bool:
-    """Check for a list of messages and items, at least one of which no other format has."""
+def are_items(values: Any) -> bool:
+    """Check for a list of messages and items, at least one of which has the members of this format."""
     if not isinstance(values, list) or not all(isinstance(one, dict) for one in values):
         return False
     typed = all("role" in one or isinstance(one.get("type"), str) for one in values)
@@ -294,8 +306,32 @@ def _is_record(value: Any) -> bool:
     inputs = value.get("messages", value.get("input"))
     if isinstance(inputs, str):
         return value.get("object") == "response"
-    return _are_items(inputs)
+    return are_items(inputs)
+
+
+def _fit(values: str | list[dict[str, Any]]) -> bool:
+    """Check that roles, contents and calls are those of this format, and not another's."""
+    return isinstance(values, str) or all(
+        ("role" not in one or as_text(one["role"]) in ROLES)
+        and _fits(one.get("content"), _is_part)
+        and _fits(one.get("tool_calls"), _is_call)
+        for one in values
+    )
+
+
+def _fits(value: Any, check: Callable[[dict[str, Any]], bool]) -> bool:
+    if not isinstance(value, list):
+        return value is None or isinstance(value, str)
+    return all(isinstance(one, str) or (isinstance(one, dict) and check(one)) for one in value)
 
 
 def _unindexed(path: str) -> str:
     return path[: path.rindex("[")] + "[]" if path.endswith("]") else path
+
+
+def _is_part(value: dict[str, Any]) -> bool:
+    return isinstance(value.get("type"), str)
+
+
+def _is_call(value: dict[str, Any]) -> bool:
+    return isinstance(value.get("function") or value.get("custom"), dict)

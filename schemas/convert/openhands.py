@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
+from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.hub import (
     Ending,
     Error,
@@ -32,7 +33,7 @@ from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_u
 NAME = "openhands"
 
 _KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
-_BOOKKEEPING = {"null", "agent_state_changed", "change_agent_state", "system", "recall"}
+_BOOKKEEPING = {"null", "agent_state_changed", "change_agent_state", "recall"}
 
 
 class _Content(SourceModel):
@@ -200,11 +201,7 @@ def _conversation_id(values: list[Any]) -> str | None:
 
 def _message(event: _Event, path: str, losses: Losses) -> Message:
     if event.kind not in _KINDS:
-        if event.kind == "ConversationErrorEvent":
-            return Message("assistant", (Error(event.detail or event.code or ""),))
-        kept = {"kind": event.kind, **(event.model_extra or {}), "value": event.value}
-        losses.add(f"{path}.{event.kind}", kept)
-        return Message("assistant", ())
+        return _other_message(event, path, losses)
     count_unread(event, path, losses)
     if event.llm_message is not None:
         content = tuple(_content(event.llm_message.content, f"{path}.llm_message.content", losses))
@@ -221,6 +218,27 @@ def _message(event: _Event, path: str, losses: Losses) -> Message:
     else:
         text = event.error or event.rejection_reason or ""
     return Message("tool", (ToolCallResponse(text, event.tool_call_id, event.tool_name, failed=failed),))
+
+
+def _other_message(event: _Event, path: str, losses: Losses) -> Message:
+    if event.kind == "ConversationErrorEvent":
+        return Message("assistant", (Error(event.detail or event.code or ""),))
+    kept = {"kind": event.kind, **(event.model_extra or {}), "value": event.value}
+    if event.kind == "SystemPromptEvent":
+        return _system(kept.pop("system_prompt", None), kept, path, losses)
+    losses.add(f"{path}.{event.kind}", kept)
+    return Message("assistant", ())
+
+
+def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> Message:
+    """Return the message of an event with the system's text; ``rest`` has the tools, and what is lost."""
+    if isinstance(text, dict):
+        rest["system_prompt"] = dict(text)
+        text = rest["system_prompt"].pop("text", None)
+    defined = definitions_of(rest.pop("tools", None) or [], f"{path}.tools", losses)
+    for name, value in rest.items():
+        losses.add(f"{path}.{name}", value)
+    return Message("system", (Text(as_text(text)), *(part for one in defined for part in one.parts)))
 
 
 def _action(event: _Event, path: str, losses: Losses) -> Message:
@@ -260,6 +278,9 @@ def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> Message:
         unused = [event.message, event.content, event.args, event.extras, event.model_extra]
         losses.add(f"{path}.{kind or 'event'}", unused)
         return Message("assistant", ())
+    if kind == "system":
+        rest = {**(event.model_extra or {}), **(event.args or {}), "message": event.message}
+        return _system(rest.pop("content", None), rest, path, losses)
     if event.action is not None:
         return _legacy_action(event, path, losses)
     count_unread(event, path, losses)

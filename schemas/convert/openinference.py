@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.hub import (
     ROLES,
     Error,
@@ -31,6 +32,7 @@ from knowledgepulse_schemas.convert.tree import Node, labels_of, latency_ms
 KIND = "openinference.span.kind"
 
 _INPUT, _OUTPUT = "llm.input_messages", "llm.output_messages"
+_TOOLS = "llm.tools"
 _SCORES = ("annotations", "evaluations", "trace.annotations", "trace.evaluations")
 
 
@@ -87,10 +89,12 @@ def node(span: Span) -> Node:
 def _model_call(span: Span, used: set[str], error: Error | None, losses: Losses) -> ModelCall:
     inputs = _messages(span, _INPUT, "user", used, losses)
     outputs = _messages(span, _OUTPUT, "assistant", used, losses)
+    used.update(name for name in span.attributes if name == _TOOLS or name.startswith(f"{_TOOLS}."))
+    tools = definitions_of(unflatten(span.attributes, _TOOLS) or [], _TOOLS, losses)
     whole = _values(span, set() if inputs and outputs else used, error)
     used.add("llm.finish_reason")
     error = error or next(cut_off(span.attributes.get("llm.finish_reason")), None)
-    return ModelCall(inputs or whole.input, outputs or whole.output, error)
+    return ModelCall((*tools, *(inputs or whole.input)), outputs or whole.output, error)
 
 
 def _messages(span: Span, prefix: str, default: Role, used: set[str], losses: Losses) -> tuple[Message, ...]:

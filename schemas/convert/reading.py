@@ -29,7 +29,8 @@ _KINDS = {
 class SourceModel(BaseModel):
     """Base class of the source models: strict types; unknown members are kept for the loss report."""
 
-    model_config = ConfigDict(strict=True, extra="allow", populate_by_name=True)
+    # Deferred, since a command needs the models of one format.
+    model_config = ConfigDict(strict=True, extra="allow", populate_by_name=True, defer_build=True)
 
 
 T = TypeVar("T", bound=SourceModel)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from knowledgepulse_schemas.convert import (
+    agentdojo,
     anthropic,
     atif,
+    bedrock,
+    claude_code,
+    codex,
+    gemini_cli,
+    inspect_logs,
     langchain,
     langfuse,
     langsmith,
     mini_swe_agent,
     openai,
     openai_agents,
+    opencode,
     openhands,
     spans,
     swe_agent,
@@ -23,6 +30,7 @@ from knowledgepulse_schemas.convert import (
 )
 from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
 from knowledgepulse_schemas.convert.hub import Run
+from knowledgepulse_schemas.convert.sessions import requests_of
 from knowledgepulse_schemas.convert.trace import Conversion, Options, to_trace
 
 AUTO = "auto"
@@ -38,12 +46,45 @@ class Source:
         runs: yields the runs of a document, with an error in place of a run that cannot be read.
         is_fragment: whether a line of a file is part of a larger document rather than a document of its
             own: the spans of one trace may be on several lines.
+        streams: whether ``runs`` also takes an iterator of a file's lines, known or not.
     """
 
     name: str
     recognises: Callable[[Any], bool]
     runs: Callable[[Any], Iterator[Run | ConversionError]]
     is_fragment: Callable[[Any], bool] = lambda line: False
+    streams: bool = False
+
+    @property
+    def members(self) -> set[str]:
+        """Names by which a reader knows the format."""
+        return set(_MEMBERS[self.name].split())
+
+
+_MEMBERS = {
+    spans.OTLP: "resourceSpans",
+    spans.TEMPO: "batches",
+    spans.JAEGER: "traceID spanID operationName",
+    spans.PHOENIX: "context span_kind attributes",
+    inspect_logs.NAME: "version eval plan",
+    agentdojo.NAME: "suite_name pipeline_name messages",
+    atif.NAME: "schema_version agent steps",
+    openhands.NAME: "kind source timestamp",
+    swe_agent.NAME: "trajectory history info",
+    mini_swe_agent.NAME: "trajectory_format messages info",
+    tau_bench.NAME: "task_id reward traj",
+    langsmith.NAME: "id run_type inputs outputs",
+    langfuse.NAME: "id traceId type startTime",
+    openai_agents.NAME: "object trace_id span_data",
+    langchain.NAME: "type content",
+    bedrock.NAME: "messages toolConfig",
+    anthropic.NAME: "messages stop_reason",
+    openai.NAME: "role content",
+    claude_code.NAME: "type uuid parentUuid sessionId message",
+    codex.NAME: "timestamp type payload",
+    gemini_cli.NAME: "sessionId projectHash messages",
+    opencode.NAME: "info messages",
+}
 
 
 def _spans(name: str) -> Source:
@@ -55,6 +96,10 @@ def _spans(name: str) -> Source:
     )
 
 
+def _session(source: Any) -> Source:
+    return Source(source.NAME, source.recognises, source.runs, lambda line: True, streams=True)
+
+
 SOURCES: dict[str, Source] = {
     source.name: source
     for source in (
@@ -62,6 +107,12 @@ SOURCES: dict[str, Source] = {
         _spans(spans.TEMPO),
         _spans(spans.JAEGER),
         _spans(spans.PHOENIX),
+        _session(claude_code),
+        _session(codex),
+        _session(gemini_cli),
+        _session(opencode),
+        Source(inspect_logs.NAME, inspect_logs.recognises, inspect_logs.runs),
+        Source(agentdojo.NAME, agentdojo.recognises, agentdojo.runs),
         Source(atif.NAME, atif.recognises, atif.runs),
         Source(openhands.NAME, openhands.recognises, openhands.runs, openhands.is_fragment),
         Source(swe_agent.NAME, swe_agent.recognises, swe_agent.runs),
@@ -71,6 +122,7 @@ SOURCES: dict[str, Source] = {
         Source(langfuse.NAME, langfuse.recognises, langfuse.runs, langfuse.is_observation),
         Source(openai_agents.NAME, openai_agents.recognises, openai_agents.runs, lambda line: True),
         Source(langchain.NAME, langchain.recognises, langchain.runs),
+        Source(bedrock.NAME, bedrock.recognises, bedrock.runs),
         Source(anthropic.NAME, anthropic.recognises, anthropic.runs),
         Source(openai.NAME, openai.recognises, openai.runs),
     )
@@ -103,12 +155,13 @@ def convert(
     try:
         found = source_of(document) if source == AUTO else SOURCES[source]
         if found is None:
-            yield ConversionError(f"unknown format; accepted are {', '.join(SOURCES)}")
+            yield _unknown(document)
             return
         empty = True
         for run in found.runs(document):
             empty = False
-            yield _convert_run(run, options)
+            for one in _pieces(run, options):
+                yield _convert_run(one, options)
         if empty:
             yield NoRunError(f"no agent run in the document, which was read as {found.name}")
     except ConversionError as error:
@@ -117,6 +170,36 @@ def convert(
         yield ConversionError("nested too deeply")
     except Exception as error:  # noqa: BLE001 - a defect here costs one document, not the ones after it
         yield ConversionError(f"the converter failed: {error!r}")
+
+
+def _pieces(run: Run | ConversionError, options: Options | None) -> Iterable[Run | ConversionError]:
+    """Return a run, or its requests if they are to be traces of their own."""
+    return requests_of(run) if isinstance(run, Run) and options and options.per_request else [run]
+
+
+def _unknown(document: Any) -> ConversionError:
+    """Return an error that names the nearest format, and why the document does not have it."""
+    first = _first(document)
+    members = first.keys() | _first(first.get("messages")).keys()
+    near = max(SOURCES.values(), key=lambda source: len(members & source.members) / len(source.members))
+    if 2 * len(members & near.members) < len(near.members):
+        return ConversionError(f"unknown format; accepted are {', '.join(SOURCES)}")
+    missing = ", ".join(sorted(near.members - members))
+    reason = f"no {missing}" if missing else _first_error(near, document)
+    return ConversionError(f"unknown format; the nearest is {near.name}: {reason}")
+
+
+def _first(value: Any) -> dict[str, Any]:
+    first = value[0] if isinstance(value, list) and value else value
+    return first if isinstance(first, dict) else {}
+
+
+def _first_error(source: Source, document: Any) -> ConversionError:
+    try:
+        errors = (run for run in source.runs(document) if isinstance(run, ConversionError))
+        return next(errors, ConversionError("differs from it"))
+    except ConversionError as error:
+        return error
 
 
 def _convert_run(run: Run | ConversionError, options: Options | None) -> Conversion | ConversionError:

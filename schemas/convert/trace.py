@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
 from hashlib import sha256
 from typing import Any, Literal
-from uuid import UUID, uuid5
 
 from pydantic import ValidationError
 
@@ -25,19 +25,20 @@ from knowledgepulse_schemas.convert.hub import (
     Text,
     ToolCall,
     ToolCallResponse,
+    ToolDefinition,
 )
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import parse_json
-from knowledgepulse_schemas.trace import CONTEXTS, ID_PREFIX, ReasoningTrace
-
-NAMESPACE = UUID("7e0d5a7c-3b0b-5f0e-9a51-6f1f0f3c9a01")
-"""Namespace of the version-5 UUIDs that are derived from native ids."""
+from knowledgepulse_schemas.trace import CONTEXTS, ReasoningTrace, trace_id_of
 
 DEFAULT_CONFIDENCE = 0.5
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 """``created_at`` of a run without a time; fixed, so that repeated conversions give the same trace."""
 
 Step = dict[str, Any]
+
+_MIN_WORDS = 3
+_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,17 @@ class Options:
         domains: ``task_domain`` by the name of an agent, service, project or format; others are ``default``.
         labels: labels by the run's native id or the trace's id; they override the source's.
         visibility: ``visibility`` of all traces.
+        keep_prompt: keep system text and tool definitions, as ``task.system`` and ``task.tools``.
+        per_request: make a trace of each request of the user.
+        recorded_at: ``created_at`` of runs without a time: when their file was last modified.
     """
 
     domains: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, Labels] = field(default_factory=dict)
     visibility: Literal["private", "org", "network"] = "private"
+    keep_prompt: bool = False
+    per_request: bool = False
+    recorded_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +84,12 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
     if not steps.steps:
         raise ConversionError("no steps: text, reasoning or a tool call is required besides the user's text")
     native_id = _encodable(run.native_id or _digest(objective, steps.steps))
-    trace_id = f"{ID_PREFIX}{uuid5(NAMESPACE, native_id)}"
+    trace_id = trace_id_of(native_id)
     overrides = [options.labels[one] for one in (trace_id, native_id) if one in options.labels]
     labels = reduce(Labels.over, [*overrides, run.labels])
-    success, outcome_source = _success(run, labels, failed_last=steps.failed)
+    success, outcome_source = _success(run, labels, failed_last=steps.failed or steps.interrupted)
     metadata: dict[str, Any] = {
-        "created_at": _iso(run.ended_at or UNKNOWN_TIME),
+        "created_at": _iso(run.ended_at or options.recorded_at or UNKNOWN_TIME),
         "task_domain": _domain(run, options.domains),
         "success": success,
         "visibility": options.visibility,
@@ -92,9 +99,15 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
         "confidence_source": "default" if labels.confidence is None else "label",
     }
     if run.ended_at is None:
-        metadata["created_at_source"] = "unknown"
+        metadata["created_at_source"] = "unknown" if options.recorded_at is None else "file"
+    if run.native_id:
+        metadata["native_id"] = native_id
+    if run.parent_id:
+        metadata["parent_id"] = trace_id_of(_encodable(run.parent_id))
     if run.agent_id:
         metadata["agent_id"] = run.agent_id
+    if run.models:
+        metadata["models"] = list(run.models)
     if run.span is not None:
         metadata["span_context"] = dict(zip(("trace_id", "span_id"), run.span, strict=True))
     document = {
@@ -102,13 +115,15 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
         "@type": "ReasoningTrace",
         "id": trace_id,
         "metadata": metadata,
-        "task": {"objective": objective},
+        "task": {"objective": objective, **(steps.prompt() if options.keep_prompt else {})},
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps.steps)],
         "outcome": {
             "result_summary": steps.result,
             "confidence": DEFAULT_CONFIDENCE if labels.confidence is None else labels.confidence,
         },
     }
+    if not options.keep_prompt:
+        steps.count_prompt(run.losses)
     return Conversion(_validated(document), run.losses)
 
 
@@ -116,22 +131,41 @@ class _Steps:
     """Steps, objective and result, collected from the messages of a run.
 
     Attributes:
-        objective: the first user text.
+        objective: the first user text of at least three words before the first tool call, or else the
+            first user text.
         steps: the steps, without ids.
         result: the last assistant text.
         failed: whether the last failure has no agent step after it.
+        interrupted: whether the last interruption has none.
     """
 
     def __init__(self, run: Run) -> None:
         self.objective: str | None = None
         self.steps: list[Step] = []
         self.result = ""
-        self.failed = False
+        self.failed = self.interrupted = False
+        self._asked_at = 0  # number of steps before the objective
+        self._has_call = False
+        self._system: list[str] = []
+        self._definitions: list[ToolDefinition] = []
         self._losses = run.losses
         self._tools: dict[str, Step] = {}
         self._tools_without_id: deque[Step] = deque()
         for message in run.messages:
             self._add(message)
+
+    def prompt(self) -> Step:
+        """Return the members of a task for system text and tool definitions."""
+        tools = [{n: v for n, v in asdict(one).items() if v is not None} for one in self._definitions]
+        members: Step = {"system": "\n\n".join(self._system), "tools": tools}
+        return {name: value for name, value in members.items() if value}
+
+    def count_prompt(self, losses: Losses) -> None:
+        """Count system text and tool definitions as dropped."""
+        for text in self._system:
+            losses.add("system text", text)
+        for one in self._definitions:
+            losses.add("tool definitions", asdict(one))
 
     def _add(self, message: Message) -> None:
         for part in _joined(message):
@@ -146,29 +180,35 @@ class _Steps:
                     self._add_response(part)
                 case Error():
                     self._add_error(part)
+                case ToolDefinition():
+                    self._definitions.append(part)
 
     def _add_text(self, role: Role, text: str) -> None:
         if not text.strip():
             return
         if role == "system":
-            self._losses.add("system text", text)
+            self._system.append(text)
         elif role == "assistant":
             self._add_thought(text)
             self.result = text
         elif role == "user" and self.objective is None:
+            self.objective, self._asked_at = text, len(self.steps)
+        elif role == "user" and not self._has_call and _is_short(self.objective) and not _is_short(text):
+            self.steps.insert(self._asked_at, {"type": "observation", "content": self.objective})
             self.objective = text
         else:
             self.steps.append({"type": "observation", "content": text})
 
     def _add_call(self, call: ToolCall) -> None:
-        tool = {"name": call.name}
-        if call.mcp_server:
-            tool["mcp_server"] = call.mcp_server
+        self._has_call = True
+        tool = _tool(call.name, call.mcp_server)
         if call.id is not None:
             self._tools[call.id] = tool
         else:
             self._tools_without_id.append(tool)
         step: Step = {"type": "tool_call", "tool": tool}
+        if call.id is not None:
+            step["tool_call_id"] = call.id
         if (arguments := _arguments(call.arguments)) is not None:
             step["input"] = arguments
         if call.latency_ms is not None and call.latency_ms >= 0:
@@ -182,6 +222,8 @@ class _Steps:
             self._losses.add("tool of a response without a call", response.id or "-")
         else:
             step["tool"] = tool
+        if response.id is not None:
+            step["tool_call_id"] = response.id
         self.steps.append(step)
         self.failed = self.failed or response.failed
 
@@ -189,7 +231,7 @@ class _Steps:
         if response.id in self._tools:
             return self._tools[response.id]
         if response.name:
-            return {"name": response.name}
+            return _tool(response.name, response.mcp_server)
         if response.id is None and self._tools_without_id:
             return self._tools_without_id.popleft()
         return None
@@ -197,7 +239,10 @@ class _Steps:
     def _add_error(self, error: Error) -> None:
         if error.message.strip():
             self.steps.append({"type": "observation", "content": error.message})
-        self.failed = True
+        if error.interruption:
+            self.interrupted = True
+        else:
+            self.failed = True
 
     def _add_thought(self, text: str) -> None:
         if text.strip():
@@ -207,8 +252,12 @@ class _Steps:
         """Add a step of the agent; the first one after a failure is its recovery."""
         if self.failed:
             step["type"] = "error_recovery"
-        self.failed = False
+        self.failed = self.interrupted = False
         self.steps.append(step)
+
+
+def _tool(name: str, mcp_server: str | None) -> Step:
+    return {"name": name, "mcp_server": mcp_server} if mcp_server else {"name": name}
 
 
 def _joined(message: Message) -> Iterator[Any]:
@@ -224,6 +273,11 @@ def _joined(message: Message) -> Iterator[Any]:
         yield part
     if texts:
         yield Text("\n".join(texts))
+
+
+def _is_short(text: str | None) -> bool:
+    """Check for fewer than three words, such as "hi"; each character of Chinese or Japanese is a word."""
+    return len(_WORDS.findall(text or "")) < _MIN_WORDS
 
 
 def _arguments(arguments: Any) -> dict[str, Any] | None:
@@ -249,8 +303,12 @@ def _success(run: Run, labels: Labels, *, failed_last: bool) -> tuple[bool, str]
 
 
 def _digest(objective: str, steps: list[Step]) -> str:
-    """Return a hash of a run's content, to replace a missing native id."""
-    return sha256(_json([objective, steps])).hexdigest()
+    """Return a hash of a run's content, to replace a missing native id.
+
+    The calls' ids are no content: some tracers make them up anew.
+    """
+    content = [{name: value for name, value in step.items() if name != "tool_call_id"} for step in steps]
+    return sha256(_json([objective, content])).hexdigest()
 
 
 def _encodable(text: str) -> str:

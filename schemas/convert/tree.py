@@ -252,7 +252,8 @@ def _earlier_runs(events: list[ModelCall | ToolRun | Error], losses: Losses) -> 
     if not _has_user(list(first[start:])):
         return ()
     for message in first[:start]:
-        losses.add("messages of earlier runs", [getattr(part, "content", "") for part in message.parts])
+        if message.role != "system":
+            losses.add("messages of earlier runs", [getattr(part, "content", "") for part in message.parts])
     return first[:start]
 
 

@@ -15,10 +15,8 @@ import click
 from rich.console import Console
 
 from bench import (
-    assemble,
     embedder,
     machine,
-    memory,
     novelty,
     recovery,
     report,
@@ -27,6 +25,7 @@ from bench import (
 )
 from bench.context import Context
 from bench.measure import Budget, Section
+from knowledgepulse_worker.embedding.forward import best_precision
 from knowledgepulse_worker.tools.demo.brokers import Broker, running_broker
 
 
@@ -45,10 +44,7 @@ PARTS = {
     "worker": Part(worker_runs.run, 900, 85),
     "mixed": Part(worker_runs.mixed, 450, 85),
     "stream": Part(stream.run, 300, 35),
-    "assemble": Part(assemble.run, 180, 25),
-    "processes": Part(worker_runs.processes, 260, 50),
     "recovery": Part(recovery.run, 200, 25),
-    "memory": Part(memory.run, 200, 25),
     "novelty": Part(novelty.run, 40, 8, needs_broker=False),
 }
 
@@ -81,7 +77,7 @@ def main(names: tuple[str, ...], short: bool, out: Path) -> None:
             broker = stack.enter_context(running_broker(allow_embedded=False, say=say))
         header = machine.describe(broker) | {"form": "short" if short else "full"}
         servers = "" if broker is None else broker.bootstrap_servers
-        context = Context(short, folder, servers, machine.has_bfloat16(), say)
+        context = Context(short, folder, servers, best_precision() == "bfloat16", say)
         sections: list[Section] = []
         for name, part in chosen.items():
             say(name)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import joblib
 
+from knowledgepulse_worker.embedding.forward import best_precision
 from knowledgepulse_worker.tools.demo.brokers import Broker
 
 _DISTRIBUTIONS = (
@@ -23,17 +24,10 @@ _DISTRIBUTIONS = (
     "pydantic",
 )
 
-_BFLOAT16 = ("amx_bf16", "avx512_bf16")
-
 
 def cores() -> list[int]:
     """Return the usable cores, within the limits of a container."""
     return sorted(os.sched_getaffinity(0))[: joblib.cpu_count()]
-
-
-def has_bfloat16() -> bool:
-    """Return whether the CPU has bfloat16 instructions."""
-    return any(flag in _flags() for flag in _BFLOAT16)
 
 
 def describe(broker: Broker | None) -> dict[str, str]:
@@ -43,12 +37,11 @@ def describe(broker: Broker | None) -> dict[str, str]:
         broker: the broker of the run; None if it needs none.
     """
     info = _cpu_info()
-    instructions = [flag for flag in _BFLOAT16 if flag in _flags()]
     versions = {name: _version(name) for name in _DISTRIBUTIONS}
     return {
         "CPU": info.get("model name", platform.processor() or "unknown"),
         "cores": f"{len(cores())} usable of {os.cpu_count()}",
-        "bfloat16 instructions": ", ".join(instructions) or "neither AMX nor AVX512-BF16",
+        "best precision": best_precision(),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
         "load before the start": f"{os.getloadavg()[0]:.2f}",
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
@@ -63,10 +56,6 @@ def _place(broker: Broker | None) -> str:
     here = broker.kind != "configured" or broker.bootstrap_servers.startswith(("127.", "localhost"))
     where = "on this machine, not pinned: it shares the cores" if here else "elsewhere"
     return f"{broker.description}, {where}; the publisher ran on this machine, not pinned"
-
-
-def _flags() -> list[str]:
-    return _cpu_info().get("flags", "").split()
 
 
 def _cpu_info() -> dict[str, str]:

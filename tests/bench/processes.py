@@ -34,11 +34,6 @@ def wake(pid: int) -> None:
     _signal(pid, signal.SIGCONT)
 
 
-def resident(pid: int) -> float:
-    """Return the resident memory of a process's children, in MiB."""
-    return sum(one.memory_info().rss for one in psutil.Process(pid).children(recursive=True)) / 2**20
-
-
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time of a process and its children so far."""
     parent = psutil.Process(pid)

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from bench import machine
 from bench.context import Context
 from bench.embedder import EmbeddingSide
 from bench.measure import ENOUGH, Budget, Figure, Section, Side, alternate, poisson_schedule, ratio
-from bench.processes import on_cores
 from bench.traces import mixed_traces
 from bench.workers import SUSPENDABLE, Fleet, Publisher
 from support.traces import real_traces
@@ -163,36 +161,6 @@ async def _one_worker(
         rates = await runs.saturated(forward)
         context.say("backlogs drained")
         await runs.open_loop(rates)
-    return section
-
-
-async def processes(context: Context, budget: Budget) -> Section:
-    """Compare one worker on two cores with two workers on one core each."""
-    section = Section("processes", "Two cores: one worker with both, or one worker on each")
-    cores = machine.cores()[:2]
-    if len(cores) < 2:
-        section.notes.append("not measured: there is but one core")
-        return section
-    seconds = 2.0 if context.short else 6.0
-    async with AsyncExitStack() as stack:
-        publisher = await Publisher(context.servers, real_traces()).start(stack)
-        one = await _warm_fleet(stack, context, publisher, "auto", 4, [cores])
-        two = await _warm_fleet(stack, context, publisher, one.precision, 4, [cores[:1], cores[1:]])
-        forward = await _forward(stack, context, one.precision, on_cores(cores))
-        section.notes += [f"precision: {one.precision}", f"{FORWARD}: {forward.description}"]
-        sides: dict[str, Side] = {
-            "one worker, two cores": await _saturation(one, publisher, seconds),
-            "two workers, a core each": await _saturation(two, publisher, seconds),
-            FORWARD: lambda: forward.rate(seconds / 2),
-        }
-        rates = await alternate(sides, budget.rounds(context.rounds))
-    section.figures += [Figure(name, "traces/s", values) for name, values in rates.items()]
-    single, double, ceiling = rates.values()
-    section.figures += [
-        ratio(f"one worker, two cores / {FORWARD}", single, ceiling, "0.75 at least, aim 0.9"),
-        ratio(f"two workers, a core each / {FORWARD}", double, ceiling, "0.85 at least, aim 0.95"),
-        ratio("two workers / one worker", double, single),
-    ]
     return section
 
 

@@ -13,6 +13,7 @@ from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import explain_score
+from support.contrasts import CONTRASTS
 from support.streams import Message, headers_of, score_of
 
 BIDI_OVERRIDE = "\u202e"
@@ -20,29 +21,6 @@ HOSTILE = (
     "kp:trace:<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
     f"{BIDI_OVERRIDE}\x00\n<b>bold</b>\ud800" + "x" * 5000
 )
-
-# Contrast ratios of all texts with their backgrounds, by WCAG 2.1.
-CONTRASTS = """() => {
-  const channels = colour => colour.match(/[\\d.]+/g).map(Number);
-  const linear = c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-  const shares = [0.2126, 0.7152, 0.0722];
-  const luminance = rgb => shares.reduce((sum, share, i) => sum + share * linear(rgb[i] / 255), 0);
-  const behind = node => {
-    for (; node; node = node.parentElement) {
-      const colour = channels(getComputedStyle(node).backgroundColor);
-      if (colour.length === 3 || colour[3] === 1) return colour;
-    }
-  };
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
-  while (walker.nextNode()) {
-    const text = walker.currentNode.data.trim(), parent = walker.currentNode.parentElement;
-    if (!text || !parent.checkVisibility() || parent.matches(":disabled, option, title")) continue;
-    const style = getComputedStyle(parent), svg = parent.namespaceURI.endsWith("svg");
-    const [a, b] = [luminance(channels(svg ? style.fill : style.color)), luminance(behind(parent))];
-    found.push([(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), text]);
-  }
-  return found;
-}"""
 
 FOCUSED = """() => {
   const node = document.activeElement;
@@ -302,29 +280,6 @@ async def test_a_breakdown_opens_by_keyboard_and_the_list_waits_meanwhile(stage,
     await expect(page.locator("#rejected-held")).to_be_hidden()
 
 
-async def test_an_open_breakdown_stays_when_the_list_is_extended(stage, visit):
-    for number in range(7):
-        stage.finish(0.2, text=f"kp:trace:{number}")
-    page = (await visit(stage.url)).page
-    await page.locator("#rejected-list .words").first.click()
-
-    await page.get_by_role("button", name="Show the last 7").click()
-
-    await expect(page.locator("#rejected-list > li")).to_have_count(7)
-    await expect(page.locator("#rejected-list > li").first.locator(".breakdown")).to_be_visible()
-
-
-async def test_without_its_policy_a_breakdown_has_no_weights(stage, visit):
-    stage.finish(policy="0123456789ab", overrides=("single_tool",))
-    page = (await visit(stage.url)).page
-    await page.locator("#rejected-list > li").click()
-
-    await expect(page.locator(".reasons")).to_contain_text("has not had the policy in force lately")
-    assert (await cells(page, "#rejected-list tbody"))[0] == ["complexity", "0.5000"]
-    await expect(page.locator("#rejected-list tfoot")).to_contain_text("one tool only")
-    assert "×" not in await page.locator(".breakdown").inner_text()
-
-
 async def test_the_shadow_policy_shows_what_would_flip(stage, visit):
     """The stage's dimensions give 0.25 x 0.5 + 0.35 x 0.25 + 0.15 x 1 = 0.3625 under the default weights."""
     stage.metrics.set_shadow(Policy(threshold=0.3, domains={"legal": {"threshold": 0.4}}))
@@ -346,15 +301,6 @@ async def test_the_shadow_policy_shows_what_would_flip(stage, visit):
     await expect(flips.first).to_contain_text("score 0.600 of 0.25; shadow 0.362 of 0.4")
     await expect(flips.first).to_contain_text("<script>document.title='owned'</script>")
     assert here.complaints == []
-
-
-async def test_without_a_shadow_policy_its_section_is_hidden(stage, visit):
-    stage.finish(0.2)
-
-    page = (await visit(stage.url)).page
-
-    await expect(page.locator("#fleet")).to_be_visible()
-    await expect(page.locator("#shadow")).to_be_hidden()
 
 
 async def test_the_fleet_shows_agents_and_frameworks(stage, visit):

@@ -17,13 +17,10 @@ from rich.console import Console
 from chaos import results
 from chaos.assembly import ASSEMBLE, assemble
 from chaos.brokers import running_brokers
-from chaos.fuzz import FUZZ, INPUTS, INPUTS_SHORT, fuzz
 from chaos.overload import OVERLOADS
 from chaos.play import judge, play
 from chaos.results import Outcome
 from chaos.rows import ROWS
-from chaos.weight import ATTEMPTS, ATTEMPTS_SHORT, WEIGHT, search
-from support.traces import real_traces
 
 OTHERS = {"assemble": (ASSEMBLE, assemble), **OVERLOADS}
 """What also needs brokers, but is no row."""
@@ -31,8 +28,6 @@ OTHERS = {"assemble": (ASSEMBLE, assemble), **OVERLOADS}
 FAULTS = {
     **{name: row.fault for name, row in ROWS.items()},
     **{name: fault for name, (fault, _) in OTHERS.items()},
-    "fuzz": FUZZ,
-    "weight": WEIGHT,
 }
 
 
@@ -78,10 +73,6 @@ def main(names: tuple[str, ...], short: bool, logs: Path | None, release: str | 
 
 
 def _run(name: str, short: bool, folder: Path, say: Callable[[str], None], release: str | None) -> Outcome:
-    if name == "fuzz":
-        return fuzz(real_traces(), INPUTS_SHORT if short else INPUTS)
-    if name == "weight":
-        return search(ATTEMPTS_SHORT if short else ATTEMPTS, say)
     if name in OTHERS:
         _, measure = OTHERS[name]
         with running_brokers(1) as brokers:

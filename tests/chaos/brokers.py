@@ -10,14 +10,23 @@ from pathlib import Path
 from subprocess import Popen
 from tempfile import TemporaryDirectory
 
-from knowledgepulse_worker.tools.demo import brokers as demo
+from knowledgepulse_worker.errors import NoBrokerError
 from knowledgepulse_worker.tools.demo import processes
+from knowledgepulse_worker.tools.demo.java_kafka import (
+    INSTALL_JAVA,
+    JavaKafka,
+    Unavailable,
+    wait_for_answer,
+)
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, last_lines
 
 SESSION_TIMEOUT = 3.0
 """Seconds until the group removes a dead worker; Kafka's minimum is 6."""
 
 ANSWER_LIMIT = 90.0
+
+_QUICK_START = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+"""Rather than a high throughput."""
 
 
 def fill_disk(pid: int) -> None:
@@ -51,43 +60,26 @@ class Node:
         self._starts = 0
         self.process: Popen[bytes] | None = None
 
-    def configure(self, command: list[str], settings: dict[str, str]) -> None:
-        self._command = command
-        self._properties = self.folder / "server.properties"
+    def configure(self, kafka: JavaKafka, settings: dict[str, str]) -> None:
         own = {
             "node.id": str(self.number),
             "listeners": f"DIRECT://{self.direct},PROXIED://{self.behind_proxy},CONTROLLER://{self.controller}",
             "advertised.listeners": f"DIRECT://{self.direct},PROXIED://{self.proxied}",
             "log.dirs": str(self.folder / "data"),
         }
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in (settings | own).items()))
-        demo._run(
-            [
-                *command,
-                "kafka.tools.StorageTool",
-                "format",
-                "-t",
-                demo._CLUSTER_ID,
-                "-c",
-                str(self._properties),
-            ],
-            demo.START_LIMIT,
-            "kafka.tools.StorageTool",
-        )
+        self._command = kafka.formatted(self.folder, settings | own, _QUICK_START)
 
     def start(self) -> None:
         """Start the JVM; call from the main thread, as the JVM dies with the calling thread."""
         self._starts += 1
         log = self.folder / f"broker-{self._starts}.log"
-        self.process = processes.start(
-            self._stack, [*self._command, "kafka.Kafka", str(self._properties)], log
-        )
+        self.process = processes.start(self._stack, self._command, log)
 
     def answered(self) -> None:
         """Wait until the node responds."""
         process, log = self.process, self.folder / f"broker-{self._starts}.log"
         assert process is not None
-        demo._wait_for_answer(
+        wait_for_answer(
             self.direct,
             ANSWER_LIMIT,
             is_running=lambda: process.poll() is None,
@@ -129,8 +121,7 @@ def running_brokers(count: int) -> Iterator[Brokers]:
     """
     with ExitStack() as stack:
         try:
-            java, _ = demo._find_java()
-            jars = demo._kafka_jars(print)
+            kafka = JavaKafka.find(print)
             folder = Path(
                 stack.enter_context(TemporaryDirectory(prefix="kp-chaos-", ignore_cleanup_errors=True))
             )
@@ -138,18 +129,15 @@ def running_brokers(count: int) -> Iterator[Brokers]:
             for number in range(1, count + 1):
                 (folder / str(number)).mkdir()
                 nodes.append(Node(number, folder / str(number), stack))
-            # Prefer a quick start to high throughput.
-            small = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-            command = [java, *small, "-Dorg.apache.logging.log4j.level=WARN", "-cp", str(jars / "*")]
             for node in nodes:
-                node.configure(command, _settings(nodes))
+                node.configure(kafka, _settings(nodes))
             for node in nodes:
                 node.start()
             for node in nodes:
                 node.answered()
-        except demo.Unavailable as why:
+        except Unavailable as why:
             lines = [f"the chaos tests need Apache Kafka on Java: {why.reason}", *why.details]
-            raise demo.NoBrokerError("\n".join([*lines, f"{why.remedy or demo.JAVA.remedy}"])) from why
+            raise NoBrokerError("\n".join([*lines, why.remedy or INSTALL_JAVA])) from why
         yield Brokers(nodes)
 
 

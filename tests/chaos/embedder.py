@@ -54,10 +54,6 @@ class Orders:
         """Block all embedding for a while."""
         self.give(msgspec.structs.replace(self._usual, blocked_until=time.time() + seconds))
 
-    def at_once(self) -> None:
-        """Let no text take longer than it must."""
-        self.give(Order())
-
     def as_usual(self) -> None:
         self.give(self._usual)
 

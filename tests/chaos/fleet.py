@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import signal
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
@@ -21,9 +20,6 @@ from knowledgepulse_worker.settings import Settings, render
 from support import metrics_page as page
 from support.memory import peak_rss
 from support.streams import Stream, Worker
-
-START_LIMIT = 60
-"""Seconds for a worker that cannot start to say so."""
 
 
 class Fleet:
@@ -115,22 +111,6 @@ class Fleet:
         """Return the process ids of a worker's children."""
         return [process.pid for process in _tree(worker)[1:]]
 
-    def descriptors(self) -> int:
-        """Return how many files and connections the workers' processes have open."""
-        return sum(process.num_fds() for worker in self.workers for process in _tree(worker))
-
-    def limit_descriptors(self, worker: Worker, count: int) -> None:
-        """Let none of the worker's processes open more files and connections than that."""
-        for process in _tree(worker):
-            resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (count, count))
-
-    async def refused(self, why: str) -> None:
-        """Start a worker that must end because of its configuration, and say why."""
-        async with self._worker(self._release) as worker:
-            async with asyncio.timeout(START_LIMIT):
-                status = await worker.process.wait()
-            assert (status, why in worker.log()) == (os.EX_CONFIG, True), worker.log()[-10_000:]
-
     def restarts(self) -> int:
         """How often a worker's child had ended and was started again."""
         return sum(worker.log().count("starting it again in") for worker in self._started)
@@ -138,10 +118,6 @@ class Fleet:
     def peak_memory(self) -> int:
         """The most memory that any of the running processes has had, in bytes."""
         return max(peak_rss(process.pid) for worker in self.workers for process in _tree(worker))
-
-    async def counted(self, name: str, **labels: str) -> int:
-        """The sum of a counter over the running workers."""
-        return int(sum(await self._values(name, self.workers, **labels)))
 
     async def owned(self, workers: Iterable[Worker] | None = None) -> list[int]:
         """Return the number of partitions that each worker owns; by default, of all workers."""

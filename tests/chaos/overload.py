@@ -6,18 +6,16 @@ These are not rows, as no fault is injected; the workers only get too much to do
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import quantiles
 
 import psutil
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer
 
 from chaos.embedder import Order, Orders
 from chaos.load import Make
@@ -28,7 +26,7 @@ from knowledgepulse_worker.kafka.topics import MAX_MESSAGE_BYTES, OUTPUT_HEADROO
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit import Report, audit
 from support import metrics_page as page
-from support.streams import ARRIVAL_LIMIT, Stream, Worker, own_settings, source_of
+from support.streams import Stream, Worker, own_settings
 from support.traces import real_traces
 
 SMALL, MEDIUM, LARGE = 6_000, 10_000, 1_000_000
@@ -40,17 +38,11 @@ KAFKA_MAX_MESSAGE_BYTES = 1_048_588
 WARM = 0.2
 """Share of a backlog after which a worker counts as warm."""
 MAX_GROWTH = 0.05
-MAX_RATIO = 2.0
 
-PARTITIONS = 16
-"""Partition count of the topic with small and large records."""
-RATE = 75.0
-"""Small records per second in total, far below a worker's capacity."""
-_WARM_UP = 5.0
+
 _FILLS = 3
 _ABORTED_AT_ONCE = 250_000
 
-_BY_BROKER = {"message.timestamp.type": "LogAppendTime"}
 _INTERVAL = 0.1
 _STEADY = 10
 """Equal samples after which a number counts as steady."""
@@ -242,40 +234,6 @@ async def _fill(watch: Watch, orders: Orders) -> None:
         await watch.until(lambda sample, goal=goal: sample.finished >= goal)
 
 
-async def large(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Outcome:
-    """Measure small records in 15 of 16 partitions, with and without a backlog of large ones in the last.
-
-    Latencies are measured by the broker's clock, between the log append times of raw records and outputs.
-    Outputs therefore have the broker's timestamps instead of their records', and are not audited.
-    """
-    started = time.monotonic()
-    rounds, seconds, waiting = (1, 10.0, 300) if short else (3, 30.0, 2_500)
-    without: list[int] = []
-    beside: list[int] = []
-    for _ in range(rounds):
-        for count, latencies in ((0, without), (waiting, beside)):
-            found = await _small_ones(bootstrap_servers, folder, count, seconds)
-            say(f"{len(found)} small ones beside {count} large ones: p50, p99 {_percentiles(found)} ms")
-            latencies.extend(found)
-    ratio = _percentiles(beside)[1] / _percentiles(without)[1]
-    return Outcome(
-        rounds=rounds,
-        records=len(without + beside),
-        outputs=len(without + beside),
-        repeats=0,
-        missing=0,
-        differing=0,
-        audited=0,
-        wrong=[] if ratio <= MAX_RATIO else [f"p99 beside large ones is {ratio:.2f} times that without them"],
-        notes={
-            "p50, p99 of small ones alone": f"{_percentiles(without)} ms",
-            "beside large ones": f"{_percentiles(beside)} ms",
-            "p99's ratio": f"{ratio:.2f}",
-        },
-        seconds=time.monotonic() - started,
-    )
-
-
 async def gap(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Outcome:
     """Let a worker cross a wide range of offsets from an aborted transaction."""
     started = time.monotonic()
@@ -323,77 +281,6 @@ async def _abort(stream: Stream, count: int) -> None:
         await producer.abort_transaction()
 
 
-async def _small_ones(bootstrap_servers: str, folder: Path, waiting: int, seconds: float) -> list[int]:
-    """Publish small records for a while, and return their latencies in milliseconds.
-
-    Raises:
-        AssertionError: the backlog of large records did not last to the end.
-        TimeoutError: a small record has no output.
-    """
-    small = range(PARTITIONS - 1)
-    async with _stream(bootstrap_servers, folder, PARTITIONS, **_BY_BROKER) as stream:
-        topics = stream.settings.topics
-        make = traces_of(LARGE)
-        await publish(stream, ((PARTITIONS - 1, make(number)) for number in range(waiting)))
-        async with stream.worker() as worker:
-            await worker.owns(PARTITIONS)
-            await _flow(stream, small, _WARM_UP)
-            warm = (await _logged(stream, [topics.raw], small)).keys()
-            await _flow(stream, small, seconds)
-            lag = page.value(await worker.metrics(), "kp_consumer_lag_records", partition=str(small.stop))
-            assert bool(lag) == bool(waiting), f"{lag:g} of {waiting} large records still wait"
-            raw = await _logged(stream, [topics.raw], small)
-            outputs: dict[tuple[int, int], int] = {}
-            async with asyncio.timeout(ARRIVAL_LIMIT):
-                while len(outputs) < len(raw):
-                    names = [topics.contribute, topics.rejected, topics.dead_letter]
-                    outputs = await _logged(stream, names, small)
-        return [outputs[source] - raw[source] for source in raw.keys() - warm]
-
-
-async def _flow(stream: Stream, partitions: Collection[int], seconds: float) -> None:
-    """Publish small records at random times, to these partitions in turn."""
-    make = traces_of(SMALL)
-    ends = time.monotonic() + seconds
-    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
-        for number in itertools.count():
-            key, value = make(number)
-            topic, partition = stream.settings.topics.raw, number % len(partitions)
-            await producer.send(topic, value, key=key, partition=partition)
-            await asyncio.sleep(random.expovariate(RATE))
-            if time.monotonic() > ends:
-                return
-
-
-async def _logged(
-    stream: Stream, names: Collection[str], partitions: Collection[int]
-) -> dict[tuple[int, int], int]:
-    """Return the log append times of the records in these partitions.
-
-    Returns:
-        Milliseconds since the epoch, by the raw record's partition and offset.
-    """
-    found: dict[tuple[int, int], int] = {}
-    wanted = [TopicPartition(name, number) for name in names for number in partitions]
-    async with AIOKafkaConsumer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as consumer:
-        consumer.assign(wanted)
-        await consumer.seek_to_beginning(*wanted)
-        ends = await consumer.end_offsets(wanted)
-        while any([await consumer.position(tp) < end for tp, end in ends.items()]):
-            for batch in (await consumer.getmany(timeout_ms=200)).values():
-                for record in batch:
-                    is_raw = record.topic == stream.settings.topics.raw
-                    source = (record.partition, record.offset) if is_raw else source_of(record)
-                    found[source] = record.timestamp
-    return found
-
-
-def _percentiles(values: list[int]) -> tuple[int, int]:
-    """Return the median and the 99th percentile."""
-    cuts = quantiles(values, n=100)
-    return round(cuts[49]), round(cuts[98])
-
-
 def _mib(size: int) -> int:
     return round(size / 2**20)
 
@@ -402,6 +289,5 @@ Measure = Callable[[str, Path, bool, Say], Awaitable[Outcome]]
 
 OVERLOADS: dict[str, tuple[str, Measure]] = {
     "backlog": ("100 000 records of 10 kB wait when a worker starts", backlog),
-    "large": ("1 MB records wait in one of 16 partitions", large),
     "gap": ("50 million offsets without a committed record", gap),
 }

@@ -21,20 +21,15 @@ import aiohttp
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
-from chaos import batch_fuzz, hostile
+from chaos import hostile
 from chaos.embedder import Order
 from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT, FAIL_CLIENT, MUTE, UNMUTE
 from chaos.trial import LIMIT, PARTITIONS, RING, WINDOW, Trial
 from chaos.witness import Identity
 from knowledgepulse_worker.http.probes import LIVE, READY
-from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from support import batches
 from support.streams import Worker
 
-_DESCRIPTORS = 1024
-"""What a process may have open by most systems' default."""
-_STEADY, _FEW = 100, 10
-"""Equal samples, but for a few, after which a number of descriptors counts as steady."""
 _ONCE_MORE = 2 * (RING + WINDOW)
 """Number of records after which a partition's ring has wrapped twice."""
 
@@ -421,36 +416,6 @@ async def recreate(trial: Trial, doses: Sequence[str]) -> None:
         await _give_up(trial, deleted, committed)
 
 
-async def unread(trial: Trial, doses: Sequence[Any]) -> None:
-    """Delete what was published while no worker ran; the next one must count just that."""
-    await trial.fleet.start()
-    await trial.shared()
-    raw = trial.stream.settings.topics.raw
-
-    async def all_committed() -> bool:
-        return len(await trial.stream.committed()) == PARTITIONS
-
-    await trial.until(all_committed, "the group has no position in a partition")
-    for _ in doses:
-        async with trial.fault():
-            await trial.fleet.kill(trial.fleet.workers[0])
-            await trial.a_while()
-            await trial.paused()
-            deleted, committed = set(trial.witness.current), await trial.stream.committed()
-            ends = {p: 1 + max(r.offset for r in deleted if r.partition == p) for p in range(PARTITIONS)}
-            for partition, end in ends.items():
-                await trial.stream.delete_records(raw, partition, end)
-            await trial.fleet.start()
-            trial.load.go_on()
-        await _give_up(trial, deleted, committed)
-        skipped = sum(end - committed[partition] for partition, end in ends.items())
-
-        async def all_counted(skipped: int = skipped) -> bool:
-            return await trial.fleet.counted("kp_skipped_offsets_total") == skipped
-
-        await trial.until(all_counted, f"kp_skipped_offsets_total is not {skipped}")
-
-
 async def write_hostile(trial: Trial, doses: Sequence[hostile.Kind]) -> None:
     """Write hostile records into each partition, and kill one of two workers while it has them."""
     await _write(trial, doses, 2, range(PARTITIONS))
@@ -490,72 +455,6 @@ async def _write(
                 await trial.fleet.start()
             memory = max(memory, trial.fleet.peak_memory())
     trial.notes["most memory, MiB"] = memory // hostile.MiB
-
-
-async def connect(trial: Trial, doses: Sequence[int]) -> None:
-    """Open silent connections to each worker's web port; then reset those to the broker."""
-    assert trial.proxy is not None
-    await trial.fleet.start(2)
-    for worker in trial.fleet.workers:
-        trial.fleet.limit_descriptors(worker, _DESCRIPTORS)
-    await trial.shared()
-    for count in doses:
-        await trial.a_while()
-        async with _half_open(trial.fleet.workers, count), trial.fault():
-            await _accepted(trial)
-            await trial.proxy.reset()
-
-
-@asynccontextmanager
-async def _half_open(workers: Sequence[Worker], count: int) -> AsyncIterator[None]:
-    """Open silent connections to each worker's web port, one after the other, as far as it accepts them."""
-    writers: list[asyncio.StreamWriter] = []
-
-    async def connect_to(worker: Worker) -> None:
-        for _ in range(count):
-            _, writer = await asyncio.open_connection(worker.settings.web.host, worker.settings.web.port)
-            writers.append(writer)
-
-    tasks = [asyncio.create_task(connect_to(worker)) for worker in workers]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for writer in writers:
-            writer.close()
-
-
-async def _accepted(trial: Trial) -> None:
-    """Wait until no worker accepts any more of the connections."""
-    counts: list[int] = []
-
-    def steady() -> bool:
-        counts.append(trial.fleet.descriptors())
-        recent = counts[-_STEADY:]
-        return len(recent) == _STEADY and max(recent) - min(recent) < _FEW
-
-    await trial.until(steady, "connections are still being accepted")
-
-
-async def misconfigure(trial: Trial, doses: Sequence[tuple[str, str, str]]) -> None:
-    """Set a topic so that what must be kept would be lost: the next start must say so, and end."""
-    await trial.fleet.start()
-    await trial.shared()
-    settings = trial.stream.settings
-    names = {
-        "changelog": changelog_topic_name(settings.kafka.group),
-        "dead-letter": settings.topics.dead_letter,
-    }
-    for topic, setting, value in doses:
-        async with trial.fault():
-            await trial.fleet.kill(trial.fleet.workers[0])
-            before = await trial.stream.topic_config(names[topic])
-            await trial.stream.configure_topic(names[topic], before | {setting: value})
-            await trial.fleet.refused(f"{names[topic]} has {setting}={value}")
-            await trial.stream.configure_topic(names[topic], before)
-            await trial.fleet.start()
 
 
 async def _give_up(trial: Trial, deleted: set[Identity], committed: Mapping[int, int] | None) -> None:
@@ -610,11 +509,6 @@ _HOSTILE = {
     "bombs": "decompression bombs, and batches of just less than limits.batch_bytes",
     "mixed": "codecs, keys, names and times at once",
 }
-_MISCONFIGURED = [
-    ("changelog", "cleanup.policy", "delete"),
-    ("changelog", "max.message.bytes", "100"),
-    ("dead-letter", "max.message.bytes", "100"),
-]
 
 
 def _hostile(name: str, fault: str) -> Row:
@@ -741,39 +635,11 @@ ROWS: dict[str, Row] = {
         ["running", "stopped"] * 3,
         ["running", "stopped"],
     ),
-    "unread": Row(
-        "records deleted before any worker has read them", unread, range(4), range(1), is_tested=False
-    ),
     **{name: _hostile(name, fault) for name, fault in _HOSTILE.items()},
     "poison": replace(
         _hostile("poison", "records that kill every process that embeds them"),
         run=write_deadly,
         restarts=2 * _ATTEMPTS,  # the count restarts if the parent is killed, too
-    ),
-    "connections": Row(
-        "1 200 half-open connections at a worker with 1 024 descriptors, and its brokers' connections reset",
-        connect,
-        [1200] * 3,
-        [1200],
-        proxied=True,
-        restarts=0,
-        is_tested=False,
-    ),
-    "misconfigured": Row(
-        "topics configured so that the ledger or a dead letter would be lost",
-        misconfigure,
-        _MISCONFIGURED * 2,
-        _MISCONFIGURED,
-        restarts=0,
-        is_tested=False,
-    ),
-    "batches": Row(
-        "batches at random: codecs, keys, header names, times, transactions, formats",
-        batch_fuzz.publish,
-        [100_000],
-        [1_000],
-        topics={"raw": _NO_LIMITS},
-        restarts=0,
     ),
     "without-ledger": Row(
         "kill -9, the ledger not asked: must differ",

@@ -186,16 +186,6 @@ def test_in_bfloat16_a_text_has_the_same_vector_whatever_its_batch(traces):
 
 
 @pytest.mark.model
-def test_at_any_length_the_vector_is_the_reference_s():
-    """Texts are padded to multiples of 16 tokens; the longest here is truncated."""
-    openvino, pytorch = make_openvino(max_tokens=512), make_pytorch(max_tokens=512)
-    tokens = [*range(2, 50), *(length + by for length in range(64, 513, 64) for by in (-1, 0, 1))]
-    texts = ["build " * (length - 2) for length in tokens]  # besides two special tokens
-
-    np.testing.assert_allclose(openvino.embed(texts).vectors, pytorch.embed(texts).vectors, rtol=0, atol=1e-6)
-
-
-@pytest.mark.model
 def test_with_standard_truncation_vectors_equal_sentence_transformers_own(standard, traces):
     from sentence_transformers import SentenceTransformer
 
@@ -207,20 +197,6 @@ def test_with_standard_truncation_vectors_equal_sentence_transformers_own(standa
     expected = model.encode(texts, show_progress_bar=False)
 
     np.testing.assert_allclose(standard.embed(texts).vectors, expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.model
-def test_the_two_truncations_differ_only_for_truncated_texts():
-    """Their identities differ, since their vectors are not comparable."""
-    standard, as_sdk = make_openvino(), make_openvino(truncation="sdk")
-
-    (long, short), (long_as_sdk, short_as_sdk) = (
-        embedder.embed([LONG, "short"]).vectors for embedder in (standard, as_sdk)
-    )
-
-    np.testing.assert_allclose(short, short_as_sdk, rtol=0, atol=1e-5)
-    assert np.abs(long - long_as_sdk).max() > 1e-3
-    assert as_sdk.identity != standard.identity
 
 
 @pytest.mark.model

@@ -11,7 +11,13 @@ from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.documents import DOCUMENTS, Reader, blocks
 
 WITH_A_WORKER = {"deploy/audit.md", "deploy/dead-letters.md", "deploy/monitoring.md"}
-NEEDS_KAFKA = {"README.md", *WITH_A_WORKER, "schemas/README.md", "schemas/convert/README.md"}
+NEEDS_KAFKA = {
+    "README.md",
+    "deploy/export.md",
+    *WITH_A_WORKER,
+    "schemas/README.md",
+    "schemas/convert/README.md",
+}
 NEEDS_MODEL = {"README.md", "deploy/threshold.md"}
 
 CHAT = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
@@ -36,6 +42,11 @@ WORKER = [
 ]
 BEFORE = {
     **dict.fromkeys(WITH_A_WORKER, WORKER),
+    "deploy/export.md": [
+        "kp-worker config > worker.toml",
+        "kp-worker topics --partitions 1",
+        f"mkdir sessions; cat > sessions/one.jsonl <<'END'\n{json.dumps(CHAT)}\nEND",
+    ],
     "schemas/README.md": [
         "cp tests/data/reference_traces.jsonl traces.jsonl",
         "kp-worker topics",
@@ -65,7 +76,7 @@ def reader(request, tmp_path):
     environment, renamed, prefix = {}, {}, ""
     if document not in NEEDS_MODEL:
         environment["KP_EMBEDDING__BACKEND"] = "lexical"
-    if document == "schemas/README.md":
+    if document in {"deploy/export.md", "schemas/README.md"}:
         environment["KP_POLICY__THRESHOLD"] = "0"
     if document in NEEDS_KAFKA:
         servers = request.getfixturevalue("broker").bootstrap_servers

@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.partitioner import murmur2
 from confluent_kafka import Producer
 
-from knowledgepulse_worker.tools.demo.brokers import _find_java, _kafka_jars
+from knowledgepulse_worker.tools.demo.java_kafka import JavaKafka
 from support import batches
 from support.memory import peak_rss
 from support.streams import headers_of, source_of
@@ -55,9 +55,9 @@ async def by_aiokafka(stream, codec, lines):
 
 async def by_java(stream, values):
     """Publish values, each with its codec, in one run of Java: its start takes seconds."""
-    java, _ = _find_java()
+    kafka = JavaKafka.find(print)
     process = await asyncio.create_subprocess_exec(
-        *(java, "-Xmx256m", "-cp", f"{_kafka_jars(print)}/*", str(JAVA_PRODUCER)),
+        *(kafka.java, "-Xmx256m", "-cp", f"{kafka.jars}/*", str(JAVA_PRODUCER)),
         *(stream.settings.kafka.bootstrap_servers, stream.settings.topics.raw),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

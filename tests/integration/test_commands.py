@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from contextlib import suppress
 
 import psutil
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.partitioner import murmur2
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import DeliveryError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import OUTPUT_HEADROOM, changelog_topic_name
+from knowledgepulse_worker.kafka.topics import OUTPUT_HEADROOM
 from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
 from support.commands import kp_worker
-from support.streams import Message, source_of
+from support.streams import Message
 
 pytestmark = pytest.mark.integration
 
@@ -43,18 +41,6 @@ async def test_topics_creates_missing_topics_and_reports_differences(make_stream
         existing[topics.rejected].max_message_bytes
         == existing[topics.raw].max_message_bytes + OUTPUT_HEADROOM
     )
-
-
-async def test_the_key_decides_in_outputs_with_another_partition_count(make_stream, real_traces):
-    stream = await make_stream(4)
-    topics = stream.settings.topics
-    await stream.recreate_topic(topics.rejected, 2)
-    raw = await stream.publish(
-        Message(line, b"same key", partition=n % 4) for n, line in enumerate(real_traces[:8])
-    )
-    async with stream.worker() as worker:
-        outputs = await stream.outputs(worker, raw)
-    assert len({record.partition for record in outputs if record.topic == topics.rejected}) == 1
 
 
 async def test_publish_sends_lines_unchanged_with_the_requested_key(
@@ -161,16 +147,6 @@ async def test_an_unusable_model_prevents_the_start(make_stream, config, section
     assert "Traceback" not in errors
 
 
-async def test_ctrl_c_stops_a_worker_as_cleanly_as_sigterm(make_stream, real_traces):
-    stream = await make_stream(1)
-    raw = await stream.publish(Message(line) for line in real_traces[:10])
-    async with stream.worker() as worker:
-        await stream.outputs(worker, raw)
-        worker.process.send_signal(signal.SIGINT)
-        assert await worker.process.wait() == 0
-        assert "Traceback" not in worker.log()
-
-
 async def test_serves_metrics_but_not_fausts_own_pages(make_stream, real_traces):
     stream = await make_stream(2)
     raw = await stream.publish(Message(line, partition=n % 2) for n, line in enumerate(real_traces[:20]))
@@ -230,16 +206,3 @@ async def _demo_topics(broker):
         return [name for name in await admin.list_topics() if name.startswith("kp-demo-")]
     finally:
         await admin.close()
-
-
-async def test_a_foreign_record_in_the_changelog_stops_the_worker(make_stream, real_traces):
-    """The worker must report the error and exit, where Faust would log it and wait forever."""
-    stream = await make_stream(1)
-    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
-        name = changelog_topic_name(stream.settings.kafka.group)
-        await producer.send_and_wait(name, b"value", key=b"no offset")
-    await stream.publish([Message(real_traces[0])])
-    async with stream.worker() as worker:
-        await worker.logged("the worker ended with status 1; starting it again")
-    assert "not an offset" in worker.log()
-    assert [source_of(record) for record in await stream.read(stream.settings.topics.rejected)] == []

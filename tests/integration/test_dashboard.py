@@ -30,7 +30,10 @@ DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/worker.json").read_bytes())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 ANNOTATIONS = DASHBOARD["annotations"]["list"]
 UNSCORABLE = {"not_json": b"{", "invalid_trace": b"{}", "empty": None}
-NO_DATA_IS_RIGHT = {"Policy reload failed: {{instance}} keeps the policy that it has"}
+NO_DATA_IS_RIGHT = {
+    "Policy reload failed: {{instance}} keeps the policy that it has",
+    "Drift from the reference: {{domain}}: {{dimension}}",
+}
 PROFILES = tuple(Policy().profiles)
 SHADOW = {"threshold": 0.35, "domains": {"code": {"threshold": 0.6}}}
 AGENT, FRAMEWORK = "kp:agent:swe-agent", "tau-bench"

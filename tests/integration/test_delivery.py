@@ -7,11 +7,9 @@ import time
 
 import psutil
 import pytest
-from aiokafka import AIOKafkaProducer
 
 from chaos.embedder import Order, Orders
 from chaos.process import MUTE, ORDERS
-from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from support.streams import Message, headers_of, score_of, source_of
 
 pytestmark = pytest.mark.integration
@@ -145,43 +143,6 @@ async def test_outputs_carry_everything_through_but_the_score(make_stream, real_
             assert record.value.replace(b'"quality_score":' + score + b",", b"", 1) == original.value
 
 
-async def test_aborted_records_are_not_scored(make_stream, real_traces):
-    """Faust itself reads uncommitted; aborted records must never count as seen."""
-    stream = await make_stream(1)
-    raw = stream.settings.topics.raw
-    producer = AIOKafkaProducer(
-        bootstrap_servers=stream.settings.kafka.bootstrap_servers, transactional_id=f"{raw}-transactions"
-    )
-    async with producer:
-        for number, line in enumerate(real_traces[:20]):
-            await producer.begin_transaction()
-            await producer.send_and_wait(raw, line, partition=0)
-            await (producer.abort_transaction() if number % 2 else producer.commit_transaction())
-
-    committed = await stream.read(raw)
-    async with stream.worker() as worker:
-        outputs = await stream.outputs(worker, committed)
-        assert await worker.stop() == 0
-
-    assert [source_of(record) for record in outputs] == [(0, record.offset) for record in committed]
-    assert len(committed) == 10
-
-
-async def test_what_is_finished_is_committed_when_the_worker_ends(make_stream, real_traces):
-    """A successor then repeats nothing, and goes on where the first one ended."""
-    stream = await make_stream(2)
-    await stream.publish(Message(line, str(number).encode()) for number, line in enumerate(real_traces[:40]))
-    async with stream.worker() as worker:
-        await worker.published(40)
-        assert await worker.stop() == 0
-    raw = await stream.publish([Message(real_traces[41], partition=0), Message(real_traces[42], partition=1)])
-    async with stream.worker() as worker:
-        outputs = await stream.outputs(worker, raw)
-        assert await worker.stop() == 0
-
-    assert len(outputs) == len(raw), "something was repeated"
-
-
 async def test_a_stop_may_take_as_long_as_it_is_given_to_drain(make_stream, real_traces, tmp_path):
     """However short limits.heartbeat is: that watches for an event loop that hangs."""
     stream = await make_stream(1, kafka={"session_timeout": 6}, limits={"heartbeat": 2, "drain": 6})
@@ -199,40 +160,3 @@ async def test_a_stop_may_take_as_long_as_it_is_given_to_drain(make_stream, real
 
     assert "10 records unconfirmed after 6 s (limits.drain)" in worker.log()
     assert "no heartbeat from the worker" not in worker.log()
-
-
-async def test_the_changelog_keeps_no_more_than_the_ring(make_stream, real_traces):
-    """Entries that fall out of the ring are tombstoned, so that compaction can bound the topic."""
-    stream = await make_stream(1, cache={"max_elements": 10}, limits={"uncommitted_records": 8})
-    await stream.publish(Message(line) for line in real_traces)
-    async with stream.worker() as worker:
-        await worker.published(len(real_traces))
-        assert await worker.stop() == 0
-
-    live = {}
-    for record in await stream.read(changelog_topic_name(stream.settings.kafka.group)):
-        live[record.key] = record.value
-    kept = sorted(int(key) for key, value in live.items() if value is not None)
-    assert kept == list(range(len(real_traces) - 18, len(real_traces)))
-
-
-async def test_a_dead_letter_larger_than_its_topic_takes_goes_with_its_value_cut(make_stream, real_traces):
-    """Someone made the topic with a limit of its own; nothing may stop, and nothing go unnoticed."""
-    stream = await make_stream(1)
-    topics = stream.settings.topics
-    await stream.recreate_topic(topics.dead_letter, 1, {"max.message.bytes": "20000"})
-    small, large = b"no trace", b"no trace" * 10_000
-    raw = await stream.publish(
-        [*[Message(small)] * 5, Message(large), *[Message(small)] * 5, Message(real_traces[0])]
-    )
-
-    async with stream.worker() as worker:
-        outputs = {source_of(record): record for record in await stream.outputs(worker, raw)}
-        assert await worker.stop() == 0
-
-    cut = outputs[0, 5]
-    assert cut.value == large[:1024]
-    assert headers_of(cut)["kp-reason"] == "not_json"
-    assert headers_of(cut)["kp-value-length"] == str(len(large))
-    assert [outputs[0, offset].value for offset in (4, 6)] == [small, small]
-    assert outputs[0, 11].topic == topics.rejected

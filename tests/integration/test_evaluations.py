@@ -11,7 +11,6 @@ from aiokafka import AIOKafkaProducer
 
 from knowledgepulse_schemas.convert import from_otlp
 from knowledgepulse_worker.errors import DeliveryError
-from knowledgepulse_worker.kafka.sole_reader import SoleReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from knowledgepulse_worker.tools.evaluations.evaluations_topic import evaluations_group
@@ -184,18 +183,6 @@ async def test_progress_and_probes_are_served(scored):
         found = [page.value(metrics, "kp_evaluations_total", result=result) for result in results]
         assert found == [20, 3, 0, 0]
         assert [(await command.get(path))[0] for path in ("/livez", "/readyz")] == [200, 200]
-
-
-async def test_the_lag_is_what_is_left_to_read(scored):
-    topics = scored.settings.topics
-    names = (topics.contribute, topics.rejected)
-    async with SoleReader(scored.settings.kafka, "another", names, 2**20) as consumer:
-        read = 0
-        async with asyncio.timeout(LIMIT):
-            while read < 23:
-                read += len(await consumer.batch())
-                assert await consumer.lag() <= 23 - read
-        assert await consumer.lag() == 0
 
 
 async def test_events_and_positions_are_committed_together(scored, monkeypatch):

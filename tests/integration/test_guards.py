@@ -196,15 +196,3 @@ async def test_a_function_that_cannot_be_imported_ends_the_start_with_78(redacti
 
     assert status == os.EX_CONFIG
     assert "redaction.function: privacy:redact: No module named 'privacy'" in errors
-
-
-async def test_a_missing_topic_of_copies_is_named(redacting, config):
-    stream, environment = await redacting(1)
-    await stream.delete_topic(stream.settings.topics.redacted)
-
-    status, _, errors = await kp_worker(
-        "run", "--config", config(stream.settings), KP_LOG__FORMAT="human", **environment
-    )
-
-    assert status == os.EX_CONFIG
-    assert f"missing: {stream.settings.topics.redacted}" in errors

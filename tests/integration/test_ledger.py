@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 
 from chaos.embedder import Order, Orders
 from chaos.process import ORDERS
@@ -31,17 +30,6 @@ async def go_back(stream, offset):
         tp = TopicPartition(stream.settings.topics.raw, 0)
         consumer.assign([tp])
         await consumer.commit({tp: offset})
-
-
-async def truncate(stream, offset):
-    """Delete the records before an offset."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=stream.settings.kafka.bootstrap_servers)
-    await admin.start()
-    try:
-        tp = TopicPartition(stream.settings.topics.raw, 0)
-        await admin.delete_records({tp: RecordsToDelete(before_offset=offset)})
-    finally:
-        await admin.close()
 
 
 def offline_scores(settings, values):
@@ -70,38 +58,8 @@ def resets(metrics, reason):
     return page.value(metrics, "kp_cache_resets_total", reason=reason)
 
 
-async def published_anew(stream, worker, count):
-    """Wait until each of the first offsets has come out a second time; returns all scores, and the log."""
-    topics = stream.settings.topics
-    async with asyncio.timeout(120):
-        while True:
-            found = scores(await stream.read(topics.contribute, topics.rejected))
-            if all(len(found.get(offset, [])) > 1 for offset in range(count)):
-                return found, worker.log()
-
-
 async def publish(stream, lines):
     return await stream.publish(Message(line, b"key") for line in lines)
-
-
-async def test_records_that_are_read_again_within_the_window_come_out_equal(make_stream, real_traces):
-    """Also by a worker of another policy: what was decided stays."""
-    stream = await make_stream(1, **SMALL)
-    raw = await publish(stream, real_traces[:30])
-    first, *_ = await run_through(stream, raw)
-    await go_back(stream, 30 - 16)
-
-    again = await publish(stream, real_traces[30:31])
-    outputs, metrics, _ = await run_through(stream, again[-1:], stream.configured(policy={"threshold": 0.0}))
-
-    by_source = {}
-    for record in outputs:
-        by_source.setdefault(source_of(record)[1], []).append((record.topic, record.value, record.headers))
-    assert len(first) == 30
-    assert [len(by_source[offset]) for offset in range(31)] == [1] * 14 + [2] * 16 + [1]
-    assert all(a == b for a, b in (by_source[offset] for offset in range(14, 30)))
-    assert page.value(metrics, "kp_redelivered_total") == 16
-    assert resets(metrics, "rewind") == 0
 
 
 async def test_a_rewind_is_a_new_run_of_what_came_before_it(make_stream, real_traces):
@@ -147,30 +105,6 @@ async def test_vectors_of_another_model_are_never_compared(make_stream, real_tra
     ]
 
 
-@pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
-async def test_a_recreated_topic_is_a_new_run(make_stream, real_traces, running):
-    stream = await make_stream(1)
-    raw = await publish(stream, real_traces[:30])
-    names = stream.settings.topics
-
-    async with stream.worker() as worker:
-        await stream.outputs(worker, raw)
-        if not running:
-            assert await worker.stop() == 0
-        await stream.recreate_topic(names.raw, 1)
-        await publish(stream, real_traces[30:50])
-        if running:  # the process may go on, or have missed the topic and be started afresh
-            found, log = await published_anew(stream, worker, 20)
-    if not running:
-        async with stream.worker() as worker:
-            found, log = await published_anew(stream, worker, 20)
-            assert resets(await worker.metrics(), "recreated") == 1
-
-    expected = offline_scores(stream.settings, real_traces[30:50])
-    assert [found[offset][-1] for offset in range(20)] == pytest.approx(expected)
-    assert "recreated" in log
-
-
 async def test_a_worker_that_lags_reads_a_recreated_topic_from_its_beginning(
     make_stream, real_traces, tmp_path
 ):
@@ -200,34 +134,6 @@ async def test_a_worker_that_lags_reads_a_recreated_topic_from_its_beginning(
             }:
                 assert worker.process.returncode is None, f"{len(missing)} missing\n{worker.log()}"
         assert await worker.stop() == 0
-
-
-@pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
-async def test_a_truncated_topic_goes_on_where_it_begins_and_keeps_its_memory(
-    make_stream, real_traces, running
-):
-    stream = await make_stream(1)
-    raw = await publish(stream, real_traces[:20])
-    if running:
-        async with stream.worker() as worker:
-            await stream.outputs(worker, raw)
-            await truncate(stream, 15)
-            raw = await publish(stream, real_traces[20:40])
-            outputs = await stream.outputs(worker, raw)
-            metrics = await worker.metrics()
-    else:
-        await run_through(stream, raw)
-        await publish(stream, real_traces[20:30])
-        await truncate(stream, 25)  # five were never seen
-        raw = await publish(stream, real_traces[30:40])
-        outputs, metrics, _ = await run_through(stream, raw)
-
-    seen = [*range(40)] if running else [*range(20), *range(25, 40)]
-    expected = offline_scores(stream.settings, [real_traces[offset] for offset in seen])
-    found = scores(outputs)
-    assert sorted(found) == seen
-    assert [found[offset] for offset in seen] == [pytest.approx([score]) for score in expected]
-    assert sum(resets(metrics, reason) for reason in ("rewind", "recreated", "model")) == 0
 
 
 @pytest.mark.parametrize(

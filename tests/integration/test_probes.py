@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import suppress
 
 import aiohttp
@@ -42,22 +41,3 @@ async def test_probes_respond_while_a_batch_is_being_embedded(make_stream, real_
 
     assert published == 0
     assert answers == [(200, '{"live": true}'), (200, '{"ready": true, "reasons": []}')]
-
-
-async def test_a_worker_without_partitions_is_ready(make_stream):
-    stream = await make_stream(1)
-    async with stream.worker() as one, stream.worker() as two:
-        await ready(one)
-        await ready(two)
-        owned = [page.value(await worker.metrics(), "kp_partitions", state="owned") for worker in (one, two)]
-    assert sorted(owned) == [0, 1]
-
-
-async def test_a_worker_waiting_for_its_broker_is_alive_but_not_ready(make_stream):
-    stream = await make_stream(1)
-    async with stream.worker(stream.configured(kafka={"bootstrap_servers": "127.0.0.1:1"})) as worker:
-        await worker.logged("trying again in 2 s")
-        status, body = await worker.get("/readyz")
-        assert (await worker.get("/livez"))[0] == 200
-    assert status == 503
-    assert json.loads(body)["reasons"] == ["the worker waits for the broker"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections import Counter
@@ -97,6 +98,37 @@ async def test_a_confirmation_that_is_lost_publishes_nothing_twice(node, proxy, 
         await rest
 
     assert Counter(await values(stream, ALL)) == Counter(lines)
+
+
+async def test_sessions_wait_in_the_spool_until_a_broker_answers(node, stream, config, tmp_path):
+    settings = config(stream.configured(kafka={"bootstrap_servers": node.proxied}))
+    command = ["publish", "--hook", "--spool", str(tmp_path / "spool"), "--config", settings]
+    hooks = [session_hook(tmp_path, name) for name in ("s1", "s2")]
+
+    status, output, errors = await kp_worker(*command, str(hooks[0]))
+    assert (status, output) == (0, "")
+    assert errors.startswith("kafka.bootstrap_servers: ")
+    assert errors.endswith(f"; 1 files wait in {tmp_path / 'spool'}\n")
+    assert len(errors.splitlines()) == 1
+
+    async with running_proxy(node.proxied, node.behind_proxy):
+        assert await kp_worker(*command, str(hooks[1])) == (0, "", "")
+    raw = [json.loads(value)["metadata"]["native_id"] for value in await values(stream, 2)]
+    assert sorted(raw) == ["s1", "s2"]
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+def session_hook(folder, name):
+    """Write a session of Claude Code; return the file of a hook's input that names it."""
+    ids = {"sessionId": name, "parentUuid": None}
+    lines = [
+        {"type": kind, "uuid": kind, "message": {"role": kind, "content": text}} | ids
+        for kind, text in (("user", "Fix the tests"), ("assistant", "All pass"))
+    ]
+    session, hook = folder / f"{name}.jsonl", folder / f"{name}.json"
+    session.write_text("\n".join(map(json.dumps, lines)))
+    hook.write_text(json.dumps({"hook_event_name": "SessionEnd", "transcript_path": str(session)}))
+    return hook
 
 
 async def test_a_publication_that_is_stopped_says_where_to_go_on(

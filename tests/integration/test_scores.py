@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 
 import pytest
 
-from knowledgepulse_worker.settings import override, render
-from support import metrics_page as page
 from support.offline import offline
 from support.streams import Message, score_of, source_of
 
@@ -85,39 +82,3 @@ async def test_a_partition_that_moves_takes_its_memory_along(make_stream, real_t
 
     assert len(outputs) == len(raw), "a graceful move repeats nothing"
     assert_equal_to_offline(stream.settings, raw, outputs)
-
-
-async def test_a_policy_that_changes_leaves_what_was_decided(make_stream, real_traces):
-    """A redelivered record is published as its ledger entry says, not scored again."""
-    stream = await make_stream(1, policy={"threshold": 0.0})
-    await stream.publish(Message(line) for line in real_traces[:20])
-    async with stream.worker() as worker:
-        await worker.published(20)
-        await worker.kill()  # before the commit, or after: both must hold
-
-    strict = stream.configured(policy={"threshold": 1.0})
-    async with stream.worker(strict) as worker:
-        await stream.outputs(worker, await stream.publish(Message(line) for line in real_traces[20:30]))
-
-    topics = stream.settings.topics
-    assert {source_of(r) for r in await stream.read(topics.contribute)} == {
-        (0, offset) for offset in range(20)
-    }
-    assert {source_of(r) for r in await stream.read(topics.rejected)} == {
-        (0, offset) for offset in range(20, 30)
-    }
-
-
-async def test_a_policy_may_change_while_the_worker_runs(make_stream, real_traces):
-    stream = await make_stream(1, policy={"threshold": 1.0})
-    topics = stream.settings.topics
-    async with stream.worker() as worker:
-        await stream.outputs(worker, await stream.publish(Message(line) for line in real_traces[:5]))
-        worker.config.write_text(render(override(worker.settings, "policy", {"threshold": 0.0})))
-        async with asyncio.timeout(120):
-            while page.value(await worker.metrics(), "kp_policy_reloads_total", result="ok") != 1:
-                await asyncio.sleep(0.1)
-        await stream.outputs(worker, await stream.publish(Message(line) for line in real_traces[5:10]))
-
-    assert {source_of(record)[1] for record in await stream.read(topics.rejected)} == set(range(5))
-    assert {source_of(record)[1] for record in await stream.read(topics.contribute)} == set(range(5, 10))

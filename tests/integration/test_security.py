@@ -108,10 +108,6 @@ async def test_a_login_by_password_is_taken(secured, mechanism):
     await require_rights(secured.settings(sasl_mechanism=mechanism), [])
 
 
-async def test_a_client_certificate_is_a_login(secured):
-    await require_rights(secured.settings("SSL"), [])
-
-
 async def test_client_credentials_are_exchanged_for_a_token(secured):
     def answers(_count):
         return 200, {"access_token": unsigned_token(), "expires_in": 3600}
@@ -229,19 +225,6 @@ async def test_a_protocol_that_the_listener_does_not_speak_is_named(secured, set
         await require_rights(secured.settings(set_to, bootstrap_servers=there), [])
     expected = "kafka.ssl_certfile" if (set_to, listens) == ("SASL_SSL", "SSL") else "kafka.security_protocol"
     assert expected in str(raised.value)
-
-
-async def test_refused_client_credentials_are_named(secured):
-    async with token_endpoint(lambda _: (401, {"error": "invalid_client"})) as (url, _):
-        with pytest.raises(
-            SecurityError, match=r"kafka\.sasl_oauthbearer_client_id, .* refuses them: invalid_client"
-        ):
-            await require_rights(oauth_settings(secured, url), [])
-
-
-async def test_a_token_endpoint_that_is_away_may_come_back(secured):
-    with pytest.raises(NoBrokerError, match=r"kafka\.sasl_oauthbearer_token_endpoint_url: http://127"):
-        await require_rights(oauth_settings(secured, "http://127.0.0.1:1"), [])
 
 
 async def test_a_token_that_the_broker_refuses_is_named(secured):

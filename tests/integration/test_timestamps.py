@@ -11,46 +11,9 @@ import pytest
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from knowledgepulse_worker.tools.audit import audit
 from support import metrics_page as page
-from support.streams import Message, headers_of, source_of
+from support.streams import Message
 
 pytestmark = pytest.mark.integration
-
-NO_LIMIT = str(2**63 - 1)
-YEAR_9999 = 253_402_300_799_000
-REFUSED = (YEAR_9999, 2**63 - 2, -2, -86_400_000)
-
-
-async def test_no_timestamp_stops_a_partition_and_each_is_kept(make_stream, real_traces):
-    stream = await make_stream(1)
-    topics = stream.settings.topics
-    await stream.configure_topic(topics.raw, {"message.timestamp.after.max.ms": NO_LIMIT})
-    now = time.time_ns() // 1_000_000
-    times = [now, *REFUSED, now, -1, 0, now]
-    traces = [Message(real_traces[n], timestamp_ms=at) for n, at in enumerate(times)]
-    letters = [Message(b"no trace", timestamp_ms=at) for at in times]
-    raw = await stream.publish([*traces, *letters])
-    assert [record.timestamp for record in raw] == times * 2
-
-    async with stream.worker() as worker:
-        outputs = {source_of(record): record for record in await stream.outputs(worker, raw)}
-        assert await worker.stop() == 0
-
-    assert f"{topics.contribute} has message.timestamp.after.max.ms=3600000, {topics.raw} has {NO_LIMIT}" in (
-        worker.log()
-    )
-    for record in raw:
-        output = outputs[0, record.offset]
-        original = headers_of(output).get("kp-timestamp")
-        if record.timestamp in REFUSED:
-            assert original == str(record.timestamp)
-            assert output.timestamp >= now
-        else:
-            assert original is None
-            assert output.timestamp == record.timestamp or (
-                record.timestamp == -1 and output.timestamp >= now
-            )
-    report = await audit(stream.settings)
-    assert (report.ok, report.unknown) == (True, 0)
 
 
 async def test_outputs_older_than_their_topic_keeps_are_counted_and_named(make_stream, real_traces):

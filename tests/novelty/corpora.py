@@ -262,6 +262,15 @@ def hotpotqa(repository: Repository) -> Iterator[Run]:
             yield Run(task, agent, 0, _openai(messages), "qa", float(run["em"]))
 
 
+def livemcpbench(repository: Repository) -> Iterator[Run]:
+    """Everyday tasks with tools, judged by people."""
+    for run in repository.json("baseline/annotation/claude-sonnet-4-20250514_Qwen3-Embedding-0.6B.json"):
+        yield Run(
+            run["task_id"], "claude-sonnet-4", 0, _openai(run["messages"]), run["category"],
+            float(run["task_success"] == "success"),
+        )  # fmt: skip
+
+
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|[⠀-⣿] Waiting for the LM to respond\.\.\.|\r")
 _SECTION = re.compile(r"^(User:|mini-swe-agent \(step \d+, \$[\d.]+\):)$", re.MULTILINE)
 
@@ -324,6 +333,7 @@ MAKERS: dict[str, tuple[str, Callable[[Repository], Iterable[Run]], int, float]]
     "swe-java": ("multi-swe-bench+experiments", swe_java, 91, 0.6),
     "hotpotqa": ("anchen1011+FireAct", hotpotqa, 200, 0.6),
     "terminal": ("laude-institute+terminal-bench-leaderboard", terminal, 80, 0.6),
+    "livemcpbench": ("icip-cas+LiveMCPBench", livemcpbench, 600, 0),
     "paraphrases": ("jkkummerfeld+text2sql-data", paraphrases, 120, 0.6),
     "paraphrases-atis": ("jkkummerfeld+text2sql-data", paraphrases_atis, 120, 0.6),
     "paraphrases-others": ("jkkummerfeld+text2sql-data", paraphrases_others, 120, 0.6),

@@ -27,6 +27,7 @@ MESSAGES = [
     {"role": "assistant", "parts": [part("tool_call", id="c1", name="weather", arguments={})], "name": "a"},
     {"role": "tool", "parts": [part("tool_call_response", id="c1", response="Sunny")]},
 ]
+TOOL = {"name": "weather", "description": "x", "parameters": {"type": "object"}}
 SAID = [{"role": "assistant", "parts": [part("text", content="It is sunny.")], "finish_reason": "stop"}]
 SPANS = [
     {
@@ -45,6 +46,8 @@ SPANS = [
             gen_ai__operation__name="chat",
             gen_ai__input__messages=json.dumps(MESSAGES),
             gen_ai__output__messages=json.dumps(SAID),
+            gen_ai__system_instructions=json.dumps([part("text", content="Be brief")]),
+            gen_ai__tool__definitions=json.dumps([{"type": "function", **TOOL}]),
         ),
     },
     {"traceId": "a", "spanId": "3", "parentSpanId": "1", "name": "POST", "attributes": pairs(url="x")},
@@ -77,12 +80,19 @@ LANGCHAIN = [
         "additional_kwargs": {"a": "b"},
     },
 ]
+MODEL_EVENT = {"event": "model", "tools": [TOOL | {"description": "attachment://a"}]}
 OBSERVATION = {"traceId": "t", "startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:00:01Z"}
 
 DOCUMENTS = {
-    "openai": {"messages": CHAT, "choices": [{"message": CHAT_DONE, "finish_reason": "stop"}]},
+    "openai": {
+        "messages": CHAT,
+        "choices": [{"message": CHAT_DONE, "finish_reason": "stop"}],
+        "tools": [{"type": "function", "function": TOOL}],
+    },
     "openai responses": {
         "object": "response",
+        "instructions": "Be brief",
+        "tools": [{"type": "function", **TOOL}],
         "input": [
             ASK,
             {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"},
@@ -94,6 +104,7 @@ DOCUMENTS = {
     },
     "anthropic": {
         "system": [part("text", text="Be brief")],
+        "tools": [{"name": "weather", "input_schema": {"type": "object"}}],
         "messages": [
             ASK,
             {
@@ -113,6 +124,35 @@ DOCUMENTS = {
         "role": "assistant",
         "content": [part("text", text="It is sunny.")],
         "stop_reason": "end_turn",
+    },
+    "bedrock": {
+        "system": [{"text": "Be brief"}],
+        "toolConfig": {
+            "tools": [{"toolSpec": {"name": "weather", "inputSchema": {"json": {"type": "object"}}}}]
+        },
+        "messages": [
+            {"role": "user", "content": [{"text": "Weather?"}, {"image": {"format": "png"}}]},
+            {
+                "role": "assistant",
+                "content": [
+                    {"reasoningContent": {"reasoningText": {"text": "Hm", "signature": "x"}}},
+                    {"toolUse": {"toolUseId": "1", "name": "weather", "input": {}}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"toolResult": {"toolUseId": "1", "content": [{"text": "?"}], "status": "error"}},
+                    {"cachePoint": {"type": "default"}},
+                ],
+            },
+        ],
+        "output": {"message": {"role": "assistant", "content": [{"text": "It is sunny."}]}},
+        "stopReason": "end_turn",
+        "ResponseMetadata": {
+            "RequestId": "r1",
+            "HTTPHeaders": {"date": "Thu, 01 Jan 2026 00:00:00 GMT", "x": "y"},
+        },
     },
     "langchain": {"messages": LANGCHAIN, "documents": ["x"]},
     "langchain snapshot": {"values": {"messages": LANGCHAIN}, "checkpoint": {"thread_id": "t"}},
@@ -138,7 +178,7 @@ DOCUMENTS = {
             "trace_id": "1",
             "parent_run_id": "1",
             "run_type": "llm",
-            "inputs": {"messages": CHAT[:4]},
+            "inputs": {"messages": CHAT[:4], "tools": [TOOL]},
             "outputs": {"choices": [{"message": CHAT_DONE}]},
         },
         {"id": "3", "trace_id": "1", "parent_run_id": "1", "run_type": "prompt", "inputs": {"x": "y"}},
@@ -212,8 +252,17 @@ DOCUMENTS = {
         "info": {"exit_status": "Submitted", "submission": "diff --git", "model_stats": {"api_calls": 1}},
         "trajectory_format": "mini-swe-agent-1.1",
     },
+    "mini_swe_agent list": [
+        {"role": "system", "content": "Be brief"},
+        {"role": "user", "content": "Fix it"},
+        {"role": "assistant", "content": "Hm\n```bash\nmake\n```"},
+        {"role": "user", "content": "<returncode>2</returncode>\n<output>\nNo rule\n</output>"},
+        {"role": "assistant", "content": "```bash\nsubmit\n```"},
+        {"role": "user", "content": "diff --git"},
+    ],
     "openhands": {
         "history": [
+            {"action": "system", "source": "agent", "args": {"content": "Be brief", "tools": [TOOL]}},
             {"action": "message", "source": "user", "args": {"content": "Fix it"}},
             {"action": "run", "source": "agent", "args": {"command": "make", "thought": "Hm"}},
             {"observation": "run", "content": "No rule", "extras": {"command": "make"}},
@@ -222,6 +271,12 @@ DOCUMENTS = {
         "instance_id": "x",
     },
     "openhands sdk": [
+        {
+            "kind": "SystemPromptEvent",
+            "id": "0",
+            "system_prompt": part("text", text="Be brief"),
+            "tools": [{"type": "function", "function": TOOL}],
+        },
         {
             "kind": "MessageEvent",
             "id": "1",
@@ -254,8 +309,9 @@ DOCUMENTS = {
     ],
     "atif": {
         "schema_version": "ATIF-v1.8",
-        "agent": {"name": "a"},
+        "agent": {"name": "a", "tool_definitions": [{"type": "function", "function": TOOL}]},
         "steps": [
+            {"step_id": 0, "source": "system", "message": "Be brief"},
             {"step_id": 1, "source": "user", "message": [part("text", text="Weather?")]},
             {
                 "step_id": 2,
@@ -265,5 +321,87 @@ DOCUMENTS = {
                 "observation": {"results": [{"source_call_id": "1", "content": "Sunny"}]},
             },
         ],
+    },
+    "inspect": {
+        "version": 2,
+        "status": "success",
+        "eval": {"task": "weather", "run_id": "r", "task_id": "t", "created": "2026-01-01T00:00:00+00:00"},
+        "plan": {"name": "plan"},
+        "stats": {"started_at": "x"},
+        "samples": [
+            {
+                "id": 1,
+                "epoch": 1,
+                "input": "Weather?",
+                "target": "x",
+                "messages": [
+                    {"role": "system", "content": "Be brief"},
+                    {
+                        "role": "user",
+                        "content": [part("text", text="Weather?"), part("image", image="x")],
+                    },
+                    {
+                        "role": "assistant",
+                        "content": [part("reasoning", reasoning="Hm", signature="x")],
+                        "tool_calls": [
+                            {"id": "1", "function": "weather", "arguments": {}, "view": {"x": "y"}}
+                        ],
+                        "model": "x",
+                    },
+                    {
+                        "role": "tool",
+                        "content": "",
+                        "tool_call_id": "1",
+                        "function": "weather",
+                        "error": {"type": "timeout", "message": "too slow"},
+                    },
+                    {"role": "assistant", "content": "It is sunny."},
+                ],
+                "output": {"choices": [{"message": {"content": "It is sunny."}, "stop_reason": "stop"}]},
+                "scores": {"match": {"value": "C", "answer": "x", "explanation": "y"}},
+                "attachments": {"a": "The weather"},
+                "events": [
+                    {
+                        "event": "model",
+                        "tools": [TOOL | {"description": "attachment://a"}],
+                        "timestamp": "2026-01-01T00:00:01+00:00",
+                    }
+                ],
+            }
+        ],
+    },
+    "agentdojo": {
+        "suite_name": "banking",
+        "pipeline_name": "gpt",
+        "user_task_id": "user_task_1",
+        "injection_task_id": None,
+        "attack_type": None,
+        "injections": {"a": "b"},
+        "messages": [
+            {"role": "system", "content": [part("text", content="Be brief")]},
+            {"role": "user", "content": [part("text", content="Weather?")]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"function": "weather", "args": {}, "id": "1", "placeholder_args": {"a": "b"}}
+                ],
+            },
+            {
+                "role": "tool",
+                "content": [part("text", content="?")],
+                "tool_call_id": "1",
+                "tool_call": {"function": "weather", "args": {}, "id": "1"},
+                "error": "ValueError: no such city",
+            },
+            {
+                "role": "assistant",
+                "content": [part("thinking", content="Hm"), part("text", content="It is sunny.")],
+            },
+        ],
+        "error": None,
+        "evaluation_timestamp": "2026-01-01 00:00:00",
+        "utility": True,
+        "security": False,
     },
 }

@@ -23,14 +23,14 @@ from cryptography.hazmat.primitives.serialization import (
 
 from knowledgepulse_worker.kafka.preflight.rights import Right
 from knowledgepulse_worker.settings import KafkaSettings, Settings
-from knowledgepulse_worker.tools.demo import brokers, processes
+from knowledgepulse_worker.tools.demo import processes
+from knowledgepulse_worker.tools.demo.java_kafka import JavaKafka, node_settings, start_broker
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK
 
 ROOT = Path(__file__).parents[2]
 USER, PASSWORD = "worker", "canary-of-the-password-5150"
 CERTIFICATE_NAME = "fleet"
 LISTENERS = ("SASL_SSL", "SSL", "SASL_PLAINTEXT", "PLAINTEXT")
-START_LIMIT = 120
 _ANY = 1
 
 _LOGIN = "org.apache.kafka.common.security"
@@ -142,46 +142,25 @@ def granted_by_script(command: str, settings: Settings) -> list[Right]:
 @contextmanager
 def secured_broker(folder: Path) -> Iterator[SecuredBroker]:
     """Start a broker, and stop it afterwards."""
-    java, _ = brokers._find_java()
-    kafka = [
-        java,
-        "-Xmx512m",
-        "-Dorg.apache.logging.log4j.level=WARN",
-        "-cp",
-        str(brokers._kafka_jars(print) / "*"),
-    ]
+    kafka = JavaKafka.find(print)
     authority = _write_certificates(folder)
     broker_port, controller_port, *ports = processes.free_ports(2 + len(LISTENERS))
     secured = SecuredBroker(dict(zip(LISTENERS, ports, strict=True)), authority, folder)
-    properties = folder / "server.properties"
     settings = _broker_settings(secured.ports, broker_port, controller_port, folder)
-    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     users = [
         f"--add-scram={mechanism}=[name={USER},password={PASSWORD}]"
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
     ]
-    storage_tool = [
-        "kafka.tools.StorageTool",
-        "format",
-        "-t",
-        brokers._CLUSTER_ID,
-        "-c",
-        str(properties),
-        *users,
-    ]
-    brokers._run([*kafka, *storage_tool], START_LIMIT, "kafka.tools.StorageTool")
+    command = kafka.formatted(folder, settings, ["-Xmx512m"], *users)
     with ExitStack() as stack:
-        servers = f"{LOOPBACK}:{secured.ports['PLAINTEXT']}"
-        brokers._start_process(
-            stack, [*kafka, "kafka.Kafka", str(properties)], folder / "broker.log", servers
-        )
+        start_broker(stack, command, folder / "broker.log", f"{LOOPBACK}:{secured.ports['PLAINTEXT']}")
         yield secured
 
 
 def _broker_settings(
     ports: Mapping[str, int], broker_port: int, controller_port: int, folder: Path
 ) -> dict[str, str]:
-    plain = brokers._broker_settings(
+    plain = node_settings(
         clients=f"{LOOPBACK}:{ports['PLAINTEXT']}",
         advertised=f"{LOOPBACK}:{ports['PLAINTEXT']}",
         broker=f"{LOOPBACK}:{broker_port}",

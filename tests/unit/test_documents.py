@@ -16,7 +16,7 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import Status
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, Policy
 from knowledgepulse_worker.records.entry import ScoreHeader
-from knowledgepulse_worker.settings import Settings, describe
+from knowledgepulse_worker.settings import Settings, sections
 from support.commands import command
 from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, Reader, blocks, difference, read, table
 from support.tool_metrics import TOOL_METRICS
@@ -31,19 +31,6 @@ WORD = re.compile(r"\S*[^\W\d]\S*")
 def prose(document):
     """What there is to read: without blocks, the targets of links, and figures."""
     return re.sub(r"^```.*?^```|(?<=\])\([^)]*\)", "", read(document), flags=re.MULTILINE | re.DOTALL)
-
-
-def shown_default(value):
-    if value is None:
-        return "not set"
-    return f"`{value}`" if value not in ({}, ()) else "none"
-
-
-def test_the_settings_table_is_what_the_settings_are():
-    assert table(REFERENCE, "Settings") == [
-        f"| `{name}` | {shown_default(default)} | {description} |"
-        for name, default, description in describe()
-    ]
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +51,8 @@ def test_every_metric_that_is_named_is_there(document, metrics):
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_setting_that_is_named_is_there(document):
     """In the text; the blocks are run."""
-    settings = {name for name, _, _ in describe()}
-    sections = "|".join({name.split(".")[0] for name in settings})
-    named = set(re.findall(rf"`((?:{sections})\.[a-z_]+)(?: = [^`]+)?`", read(document)))
+    settings = {f"{name}.{key}" for name, model in sections().items() for key in model.model_fields}
+    named = set(re.findall(rf"`((?:{'|'.join(sections())})\.[a-z_]+)(?: = [^`]+)?`", read(document)))
     assert named <= settings
 
 

@@ -15,6 +15,7 @@ from knowledgepulse_worker.terminal.options import config_option
 def config(config: Path | None) -> None:
     """Print the effective settings as TOML, without secrets.
 
-    Comments list the secrets that are set, the settings that are not, and the effective weights by domain.
+    Comments say what each setting is, which are not set, which secrets are, and the effective weights by
+    domain.
     """
     click.echo(render(load_settings(config)), nl=False)

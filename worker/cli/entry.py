@@ -69,6 +69,11 @@ _COMMANDS = (
     LazyCommand(
         "audit", "tools.audit.command:audit", "Audit the outputs: nothing may be missing, nothing may differ."
     ),
+    LazyCommand(
+        "export",
+        "tools.export.command:export",
+        "Export contributed traces to a dataset in FOLDER, from where the last export to it ended.",
+    ),
     LazyCommand("config", "cli.config:config", "Print the effective settings as TOML, without secrets."),
     LazyCommand(
         "dead-letters", "tools.dead_letters.command:dead_letters", "List, show and replay dead letters."

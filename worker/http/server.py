@@ -130,8 +130,15 @@ async def serving(settings: WebSettings, socket: str) -> AsyncIterator[Port]:
 
 
 @asynccontextmanager
-async def listening(settings: WebSettings, app: web.Application) -> AsyncIterator[None]:
+async def listening(
+    settings: WebSettings, app: web.Application, names: str = "web.host, web.port"
+) -> AsyncIterator[None]:
     """Serve an application at the port.
+
+    Args:
+        settings: the address.
+        app: the application.
+        names: the settings or options that the address comes from, for errors.
 
     Raises:
         StartError: the address is invalid or in use.
@@ -146,7 +153,7 @@ async def listening(settings: WebSettings, app: web.Application) -> AsyncIterato
             await web.TCPSite(runner, settings.host, settings.port).start()
         except OSError as error:
             where = f"{settings.host}:{settings.port}"
-            raise StartError(f"web.host, web.port: {where}: {error.strerror}") from error
+            raise StartError(f"{names}: {where}: {error.strerror}") from error
         yield
     finally:
         await runner.cleanup()

@@ -16,13 +16,13 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     RecordListTooLargeError,
 )
-from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import RecordMetadata
 
 from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.lease import Lease
+from knowledgepulse_worker.kafka.partition import PARTITIONER
 from knowledgepulse_worker.kafka.preflight.diagnosis import connect
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import KafkaSettings
@@ -30,8 +30,6 @@ from knowledgepulse_worker.settings import KafkaSettings
 BATCH_BYTES = 262_144
 # How long a batch waits for more records. Without it, most batches hold one record, and requests dominate.
 LINGER_MS = 5
-# The client's default, for batches that the client does not partition itself.
-_PARTITIONER = DefaultPartitioner()
 # Far more than the batch and record framing adds to key, value and headers (KIP-98's record format v2).
 FRAMING_BYTES = 4096
 
@@ -115,7 +113,7 @@ class OutputPublisher:
         partition = record.partition
         if partition is None:
             partitions = sorted(await self._producer.partitions_for(record.topic))
-            partition = _PARTITIONER(record.key, partitions, partitions)
+            partition = PARTITIONER(record.key, partitions, partitions)
         batch = self._producer.create_batch()
         batch.append(key=record.key, value=record.value, timestamp=timestamp_ms, headers=list(record.headers))
         batch.close()  # otherwise records sent meanwhile would join it

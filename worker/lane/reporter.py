@@ -13,7 +13,7 @@ from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.lane.stages import Confirmed, Decoded, Scored
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.records.decode import decode_members
-from knowledgepulse_worker.records.entry import Entry
+from knowledgepulse_worker.records.entry import Entry, ScoreHeader
 from knowledgepulse_worker.records.summary import TraceSummary
 from knowledgepulse_worker.scoring import ScoredRecord
 
@@ -57,14 +57,14 @@ class Reporter:
         elif header is not None:
             self._metrics.published(header.domain, entry.outcome, header.score, end_to_end)
         try:
-            self._report_details(scored, entry)
+            self._report_details(scored, entry, header)
         except Exception as error:  # noqa: BLE001 - a report must not fail a lane
             # Do not log the error's text, which may quote the trace.
             logger.error("%s: details not reported: %s", scored.record.source, type(error).__name__)  # noqa: TRY400
 
-    def _report_details(self, scored: Scored, entry: Entry) -> None:
+    def _report_details(self, scored: Scored, entry: Entry, header: ScoreHeader | None) -> None:
         """Report a dead letter, or a decision with the trace's origin, also beside the shadow policy's."""
-        record, taken, header = scored.record, scored.taken, entry.header
+        record, taken = scored.record, scored.taken
         objective = taken.trace.task.objective if isinstance(taken, Decoded) else None
         if entry.failure is not None:
             self._metrics.recent.dead_lettered(

@@ -20,6 +20,7 @@ from knowledgepulse_worker.observe.registry import (
     TEXT,
     CollectorRegistry,
     Makers,
+    children_of,
     prepare_registry,
     render_text,
     start_at_zero,
@@ -108,6 +109,9 @@ class Metrics:
         start_at_zero(self._redactions, REDACTION_RESULTS)
         start_at_zero(self._traces, OUTCOMES)
         start_at_zero(self._dead_letters, REASONS)
+        self._traces_of = children_of(self._traces)
+        self._quality_of = children_of(self._quality)
+        self._dimension_of = children_of(self._dimension)
 
     def _break_down(self, fleet: FleetSettings, make: Makers) -> None:
         self._agents = make.counter("kp_agent_traces", "Published traces by agent", ["agent_id", "outcome"])
@@ -120,6 +124,8 @@ class Metrics:
             self._agents.labels(agent_id, decision)
         for framework, decision in product((*fleet.frameworks, _OTHER), DECISIONS):
             self._frameworks.labels(framework, decision)
+        self._agent_traces_of = children_of(self._agents)
+        self._framework_traces_of = children_of(self._frameworks)
         self._shadow_decisions = make.counter(
             "kp_shadow_decisions",
             "Published traces by their decision and the shadow policy's",
@@ -230,9 +236,9 @@ class Metrics:
         for domain, profile in policy.profiles.items():
             self._threshold.labels(domain).set(profile.threshold)
             for decision in DECISIONS:
-                self._quality.labels(domain, decision)
+                self._quality_of(domain, decision)
             for dimension in DIMENSIONS:
-                self._dimension.labels(domain, dimension)
+                self._dimension_of(domain, dimension)
         if self.shadow is not None:
             self.set_shadow(self.shadow.policy)
 
@@ -259,7 +265,7 @@ class Metrics:
     def scored(self, score: Score, trace_id: str, seconds: float) -> None:
         """Observe a score, and the time since the record's admission."""
         for dimension in DIMENSIONS:
-            self._dimension.labels(score.domain, dimension).observe(getattr(score, dimension))
+            self._dimension_of(score.domain, dimension).observe(getattr(score, dimension))
         self._scoring.observe(seconds, exemplar=_exemplar(trace_id))
         self.recent.scored(seconds)
         if seconds > self._budget:
@@ -267,8 +273,8 @@ class Metrics:
 
     def published(self, domain: str, outcome: str, quality_score: float, end_to_end: float | None) -> None:
         """Observe a confirmed output of a trace."""
-        self._traces.labels(outcome).inc()
-        self._quality.labels(domain, outcome).observe(quality_score)
+        self._traces_of(outcome).inc()
+        self._quality_of(domain, outcome).observe(quality_score)
         self._observe_end_to_end(end_to_end)
 
     def decided(
@@ -276,8 +282,9 @@ class Metrics:
     ) -> None:
         """Count a published trace by its origin, and by the shadow policy's decision."""
         decision = record.score.decision
-        self._agents.labels(agent_id if agent_id in self._agent_ids else _OTHER, decision).inc()
-        self._frameworks.labels(framework if framework in self._framework_names else _OTHER, decision).inc()
+        agent = agent_id if agent_id in self._agent_ids else _OTHER
+        self._agent_traces_of(agent, decision).inc()
+        self._framework_traces_of(framework if framework in self._framework_names else _OTHER, decision).inc()
         self.recent.decided(record, agent_id, framework, objective)
         if self.shadow is not None:
             shadow = self.shadow.add(record)

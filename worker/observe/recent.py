@@ -118,18 +118,14 @@ class Recent:
             framework: the agent's framework, if it names one.
             objective: its objective; None if it was republished from its ledger entry.
         """
-        score = record.score
+        score, decision = record.score, record.score.decision
         self.scores.append((score.domain, score.quality_score))
-        self.origins.append(Origin(excerpt(agent_id), excerpt(framework), score.decision))
-        bounded = replace(
-            record,
-            id=excerpt(record.id),
-            task_domain=score.domain,
-            score=replace(score, nearest=excerpt(score.nearest)),
-        )
+        self.origins.append(Origin(excerpt(agent_id), excerpt(framework), decision))
         policy = next((one for one in self.policies if one.digest == record.policy), None)
-        trace = RecentTrace(bounded, policy, excerpt(record.task_domain), excerpt(objective), time.time())
-        self.traces[score.decision].append(trace)
+        trace = RecentTrace(
+            _bounded(record), policy, excerpt(record.task_domain), excerpt(objective), time.time()
+        )
+        self.traces[decision].append(trace)
 
     def dead_lettered(
         self,
@@ -174,6 +170,14 @@ class Recent:
         self._seconds[-1][1][outcome] += 1
 
 
+def _bounded(record: ScoredRecord) -> ScoredRecord:
+    """Return the record with excerpts of what its producer wrote; the same if they are equal."""
+    score, id_, nearest = record.score, excerpt(record.id), excerpt(record.score.nearest)
+    if (id_, nearest, score.domain) == (record.id, score.nearest, record.task_domain):
+        return record
+    return replace(record, id=id_, task_domain=score.domain, score=replace(score, nearest=nearest))
+
+
 @overload
 def excerpt(text: str) -> str: ...
 @overload
@@ -182,6 +186,8 @@ def excerpt(text: str | None) -> str | None:
     """Return the beginning of a text on one line, without lone surrogates."""
     if text is None:
         return None
+    if len(text) <= MAX_TEXT and text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip(" ")
     line = " ".join(text[:_MAX_READ].split())
     cut = line if len(line) <= MAX_TEXT and len(text) <= _MAX_READ else f"{line[: MAX_TEXT - 1]}…"
     return cut.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -5,8 +5,8 @@ A room that has metrics of its own needs no import of Prometheus's client.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from typing import TypeVar
 
 from prometheus_client import (
@@ -27,6 +27,7 @@ __all__ = [
     "Gauge",
     "Histogram",
     "Makers",
+    "children_of",
     "prepare_registry",
     "render_text",
     "start_at_zero",
@@ -59,6 +60,11 @@ class Makers:
         self.counter = partial(Counter, registry=registry)
         self.gauge = partial(Gauge, registry=registry)
         self.histogram = partial(Histogram, registry=registry)
+
+
+def children_of(metric: _Metric) -> Callable[..., _Metric]:
+    """Return the metric's ``labels``, faster, for a closed label set: every child is kept."""
+    return cache(metric.labels)
 
 
 def start_at_zero(metric: _Metric, labels: Iterable[str]) -> dict[str, _Metric]:

@@ -6,13 +6,10 @@ trace content, and only for permitted requests.
 
 from __future__ import annotations
 
-import re
 import sys
 import time
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from hashlib import sha256
 from importlib import metadata, resources
 from ipaddress import ip_address
 from typing import Any
@@ -23,26 +20,13 @@ import numpy as np
 from prometheus_client.samples import Sample
 
 from knowledgepulse_worker import __version__
+from knowledgepulse_worker.http.pages import page_headers
 from knowledgepulse_worker.observe.metrics import OUTCOMES, Metrics
 from knowledgepulse_worker.observe.recent import LAST_SCORES, SECONDS, RecentTrace, excerpt
 from knowledgepulse_worker.scoring import Decision, Rescored, override_effects, similarity_text
 from knowledgepulse_worker.settings import Settings, WebSettings
 
 PAGE = resources.files("knowledgepulse_worker.observe").joinpath("status.html").read_bytes()
-
-_SAFE = {
-    # Pages of other origins in the same browser must learn nothing.
-    "Cache-Control": "no-store",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
-
-DATA_HEADERS = {
-    **_SAFE,
-    "Content-Type": "application/json",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-}
 
 _PARTITION_GAUGES = {
     "lag": "kp_consumer_lag_records",
@@ -66,34 +50,7 @@ TOP = 10
 """Number of agents, and of frameworks, that are listed; the others are folded together."""
 
 
-def _page_headers(page: bytes) -> dict[str, str]:
-    """Return headers that restrict the page to its own script and style."""
-    own = {
-        tag: b64encode(sha256(part).digest()).decode()
-        for tag, part in re.findall(rb"<(script|style)>(.*?)</\1>", page, re.DOTALL)
-    }
-    policy = [
-        "default-src 'none'",
-        f"script-src 'sha256-{own[b'script']}'",
-        f"style-src 'sha256-{own[b'style']}'",
-        "connect-src 'self'",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-        # Strings cannot become markup, not even by mistake.
-        "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
-    ]
-    return {
-        **_SAFE,
-        "Content-Type": "text/html; charset=utf-8",
-        "Content-Security-Policy": "; ".join(policy),
-        "Cross-Origin-Opener-Policy": "same-origin",
-    }
-
-
-PAGE_HEADERS = _page_headers(PAGE)
+PAGE_HEADERS = page_headers(PAGE)
 
 
 def shows_content(web: WebSettings, host_header: str) -> bool:

@@ -22,7 +22,6 @@ from knowledgepulse_worker.http.server import serving, socket_name
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.process.descriptors import raise_descriptor_limit
 from knowledgepulse_worker.process.heartbeat import INTERVAL, read_beat
-from knowledgepulse_worker.process.memory_limit import memory_limit
 from knowledgepulse_worker.process.poison import after_death
 from knowledgepulse_worker.process.signals import stop_signals
 from knowledgepulse_worker.records.journal import Journal, Treatment, shared_memory
@@ -208,9 +207,7 @@ class Supervisor:
         """Describe how the process ended; a SIGKILL not from here is most likely the kernel's, for memory."""
         if status != -signal.SIGKILL or self._was_silent:
             return f"ended with status {status}"
-        limit = memory_limit()
-        of_how_much = "" if limit is None else f" (limit {limit // 2**20} MiB)"
-        return f"was killed, perhaps for memory{of_how_much}"
+        return "was killed, perhaps for memory"
 
     async def _silence(self, reader: int) -> None:
         """Return once the process has sent no heartbeat for too long.

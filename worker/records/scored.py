@@ -12,7 +12,7 @@ from knowledgepulse_schemas.trace import Visibility
 from knowledgepulse_worker.errors import RejectedRecord
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.summary import TraceSummary
-from knowledgepulse_worker.scoring import Score, ScoredRecord, Withheld
+from knowledgepulse_worker.scoring import Content, Score, ScoredRecord, Withheld
 
 Unit: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Override: TypeAlias = Literal["single_thought", "recovered", "single_tool"]
@@ -65,6 +65,7 @@ class _Line(_Parts, frozen=True, kw_only=True):
     success: bool
     confidence: Unit
     embedder: str | None = None
+    content: Content | None = None
 
 
 _decode_header = msgspec.json.Decoder(_Header).decode
@@ -87,6 +88,7 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
         confidence=one.confidence,
         score=one.score(one.quality_score),
         embedder=one.embedder,
+        content=one.content,
     )
 
 

@@ -13,6 +13,7 @@ The formula's reference is the KnowledgePulse SDK 0.1.1.
 """
 
 from knowledgepulse_worker.scoring.cache import Nearest, VectorCache
+from knowledgepulse_worker.scoring.content import Content, Features, StepText, content, shortened
 from knowledgepulse_worker.scoring.dimensions import complexity, novelty, outcome_confidence, tool_diversity
 from knowledgepulse_worker.scoring.explanation import (
     Explanation,
@@ -37,22 +38,26 @@ from knowledgepulse_worker.scoring.text import PART, TraceText, bounded_id, embe
 
 __all__ = [
     "PART",
+    "Content",
     "Decision",
     "Dimensions",
     "Embed",
     "Explanation",
+    "Features",
     "Flip",
     "Nearest",
     "Rescored",
     "Score",
     "ScoredRecord",
     "Scorer",
+    "StepText",
     "TraceText",
     "VectorCache",
     "Withheld",
     "apply_overrides",
     "bounded_id",
     "complexity",
+    "content",
     "embedding_text",
     "explain_score",
     "novelty",
@@ -64,6 +69,7 @@ __all__ = [
     "rescore_all",
     "score_and_remember",
     "score_trace",
+    "shortened",
     "similarity_text",
     "tool_diversity",
 ]

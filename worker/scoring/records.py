@@ -8,6 +8,7 @@ from typing import Self
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import Visibility
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring.content import Content
 from knowledgepulse_worker.scoring.score import Score, rescore
 
 
@@ -26,6 +27,7 @@ class ScoredRecord:
         policy: digest of the policy of that score; None if it was not recorded.
         timestamp_ms: the record's timestamp; None in a file.
         embedder: what novelty was computed with; None if it was not recorded.
+        content: what a person needs to judge the trace; None if it was not read.
     """
 
     source: str
@@ -38,9 +40,17 @@ class ScoredRecord:
     policy: str | None = None
     timestamp_ms: int | None = None
     embedder: str | None = None
+    content: Content | None = None
 
     @classmethod
-    def of(cls, source: str, trace: ReasoningTrace, score: Score, embedder: str | None = None) -> Self:
+    def of(
+        cls,
+        source: str,
+        trace: ReasoningTrace,
+        score: Score,
+        embedder: str | None = None,
+        content: Content | None = None,
+    ) -> Self:
         """Create the record of a trace and its score."""
         metadata = trace.metadata
         return cls(
@@ -52,6 +62,7 @@ class ScoredRecord:
             confidence=trace.outcome.confidence,
             score=score,
             embedder=embedder,
+            content=content,
         )
 
     def under(self, policy: Policy) -> Score:

@@ -104,7 +104,10 @@ def score_trace(trace: ReasoningTrace, nearest: Nearest | None, policy: Policy) 
     overrides = overrides_of(trace)
     return Score(
         quality_score=quality_score(dimensions, overrides, profile.weights),
-        **asdict(dimensions),
+        complexity=dimensions.complexity,
+        novelty=dimensions.novelty,
+        tool_diversity=dimensions.tool_diversity,
+        outcome_confidence=dimensions.outcome_confidence,
         overrides=overrides,
         domain=profile.domain,
         threshold=profile.threshold,

@@ -25,7 +25,7 @@ from knowledgepulse_worker.settings.models import (
 )
 from knowledgepulse_worker.settings.redaction import RedactionSettings
 from knowledgepulse_worker.settings.rendering import render
-from knowledgepulse_worker.settings.tree import describe, sections
+from knowledgepulse_worker.settings.tree import sections
 
 __all__ = [
     "ENV_PREFIX",
@@ -41,7 +41,6 @@ __all__ = [
     "Settings",
     "TopicSettings",
     "WebSettings",
-    "describe",
     "ignored_variables",
     "load_policy",
     "load_settings",

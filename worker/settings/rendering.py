@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,31 +10,39 @@ import tomli_w
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings.models import KafkaSettings, Settings
+from knowledgepulse_worker.settings.tree import sections
+
+_WIDTH = 110
 
 
 def render(settings: Settings) -> str:
     """Return the effective settings as TOML.
 
-    Comments list unset settings, omitted secrets, and each domain's effective threshold and weights.
+    Comments say what each setting is, which are not set, which secrets are omitted, and what the effective
+    threshold and weights of each domain are.
     """
-    secrets = {f"kafka.{name}" for name in KafkaSettings.secrets()}
     blocks = []
     for section, values in settings.model_dump(mode="json").items():
         if values is None:
-            blocks.append(f"# [{section}] is not set\n")
+            what = _comment(Settings.model_fields[section].description or "")
+            blocks.append("\n".join([*what, f"# [{section}] is not set", ""]))
             continue
-        comments = []
-        for key, value in values.items():
-            if value is None:
-                comments.append(f"# {section}.{key} is not set")
-            elif f"{section}.{key}" in secrets:
-                comments.append(f"# {section}.{key} is set, but omitted here as a secret")
-                values[key] = None
+        lines, tables = [f"[{section}]"], []
+        for key, field in sections()[section].model_fields.items():
+            what = _comment(field.description or "")
+            if isinstance(values[key], dict):  # which ends the section's own keys
+                tables += [*what, _toml({section: {key: _without_none(values[key])}})]
+                continue
+            lines += what
+            if values[key] is None:
+                lines.append(f"# {section}.{key} is not set")
+            elif section == "kafka" and key in KafkaSettings.secrets():
+                lines.append(f"# {section}.{key} is set, but omitted here as a secret")
+            else:
+                lines.append(_toml({key: values[key]}))
         if isinstance(policy := getattr(settings, section), Policy):
-            comments += _effective(section, policy)
-        blocks.append(
-            "\n".join([tomli_w.dumps({section: _without_none(values)}).rstrip("\n"), *comments, ""])
-        )
+            lines += _effective(section, policy)
+        blocks.append("\n".join([*lines, *tables, ""]))
     return "\n".join(blocks)
 
 
@@ -46,8 +55,16 @@ def _effective(section: str, policy: Policy) -> Iterator[str]:
         yield f"# {section}.domains.{_toml_key(name)} = {domain}"
 
 
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
+
+
+def _toml(values: dict[str, Any]) -> str:
+    return tomli_w.dumps(values).rstrip("\n")
+
+
 def _toml_key(name: str) -> str:
-    return tomli_w.dumps({name: 0}).removesuffix(" = 0\n")
+    return _toml({name: 0}).removesuffix(" = 0")
 
 
 def _without_none(value: Any) -> Any:

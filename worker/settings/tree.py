@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, cast, get_args, get_origin
 
 from pydantic import BaseModel
 
 from knowledgepulse_worker.settings.models import Settings
-
-
-def describe() -> Iterator[tuple[str, Any, str]]:
-    """Yield every setting's name, default and description, in order: the table in deploy/reference.md."""
-    for section, model in sections().items():
-        if (optional := Settings.model_fields[section]).default is None:
-            yield section, None, optional.description or ""
-            continue
-        for key, field in model.model_fields.items():
-            yield f"{section}.{key}", field.get_default(call_default_factory=True), field.description or ""
 
 
 def sections() -> dict[str, type[BaseModel]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from knowledgepulse_worker.http.pages import DATA_HEADERS
 from knowledgepulse_worker.http.server import METRICS, STATUS, STATUS_DATA
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, Status, shows_content
+from knowledgepulse_worker.observe.status import PAGE, PAGE_HEADERS, Status, shows_content
 from knowledgepulse_worker.settings import Settings
 
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.structs import ConsumerRecord
 
 from bench.peers.loop import COMMIT_INTERVAL, SESSION, Task, parse_task, scored
 
-Outputs = Callable[[ConsumerRecord], Iterable[tuple[bytes | None, bytes]]]
-"""Return keys and values of a record's outputs."""
 
-
-async def run(task: Task, outputs: Outputs) -> None:
-    """Publish the outputs of each record, and commit once a second."""
+async def run(task: Task) -> None:
+    """Publish each record with a score, and commit once a second."""
     consumer = AIOKafkaConsumer(
         task.source,
         bootstrap_servers=task.servers,
@@ -34,10 +29,9 @@ async def run(task: Task, outputs: Outputs) -> None:
     while True:
         taken = (await consumer.getmany(timeout_ms=200, max_records=500)).values()
         deliveries = [
-            await producer.send(task.target, value, key=key)
+            await producer.send(task.target, scored(record.value), key=record.key)
             for batch in taken
             for record in batch
-            for key, value in outputs(record)
         ]
         await asyncio.gather(*deliveries)
         if time.monotonic() - committed > COMMIT_INTERVAL:
@@ -46,4 +40,4 @@ async def run(task: Task, outputs: Outputs) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run(parse_task(), lambda record: [(record.key, scored(record.value))]))
+    asyncio.run(run(parse_task()))

@@ -46,32 +46,6 @@ def traces(tmp_path, real_traces):
     return file
 
 
-def test_score_without_an_embedder_matches_the_reference(kp_worker, traces, reference_scores):
-    result = kp_worker("score", traces, "--embedder", "none")
-
-    assert result.exit_code == 0
-    scored = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [one["id"] for one in scored] == [expected["id"] for expected in reference_scores]
-    for one, expected in zip(scored, reference_scores, strict=True):
-        assert one["quality_score"] == pytest.approx(expected["score_no_embedder"], abs=1e-9)
-        assert one["novelty"] == 0.5
-
-
-@pytest.mark.model
-@pytest.mark.parametrize("max_tokens", [256, 512])
-def test_score_with_sdk_truncation_matches_the_reference(
-    kp_worker, traces, reference_scores, max_tokens, monkeypatch
-):
-    monkeypatch.setenv("KP_EMBEDDING__PRECISION", "float32")
-
-    result = kp_worker("score", traces, "--truncation", "sdk", "--max-tokens", max_tokens)
-
-    assert result.exit_code == 0
-    scored = [json.loads(line)["quality_score"] for line in result.stdout.splitlines()]
-    expected = [one[f"score_minilm_{max_tokens}_tokens"] for one in reference_scores]
-    assert scored == pytest.approx(expected, abs=1e-6)
-
-
 def test_score_embeds_the_chosen_text_of_each_trace(kp_worker, traces, real_traces):
     result = kp_worker("score", traces, "--embedder", "lexical", "--text", "agent")
 
@@ -101,6 +75,7 @@ def test_a_scored_line_has_all_fields(kp_worker, traces):
         "success",
         "confidence",
         "embedder",
+        "content",
     ]
     assert json.loads(lines[1])["embedder"] == "lexical, text parts"
     assert json.loads(lines[1])["nearest"] == json.loads(lines[0])["id"]
@@ -161,19 +136,6 @@ def test_a_dry_run_of_publish_says_what_would_be_published_and_asks_no_broker(kp
     assert "151 records would be published to raw-traces at 127.0.0.1:1, keyed by agent_id" in result.stderr
     assert "1 of them have no agent_id and would be published without a key" in result.stderr
     assert "1 of them are invalid and would become dead letters" in result.stderr
-
-
-def test_a_dry_run_of_publish_counts_what_is_converted(kp_worker, tmp_path):
-    file = tmp_path / "chat.json"
-    file.write_text(
-        json.dumps([{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}])
-    )
-
-    result = kp_worker("publish", file, "--from", "auto", "--dry-run")
-
-    assert result.exit_code == 0
-    assert "1 records would be published to raw-traces" in result.stderr
-    assert "1 traces, 0 with a label; 0 not converted" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -349,8 +311,7 @@ def test_a_closed_input_is_empty():
 def test_a_reader_that_stops_is_no_error_message(traces):
     done = in_a_shell(f"KP score --embedder none {traces} | head -1")
 
-    assert len(done.stdout.splitlines()) == 1
-    assert b"Traceback" not in done.stderr
+    assert (len(done.stdout.splitlines()), done.stderr) == (1, b"")
 
 
 def test_text_that_the_locale_lacks_is_escaped_and_traces_are_utf_8(tmp_path):

@@ -37,11 +37,6 @@ def test_every_image_is_built_or_pinned(compose, dockerfile):
     assert {image for image in used if not re.fullmatch(release, image)} == set()
 
 
-def test_the_image_is_built_once(compose):
-    assert own(compose).keys() == set(OWN)
-    assert sum("build" in service for service in own(compose).values()) == 1
-
-
 def test_ports_are_published_on_loopback_only(compose):
     published = [port for service in compose["services"].values() for port in service.get("ports", ())]
 
@@ -58,25 +53,6 @@ def test_every_service_is_bounded_and_keeps_few_logs(compose):
 
 def test_the_worker_writes_nothing(compose):
     assert all(service["read_only"] and service["tmpfs"] == ["/tmp"] for service in own(compose).values())
-
-
-def test_an_old_image_is_not_taken_silently(compose):
-    policies = {name: service["pull_policy"] for name, service in own(compose).items()}
-    assert policies == dict.fromkeys(OWN, "never") | {"topics": "build"}
-
-
-def test_no_volume_is_without_a_name(compose):
-    """What has none is left behind by each `down`."""
-    named = [
-        volume.split(":")[0] for one in compose["services"].values() for volume in one.get("volumes", ())
-    ]
-    assert {name for name in named if not name.startswith(".")} == compose["volumes"].keys()
-    kafka = [volume.split(":")[1] for volume in compose["services"]["kafka"]["volumes"]]
-    assert kafka == [
-        "/var/lib/kafka/data",
-        "/etc/kafka/secrets",
-        "/mnt/shared/config",
-    ]  # as its image declares
 
 
 def test_replicas_do_not_compete_for_ports_or_names(compose, worker_settings):
@@ -127,8 +103,3 @@ def test_a_stopped_worker_has_time_to_drain(compose, service, worker_settings):
     (seconds,) = re.fullmatch(r"(\d+)s", compose["services"][service]["stop_grace_period"]).groups()
 
     assert int(seconds) > worker_settings(service).limits.drain
-
-
-def test_services_for_spans_run_on_demand_only(compose):
-    on_demand = {name for name, service in compose["services"].items() if service.get("profiles")}
-    assert on_demand == {"assemble", "evaluations"}

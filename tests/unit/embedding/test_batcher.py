@@ -88,11 +88,6 @@ async def numbers(tasks: Sequence[asyncio.Future[Embedded]]) -> list[float]:
         return [float(embedded.vector[0]) for embedded in await asyncio.gather(*tasks)]
 
 
-async def test_a_lone_text_is_embedded_at_once(make_batcher, embedder):
-    assert await numbers(await submit(make_batcher(limit=64), "1")) == [1]
-    assert embedder.batches == [["1"]]
-
-
 @pytest.mark.parametrize("burst", [1, 2, 3, 7, 12])
 async def test_parallel_threads_share_the_queue_and_each_takes_at_most_its_share(
     make_batcher, embedder, burst
@@ -166,24 +161,6 @@ async def test_submit_blocks_beyond_what_the_next_batches_need(make_batcher, emb
     embedder.gate.set()
 
     assert await numbers([*tasks, await one_more]) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
-
-
-async def test_a_text_s_timings_are_in_order(make_batcher):
-    [task] = await submit(make_batcher(), "1")
-    embedded = await task
-
-    assert embedded.admitted <= embedded.started <= embedded.finished
-
-
-async def test_the_embedder_runs_on_its_number_of_threads_and_never_on_the_event_loop_s(
-    make_batcher, embedder
-):
-    batcher = make_batcher()
-    for text in "12":
-        await embed(batcher, text)
-
-    assert len(embedder.threads) == embedder.parallel == 1
-    assert threading.get_ident() not in embedder.threads
 
 
 @pytest.mark.parametrize(
@@ -314,9 +291,3 @@ async def test_closing_leaves_no_waiter(make_batcher, embedder, limit):
         task.cancel()
     assert not waiting
     assert all(task.cancelled() for task in tasks)
-
-
-async def test_closing_an_unused_batcher_is_fine(make_batcher):
-    batcher = make_batcher()
-    await batcher.close()
-    await batcher.close()

@@ -108,10 +108,6 @@ def test_every_text_has_a_unit_vector_in_every_dimension(text, dimensions):
     assert np.linalg.norm(vector.astype(np.float64)) == pytest.approx(1, abs=1e-6)
 
 
-def test_no_texts_have_no_vectors():
-    assert LexicalEmbedder().embed([]).vectors.shape == (0, 384)
-
-
 # --- what counts
 
 

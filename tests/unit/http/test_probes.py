@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from knowledgepulse_worker.http.probes import Readiness, live, ready
+from knowledgepulse_worker.http.probes import Readiness, ready
 
 
 def answer(readiness):
@@ -32,7 +32,3 @@ def test_a_later_rebalance_does_not_make_a_worker_unready():
     for step in ("partitions", "ledgers", "partitions", "ledgers"):
         readiness.done(step)
     assert answer(readiness)[0] == 200
-
-
-def test_any_response_means_alive():
-    assert live() == (200, b'{"live": true}')

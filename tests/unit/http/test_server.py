@@ -151,11 +151,6 @@ async def test_a_connection_without_a_complete_request_is_closed(monkeypatch, se
         assert await raw(port, sent) == b""
 
 
-async def test_two_workers_have_two_sockets():
-    with socket_name() as one, socket_name() as two:
-        assert one != two
-
-
 async def test_connections_beyond_the_limit_are_closed_and_the_rest_are_answered(front, monkeypatch):
     """1 200 half-open ones would exhaust the descriptors of a process limited to 1 024."""
     monkeypatch.setattr(worker_web, "MAX_CONNECTIONS", 3)

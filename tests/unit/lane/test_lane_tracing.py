@@ -79,18 +79,6 @@ async def test_a_dead_letter_s_span_has_its_reason(make_traced, raw):
     }
 
 
-async def test_the_span_of_a_record_with_a_rejected_output_is_that_of_a_dead_letter(make_traced, raw):
-    harness = make_traced()
-    harness.publisher.refused.update(harness.scored)
-    lane = await harness.lane()
-    await lane.take(raw(0))
-    await harness.until(lambda: lane.watermark == 1)
-
-    (span,) = harness.spans.finished_spans
-    assert span["output"] == harness.dead_letter
-    assert (span["verdict"]["outcome"], span["verdict"]["reason"]) == ("dead_letter", "too_large")
-
-
 async def test_a_redelivered_record_gets_another_span_marked_as_redelivered(make_traced, raw):
     harness = make_traced()
     first = await harness.lane()

@@ -103,23 +103,6 @@ async def test_a_commit_wakes_the_lane_that_waits_for_it(make_harness, raw):
     await taking
 
 
-async def test_records_redelivered_to_a_running_process_are_published_as_before(make_harness, raw):
-    """The read position moves back when a topic is rewound, or when a commit was lost."""
-    harness = make_harness()
-    lanes = harness.lanes()
-    records = [raw(0), raw(1)]
-    await processed(harness, lanes, *records)
-    first = harness.outputs()
-
-    await processed(harness, lanes, *records)
-    await harness.until(lambda: len(harness.outputs()) == 4)
-    await processed(harness, lanes, raw(2))
-
-    assert harness.outputs()[:4] == first * 2
-    assert len(harness.embedder.texts) == 3
-    assert harness.metric("kp_novelty_cache_entries", partition="0") == 3
-
-
 @pytest.mark.parametrize("owner_before", ["same process", "another process"])
 async def test_a_rewind_is_committed_before_the_ledger_changes(owner_before, make_harness, raw):
     """Killed in between, a worker would leave a rewritten ledger and a committed position beyond it."""
@@ -289,35 +272,6 @@ async def test_no_lane_is_created_during_a_drain(partition, offset, make_harness
 
     assert lane_tasks() == []
     assert [dict(output.headers)["kp-source"] for output in harness.outputs()] == [b"raw-traces/0/5"]
-
-
-async def test_a_lane_drained_while_it_opens_starts_nothing(make_harness, raw, monkeypatch):
-    """Opening sends tombstones, which blocks while the producer's buffer is full."""
-    changelog = Changelog(0)
-    old = make_harness()
-    await processed(old, old.lanes([changelog].__getitem__), *map(raw, range(10)))
-    await old.close()
-    harness = make_harness()
-    harness.embedder.identity = "another"
-    room = asyncio.Event()
-    send = harness.publisher.send
-
-    async def send_when_there_is_room(record):
-        await room.wait()
-        return await send(record)
-
-    monkeypatch.setattr(harness.publisher, "send", send_when_there_is_room)
-    lanes = harness.lanes([changelog].__getitem__)
-    taking = asyncio.create_task(lanes.take(raw(10)))
-    await harness.settle()
-    assert not taking.done()
-
-    await lanes.drain()
-    room.set()
-    await taking
-    await harness.settle()
-
-    assert lane_tasks() == []
 
 
 @pytest.mark.parametrize("drained", [False, True])

@@ -283,24 +283,6 @@ def test_ring_and_cache_match_their_definition_after_any_history():
     run_state_machine_as_test(Partition, settings=settings(max_examples=120, stateful_step_count=40))
 
 
-@pytest.mark.parametrize("max_elements", [5, 64])
-def test_a_rebuilt_cache_is_bit_identical_to_one_that_was_never_closed(max_elements):
-    """Its vectors occupy other rows of the matrix, which must not affect a score."""
-    generator = np.random.default_rng(0)
-    changelog = Changelog(0)
-    ledger, kept, _ = opened(changelog, max_elements=max_elements, window=2, dimensions=384)
-    for offset in range(max_elements + 8):
-        entry = scored(offset, generator.normal(size=384))
-        written(changelog, ledger, entry)
-        remember(kept, entry)
-    _, rebuilt, _ = opened(
-        changelog, next_offset=max_elements + 8, max_elements=max_elements, window=2, dimensions=384
-    )
-
-    for query in generator.normal(size=(100, 384)):
-        assert rebuilt.nearest(query) == kept.nearest(query)
-
-
 # --- special cases
 
 
@@ -315,17 +297,6 @@ def test_replacing_an_entry_evicts_nothing():
     assert set(changelog.entries) == {0, 1, 2}
     assert entry_of(changelog, 1) == buried
     assert ledger.put(scored(3))[1] == [0]
-
-
-def test_dead_letters_and_gaps_evict_no_vector_from_the_cache():
-    changelog = changelog_of(scored(0), dead(1), scored(5, VECTORS[2]), *(dead(o) for o in range(6, 30)))
-
-    ledger, cache, (evicted, _) = opened(changelog, next_offset=30, max_elements=2, window=2)
-
-    assert len(cache) == 2
-    assert [offset for offset in range(30) if offset in ledger] == [0, 5, 28, 29]
-    assert sorted(evicted) == [1, *range(6, 28)]
-    assert cache.nearest(VECTORS[0], at=0) == Nearest(1.0, "kp:trace:0")
 
 
 def test_vectors_of_another_model_are_cut_and_other_entries_stay():
@@ -431,16 +402,6 @@ def test_a_changed_window_turns_no_redelivery_into_a_rewind(now):
     assert all(offset in ledger for offset in range(3, 10))
 
 
-def test_a_cleared_ledger_is_empty_and_usable():
-    changelog = changelog_of(scored(0), dead(1), scored(2))
-    ledger, *_ = opened(changelog, next_offset=3, max_elements=9, window=9)
-
-    assert sorted(ledger.clear()) == [0, 1, 2]
-    assert len(ledger) == 0
-    assert ledger.put(scored(1))[1] == []
-    assert [offset for offset in range(3) if offset in ledger] == [1]
-
-
 def test_what_a_lane_put_into_its_ledger_is_unknown_to_the_next_until_it_is_confirmed():
     """The partition may be lost before, and come back to the same process: the broker has no such entry."""
     changelog = changelog_of(scored(0), window=9)
@@ -460,33 +421,26 @@ def test_what_a_lane_put_into_its_ledger_is_unknown_to_the_next_until_it_is_conf
 # --- the changelog's records
 
 
-def test_recovery_keeps_the_last_write_of_each_key():
-    changelog = Changelog(0)
-    first, second, last = (msgspec.msgpack.encode(entry) for entry in (scored(1), dead(2), dead(1)))
-    for offset, (key, value) in enumerate(
-        [(b"1", first), (b"2", second), (b"1", last), (b"2", None), (b"3", None)]
-    ):
-        changelog.apply(offset, key, value)
-
-    assert changelog.entries == {1: last}
-    assert changelog.position == 4
+NEWER = msgspec.msgpack.encode(
+    (*msgspec.structs.astuple(replace(dead(1), version=ENTRY_VERSION + 1)), "a field of the future")
+)
 
 
-@pytest.mark.parametrize("key", [None, b"", b"one", b"1.0", b"\xff"])
-def test_a_key_that_is_not_an_offset_is_an_error_with_its_location(key):
-    with pytest.raises(LedgerError, match=r"changelog partition 0, offset 7: key .* is not an offset"):
-        Changelog(0).apply(7, key, b"value")
-
-
-@pytest.mark.parametrize("value", [b"", b"garbage", b"\xc0", msgspec.msgpack.encode([1, 2]), b"{}"])
-def test_a_value_that_is_not_an_entry_is_an_error_with_its_location(value):
-    with pytest.raises(LedgerError, match="changelog partition 3, offset 7: value is not a ledger entry"):
-        Changelog(3).apply(7, b"1", value)
-
-
-def test_an_entry_under_another_key_is_an_error():
-    with pytest.raises(LedgerError, match="partition 3, offset 7: key is 1, but the entry is for offset 2"):
-        Changelog(3).apply(7, b"1", msgspec.msgpack.encode(dead(2)))
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        *((key, b"value", "key .* is not an offset") for key in (None, b"", b"one", b"1.0", b"\xff")),
+        *(
+            (b"1", value, "value is not a ledger entry")
+            for value in (b"", b"garbage", b"\xc0", msgspec.msgpack.encode([1, 2]), b"{}")
+        ),
+        (b"1", msgspec.msgpack.encode(dead(2)), "key is 1, but the entry is for offset 2"),
+        (b"1", NEWER, rf".*version {ENTRY_VERSION + 1},.*{ENTRY_VERSION}$"),
+    ],
+)
+def test_what_is_no_entry_is_an_error_with_its_location(key, value, problem):
+    with pytest.raises(LedgerError, match=f"changelog partition 3, offset 7: {problem}"):
+        Changelog(3).apply(7, key, value)
 
 
 @pytest.mark.parametrize(
@@ -516,15 +470,6 @@ def test_a_vector_of_the_wrong_length_is_cut_even_if_its_model_matches(next_offs
     ledger, cache, (evicted, reason) = opened(changelog, next_offset)
 
     assert (evicted, reason, cache.size, 1 in ledger) == ([1], "model", 1, False)
-
-
-def test_an_entry_of_a_newer_format_is_an_error_with_its_location_and_version():
-    newer = msgspec.structs.astuple(replace(dead(1), version=ENTRY_VERSION + 1))
-
-    with pytest.raises(
-        LedgerError, match=rf"partition 3, offset 7: .*version {ENTRY_VERSION + 1},.*{ENTRY_VERSION}$"
-    ):
-        Changelog(3).apply(7, b"1", msgspec.msgpack.encode((*newer, "a field of the future")))
 
 
 def test_an_entry_of_the_unversioned_format_is_accepted():

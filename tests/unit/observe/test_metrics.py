@@ -180,21 +180,6 @@ def test_events_are_counted(metrics):
     assert values(metrics, "kp_in_flight_bytes") == {(): 300}
 
 
-def test_the_dimensions_of_a_score_are_observed(metrics):
-    score = a_score()
-
-    metrics.scored(score, "kp:trace:1", 0.01)
-
-    observed = values(metrics, "kp_dimension_score_sum")
-    assert {dimension: value for (domain, dimension), value in observed.items() if domain == "code"} == {
-        "complexity": score.complexity,
-        "novelty": 0.5,
-        "tool_diversity": 0,
-        "outcome_confidence": 0.5,
-    }
-    assert {value for (domain, _), value in observed.items() if domain != "code"} == {0}
-
-
 def test_a_producer_cannot_add_domains(metrics):
     for number in range(200):
         score = a_score(f"domain {number} \U0001f600")
@@ -238,16 +223,6 @@ def test_a_producer_cannot_add_agents_or_frameworks(origins):
             for decision in ("contribute", "rejected")
         }
     metrics.render("", content=True)
-
-
-def test_exposes_the_current_policy():
-    policy = Policy.model_validate({"threshold": 0.7, "domains": {"legal": {"threshold": 0.6}}})
-    metrics = Metrics(policy, 0.1, CollectorRegistry())
-
-    assert values(metrics, "kp_policy_info") == {(policy.digest,): 1}
-    assert values(metrics, "kp_threshold") == {
-        (name,): 0.6 if name == "legal" else 0.7 for name in policy.profiles
-    }
 
 
 @pytest.mark.parametrize("accept", ["", OPENMETRICS])
@@ -324,15 +299,6 @@ def test_the_content_type_matches_the_format(metrics, accept, content_type):
 
     assert actual == content_type
     assert page.endswith(b"# EOF\n") == ("openmetrics" in content_type)
-
-
-def test_gauges_are_refreshed_before_every_scrape(metrics):
-    lags = iter([5, 3])
-    metrics.on_scrape(lambda: metrics.lag(0, next(lags)))
-
-    pages = [families(metrics)["kp_consumer_lag_records"].samples[0].value for _ in range(2)]
-
-    assert pages == [5, 3]
 
 
 def test_there_are_no_created_series(metrics):

@@ -10,9 +10,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from knowledgepulse_worker.errors import REASONS
+from knowledgepulse_worker.http.pages import DATA_HEADERS
 from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.observe.recent import LAST_RECORDS
-from knowledgepulse_worker.observe.status import DATA_HEADERS, PAGE, PAGE_HEADERS, TOP, Status, shows_content
+from knowledgepulse_worker.observe.status import PAGE, PAGE_HEADERS, TOP, Status, shows_content
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
 from knowledgepulse_worker.settings import FleetSettings, Settings, WebSettings
@@ -148,12 +148,6 @@ def test_no_text_breaks_or_inflates_the_json(metrics, status, content):
     assert len(body) < 120_000
 
 
-def test_without_a_shadow_policy_there_is_none(metrics, status):
-    decided(metrics)
-
-    assert data_of(status)["shadow"] is None
-
-
 def test_the_shadow_has_counts_by_domain_and_flips_with_scores(metrics, status):
     """By hand: 0.2 x 0.5 + 0.3 x 0.25 + 0.3 x 1 + 0.2 x 0.75 = 0.625; novelty alone gives 0.25."""
     weights = {"complexity": 0, "novelty": 1, "tool_diversity": 0, "outcome_confidence": 0}
@@ -189,19 +183,6 @@ def test_the_shadow_has_counts_by_domain_and_flips_with_scores(metrics, status):
             "decision": {"before": "rejected", "after": "contribute"},
         }
     ]
-
-
-def test_the_last_flips_come_first(metrics, status):
-    metrics.set_shadow(Policy(threshold=0))
-    for number in range(LAST_RECORDS + 5):
-        decided(metrics, text=f"kp:trace:{number}")
-
-    shown = data_of(status)["shadow"]
-
-    assert [flip["id"] for flip in shown["flips"]] == [
-        f"kp:trace:{number}" for number in range(LAST_RECORDS + 4, 4, -1)
-    ]
-    assert shown["traces"] == LAST_RECORDS + 5
 
 
 def test_the_fleet_lists_the_most_frequent_names_and_folds_the_others(metrics, status):

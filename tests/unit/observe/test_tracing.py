@@ -111,10 +111,6 @@ def test_embedding_and_publishing_are_child_spans_with_their_times(recorder):
     assert [round(nanoseconds / 1e9, 1) for nanoseconds in (*offsets, *lengths)] == [1, 3, 4, 1, 1]
 
 
-def test_there_is_no_embed_span_without_an_embedding(recorder):
-    assert set(recorder.spans(embedded=None)) == {"process", "publish"}
-
-
 def test_a_dead_letter_is_not_an_error_status(recorder):
     verdict = {"outcome": "dead_letter", "score": None, "reason": "empty", "redelivered": True}
     span = recorder.spans(value=None, output="dead-letter", verdict=verdict)["process"]
@@ -212,25 +208,3 @@ def test_pending_spans_are_exported_on_exit(collector):
     names, resource = sent(collector)
     assert sorted(names) == ["embed", "process raw-traces", "publish contribute"]
     assert (resource["service.name"], resource["service.version"]) == ("knowledgepulse-worker", __version__)
-
-
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [("OTEL_SERVICE_NAME", "scoring"), ("OTEL_RESOURCE_ATTRIBUTES", "service.name=scoring,host=a")],
-)
-def test_the_standard_variables_name_the_service(collector, monkeypatch, variable, value):
-    monkeypatch.setenv(variable, value)
-    with otlp_tracing("a-group") as tracing:
-        finish(tracing)
-
-    assert sent(collector)[1]["service.name"] == "scoring"
-
-
-def test_the_standard_variables_disable_and_sample(collector, monkeypatch):
-    for variable, value in (("OTEL_SDK_DISABLED", "true"), ("OTEL_TRACES_SAMPLER", "always_off")):
-        with monkeypatch.context() as patch:
-            patch.setenv(variable, value)
-            with otlp_tracing("a-group") as tracing:
-                finish(tracing)
-
-    assert collector == []

@@ -65,11 +65,6 @@ def test_invalid_json_or_utf_8_anywhere_in_the_value_is_rejected(text, with_free
     assert rejected(with_free_field(text)) == "not_json"
 
 
-@pytest.mark.parametrize("name", [b'"free"', b'"metadata"', b'"task_domain"', b'"confidence"', b'"step_id"'])
-def test_a_member_name_that_is_not_utf_8_is_rejected(name, with_free_field):
-    assert rejected(with_free_field("1").replace(name, b'"\x80"', 1)) == "not_json"
-
-
 @pytest.mark.parametrize("damage", ["\N{ZERO WIDTH NO-BREAK SPACE}%s", "%s}", "%s x", "%s%s", "{%s"])
 def test_anything_but_one_object_and_whitespace_is_rejected(damage, document):
     assert rejected(damage.replace("%s", json.dumps(document())).encode()) == "not_json"
@@ -86,14 +81,6 @@ def test_a_value_nested_100_000_levels_deep_is_rejected(nested, with_free_field)
     assert rejected(with_free_field(nested)) == "not_json"
     assert rejected(nested.encode()) == "not_json"
     assert rejected(nested[:100_000].encode()) == "not_json"
-
-
-@pytest.mark.parametrize("strings", ["[" * 300, '"[{' * 300, "[\\" * 300, '\\"[' * 300, "[\\\\" * 300])
-def test_brackets_in_strings_do_not_count_as_nesting(strings, with_free_field):
-    decode_trace(with_free_field(json.dumps([strings, {strings: strings}])), LIMIT)
-
-    deep = "[" * 300 + json.dumps(strings) + "]" * 300
-    assert rejected(with_free_field(deep)) == "not_json"
 
 
 @pytest.mark.parametrize(
@@ -207,80 +194,11 @@ def test_a_message_lists_the_first_errors_and_quotes_nothing_from_the_trace(docu
 # --- what is accepted
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "9" * 30,
-            "-" + "9" * 30,
-            "1.10",
-            "1e400",
-            "-1E+400",
-            "0.1e-400",
-            "[" * 100 + "]" * 100,
-            "null",
-            '""',
-        ),
-        *('"\\ud800"', '"\\uDFff x"', '"\\uD800\\ud800\\uDC00"', '"\\\\ud800"', '"\\\\\\ud800"'),
-        '"\\/\\b\\u0000"',
-    ],
-)
-def test_an_unknown_field_passes_through_byte_for_byte(text, with_free_field):
-    value = with_free_field(text)
-
-    decode_trace(value, LIMIT)
-
-    assert b'"free": ' + text.encode() + b"}" in with_quality_score(value, 0.5)
-
-
-@pytest.mark.parametrize("name", ["type", "context", "score", "", "a\u0000b", "\\ud800", "__class__"])
-@pytest.mark.parametrize("parent", ["", "metadata.", "task.", "steps.0.", "steps.0.tool.", "outcome."])
-def test_unknown_members_are_allowed_everywhere(name, parent, document):
-    trace = document(steps=[{"step_id": 0, "type": "tool_call", "tool": {"name": "t"}}])
-    target, member = _locate(trace, parent + name)
-    target.setdefault(member, {"any": ["thing"]})
-
-    assert decode_trace(json.dumps(trace).encode(), LIMIT).steps[0].tool.name == "t"
-
-
-@pytest.mark.parametrize("lone", ["\\ud800", "\\uDBFF", "\\udC00", "\\uDfFf"])
-@pytest.mark.parametrize("member", ["id", "objective", "result_summary", "unknown", "name of a member"])
-def test_a_lone_surrogate_is_read_as_a_replacement_character_and_published_unchanged(lone, member, document):
-    texts = dict.fromkeys(["objective", "result_summary", "unknown"], "text") | {"id": "kp:trace:"}
-    texts[member] = texts.get(member, "") + "LONE"
-    trace = document(
-        id=texts["id"],
-        task={"objective": texts["objective"]},
-        outcome={"result_summary": texts["result_summary"], "confidence": 0.5},
-        **{texts.get("name of a member", "name"): texts["unknown"]},
-    )
-    value = json.dumps(trace).replace("LONE", lone).encode()
-
-    read = decode_trace(value, LIMIT)
-
-    assert read.task.objective == texts["objective"].replace("LONE", "\N{REPLACEMENT CHARACTER}")
-    assert read.id == texts["id"].replace("LONE", "\N{REPLACEMENT CHARACTER}")
-    assert with_quality_score(value, 0.5).replace(b'"quality_score":0.5,', b"") == value
-
-
-@pytest.mark.parametrize("plane", range(17))
-@pytest.mark.parametrize("escaped", [True, False])
-def test_every_unicode_plane_is_read_raw_and_escaped(plane, escaped, document):
-    text = "".join(chr(plane * 0x10000 + place) for place in (0x20, 0x41, 0xD7FF, 0xE000, 0xFFFD, 0xFFFF))
-    value = json.dumps(document(task={"objective": text}), ensure_ascii=escaped).encode()
-
-    assert decode_trace(value, LIMIT).task.objective == text
-
-
 def test_an_escaped_backslash_before_ud800_is_not_a_surrogate(document):
     objective = "a path: C:\\ud800 and \\\\udfff"
     value = json.dumps(document(task={"objective": objective})).encode()
 
     assert decode_trace(value, LIMIT).task.objective == objective
-
-
-def test_every_real_trace_is_accepted(real_traces):
-    assert len({decode_trace(line, LIMIT).id for line in real_traces}) == len(real_traces)
 
 
 # --- properties
@@ -468,15 +386,6 @@ def test_a_score_changes_no_byte_but_the_score(written, score):
     assert read.outcome.confidence == float(before["outcome"]["confidence"])
 
 
-def test_the_last_of_duplicate_members_counts(document):
-    """As with most consumers' parsers; RFC 8259 leaves it open."""
-    twice = '"outcome": {"result_summary": "", "confidence": 0.25}'
-    value = (json.dumps(document())[:-1] + ", " + twice + "}").encode()
-
-    assert decode_trace(value, LIMIT).outcome.confidence == 0.25
-    assert json.loads(with_quality_score(value, 0.75))["metadata"]["quality_score"] == 0.75
-
-
 @pytest.mark.parametrize("name", ["metadata", "met\\u0061data", "\\u006detadata"])
 def test_duplicate_metadata_is_invalid(name, document):
     """A consumer that keeps the first would read the producer's score as ours."""
@@ -496,10 +405,6 @@ def test_a_duplicate_score_is_invalid(name, document):
     )
     with pytest.raises(RejectedRecord, match="quality_score: appears more than once"):
         decode_trace(value, LIMIT)
-
-
-def test_duplicate_members_of_that_name_elsewhere_are_accepted(with_free_field):
-    decode_trace(with_free_field('{"metadata": {"metadata": 1, "metadata": 2}, "quality_score": 1}'), LIMIT)
 
 
 edits = st.lists(
@@ -609,14 +514,8 @@ def test_what_the_schema_does_not_name_takes_little_memory(place, text, document
     value = json.dumps(trace).replace('"@"', f"[{_filled(text)}]").encode()
 
     decode_trace(value, LIMIT)
-    tracemalloc.start()
-    try:
-        decode_trace(value, LIMIT)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
-    assert peak < 20 * len(value)
+    assert peak_of(lambda: decode_trace(value, LIMIT)) < 20 * len(value)
 
 
 @pytest.mark.parametrize(
@@ -638,15 +537,11 @@ def test_tiny_items_take_little_memory(place, item, document):
     parents.get(place, trace["knowledge_graph_delta"])[place] = "@"
     value = json.dumps(trace).replace('"@"', f"[{_filled(item)}]").encode()
 
-    tracemalloc.start()
-    try:
+    def work():
         with suppress(RejectedRecord):
             decode_trace(value, LIMIT)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
-    assert peak < 20 * len(value)
+    assert peak_of(work) < 20 * len(value)
 
 
 @pytest.mark.parametrize("place", ["steps", "entities", "relationships"])
@@ -692,28 +587,20 @@ def test_inputs_that_are_only_read_take_little_memory(document):
     steps = [{"step_id": 0, "type": "tool_call", "input": {}}] * 20_000
     value = json.dumps(document(steps=steps)).encode()
 
-    tracemalloc.start()
-    try:
+    def work():
         assert sum(text == "{}" for text in decode_inputs(value)) == len(steps)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
-    assert peak < 5 * len(value)
+    assert peak_of(work) < 5 * len(value)
 
 
 def test_a_megabyte_of_errors_is_not_read_to_its_end(document):
     value = json.dumps(document(steps=[0] * 300_000)).encode()
 
-    tracemalloc.start()
-    try:
+    def work():
         with pytest.raises(RejectedRecord, match=r"steps\.0: Expected `object`, got `int`"):
             decode_trace(value, LIMIT)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
-    assert peak < 5 * len(value)
+    assert peak_of(work) < 5 * len(value)
 
 
 @pytest.mark.parametrize(("levels", "reason"), [(200, None), (201, "not_json")])

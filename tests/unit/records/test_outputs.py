@@ -85,14 +85,6 @@ def test_a_dead_letter_is_the_original_with_the_failure_in_appended_headers(reco
     assert DeadLetterHeaders.from_kafka(output.headers).offset == 41
 
 
-@pytest.mark.parametrize("value", [None, b"", b"\xff\x00 no JSON"])
-@pytest.mark.parametrize("key", [None, b""])
-def test_a_dead_letter_keeps_arbitrary_and_missing_keys_and_values(key, value, failed):
-    output = outputs().build(RawRecord("raw", 0, 0, -1, key, value, ()), failed)
-
-    assert (output.key, output.value, output.timestamp_ms) == (key, value, -1)
-
-
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_the_partition_is_kept_only_if_the_output_topic_has_as_many_as_raw(count, record, scored, failed):
     """Otherwise it may not exist, or break the order of a key: then the key decides."""
@@ -101,26 +93,6 @@ def test_the_partition_is_kept_only_if_the_output_topic_has_as_many_as_raw(count
     assert some_differ.build(record, scored).partition is None
     assert some_differ.build(record, failed).partition == 2
     assert outputs(dead=count).build(record, failed).partition is None
-
-
-def test_a_record_rejected_as_too_large_is_a_dead_letter_even_with_a_score_in_its_entry(record, scored):
-    entry = msgspec.structs.replace(
-        scored, decision=None, failure=Failure("too_large", "TooLargeError", "no")
-    )
-
-    output = outputs().build(record, entry)
-
-    assert (output.topic, output.value) == ("dead", record.value)
-    assert dict(output.headers)["kp-reason"] == b"too_large"
-
-
-def test_an_output_from_the_stored_entry_equals_the_first(record, scored, failed):
-    failed = msgspec.structs.replace(
-        failed, failure=Failure("invalid_trace", "RejectedRecord", "\N{SNOWMAN}")
-    )
-    for entry in (scored, failed):
-        stored = msgspec.msgpack.decode(msgspec.msgpack.encode(entry), type=Entry)
-        assert outputs().build(record, stored) == outputs().build(record, entry)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -113,18 +113,6 @@ async def test_an_unconfirmed_copy_stops_the_lane_and_a_successor_publishes_it(m
     assert len(copies(harness)) == 1
 
 
-async def test_a_redelivered_trace_has_an_equal_copy(make_harness, raw):
-    harness = make_harness(policy=EVERYTHING, redact=mask)
-    lane = await harness.lane()
-    await harness.processed(lane, raw(0))
-    await lane.close()
-
-    await harness.processed(await harness.lane(0, harness.changelog()), raw(0))
-
-    first, second = copies(harness)
-    assert first == second
-
-
 @pytest.mark.parametrize("reason", REDACTION_REASONS)
 async def test_a_failed_redaction_leaves_a_record_without_content_and_the_rest_goes_on(
     make_harness, raw, reason, caplog
@@ -242,23 +230,6 @@ async def test_a_slow_redaction_does_not_hold_back_the_outputs_behind_it(make_ha
     await harness.until(lambda: len(harness.outputs()) == 3)
     free.set()
     await harness.until(lambda: lane.watermark == 3)
-
-
-async def test_a_lane_that_closes_abandons_the_redaction(make_harness, raw):
-    started = asyncio.Event()
-
-    async def hang(value):
-        started.set()
-        await asyncio.Event().wait()
-
-    harness = make_harness(policy=EVERYTHING, redact=hang)
-    lane = await harness.lane()
-    await lane.take(raw(0))
-    await started.wait()
-
-    await lane.close()
-
-    assert (lane.watermark, copies(harness), harness.failures) == (0, [], [])
 
 
 JSON = st.recursive(

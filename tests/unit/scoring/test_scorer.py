@@ -46,35 +46,6 @@ def test_each_trace_is_compared_with_the_earlier_ones(scorer, make_trace):
     assert (repeated.novelty, repeated.nearest, repeated.decision) == (0, first.id, "rejected")
 
 
-def test_a_trace_evicted_from_the_cache_is_novel_again(scorer, make_trace):
-    for vector in (EAST, NORTH, NORTH):
-        scorer.evaluate_embedded(make_trace("thought"), vector)
-
-    assert scorer.evaluate_embedded(make_trace("thought"), EAST).novelty == 1
-
-
-@pytest.mark.parametrize(("at", "novelty"), [(1060, 0), (1061, 0.5)])
-def test_the_ttl_counts_back_from_the_traces_own_time(make_trace, at, novelty):
-    scorer = Scorer(cache=VectorCache(10, 2, ttl=60))
-    scorer.evaluate_embedded(make_trace("thought"), EAST, at=1000)
-
-    assert scorer.evaluate_embedded(make_trace("thought"), EAST, at=at).novelty == novelty
-
-
-def test_the_embedder_gets_the_text_of_the_trace(make_trace):
-    texts = []
-
-    def embed(text):
-        texts.append(text)
-        return EAST
-
-    trace = make_trace("thought")
-    score = Scorer(embed, cache=VectorCache(2, 2)).evaluate(trace)
-
-    assert texts == [embedding_text(trace)]
-    assert score.novelty == 0.5
-
-
 def test_the_embedder_gets_the_other_text_if_it_is_chosen(make_trace):
     texts = []
 
@@ -97,20 +68,6 @@ def test_an_empty_cache_passed_in_is_used(make_trace):
     Scorer(cache=cache).evaluate_embedded(make_trace("thought"), EAST)
 
     assert cache.size == 1
-
-
-@pytest.mark.parametrize(
-    "vector", [np.ones(3), np.ones((1, 2)), [np.nan, 1], [np.inf, 1]], ids=["long", "matrix", "nan", "inf"]
-)
-def test_an_invalid_vector_leaves_the_cache_unchanged(scorer, make_trace, vector):
-    earlier = make_trace("thought")
-    scorer.evaluate_embedded(earlier, EAST)
-
-    with pytest.raises(ValueError, match="vector"):
-        scorer.evaluate_embedded(make_trace("thought"), vector)
-
-    assert scorer.cache.size == 1
-    assert scorer.cache.nearest(EAST).id == earlier.id
 
 
 def test_an_error_while_scoring_leaves_the_cache_unchanged(scorer, make_trace, monkeypatch):

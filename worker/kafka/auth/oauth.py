@@ -6,10 +6,9 @@ import inspect
 import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote_plus
 
-import aiohttp
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaError
 
@@ -17,7 +16,11 @@ from knowledgepulse_worker.callables import import_callable
 from knowledgepulse_worker.errors import SettingsError
 from knowledgepulse_worker.settings import KafkaSettings
 
-_TIMEOUT = aiohttp.ClientTimeout(total=10)
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+_TIMEOUT = 10.0
+"""Seconds for a token."""
 _USED_SHARE = 0.8
 """Fraction of a token's lifetime after which the next connection gets a new one."""
 
@@ -129,10 +132,12 @@ class ClientCredentials:
         return self._token
 
     async def _request(self) -> tuple[str, float]:
+        import aiohttp  # noqa: PLC0415 - other clients start without it
+
         headers = {"Authorization": self._authorization, "Accept": "application/json"}
         try:
             async with (
-                aiohttp.ClientSession(timeout=_TIMEOUT) as session,
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT)) as session,
                 # A redirect would send the secret elsewhere.
                 session.post(self._url, data=self._form, headers=headers, allow_redirects=False) as response,
             ):
@@ -147,7 +152,7 @@ class ClientCredentials:
         return answer["access_token"], _seconds(answer.get("expires_in"))
 
 
-async def _json(response: aiohttp.ClientResponse) -> dict[str, Any]:
+async def _json(response: ClientResponse) -> dict[str, Any]:
     """Return the body's JSON object; an empty one if it is anything else."""
     try:
         answer = await response.json(content_type=None)

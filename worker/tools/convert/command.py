@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from knowledgepulse_worker.terminal.options import Function
 from knowledgepulse_worker.terminal.progress import errors, progress_bars
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.convert.inputs import convert_lines, read_domains, read_labels
+
+_MAX_PROBLEMS = 1000
+"""Different errors of a file that are remembered, to print each once."""
 
 
 def conversion_options(function: Function) -> Function:
@@ -38,6 +42,14 @@ def conversion_options(function: Function) -> Function:
             default="private",
             show_default=True,
             help="Visibility of the traces.",
+        ),
+        click.option(
+            "--keep-prompt",
+            is_flag=True,
+            help="Keep system text and tool definitions, as task.system and task.tools.",
+        ),
+        click.option(
+            "--per-request", is_flag=True, help="Make a trace of each request of the user, not of each run."
         ),
     )
     for option in reversed(options):
@@ -97,8 +109,8 @@ class ConversionReport:
             errors.print(line, markup=False, emoji=False)
 
 
-def read_options(domain_map: Path | None, labels: Path | None, visibility: Any) -> Options:
-    """Return the options of a conversion.
+def read_options(domain_map: Path | None, labels: Path | None, visibility: Any, **flags: Any) -> Options:
+    """Return the options of a conversion; the flags are those of :class:`Options`.
 
     Raises:
         InputError: a file is invalid.
@@ -107,6 +119,7 @@ def read_options(domain_map: Path | None, labels: Path | None, visibility: Any) 
         domains={} if domain_map is None else read_domains(domain_map),
         labels={} if labels is None else read_labels(labels),
         visibility=visibility,
+        **flags,
     )
 
 
@@ -115,18 +128,49 @@ def converted(
     source: str,
     report: ConversionReport,
     progress: Progress,
-    *,
-    domain_map: Path | None,
-    labels: Path | None,
-    visibility: Any,
+    **options: Any,
 ) -> Iterator[Document]:
-    """Yield the traces of files, and report what was not converted."""
-    options = read_options(domain_map, labels, visibility)
+    """Yield the traces of files, and report what was not converted; the options are those of the command."""
+    settings = read_options(**options)
     for name, lines in opened(files, progress):
-        for place, outcome in convert_lines(name, lines, source, options):
+        repeats = _Repeats()
+        for place, outcome in convert_lines(name, lines, source, _dated(settings, name)):
             if isinstance(outcome, ConversionError):
                 report.failed += 1
-                errors.print(printable(f"{place}: not converted: {outcome}"), markup=False, emoji=False)
+                repeats.show(place, str(outcome))
                 continue
             report.count(outcome)
             yield Document(place, outcome.trace.to_json())
+        repeats.show_rest()
+
+
+class _Repeats:
+    """The errors of a file, of which equal ones are printed once, and counted."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[str, str, int]] = {}  # first place, last place and number, by error
+
+    def show(self, place: str, problem: str) -> None:
+        first, _, count = self._seen.get(problem, (place, "", 0))
+        if count == 0:
+            _print_error(f"{place}: not converted: {problem}")
+        if count or len(self._seen) < _MAX_PROBLEMS:
+            self._seen[problem] = first, place, count + 1
+
+    def show_rest(self) -> None:
+        for first, last, count in self._seen.values():
+            if count > 1:
+                others = f", nor were {count - 2} before it" if count > 2 else ""
+                _print_error(f"{last}: not converted{others}: the same as {first}")
+
+
+def _print_error(line: str) -> None:
+    errors.print(printable(line), markup=False, emoji=False)
+
+
+def _dated(options: Options, name: str) -> Options:
+    """Return the options with the file's time, which runs without one get."""
+    path = Path(name)
+    if not path.is_file():
+        return options
+    return replace(options, recorded_at=datetime.fromtimestamp(path.stat().st_mtime, UTC))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import tomllib
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -27,19 +30,35 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.terminal.lines import without_mark
 from knowledgepulse_worker.tools.convert.protobuf import read_exports
 
+_HEAD = 50
+"""Number of documents by which the format of a file is detected."""
+
 Converted = tuple[str, Conversion | ConversionError]
 """Location of a run, ``file`` or ``file:line``, and the result of its conversion."""
 
 
 @dataclass(frozen=True)
 class _Document:
-    """A JSON document or the error from parsing it; ``line`` is None if it is the whole file."""
+    """A JSON document or the error from parsing its text; ``line`` is None if it is no line of the file."""
 
     line: int | None
     value: Any
+    member: str | None = None
+    text: bytes = b""
 
     def location(self, file: str) -> str:
-        return file if self.line is None else f"{file}:{self.line}"
+        place = self.line if self.member is None else self.member
+        return file if place is None else f"{file}:{place}"
+
+
+_MAX_MEMORY = 64 * 2**20
+"""Size in bytes above which an archive is copied to a temporary file."""
+
+_HEADERS = ("header.json", "_journal/start.json")
+"""The members of Inspect's archives that describe the evaluation; the second, while it runs."""
+
+
+_SAMPLES = "samples/"
 
 
 class _Label(BaseModel):
@@ -60,6 +79,11 @@ def convert_lines(name: str, lines: Iterable[bytes], source: str, options: Optio
         options: settings that a source cannot provide.
     """
     documents = _documents(lines, binary=source == "otlp")
+    session, documents = _session_of(documents) if source == AUTO else (SOURCES[source], documents)
+    if session is not None and session.streams:
+        for outcome in convert(map(_value_or_text, documents), session.name, options):
+            yield name, outcome
+        return
     for document in documents:
         if isinstance(document.value, ConversionError):
             yield document.location(name), document.value
@@ -70,6 +94,27 @@ def convert_lines(name: str, lines: Iterable[bytes], source: str, options: Optio
             return
         for outcome in convert(document.value, AUTO if found is None else found.name, options):
             yield document.location(name), outcome
+
+
+def _session_of(documents: Iterator[_Document]) -> tuple[Source | None, Iterator[_Document]]:
+    """Return the source of the first document that has one, and all documents.
+
+    A session may begin with lines of any kind.
+    """
+    head = []
+    found = None
+    for document in islice(documents, _HEAD):
+        head.append(document)
+        if (found := source_of(document.value)) is not None:
+            break
+    return found, chain(head, documents)
+
+
+def _value_or_text(document: _Document) -> Any:
+    """Return a line's value, or its text: one that is not JSON is a loss of its session."""
+    if isinstance(document.value, ConversionError):
+        return document.text.decode(errors="replace")
+    return document.value
 
 
 def _convert_fragments(
@@ -98,6 +143,9 @@ def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
     lines = iter(lines)
     start = next(lines, b"")
     lines = chain([start], lines)
+    if start.startswith(b"PK\x03\x04"):
+        yield from _of_archive(lines)
+        return
     if binary and start and not start.lstrip().startswith((b"{", b"[")):
         yield _Document(None, _from_protobuf(b"".join(lines)))
         return
@@ -116,9 +164,39 @@ def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
             yield _Document(None, whole)
             return
         filled = iter(rest)
-    yield _Document(number, parsed)
+    yield _Document(number, parsed, text=first)
     for number, line in filled:
-        yield _Document(number, _parsed(line))
+        yield _Document(number, _parsed(line), text=line)
+
+
+def _of_archive(lines: Iterable[bytes]) -> Iterator[_Document]:
+    """Yield Inspect's log in a zip archive, a document for each sample."""
+    with SpooledTemporaryFile(max_size=_MAX_MEMORY) as file:
+        file.writelines(lines)
+        try:
+            with ZipFile(file) as archive:
+                names = archive.namelist()
+                header = next((one for one in _HEADERS if one in names), None)
+                log = {} if header is None else _member(archive, header)
+                if not any(name.startswith(_SAMPLES) for name in names):
+                    log = ConversionError("no Inspect log in the zip archive: no sample")
+                if not isinstance(log, dict):
+                    yield _Document(None, log, header)
+                    return
+                for name in names:
+                    if name.startswith(_SAMPLES):
+                        sample = _member(archive, name)
+                        failed = isinstance(sample, ConversionError)
+                        yield _Document(None, sample if failed else {**log, "samples": [sample]}, name)
+        except (BadZipFile, EOFError) as error:
+            yield _Document(None, ConversionError(f"not a whole zip archive: {error}"))
+
+
+def _member(archive: ZipFile, name: str) -> Any:
+    try:
+        return _parsed(archive.read(name))
+    except (BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
+        return ConversionError(f"cannot be unpacked: {error}")
 
 
 def _from_protobuf(data: bytes) -> Any:

@@ -12,17 +12,12 @@ The first available of:
         print(broker.bootstrap_servers)
 """
 
-import asyncio
 import contextlib
 import importlib.metadata
 import importlib.resources
 import os
-import re
-import shutil
 import socket
-import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -30,34 +25,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from knowledgepulse_worker.errors import NoBrokerError
-from knowledgepulse_worker.kafka.preflight.diagnosis import problem_with
 from knowledgepulse_worker.tools.demo import processes
+from knowledgepulse_worker.tools.demo.java_kafka import (
+    INSTALL_JAVA,
+    KAFKA_VERSION,
+    START_LIMIT,
+    JavaKafka,
+    Say,
+    Unavailable,
+    node_settings,
+    start_broker,
+    wait_for_answer,
+)
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, last_lines
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
-KAFKA_VERSION = "4.1.0"
-"""Version of Apache Kafka, in Docker and on Java."""
-
-START_LIMIT = 60.0
-"""Seconds until a broker started here must respond."""
-
 _CONFIGURED_LIMIT = 10.0  # enough for a broker that Compose has just started
-_DOWNLOAD_LIMIT = 900.0
 _DOCKER_PING_LIMIT = 2.0
-_OLDEST_JAVA = 17
 
 _IMAGE = f"apache/kafka:{KAFKA_VERSION}"
-_POM = Path(__file__).with_name("kafka-pom.xml")
-_CLUSTER_ID = "a25vd2xlZGdlcHVsc2UtZA"  # any 16 bytes in base64, as the data is always new
 
 _INSTALL_EXTRA = "pip install 'knowledgepulse-worker[demo]'"
-_INSTALL_JAVA = (
-    f"install Java {_OLDEST_JAVA}+ and Maven (Debian: apt-get install openjdk-17-jre-headless maven)"
-)
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -67,16 +57,6 @@ class Broker:
     bootstrap_servers: str
     kind: Literal["configured", "docker", "java", "embedded"]
     description: str
-
-
-class Unavailable(Exception):  # noqa: N818 - a result of trying a kind of broker, not an error
-    """A kind of broker is not available: the reason in one line, the remedy, and log lines if any."""
-
-    def __init__(self, reason: str, remedy: str | None = None, details: Sequence[str] = ()) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.remedy = remedy
-        self.details = details
 
 
 @dataclass(frozen=True)
@@ -154,7 +134,7 @@ def _find_configured(stack: ExitStack, say: Say) -> Broker:
     if not servers:
         raise Unavailable("KAFKA_BOOTSTRAP_SERVERS is not set")
     say(f"connecting to {servers}")
-    _wait_for_answer(servers, _CONFIGURED_LIMIT)
+    wait_for_answer(servers, _CONFIGURED_LIMIT)
     return Broker(servers, "configured", f"the broker at {servers} (already running)")
 
 
@@ -175,7 +155,7 @@ def _start_docker(stack: ExitStack, say: Say) -> Broker:
         _publish(container, host, port)
         stack.callback(container.stop)
         container.start()
-        _wait_for_answer(
+        wait_for_answer(
             servers,
             START_LIMIT,
             is_running=lambda: _container_is_running(container),
@@ -219,7 +199,7 @@ def _publish(container: "DockerContainer", host: str, port: int) -> None:
     """Publish the clients' listener at a fixed port, since the broker must advertise it."""
     # A port without an address would be published on all interfaces, and the broker has no authentication.
     container.ports["9092"] = (LOOPBACK, port) if host == LOOPBACK else port  # type: ignore[assignment]
-    settings = _broker_settings(
+    settings = node_settings(
         clients="0.0.0.0:9092",
         advertised=f"{host}:{port}",
         broker="localhost:19092",
@@ -239,97 +219,20 @@ def _container_is_running(container: "DockerContainer") -> bool:
 
 
 def _start_java(stack: ExitStack, say: Say) -> Broker:
-    java, version = _find_java()
-    jars = _kafka_jars(say)
+    kafka = JavaKafka.find(say)
     folder = _temporary_folder(stack)
     port, broker_port, controller_port = processes.free_ports(3)
     servers = f"{LOOPBACK}:{port}"
-    properties = folder / "server.properties"
-    settings = _broker_settings(
+    settings = node_settings(
         clients=servers,
         advertised=servers,
         broker=f"{LOOPBACK}:{broker_port}",
         controller=f"{LOOPBACK}:{controller_port}",
-    ) | {"log.dirs": (folder / "data").as_posix()}
-    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-
-    kafka = [java, "-Xmx768m", "-Dorg.apache.logging.log4j.level=WARN", "-cp", str(jars / "*")]
-    storage_tool = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties)]
-    _run([*kafka, *storage_tool], START_LIMIT, "kafka.tools.StorageTool")
-    _start_process(stack, [*kafka, "kafka.Kafka", str(properties)], folder / "broker.log", servers)
+    )
+    command = kafka.formatted(folder, settings | {"log.dirs": (folder / "data").as_posix()}, ["-Xmx768m"])
+    start_broker(stack, command, folder / "broker.log", servers)
     say(f"started on {servers}")
-    return Broker(servers, "java", f"Apache Kafka {KAFKA_VERSION} on Java {version} (started here)")
-
-
-def _find_java() -> tuple[str, int]:
-    """Return the path of Java, the same one that Maven uses, and its version."""
-    home = os.environ.get("JAVA_HOME")
-    java = (shutil.which("java", path=str(Path(home, "bin"))) if home else None) or shutil.which("java")
-    if java is None:
-        raise Unavailable("java is not on the PATH")
-    answer = _run([java, "-version"], START_LIMIT, "java -version")
-    found = re.search(r'version "(?:1\.)?(\d+)', answer)
-    if found is None:
-        raise Unavailable(f"{java} does not print its version", details=last_lines(answer))
-    version = int(found[1])
-    if version < _OLDEST_JAVA:
-        raise Unavailable(f"{java} is Java {version}, Kafka needs {_OLDEST_JAVA} or later")
-    return java, version
-
-
-def _kafka_jars(say: Say) -> Path:
-    """Return the folder with Kafka's jars, downloading them on first use."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "knowledgepulse-worker")
-    jars = cache / f"kafka-{KAFKA_VERSION}"
-    if jars.is_dir():
-        return jars
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise Unavailable("mvn is not on the PATH")
-    say(f"downloading Apache Kafka {KAFKA_VERSION} (44 MB, once)")
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{jars.name}.", dir=cache) as unfinished:
-        copied = Path(unfinished, "jars")
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={copied}"]
-        _run([maven, "-B", "-q", "-f", str(_POM), *goal], _DOWNLOAD_LIMIT, "downloading it with Maven")
-        _move_into_place(copied, jars)
-    return jars
-
-
-def _move_into_place(folder: Path, target: Path) -> None:
-    """Rename atomically, so that `target` is never incomplete; another process may have been faster."""
-    try:
-        folder.rename(target)
-    except OSError:
-        if not target.is_dir():
-            raise
-
-
-def _broker_settings(*, clients: str, advertised: str, broker: str, controller: str) -> dict[str, str]:
-    """Return the settings of a single node, broker and controller.
-
-    Its inter-broker listener has its own address, as Docker's published port does not exist in the container.
-    """
-    return {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "listeners": f"CLIENTS://{clients},BROKER://{broker},CONTROLLER://{controller}",
-        "advertised.listeners": f"CLIENTS://{advertised},BROKER://{broker}",
-        "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "BROKER",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"1@{controller}",
-        "auto.create.topics.enable": "false",
-        "group.initial.rebalance.delay.ms": "0",
-        "message.max.bytes": str(16 * 1024 * 1024),
-        "offsets.topic.replication.factor": "1",
-        "offsets.topic.num.partitions": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "transaction.state.log.num.partitions": "1",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-    }
+    return Broker(servers, "java", f"Apache Kafka {KAFKA_VERSION} on Java {kafka.version} (started here)")
 
 
 # --- embedded
@@ -350,7 +253,7 @@ def _start_embedded(stack: ExitStack, say: Say) -> Broker:
         "--kafka-port",
         str(port),
     ]
-    _start_process(stack, [*command, "--data-dir", str(folder / "data")], folder / "broker.log", servers)
+    start_broker(stack, [*command, "--data-dir", str(folder / "data")], folder / "broker.log", servers)
     say(f"started on {servers}")
     version = importlib.metadata.version("noida-db")
     return Broker(servers, "embedded", f"noida-db {version} (started here, as Apache Kafka is not available)")
@@ -370,63 +273,14 @@ def _noida_program() -> Path:
     return program
 
 
-# --- shared
-
-
-def _run(command: Sequence[str], limit: float, what: str) -> str:
-    """Run a command and return its output."""
-    try:
-        done = subprocess.run(  # noqa: S603 - our own commands
-            processes.tied_to_us(command),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=limit,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise Unavailable(f"{what} took longer than {limit:.0f} s") from None
-    if done.returncode != 0:
-        raise Unavailable(f"{what} failed (exit {done.returncode})", details=last_lines(done.stdout))
-    return done.stdout
-
-
-def _start_process(stack: ExitStack, command: Sequence[str], log: Path, servers: str) -> None:
-    """Start a broker, which is stopped with the stack, and wait until it responds."""
-    process = processes.start(stack, command, log)
-    _wait_for_answer(
-        servers,
-        START_LIMIT,
-        is_running=lambda: process.poll() is None,
-        log=lambda: last_lines(log.read_bytes()),
-    )
-
-
 def _temporary_folder(stack: ExitStack) -> Path:
     folder = tempfile.TemporaryDirectory(prefix="knowledgepulse-broker-", ignore_cleanup_errors=True)
     return Path(stack.enter_context(folder))
-
-
-def _wait_for_answer(
-    servers: str,
-    limit: float,
-    is_running: Callable[[], bool] = lambda: True,
-    log: Callable[[], Sequence[str]] = lambda: (),
-) -> None:
-    deadline = time.monotonic() + limit
-    while problem := asyncio.run(problem_with(servers)):
-        if not is_running():
-            raise Unavailable("the broker exited during its start", details=log())
-        if time.monotonic() > deadline:
-            raise Unavailable(f"no response within {limit:.0f} s: {problem}", details=log())
-        time.sleep(0.1)
 
 
 CONFIGURED = Kind(
     "Configured broker", "set KAFKA_BOOTSTRAP_SERVERS (host:port) to a running broker", _find_configured
 )
 DOCKER = Kind("Docker", "install and start Docker", _start_docker)
-JAVA = Kind("Java + Maven", _INSTALL_JAVA, _start_java)
+JAVA = Kind("Java + Maven", INSTALL_JAVA, _start_java)
 EMBEDDED = Kind("Embedded broker", _INSTALL_EXTRA, _start_embedded)

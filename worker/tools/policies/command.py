@@ -6,6 +6,8 @@ import asyncio
 import json
 import re
 import sys
+from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors, topic_progress
 from knowledgepulse_worker.terminal.text import time_text
 from knowledgepulse_worker.tools.policies.changes import changes, suspicions
+from knowledgepulse_worker.tools.policies.drift_command import drift
 from knowledgepulse_worker.tools.policies.inputs import (
     read_comparable,
     read_labels,
@@ -25,16 +28,18 @@ from knowledgepulse_worker.tools.policies.inputs import (
     settings_and_policy_of,
     settings_of,
 )
+from knowledgepulse_worker.tools.policies.label_command import label
 from knowledgepulse_worker.tools.policies.options import (
     POLICY_FILE,
     SHARE,
-    NewFile,
-    Number,
     json_option,
     label_options,
+    output_option,
     plot_option,
     policy_option,
+    reward_option,
     source_options,
+    target_option,
 )
 from knowledgepulse_worker.tools.policies.output import print_changes, print_parts, require_no_input, writing
 
@@ -49,6 +54,10 @@ def policy() -> None:
     A policy is the `[policy]` section of a TOML file such as the worker's settings. The workers keep each one
     that was ever in force in a topic, by its digest: the value of the header `kp-policy`.
     """
+
+
+policy.add_command(drift)
+policy.add_command(label)
 
 
 @policy.command()
@@ -132,19 +141,9 @@ def _history(config: Path | None) -> list[KeptPolicy]:
 @policy.command()
 @source_options
 @policy_option
-@click.option(
-    "--target",
-    type=SHARE,
-    default=0.1,
-    show_default=True,
-    help="Share of each domain's traces that should pass at most.",
-)
+@target_option
 @plot_option
-@click.option(
-    "--output",
-    type=NewFile(),
-    help="Write the proposed [policy] to this file instead of printing it.",
-)
+@output_option
 @json_option
 def tune(
     file: Path | None, target: float, plot: Path | None, output: Path | None, as_json: bool, **source: Any
@@ -152,9 +151,8 @@ def tune(
     """Find the thresholds that let a target share of the traces pass.
 
     Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
-    traces, which are scored first. Prints for each domain the distribution of the scores, the share that
-    passes by threshold, the points lost by dimension and the sensitivity to each weight; then a [policy] to
-    review.
+    traces, which are scored first. Prints for each domain the distribution of the scores and the share that
+    passes by threshold; then a [policy] to review.
     """
     from knowledgepulse_worker.tools.policies.tables import tuning_tables  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.policies.tune import proposed_toml  # noqa: PLC0415
@@ -222,7 +220,13 @@ def rescore(
 @policy.command()
 @source_options
 @label_options
-@policy_option
+@click.option(
+    "--policy",
+    "policy_files",
+    type=POLICY_FILE,
+    multiple=True,
+    help="Policy file instead of the settings' policy. Repeatable: others are compared with the first.",
+)
 @click.option(
     "--precision",
     type=SHARE,
@@ -230,53 +234,116 @@ def rescore(
     show_default=True,
     help="Precision to find a threshold for.",
 )
-@click.option(
-    "--min-reward",
-    type=Number(),
-    default=0.5,
-    show_default=True,
-    help="Lowest reward of a trace worth keeping.",
-)
+@reward_option
 @plot_option
 @json_option
 def evaluate(
-    file: Path | None, precision: float, min_reward: float, plot: Path | None, as_json: bool, **source: Any
+    policy_files: tuple[Path, ...],
+    precision: float,
+    min_reward: float,
+    plot: Path | None,
+    as_json: bool,
+    **source: Any,
 ) -> None:
     """Evaluate scores against labels.
 
     Reads scored traces as `tune` does. Prints for each domain the AUC of the score and of each dimension,
-    precision and recall by threshold, and the calibration of the agents' confidence; then a verdict: whether
-    the score tells these labels apart, and which thresholds are worth it. Warns if the score contains the
+    precision and recall by threshold, and as advice what cheap features tell; then a verdict: whether the
+    score tells these labels apart, and which thresholds are worth it. Warns if the score contains the
     label. Labels of one `group`, such as the trials of one task, are resampled together; of these groups, it
-    prints how many the passing traces cover, and how many as many random ones would.
+    prints how many the passing traces cover, and how many as many random ones would. With several policies,
+    it prints the differences of the others from the first, each with its interval. Where several sources
+    label the same traces, it prints how far they agree; the label that comes last counts.
     """
-    from knowledgepulse_worker.tools.policies.evaluate import evaluate as run_evaluate  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.agreement import agreements  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.compare import compare, comparison_tables  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.evaluate import evaluate as run_evaluate  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.labels import all_labels_of_files  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.tables import evaluation_tables  # noqa: PLC0415
 
-    settings, active = settings_and_policy_of(source, file)
+    settings, active = settings_and_policy_of(source, policy_files[0] if policy_files else None)
+    policies = [active, *map(load_policy, policy_files[1:])]
     labels = read_labels(settings, source, required=True)
-    evaluation = run_evaluate(
-        read_records(settings, source),
-        labels,
-        active,
-        precision=precision,
-        min_reward=min_reward,
-    )
+    records = read_records(settings, source)
+    evaluation = run_evaluate(records, labels, active, precision=precision, min_reward=min_reward)
+    compared = compare(records, labels, policies, min_reward=min_reward) if len(policies) > 1 else []
+    every_label = chain(all_labels_of_files(source["label_files"]), labels.values())
+    agreed = list(agreements(every_label, min_reward))
     if plot:
         from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow to import
 
         with writing(plot):
             save(plot_evaluation(evaluation), plot)
     if as_json:
-        click.echo(json.dumps(evaluation.as_dict(), indent=2))
+        report = evaluation.as_dict() | {
+            "agreements": [asdict(one) for one in agreed],
+            "compared": [asdict(one) for one in compared],
+        }
+        click.echo(json.dumps(report, indent=2))
     else:
-        print_parts(*evaluation_tables(evaluation))
+        print_parts(*map(str, agreed), *evaluation_tables(evaluation), *comparison_tables(compared))
 
 
 @policy.command()
 @source_options
 @label_options
 @policy_option
+@target_option
+@reward_option
+@click.option(
+    "--outcome-confidence",
+    is_flag=True,
+    help="Fit the weight of outcome confidence too. Labels that depend on the outcome make it meaningless.",
+)
+@output_option
+@json_option
+def fit(
+    file: Path | None,
+    target: float,
+    min_reward: float,
+    outcome_confidence: bool,
+    output: Path | None,
+    as_json: bool,
+    **source: Any,
+) -> None:
+    """Fit weights to labels, and propose them if the labels support a change.
+
+    Reads scored traces as `tune` does, and labels as `evaluate` does. Fits a logistic regression whose
+    coefficients are 0 or more and are drawn to the weights in force, domain by domain. Prints, on folds of
+    whole groups that the weights were not fitted to, what the weights in force, the fitted ones and the
+    single best dimension are worth. Then a [policy] to review, with thresholds for the target share.
+    """
+    from knowledgepulse_worker.tools.policies.fit import fit as run_fit  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_toml  # noqa: PLC0415
+
+    if output:
+        require_no_input(output, [*source["files"], *source["label_files"], source["config"], file])
+    settings, active = settings_and_policy_of(source, file)
+    labels = read_labels(settings, source, required=True)
+    fitted = run_fit(
+        read_comparable(settings, source, content=True),
+        labels,
+        active,
+        target=target,
+        min_reward=min_reward,
+        outcome_confidence=outcome_confidence,
+    )
+    if output:
+        with writing(output):
+            output.write_text(fitted_toml(fitted), encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps(fitted.as_dict(), indent=2))
+        return
+    print_parts(*fit_tables(fitted))
+    if not output:
+        print_parts("", fitted_toml(fitted).rstrip())
+
+
+@policy.command()
+@source_options
+@label_options
+@policy_option
+@reward_option
 @click.option(
     "--count",
     type=click.IntRange(1, sys.maxsize),
@@ -284,18 +351,22 @@ def evaluate(
     show_default=True,
     help="Maximum number of traces.",
 )
-def queue(file: Path | None, count: int, **source: Any) -> None:
+def queue(file: Path | None, min_reward: float, count: int, **source: Any) -> None:
     """Print the traces with the most informative labels, one JSON object per line.
 
-    These are unlabelled traces close to their threshold that are not near copies of each other. Domains with
-    fewer labels come first.
+    These are unlabelled traces on whose decision the policy and weights fitted to the labels so far disagree,
+    or else that are close to their threshold. None is a near copy of another. Domains with fewer labels come
+    first. Each has its objective, steps and result, shortened, and what speaks against it.
     """
-    from knowledgepulse_worker.tools.policies.queue import labelling_queue  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.advice import usual_lengths  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.policies.labels import label_of  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.queue import labelling_queue  # noqa: PLC0415
 
     settings, active = settings_and_policy_of(source, file)
     labels = read_labels(settings, source, required=False)
     records = read_records(settings, source)
-    if labels and not any(record.id in labels for record in records):
+    if labels and not any(label_of(record, labels) for record in records):
         errors.print(f"none of the {len(labels)} labels matches one of the {len(records)} traces")
-    for one in labelling_queue(records, labels, active, count):
-        click.echo(json.dumps(one.as_dict()))
+    usual = usual_lengths(records)
+    for one in labelling_queue(records, labels, active, count, min_reward):
+        click.echo(json.dumps(one.as_dict(usual)))

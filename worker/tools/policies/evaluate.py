@@ -14,11 +14,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy, Weights
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
-from knowledgepulse_worker.terminal.text import printable
-from knowledgepulse_worker.tools.policies.intervals import Estimate, percentiles, resampled_counts
+from knowledgepulse_worker.tools.policies.advice import Advice, advise, usual_lengths
+from knowledgepulse_worker.tools.policies.auc import CHANCE, Bools, estimates
+from knowledgepulse_worker.tools.policies.intervals import Estimate
+from knowledgepulse_worker.tools.policies.labelled import (
+    LEAK_AGREEMENT,
+    Labelled,
+    kept_and_groups,
+    leaks_label,
+    matched,
+)
 from knowledgepulse_worker.tools.policies.labels import Label, Labels
 from knowledgepulse_worker.tools.policies.operating import (
     SUPPORT,
@@ -32,51 +39,7 @@ from knowledgepulse_worker.tools.policies.tune import GRID
 ALL = "all domains"
 DIMENSIONS = tuple(Weights.model_fields)
 
-LEAK_AUC = 0.95
-"""A dimension with this AUC or more, or one minus it or less, contains the label."""
-
-LEAK_AGREEMENT = 0.99
-"""Labels that equal ``metadata.success`` in this share of the traces are assumed to be derived from it."""
-
-CHANCE = 0.5
-"""The AUC of a random order."""
-
 Verdict = Literal["tells apart", "does not tell apart", "points the wrong way", "too few labels"]
-
-_BINS = 10
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class ConfidenceBin:
-    """Traces with similar ``outcome.confidence``.
-
-    Attributes:
-        confidence: mean confidence.
-        kept: share of the traces worth keeping.
-        traces: number of traces.
-    """
-
-    confidence: float
-    kept: float
-    traces: int
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Calibration of the agents' confidence.
-
-    Attributes:
-        bins: bins of confidence.
-        error: expected calibration error: mean difference of a bin's confidence and share, over the traces.
-        brier: mean squared difference of confidence and label.
-    """
-
-    bins: list[ConfidenceBin]
-    error: float
-    brier: float
 
 
 @dataclass(frozen=True)
@@ -115,7 +78,7 @@ class DomainEvaluation:
         best_f1: the threshold with the highest F1; None unless the score tells the labels apart.
         precise: the threshold with the highest recall at the requested precision; None also if no threshold
             with enough traces on each side reaches that precision.
-        calibration: calibration of the agents' confidence.
+        advice: what cheap features tell of the labels, beside the score.
     """
 
     domain: str
@@ -133,7 +96,7 @@ class DomainEvaluation:
     verdict: Verdict
     best_f1: OperatingPoint | None
     precise: OperatingPoint | None
-    calibration: Calibration
+    advice: dict[str, Advice]
 
 
 @dataclass(frozen=True)
@@ -161,19 +124,6 @@ class Evaluation:
         return {**asdict(self), "policy": self.policy.digest}
 
 
-@dataclass(frozen=True)
-class _Labelled:
-    record: ScoredRecord
-    score: Score
-    label: Label
-    kept: bool
-
-    @property
-    def group(self) -> str:
-        """The unit of resampling: the label's group, or else the trace with its repeats."""
-        return f"trace {self.label.id}" if self.label.group is None else f"group {self.label.group}"
-
-
 def evaluate(
     records: Sequence[ScoredRecord],
     labels: Labels,
@@ -194,42 +144,25 @@ def evaluate(
     Raises:
         InputError: no label matches a trace, or all matching labels are equal.
     """
-    labelled = [
-        _Labelled(record, record.under(policy), label, label.is_kept(min_reward))
-        for record in records
-        if (label := labels.get(record.id)) is not None
-    ]
-    if not labelled:
-        raise InputError(_no_match(records, labels))
-    kept = sum(one.kept for one in labelled)
-    if kept in (0, len(labelled)):
-        verdict = "worth keeping" if kept else "not worth keeping"
-        raise InputError(
-            f"all {len(labelled)} labels that match a trace say {verdict}; an evaluation needs both kinds"
-        )
-    names = sorted({one.score.domain for one in labelled})
+    labelled = [(one, one.record.under(policy)) for one in matched(records, labels, min_reward)]
+    usual = usual_lengths(records)
+    names = sorted({score.domain for _, score in labelled})
     domains = {
-        name: _evaluate_domain(name, [one for one in labelled if one.score.domain == name], policy, precision)
+        name: _evaluate_domain(
+            name, [one for one in labelled if one[1].domain == name], policy, precision, usual
+        )
         for name in names
     }
     if len(names) > 1:
-        domains[ALL] = _evaluate_domain(ALL, labelled, policy, precision)
-    matched = {one.label.id for one in labelled}
+        domains[ALL] = _evaluate_domain(ALL, labelled, policy, precision, usual)
+    found = {one.label.id for one, _ in labelled}
     return Evaluation(
         policy=policy,
         precision=precision,
         domains=domains,
-        unmatched=len(labels) - len(matched),
+        unmatched=len(labels) - len(found),
         unlabelled=len(records) - len(labelled),
-        sources=_sources(labels[one] for one in matched),
-    )
-
-
-def _no_match(records: Sequence[ScoredRecord], labels: Labels) -> str:
-    known, given = records[0].id, next(iter(labels))
-    return (
-        f"none of the {len(labels)} labels matches one of the {len(records)} traces: a label's id is that of "
-        f"the trace, such as {printable(known)}, not {printable(given)}"
+        sources=_sources(labels[one] for one in found),
     )
 
 
@@ -238,26 +171,29 @@ def _sources(labels: Iterable[Label]) -> dict[str, int]:
 
 
 def _evaluate_domain(
-    name: str, labelled: Sequence[_Labelled], policy: Policy, precision: float
+    name: str,
+    labelled: Sequence[tuple[Labelled, Score]],
+    policy: Policy,
+    precision: float,
+    usual: Mapping[str, float],
 ) -> DomainEvaluation:
-    kept = np.array([one.kept for one in labelled])
-    scores = np.array([one.score.quality_score for one in labelled])
-    groups = np.unique([one.group for one in labelled], return_inverse=True)[1]
-    score, alone, without = _aucs([one.score for one in labelled], kept, groups, policy)
-    agreement = float(np.mean([one.kept == one.record.success for one in labelled]))
+    traces, by_trace = [one for one, _ in labelled], [score for _, score in labelled]
+    kept, groups = kept_and_groups(traces)
+    score, alone, without = _aucs(by_trace, kept, groups, policy)
+    agreement = float(np.mean([one.kept == one.record.success for one in traces]))
     leaks = [
         Leak(dimension, alone[dimension], without[dimension])
         for dimension in alone
-        if not 1 - LEAK_AUC < alone[dimension].value < LEAK_AUC
+        if leaks_label(alone[dimension])
     ]
     fair = _fair(score, without, leaks, agreement)
     verdict = _verdict(fair, kept)
     columns = LabelledScores(
-        scores=scores,
-        novelty=np.array([one.score.novelty for one in labelled]),
+        scores=np.array([one.quality_score for one in by_trace]),
+        novelty=np.array([one.novelty for one in by_trace]),
         kept=kept,
         groups=groups,
-        grouped=np.array([one.label.group is not None for one in labelled]),
+        grouped=np.array([one.label.group is not None for one in traces]),
     )
     best, precise = proposed_thresholds(columns, precision) if verdict == "tells apart" else (None, None)
     current = None if name == ALL else policy.profile(name).threshold
@@ -278,7 +214,7 @@ def _evaluate_domain(
         verdict=verdict,
         best_f1=None if best is None else points[best],
         precise=None if precise is None else points[precise],
-        calibration=_calibrate(kept, np.array([one.record.confidence for one in labelled])),
+        advice=advise(traces, usual),
     )
 
 
@@ -312,12 +248,7 @@ def _aucs(
         for name, mean in zip(DIMENSIONS, dimensions.mean(axis=0), strict=True)
     ]
     columns = [np.array([score.quality_score for score in scores]), *dimensions.T, *np.array(held)]
-    resampled = np.hstack(
-        [[auc(kept, values, counts) for values in columns] for counts in resampled_counts(groups)]
-    )
-    score, *parts = [
-        percentiles(float(auc(kept, values)), areas) for values, areas in zip(columns, resampled, strict=True)
-    ]
+    score, *parts = estimates(kept, columns, groups)
     count = len(DIMENSIONS)
     return (
         score,
@@ -330,39 +261,3 @@ def _held(score: Score, constant: Mapping[str, float], policy: Policy) -> float:
     """Return a trace's score with a dimension held constant."""
     dimensions = replace(score.dimensions, **constant)
     return quality_score(dimensions, score.overrides, policy.profile(score.domain).weights)
-
-
-def auc(kept: Bools, values: Floats, counts: NDArray[np.int64] | None = None) -> Floats:
-    """Return the area under the ROC curve; ties count half.
-
-    Args:
-        kept: whether each trace is worth keeping, shape (n,).
-        values: the values that rank the traces, shape (n,).
-        counts: number of draws of each trace in each resample, shape (resamples, n); by default, every trace
-            once.
-
-    Returns:
-        Shape (resamples,), NaN for resamples of only one kind of trace; a single number without counts.
-    """
-    counted = np.ones((1, len(kept)), dtype=np.int64) if counts is None else counts
-    order = np.argsort(values, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(values[order]) > 0])
-    ordered = np.take(counted, order, axis=1)
-    positive = np.add.reduceat(ordered * kept[order], starts, axis=1)
-    negative = np.add.reduceat(ordered, starts, axis=1) - positive
-    below = np.cumsum(negative, axis=1) - negative / 2
-    pairs = (positive.sum(axis=1) * negative.sum(axis=1)).astype(np.float64)
-    pairs[pairs == 0] = np.nan
-    areas: Floats = (positive * below).sum(axis=1) / pairs
-    return areas[0] if counts is None else areas
-
-
-def _calibrate(kept: Bools, confidence: Floats) -> Calibration:
-    number = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
-    bins = [
-        ConfidenceBin(float(confidence[at].mean()), float(kept[at].mean()), int(at.sum()))
-        for at in (number == one for one in range(_BINS))
-        if at.any()
-    ]
-    error = sum(one.traces * abs(one.confidence - one.kept) for one in bins) / len(kept)
-    return Calibration(bins, error, float(np.mean((confidence - kept) ** 2)))

@@ -30,6 +30,7 @@ def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:
     yield f"trace {printable(record.id)}"
     at = "" if record.timestamp_ms is None else f" at {time_text(record.timestamp_ms)}"
     yield f"from {printable(record.source)}{at}"
+    yield from _content(record)
     yield (
         f"score {score.quality_score:.4f} {reached} the threshold {score.threshold!r} of {_domain(record)}"
         f"{withheld}: {score.decision}"
@@ -54,6 +55,15 @@ def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:
         yield ""
         known = f"policy {printable(record.policy)}" if record.policy else "another policy"
         yield f"scored under {known}, not {policy.digest}; pass that policy with --policy to see the weights"
+
+
+def _content(record: ScoredRecord) -> Iterator[str]:
+    if record.content is None:
+        return
+    yield f"objective: {printable(record.content.objective)}"
+    yield from (f"  {printable(step)}" for step in record.content.steps)
+    yield f"result: {printable(record.content.result)}"
+    yield ""
 
 
 def _domain(record: ScoredRecord) -> str:

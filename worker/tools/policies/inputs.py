@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,10 +38,16 @@ def settings_of(source: Source) -> Settings:
     return override(settings, "embedding", {"backend": source["embedder"]})
 
 
-def read_records(settings: Settings, source: Source) -> list[ScoredRecord]:
-    """Return the scored traces of the given files, or else of the topics."""
+def read_records(settings: Settings, source: Source, *, content: bool = True) -> list[ScoredRecord]:
+    """Return the scored traces of the given files, or else of the topics.
+
+    Args:
+        settings: the brokers, and how to score raw traces.
+        source: the options.
+        content: from topics, read also what a person needs to judge a trace.
+    """
     if not source["files"]:
-        return asyncio.run(_records_of_topics(settings, source["since"], source["until"]))
+        return asyncio.run(_records_of_topics(settings, source["since"], source["until"], content=content))
     if source["since"] or source["until"]:
         raise click.UsageError("--since and --until apply only to topics: lines of files have no timestamp")
     from knowledgepulse_worker.embedding import load_embedder  # noqa: PLC0415 - reading topics needs no numpy
@@ -54,9 +61,9 @@ def read_records(settings: Settings, source: Source) -> list[ScoredRecord]:
     return list(read_files(source["files"], scorer, name, settings.limits.trace_bytes))
 
 
-def read_comparable(settings: Settings, source: Source) -> list[ScoredRecord]:
+def read_comparable(settings: Settings, source: Source, *, content: bool = False) -> list[ScoredRecord]:
     """Return the scored traces, and warn if the settings' embedder would score them otherwise."""
-    records = read_records(settings, source)
+    records = read_records(settings, source, content=content)
     from knowledgepulse_worker.tools.policies.embedders import embedder_warnings, embedders_of  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.score.offline import embedder_name  # noqa: PLC0415
 
@@ -66,13 +73,17 @@ def read_comparable(settings: Settings, source: Source) -> list[ScoredRecord]:
 
 
 async def _records_of_topics(
-    settings: Settings, since: datetime | None, until: datetime | None
+    settings: Settings, since: datetime | None, until: datetime | None, *, content: bool
 ) -> list[ScoredRecord]:
+    from knowledgepulse_worker.records.content import content_of  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.scored_topics import Period, open_scored_topics  # noqa: PLC0415 - files need no Kafka
 
     with topic_progress() as progress:
         async with open_scored_topics(settings, progress) as topics:
-            records = [record async for _, record in topics.read(Period(since, until))]
+            records = [
+                replace(scored, content=content_of(record.value or b"")) if content else scored
+                async for record, scored in topics.read(Period(since, until))
+            ]
             _print_skipped(topics)
     if not records:
         names = f"{settings.topics.contribute} and {settings.topics.rejected}"

@@ -57,21 +57,6 @@ def kth_largest(values: NDArray[np.float64], k: int) -> Estimate:
     return Estimate(float(descending[k - 1]), float(low), float(high))
 
 
-def share_difference(gained: int, lost: int, total: int) -> Estimate:
-    """Return the change of a share over the same traces, with its bootstrap interval.
-
-    Args:
-        gained: number of traces that pass only after the change.
-        lost: number of traces that pass only before it.
-        total: number of traces.
-    """
-    rng = np.random.default_rng(0)
-    chances = np.array([gained, lost, total - gained - lost]) / total
-    drawn = rng.multinomial(total, chances, size=RESAMPLES)
-    low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / total, _TAILS)
-    return Estimate((gained - lost) / total, float(low), float(high))
-
-
 def resampled_counts(groups: NDArray[np.intp]) -> Iterator[NDArray[np.int64]]:
     """Draw groups with replacement and yield the number of draws of each member.
 
@@ -103,7 +88,15 @@ def percentiles(value: float, resampled: NDArray[np.float64]) -> Estimate:
 
 
 def with_interval(estimate: Estimate | None) -> str:
-    """Format an estimate and its interval; a dash for None."""
-    if estimate is None:
+    """Format an estimate and its interval; a dash for None and NaN."""
+    if estimate is None or np.isnan(estimate.value):
         return "-"
     return f"{estimate.value:.2f} ({estimate.low:.2f}-{estimate.high:.2f})"
+
+
+def signed(difference: Estimate | None) -> str:
+    """Format a difference and its interval; a dash for None and NaN."""
+    if difference is None or np.isnan(difference.value):
+        return "-"
+    value, low, high = (f"{figure:+.2f}" for figure in difference)
+    return f"{value} ({low} to {high})"

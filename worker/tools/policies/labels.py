@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from knowledgepulse_worker.errors import InputError, TopicError
 from knowledgepulse_worker.kafka.preflight.rights import require_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader, read_topic
+from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.progress import TopicProgressCallback
 from knowledgepulse_worker.tools.policies.rights import label_rights
@@ -23,7 +24,7 @@ class Label(msgspec.Struct, frozen=True):
     """A judgement whether a trace is worth keeping; it has either ``keep`` or ``reward``.
 
     Attributes:
-        id: the trace's id.
+        id: the trace's id, or that of its run in the system it comes from (``metadata.native_id``).
         keep: whether the trace is worth keeping.
         reward: the trace's reward.
         source: the person or the tool that gave the label.
@@ -42,7 +43,7 @@ class Label(msgspec.Struct, frozen=True):
 
 
 Labels = dict[str, Label]
-"""Labels by trace id."""
+"""Labels by the id that they give."""
 
 _decode = msgspec.json.Decoder(Label).decode
 
@@ -68,8 +69,12 @@ def labels_of_files(paths: Iterable[Path]) -> Labels:
     Raises:
         InputError: a file is empty or a line is not a label.
     """
-    labels = (read_label(source, line) for path in paths for source, line in lines_of(path))
-    return {label.id: label for label in labels}
+    return {label.id: label for label in all_labels_of_files(paths)}
+
+
+def all_labels_of_files(paths: Iterable[Path]) -> Iterator[Label]:
+    """Yield the labels of :func:`labels_of_files`, also those that a later one replaces."""
+    yield from (read_label(source, line) for path in paths for source, line in lines_of(path))
 
 
 async def labels_of_topic(settings: Settings, name: str, progress: TopicProgressCallback) -> Labels:
@@ -110,3 +115,14 @@ async def labels_of_records(records: AsyncIterable[Record]) -> Labels:
             label = read_label(f"{record.topic}/{record.partition}/{record.offset}", record.value)
             labels[label.id] = label
     return labels
+
+
+def native_id_of(record: ScoredRecord) -> str | None:
+    """Return the id of a trace's run in the system it comes from, if the trace names it."""
+    return record.content.native_id if record.content else None
+
+
+def label_of(record: ScoredRecord, labels: Labels) -> Label | None:
+    """Return a trace's label, by its id or else by its run's native id."""
+    native_id = native_id_of(record)
+    return labels.get(record.id) or (labels.get(native_id) if native_id else None)

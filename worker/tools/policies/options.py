@@ -54,6 +54,23 @@ POLICY_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 policy_option = click.option(
     "--policy", "file", type=POLICY_FILE, help="Policy file to use instead of the settings' policy."
 )
+target_option = click.option(
+    "--target",
+    type=SHARE,
+    default=0.1,
+    show_default=True,
+    help="Share of each domain's traces that should pass at most.",
+)
+reward_option = click.option(
+    "--min-reward",
+    type=Number(),
+    default=0.5,
+    show_default=True,
+    help="Lowest reward of a trace worth keeping.",
+)
+output_option = click.option(
+    "--output", type=NewFile(), help="Write the proposed [policy] to this file instead of printing it."
+)
 plot_option = click.option(
     "--plot", type=NewFile(*_PLOT_SUFFIXES), help="Write a plot to this .png or .svg file."
 )

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.policy import Weights
-from knowledgepulse_worker.tools.policies.evaluate import CHANCE, DomainEvaluation, Evaluation
+from knowledgepulse_worker.tools.policies.auc import CHANCE
+from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.intervals import Estimate
 from knowledgepulse_worker.tools.policies.tune import GRID, DomainTuning, Tuning
 
@@ -28,30 +28,28 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def plot_tuning(tuning: Tuning) -> Figure:
-    """Plot one row per domain: the scores, the share that passes, and the points lost by dimension."""
-    figure, rows = _figure(len(tuning.domains), 3)
+    """Plot one row per domain: the scores, and the share that passes."""
+    figure, rows = _figure(len(tuning.domains))
     for axes, domain in zip(rows, tuning.domains.values(), strict=True):
         _plot_scores(axes[0], domain)
         _plot_shares(axes[1], domain, tuning.target)
-        _plot_losses(axes[2], domain)
     return figure
 
 
 def plot_evaluation(evaluation: Evaluation) -> Figure:
-    """Plot AUCs, precision and recall by threshold, and calibration: one row per comparable domain."""
+    """Plot AUCs, and precision and recall by threshold: one row per comparable domain."""
     domains = [(one, one.score) for one in evaluation.domains.values() if one.score is not None]
-    figure, rows = _figure(len(domains), 3)
+    figure, rows = _figure(len(domains))
     for axes, (domain, score) in zip(rows, domains, strict=True):
         _plot_aucs(axes[0], domain, score)
         _plot_operating(axes[1], domain)
-        _plot_calibration(axes[2], domain)
     return figure
 
 
-def _figure(rows: int, columns: int) -> tuple[Figure, Any]:
-    figure = Figure(figsize=(4.2 * columns, 3.1 * rows), layout="constrained")
+def _figure(rows: int) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(8.4, 3.1 * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, columns, squeeze=False)
+    axes = figure.subplots(rows, 2, squeeze=False)
     for one in axes.flat:
         one.spines[["top", "right"]].set_visible(False)
     return figure, axes
@@ -60,7 +58,8 @@ def _figure(rows: int, columns: int) -> tuple[Figure, Any]:
 def _plot_scores(axes: Any, domain: DomainTuning) -> None:
     axes.hist(domain.scores, bins=GRID, color=_BLUE, alpha=0.8)
     axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="current threshold")
-    axes.axvline(domain.proposal.passing.threshold, color=_ORANGE, label="proposed")
+    if domain.proposal:
+        axes.axvline(domain.proposal.passing.threshold, color=_ORANGE, label="proposed")
     axes.set(title=f"{domain.domain}: {domain.traces} traces", xlabel="score", ylabel="traces", xlim=(0, 1))
     axes.legend(frameon=False, fontsize="small")
 
@@ -71,19 +70,12 @@ def _plot_shares(axes: Any, domain: DomainTuning, target: float) -> None:
     axes.fill_between(thresholds, low, high, color=_BLUE, alpha=0.2, linewidth=0, label="95 % interval")
     axes.plot(thresholds, [100 * one.share.value for one in domain.grid], color=_BLUE)
     axes.axhline(100 * target, color=_GREY, linewidth=0.8)
-    needed = domain.proposal.needed
-    axes.axvspan(needed.low, needed.high, color=_ORANGE, alpha=0.25, linewidth=0)
-    axes.axvline(needed.value, color=_ORANGE, label=f"{target:.0%} need {needed.value:.3f}")
+    if domain.proposal:
+        needed = domain.proposal.needed
+        axes.axvspan(needed.low, needed.high, color=_ORANGE, alpha=0.25, linewidth=0)
+        axes.axvline(needed.value, color=_ORANGE, label=f"{target:.0%} need {needed.value:.3f}")
     axes.set(title="share that passes", xlabel="threshold", ylabel="%", xlim=(0, 1), ylim=(0, 101))
     axes.legend(frameon=False, fontsize="small")
-
-
-def _plot_losses(axes: Any, domain: DomainTuning) -> None:
-    names = list(Weights.model_fields)
-    losses = [domain.losses[name].mean if domain.losses else 0 for name in names]
-    axes.barh([name.replace("_", " ") for name in names], losses, color=_BLUE, alpha=0.8)
-    axes.invert_yaxis()
-    axes.set(title="points lost below the current threshold", xlabel="mean, of the score")
 
 
 def _plot_aucs(axes: Any, domain: DomainEvaluation, score: Estimate) -> None:
@@ -112,17 +104,3 @@ def _plot_operating(axes: Any, domain: DomainEvaluation) -> None:
         axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="current threshold")
     axes.set(title="precision and recall", xlabel="threshold", xlim=(0, 1), ylim=(0, 1.02))
     axes.legend(frameon=False, fontsize="small")
-
-
-def _plot_calibration(axes: Any, domain: DomainEvaluation) -> None:
-    bins = domain.calibration.bins
-    axes.plot([0, 1], [0, 1], color=_GREY, linestyle="--", linewidth=0.8)
-    axes.scatter(
-        [one.confidence for one in bins],
-        [one.kept for one in bins],
-        s=[30 + 200 * one.traces / domain.traces for one in bins],
-        color=_BLUE,
-        alpha=0.8,
-    )
-    axes.set(title="the agents' confidence", xlabel="confidence", ylabel="share worth keeping")
-    axes.set(xlim=(0, 1), ylim=(-0.05, 1.05))

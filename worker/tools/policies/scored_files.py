@@ -36,7 +36,7 @@ def read_files(
         read = None
         for source, line in lines_of(path):
             if read is None:
-                read = _read_raw(scorer(), embedder, max_bytes) if _is_raw(source, line) else read_line
+                read = _read_raw(scorer(), embedder, max_bytes) if is_raw(source, line) else read_line
             try:
                 yield read(source, line)
             except (msgspec.MsgspecError, RejectedRecord) as error:
@@ -62,7 +62,12 @@ def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
         raise InputError(f"{path}: is empty")
 
 
-def _is_raw(source: str, line: bytes) -> bool:
+def is_raw(source: str, line: bytes) -> bool:
+    """Return whether a line is a raw trace, and not output of ``kp-worker score``.
+
+    Raises:
+        InputError: it is neither.
+    """
     try:
         members = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -77,7 +82,7 @@ def _is_raw(source: str, line: bytes) -> bool:
 def _read_raw(scorer: Scorer, embedder: str, max_bytes: int) -> Callable[[str, bytes], ScoredRecord]:
     def read(source: str, line: bytes) -> ScoredRecord:
         scored = score_line(line, scorer, max_bytes)
-        return ScoredRecord.of(source, scored.trace, scored.score, embedder)
+        return ScoredRecord.of(source, scored.trace, scored.score, embedder, scored.content)
 
     return read
 

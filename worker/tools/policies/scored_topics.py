@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
@@ -13,10 +13,12 @@ from knowledgepulse_worker.kafka.preflight.rights import require_rights, scored_
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader, read_topic
 from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.records.content import content_of
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.progress import TopicProgressCallback
+from knowledgepulse_worker.tools.policies.labels import native_id_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,10 @@ class ScoredTopics:
             async for record in read_topic(self._reader, topic, None, partial(self._progress, topic.name)):
                 scored = read_record(record)
                 position = f"{record.topic}/{record.partition}/{record.offset}"
-                if scored is not None and name in (scored.id, scored.source, position):
+                if scored is None:
+                    continue
+                scored = replace(scored, content=content_of(record.value or b""))
+                if name in (scored.id, scored.source, position, native_id_of(scored)):
                     found.setdefault((scored.source, scored.id), scored)
         return list(found.values())
 

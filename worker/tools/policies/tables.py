@@ -10,11 +10,17 @@ from rich.table import Table
 from knowledgepulse_worker.policy import Policy, Weights
 from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
 from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.tools.policies.advice import HOLDING
+from knowledgepulse_worker.tools.policies.auc import CHANCE
 from knowledgepulse_worker.tools.policies.embedders import described
-from knowledgepulse_worker.tools.policies.evaluate import CHANCE, LEAK_AGREEMENT, DomainEvaluation, Evaluation
+from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.intervals import Estimate, with_interval
-from knowledgepulse_worker.tools.policies.tune import STEP, DomainTuning, Tuning
+from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT
+from knowledgepulse_worker.tools.policies.tune import DomainTuning, Tuning, effect
 from knowledgepulse_worker.tools.policies.verdict import verdict
+
+SDK_RETRIEVAL, SDK_SEARCH = 0.80, 0.75
+"""The lowest scores that the SDK's retrieval and search ask for by default."""
 
 DETAILS = 10
 """Maximum number of flips listed one by one."""
@@ -24,7 +30,7 @@ _DIMENSIONS = [name.replace("_", " ") for name in Weights.model_fields]
 
 def policy_table(policy: Policy) -> Table:
     """Return a table of thresholds and weights by domain."""
-    table = _table("domain", "threshold", *_DIMENSIONS)
+    table = new_table("domain", "threshold", *_DIMENSIONS)
     for profile in policy.profiles.values():
         weights = (repr(weight) for _, weight in profile.weights)
         table.add_row(profile.domain, repr(profile.threshold), *weights)
@@ -46,20 +52,14 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     yield ""
     yield "Share that passes, by threshold"
     yield _grid(domains)
-    yield ""
-    yield "Mean points lost by dimension, over the traces below the current threshold"
-    yield "(in parentheses, the share of these traces that lose most by it)"
-    yield _losses(domains)
-    yield ""
-    yield f"Change of the share that passes the proposed threshold if a weight is {STEP:g} higher or lower,"
-    yield "in percentage points"
-    yield _sensitivities(domains)
+    for one in domains:
+        yield from _notes(one)
 
 
 def rescored_tables(rescored: Rescored) -> Iterator[Table | str]:
     """Yield the report of a rescoring."""
     yield f"policy {rescored.policy.digest}: {rescored.traces} traces, {rescored.rescored} with a new score"
-    table = _table("domain", *(f"{before} → {after}" for before, after in ROUTES))
+    table = new_table("domain", *(f"{before} → {after}" for before, after in ROUTES))
     for domain, routes in sorted(rescored.routes.items()):
         table.add_row(domain, *(str(routes[route]) for route in ROUTES))
     yield table
@@ -95,16 +95,10 @@ def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
         yield ""
         yield f"{one.domain}: precision and recall by threshold"
         yield _operating(one, evaluation.precision)
+    if any(one.advice for one in domains):
         yield ""
-        yield f"{one.domain}: calibration of the agents' confidence"
-        yield _calibration(one)
-        calibration = one.calibration
-        yield f"expected calibration error {calibration.error:.2f}; Brier score {calibration.brier:.3f}"
-    for one in domains:
-        if any(row.coverage for row in one.operating):
-            yield ""
-            yield f"{one.domain}: groups covered, by threshold"
-            yield _coverages(one)
+        yield "Advice, no part of the score: the AUC of features, and within groups"
+        yield _advice([one for one in domains if one.advice])
     yield ""
     for one in domains:
         yield from verdict(one, evaluation.precision)
@@ -115,13 +109,8 @@ def percent(estimate: Estimate) -> str:
     return f"{estimate.value:.1%} ({100 * estimate.low:.1f}-{100 * estimate.high:.1f})"
 
 
-def _change(difference: Estimate) -> str:
-    value, low, high = (f"{100 * figure:+.1f}" for figure in difference)
-    return f"{value} ({low} to {high})"
-
-
 def _scores(domains: list[DomainTuning]) -> Table:
-    table = _table(
+    table = new_table(
         "domain", "traces", "lowest", "5 %", "median", "90 %", "95 %", "highest", "threshold", "passing"
     )
     for one in domains:
@@ -133,8 +122,11 @@ def _scores(domains: list[DomainTuning]) -> Table:
 
 
 def _proposals(domains: list[DomainTuning]) -> Table:
-    table = _table("domain", "threshold", "interval", "passing")
+    table = new_table("domain", "threshold", "interval", "passing")
     for one in domains:
+        if one.proposal is None:
+            table.add_row(one.domain, "-", "-", "-")
+            continue
         needed, passing = one.proposal.needed, one.proposal.passing
         table.add_row(
             one.domain, repr(passing.threshold), f"{needed.low:.3f}-{needed.high:.3f}", percent(passing.share)
@@ -143,31 +135,27 @@ def _proposals(domains: list[DomainTuning]) -> Table:
 
 
 def _grid(domains: list[DomainTuning]) -> Table:
-    table = _table("threshold", *(one.domain for one in domains))
+    table = new_table("threshold", *(one.domain for one in domains))
     for row in zip(*(one.grid for one in domains), strict=True):
         if any(0 < passing.share.value < 1 for passing in row):
             table.add_row(f"{row[0].threshold:.2f}", *(percent(passing.share) for passing in row))
     return table
 
 
-def _losses(domains: list[DomainTuning]) -> Table:
-    table = _table("domain", *_DIMENSIONS)
-    for one in domains:
-        losses = (f"{loss.mean:.3f} ({loss.largest:.0%})" for loss in one.losses.values())
-        table.add_row(one.domain, *losses)
-    return table
-
-
-def _sensitivities(domains: list[DomainTuning]) -> Table:
-    table = _table("weight", *(one.domain for one in domains))
-    for row in zip(*(one.sensitivities for one in domains), strict=True):
-        cells = (_change(one.difference) for one in row)
-        table.add_row(f"{row[0].weight} {row[0].by:+g}", *cells)
-    return table
+def _notes(one: DomainTuning) -> Iterator[str]:
+    """Yield what to know of a proposal before it is typed."""
+    if one.proposal is None:
+        yield f"note: {effect(one)}"
+    elif (threshold := one.proposal.passing.threshold) < SDK_RETRIEVAL:
+        both = f", and the {SDK_SEARCH:.2f} of its search" if threshold < SDK_SEARCH else ""
+        yield (
+            f"note: {one.domain}: {threshold!r} is less than the {SDK_RETRIEVAL:.2f} that the SDK's "
+            f"retrieval asks for{both}"
+        )
 
 
 def _aucs(domains: list[DomainEvaluation]) -> Table:
-    table = _table("", *(one.domain for one in domains))
+    table = new_table("", *(one.domain for one in domains))
     table.add_row("traces", *(str(one.traces) for one in domains))
     table.add_row("worth keeping", *(str(one.kept) for one in domains))
     table.add_row("independent groups", *(str(one.groups) for one in domains))
@@ -201,7 +189,7 @@ def _warnings(one: DomainEvaluation) -> Iterator[str]:
 
 
 def _operating(one: DomainEvaluation, precision: float) -> Table:
-    table = _table("threshold", "passing", "precision", "recall", "F1", "")
+    table = new_table("threshold", "passing", "precision", "recall", "F1", "")
     named = [
         (one.current, "current"),
         (one.best_f1, "best F1"),
@@ -215,32 +203,19 @@ def _operating(one: DomainEvaluation, precision: float) -> Table:
     return table
 
 
-def _coverages(one: DomainEvaluation) -> Table:
-    table = _table(
-        "threshold", "passing", "groups", "at random", "most novel", "at most", "groups / at random"
-    )
-    rows = {row.threshold: row.coverage for row in (*one.operating, one.current) if row and row.coverage}
-    for threshold, covered in sorted(rows.items()):
-        table.add_row(
-            repr(threshold),
-            str(covered.passing),
-            str(covered.covered),
-            f"{covered.random:.1f}",
-            f"{covered.novel:.1f}",
-            str(covered.perfect),
-            with_interval(covered.gain),
-        )
+def _advice(domains: list[DomainEvaluation]) -> Table:
+    table = new_table("", *(title for one in domains for title in (one.domain, "within groups")))
+    for name in HOLDING:
+        cells: list[Estimate | None] = []
+        for one in domains:
+            found = one.advice.get(name)
+            cells += [found.auc, found.within] if found else [None, None]
+        table.add_row(name, *map(with_interval, cells))
     return table
 
 
-def _calibration(one: DomainEvaluation) -> Table:
-    table = _table("confidence", "worth keeping", "traces")
-    for row in one.calibration.bins:
-        table.add_row(f"{row.confidence:.2f}", f"{row.kept:.2f}", str(row.traces))
-    return table
-
-
-def _table(first: str, *others: str) -> Table:
+def new_table(first: str, *others: str) -> Table:
+    """Return a table without lines, of figures."""
     table = Table(box=None, pad_edge=False)
     table.add_column(first, no_wrap=True)
     for name in others:

@@ -28,10 +28,10 @@ def typed(scores: NDArray[np.float64], lowest: float) -> float:
     return next((one for one in rounded if one > below), lowest)
 
 
-def lowest_within(scores: NDArray[np.float64], target: float) -> tuple[float, int]:
+def lowest_within(scores: NDArray[np.float64], target: float) -> tuple[float, int] | None:
     """Return the lowest score of the best traces that are at most a target share, and their number.
 
-    Equal scores pass or fail together. If even the best ones are more than the target, it is they.
+    Equal scores pass or fail together. None if even the best ones are more than the target.
 
     Args:
         scores: shape (n,), n at least 1.
@@ -40,5 +40,5 @@ def lowest_within(scores: NDArray[np.float64], target: float) -> tuple[float, in
     values, numbers = np.unique(-scores, return_counts=True)
     passing = numbers.cumsum()
     # 0.07 * 100 is 7.000000000000001, and 0.29 * 100 is 28.999999999999996.
-    last = max(int(np.searchsorted(passing, round(target * len(scores), 9), side="right")) - 1, 0)
-    return float(-values[last]), int(passing[last])
+    last = int(np.searchsorted(passing, round(target * len(scores), 9), side="right")) - 1
+    return None if last < 0 else (float(-values[last]), int(passing[last]))

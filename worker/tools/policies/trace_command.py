@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,10 @@ from knowledgepulse_worker.tools.policies.output import print_parts
 if TYPE_CHECKING:
     from knowledgepulse_worker.scoring import ScoredRecord
 
-_COLUMNS = "{:24}  {:24}  {:16}  {:6}  {:10}  {}"
+_COLUMNS = "{:24}  {:24}  {:16}  {:6}  {:10}  {:45}  {:>5}  {}"
+_HEADS = ("SOURCE", "TIME", "DOMAIN", "SCORE", "DECISION", "ID", "STEPS", "OBJECTIVE → RESULT")
+_TEXT = 80
+"""Characters of an objective and of a result in a row."""
 
 
 @click.group()
@@ -46,7 +50,11 @@ def list_traces(domain: str | None, least: float, most: float, as_json: bool, **
         raise click.UsageError(f"--min {least:g} is above --max {most:g}: no score is between them")
     records = read_records(settings_of(source), source)
     if not as_json:
-        click.echo(_COLUMNS.format("SOURCE", "TIME", "DOMAIN", "SCORE", "DECISION", "ID"))
+        click.echo(
+            _COLUMNS.format(
+                "SOURCE", "TIME", "DOMAIN", "SCORE", "DECISION", "ID", "STEPS", "OBJECTIVE → RESULT"
+            )
+        )
     count = 0
     for record in records:
         if domain in (None, record.task_domain, record.score.domain) and (
@@ -59,6 +67,8 @@ def list_traces(domain: str | None, least: float, most: float, as_json: bool, **
 
 def _row(record: ScoredRecord) -> str:
     """Format a trace as a table row; text from producers is escaped."""
+    content = record.content
+    told = content and f"{content.objective[:_TEXT]} → {content.result[:_TEXT]}"
     return _COLUMNS.format(
         printable(record.source),
         "-" if record.timestamp_ms is None else time_text(record.timestamp_ms),
@@ -66,6 +76,8 @@ def _row(record: ScoredRecord) -> str:
         f"{record.score.quality_score:.4f}",
         record.score.decision,
         printable(record.id),
+        content.features.length if content else "-",
+        printable(told or "-"),
     )
 
 
@@ -81,6 +93,7 @@ def _line(record: ScoredRecord) -> str:
             "policy": record.policy,
             **record.score.as_dict(),
             "decision": record.score.decision,
+            "content": record.content and asdict(record.content),
         }
     )
 
@@ -92,16 +105,21 @@ def _line(record: ScoredRecord) -> str:
 def show_trace(name: str, file: Path | None, **source: Any) -> None:
     """Explain the score of a trace.
 
-    NAME is its id, or topic/partition/offset of the raw or of the scored record, or file:line. Shows the
-    contribution of each dimension, the overrides, the threshold, the nearest earlier trace, and what would
-    have made the trace pass. The policy is the one that the trace was scored under, as the workers keep it;
-    for a trace of a file it is the settings' policy. --policy names another.
+    NAME is its id, its run's native id, topic/partition/offset of the raw or of the scored record, or
+    file:line. Shows its objective, steps and result, shortened; the contribution of each dimension, the
+    overrides, the threshold, the nearest earlier trace, and what would have made the trace pass. The policy
+    is the one that the trace was scored under, as the workers keep it; for a trace of a file it is the
+    settings' policy. --policy names another.
     """
     from knowledgepulse_worker.tools.policies.explain import explain  # noqa: PLC0415 - keeps `--help` fast
 
     settings, active = settings_and_policy_of(source, file)
     if source["files"]:
-        found = [one for one in read_records(settings, source) if name in (one.id, one.source)]
+        from knowledgepulse_worker.tools.policies.labels import native_id_of  # noqa: PLC0415 - keeps `--help` fast
+
+        found = [
+            one for one in read_records(settings, source) if name in (one.id, one.source, native_id_of(one))
+        ]
     else:
         found = asyncio.run(_find(settings, name))
     if not found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,14 +15,14 @@ from click.core import ParameterSource
 from rich.progress import DownloadColumn
 
 from knowledgepulse_schemas.convert import AUTO, SOURCES
-from knowledgepulse_worker.errors import RejectedRecord
-from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.errors import DeliveryError, InputError, NoBrokerError, RejectedRecord
 from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.files import Document, files_argument, lines_of, print_rejected
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors, progress_bars
 from knowledgepulse_worker.tools.convert.command import ConversionReport, conversion_options, converted
+from knowledgepulse_worker.tools.publish.spool import Spool, reject
 from knowledgepulse_worker.tools.publish.trace_publisher import Published, TracePublisher, publish_lines
 
 
@@ -46,6 +47,16 @@ from knowledgepulse_worker.tools.publish.trace_publisher import Published, Trace
     metavar="N",
     help="Skip the first N records, which an earlier run reported as confirmed.",
 )
+@click.option(
+    "--spool",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder where traces wait if no broker can be reached; the next run publishes them.",
+)
+@click.option(
+    "--hook",
+    is_flag=True,
+    help="FILES contain what Claude Code or Codex pass to a hook; publish the sessions that they name.",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be published, without a broker.")
 def publish(
     files: tuple[str, ...],
@@ -53,6 +64,8 @@ def publish(
     key: KeyBy,
     source: str | None,
     skip: int,
+    spool: Path | None,
+    hook: bool,
     dry_run: bool,
     **options: Any,
 ) -> None:
@@ -62,10 +75,15 @@ def publish(
     `--from`, the files are first converted as by `kp-worker convert`.
 
     Waits while the brokers are away; retries publish nothing twice. When it stops early, it prints how many
-    records are confirmed, and `--skip` continues after them.
+    records are confirmed, and `--skip` continues after them. With `--spool`, it does not wait, and a crash
+    may publish a trace twice. With `--hook`, it prints only what went wrong.
     """
+    if hook:
+        files, source = tuple(map(_session_of, files)), source or AUTO
     if source is None:
         _refuse(options)
+    if spool is not None and (skip or dry_run):
+        raise click.UsageError("--spool goes with neither --skip nor --dry-run")
     settings = load_settings(config)
     report = ConversionReport()
     with progress_bars(DownloadColumn()) as progress:
@@ -74,12 +92,14 @@ def publish(
         else:
             documents = converted(files, source, report, progress, **options)
         documents = islice(documents, skip, None)
+        invalid = 0
         if dry_run:
             invalid = _rehearse(documents, settings, key)
+        elif spool is None:
+            _publish(documents, settings, key, skip=skip, quiet=hook)
         else:
-            invalid = 0
-            _publish(documents, settings, key, skip)
-    if source is not None:
+            invalid = _publish_spooled(documents, settings, key, Spool(spool), quiet=hook)
+    if source is not None and not hook:
         report.show()
     sys.exit(1 if report.failed or invalid else 0)
 
@@ -93,7 +113,51 @@ def _refuse(options: Iterable[str]) -> None:
         raise click.UsageError(f"{names} needs --from: without it, the traces are published unchanged")
 
 
-def _publish(documents: Iterable[Document], settings: Settings, key: KeyBy, skip: int) -> None:
+def _session_of(file: str) -> str:
+    """Return the session's file that a hook's input names; with `-`, the input is standard input.
+
+    Raises:
+        InputError: it names none.
+    """
+    try:
+        with click.open_file(file, "rb") as opened:
+            given = json.load(opened)
+        path = given.get("agent_transcript_path") or given["transcript_path"]
+        return str(Path(path).expanduser())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f'{file}: not a hook\'s input: {{"transcript_path": "…"}} is expected') from error
+
+
+def _publish_spooled(
+    documents: Iterable[Document], settings: Settings, key: KeyBy, spool: Spool, *, quiet: bool
+) -> int:
+    """Publish the documents after those that an earlier run has left; return how many files were rejected."""
+    spool.add(document.text for document in documents)
+    rejected = 0
+    with spool.files() as files:
+        for file in files:
+            try:
+                with file.open("rb") as lines:
+                    _publish((Document(str(file), line) for line in lines), settings, key, quiet=quiet)
+            except NoBrokerError as error:
+                errors.print(f"{error}; {len(files)} files wait in {file.parent}", markup=False, emoji=False)
+                break
+            except DeliveryError as error:
+                rejected += 1
+                errors.print(f"{error}; kept in {reject(file)}", markup=False, emoji=False)
+            else:
+                file.unlink()
+    return rejected
+
+
+def _publish(
+    documents: Iterable[Document],
+    settings: Settings,
+    key: KeyBy,
+    *,
+    quiet: bool,
+    skip: int | None = None,
+) -> None:
     # The publisher warns that no broker answers; its client would log each attempt.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     publisher = TracePublisher(settings, key)
@@ -101,9 +165,11 @@ def _publish(documents: Iterable[Document], settings: Settings, key: KeyBy, skip
     try:
         publish_lines((document.text for document in documents), publisher)
     except BaseException:  # Ctrl-C and SIGTERM too
-        if published.records:
+        if published.records and skip is not None and not quiet:
             _print_how_to_continue(published, skip)
         raise
+    if quiet:
+        return
     errors.print(f"{published.records} records published to {settings.topics.raw}")
     if published.without_key:
         errors.print(f"{published.without_key} of them have no {key} and were published without a key")
@@ -118,6 +184,8 @@ def _print_how_to_continue(published: Published, skip: int) -> None:
 
 def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> int:
     """Print what publishing would do, and return how many of the documents are invalid."""
+    from knowledgepulse_worker.records.decode import decode_trace  # noqa: PLC0415 - publishing needs no NumPy
+
     records = without_key = invalid = 0
     for document in documents:
         value = document.text.strip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import get_args
 
 import click
 from rich.progress import DownloadColumn
@@ -11,11 +12,12 @@ from rich.progress import DownloadColumn
 from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.errors import RejectedRecord
 from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.records.key import KeyBy
 from knowledgepulse_worker.settings import load_settings, override
 from knowledgepulse_worker.terminal.files import echo, files_argument, lines_of, print_rejected
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors, progress_bars
-from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer, score_line
+from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer, score_line
 
 
 @click.command()
@@ -30,6 +32,20 @@ from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer
 @click.option("--max-tokens", type=int, help="Overrides embedding.max_tokens.")
 @click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Overrides embedding.truncation.")
 @click.option("--text", type=click.Choice(["sdk", "agent", "parts"]), help="Overrides embedding.text.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    show_default=True,
+    help="Score as in a topic of so many partitions: each trace against the earlier ones of its own.",
+)
+@click.option(
+    "--key",
+    type=click.Choice(get_args(KeyBy)),
+    default="id",
+    show_default=True,
+    help="The field that determines the partition, as of `kp-worker publish`.",
+)
 @click.option("--dry-run", is_flag=True, help="Only validate the lines, without a model.")
 def score(
     files: tuple[str, ...],
@@ -38,11 +54,14 @@ def score(
     max_tokens: int | None,
     truncation: str | None,
     text: str | None,
+    partitions: int,
+    key: KeyBy,
     dry_run: bool,
 ) -> None:
     """Score FILES, one JSON trace per line, without a broker.
 
-    Prints one JSON object per trace. Traces are scored in order, as in one partition, across all files.
+    Prints one JSON object per trace, with its objective, steps and result, shortened. Traces are scored in
+    order across all files, as in one partition or in `--partitions`.
     Reports invalid lines on standard error, and then exits with status 1. `-` reads standard input.
     """
     over = {"backend": backend, "max_tokens": max_tokens, "truncation": truncation, "text": text}
@@ -51,7 +70,8 @@ def score(
         settings, "embedding", {key: value for key, value in over.items() if value is not None}
     )
     embedder = None if dry_run else load_embedder(settings.embedding, settings.cache)
-    scorer, name = make_scorer(settings, embedder), embedder_name(settings.embedding)
+    scorers = Partitions([make_scorer(settings, embedder) for _ in range(partitions)], key)
+    name = embedder_name(settings.embedding)
     good = bad = 0
     with progress_bars(DownloadColumn()) as progress:
         for line in lines_of(files, progress):
@@ -59,7 +79,8 @@ def score(
                 if dry_run:
                     decode_trace(line.text.strip(), settings.limits.trace_bytes)
                 else:
-                    echo(score_line(line.text, scorer, settings.limits.trace_bytes).to_json(name), progress)
+                    scored = score_line(line.text, scorers.of(line.text), settings.limits.trace_bytes)
+                    echo(scored.to_json(name), progress)
                 good += 1
             except RejectedRecord as error:
                 bad += 1

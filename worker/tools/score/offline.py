@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import count
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
+from knowledgepulse_worker.kafka.partition import partition_of
+from knowledgepulse_worker.records.content import content_of
 from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
-from knowledgepulse_worker.scoring import Embed, Score, Scorer, VectorCache
+from knowledgepulse_worker.records.key import KeyBy, key_of
+from knowledgepulse_worker.scoring import Content, Embed, Score, Scorer, VectorCache
 from knowledgepulse_worker.settings import EmbeddingSettings, Settings
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A trace and its score."""
+    """A trace, its score, and what a person needs to judge it."""
 
     trace: ReasoningTrace
     score: Score
+    content: Content
 
     def to_json(self, embedder: str) -> str:
-        """Return a line of ASCII JSON: id, score and its parts, and the fields that policies need.
+        """Return a line of ASCII JSON: id, score and its parts, what policies need, and what people need.
 
         Args:
             embedder: what novelty was computed with, by :func:`embedder_name`.
@@ -35,6 +41,7 @@ class Scored:
             "success": self.trace.metadata.success,
             "confidence": self.trace.outcome.confidence,
             "embedder": embedder,
+            "content": asdict(self.content),
         }
         return json.dumps(line)
 
@@ -54,6 +61,27 @@ def make_scorer(settings: Settings, embedder: Embedder | None) -> Scorer:
     return Scorer(embed, settings.policy, cache, settings.embedding.trace_text)
 
 
+class Partitions:
+    """Scorers of a keyed topic, one for each partition, as a producer would fill it.
+
+    Args:
+        scorers: with empty caches.
+        key_by: the field of a trace that its key is.
+    """
+
+    def __init__(self, scorers: Sequence[Scorer], key_by: KeyBy) -> None:
+        self._scorers = scorers
+        self._key_by = key_by
+        self._without_key = count()
+
+    def of(self, line: bytes) -> Scorer:
+        """Return the scorer of a line's partition; lines without a key take turns."""
+        total = len(self._scorers)
+        key = key_of(line, self._key_by) if total > 1 else b""
+        at = next(self._without_key) % total if key is None else partition_of(key, total)
+        return self._scorers[at]
+
+
 def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
     """Score a line against the lines before it.
 
@@ -64,7 +92,8 @@ def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
     """
     value = line.strip()
     trace = decode_trace(value, max_bytes)
-    return Scored(trace, scorer.evaluate(trace, inputs=decode_inputs(value), at=_created_at(trace)))
+    score = scorer.evaluate(trace, inputs=decode_inputs(value), at=_created_at(trace))
+    return Scored(trace, score, content_of(value))
 
 
 def _created_at(trace: ReasoningTrace) -> float:

@@ -356,6 +356,13 @@ def test_converts_what_langfuse_records_for(framework):
             {"role": "assistant", "content": [VERCEL | {"type": "tool-call", "args": CITY}]},
             {
                 "role": "tool",
+                "content": [VERCEL | {"type": "tool-result", "result": "none", "isError": True}],
+            },
+        ),
+        (
+            {"role": "assistant", "content": [VERCEL | {"type": "tool-call", "args": CITY}]},
+            {
+                "role": "tool",
                 "content": [
                     VERCEL
                     | {"type": "tool-result", "output": {"type": "error-text", "value": "no such city"}}
@@ -363,7 +370,7 @@ def test_converts_what_langfuse_records_for(framework):
             },
         ),
     ],
-    ids=["Gemini", "the Vercel AI SDK"],
+    ids=["Gemini", "the Vercel AI SDK before 5", "the Vercel AI SDK"],
 )
 def test_the_step_after_a_failed_tool_in_recorded_messages_is_an_error_recovery(called, failed):
     asked = ASKED if "parts" in called else CHAT_ASK
@@ -373,6 +380,22 @@ def test_the_step_after_a_failed_tool_in_recorded_messages_is_an_error_recovery(
     ]
 
     assert [step.type for step in only(values).trace.steps] == ["tool_call", "observation", "error_recovery"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "success"),
+    [
+        ({"content": SAID, "finish_reason": "STOP"}, True),
+        ({"content": SAID, "finish_reason": "MAX_TOKENS"}, False),
+        ({"content": SAID, "finishReason": "SAFETY"}, False),
+        ({"candidates": [{"content": SAID, "finishReason": "MAX_TOKENS"}]}, False),
+    ],
+)
+def test_a_cut_off_answer_of_gemini_or_the_adk_is_not_a_success(answer, success):
+    values = [observation(1, "AGENT", None, None, None)]
+    values.append(observation(2, "GENERATION", {"contents": [ASKED]}, answer))
+
+    assert only(values).trace.metadata.success is success
 
 
 def test_a_langfuse_trace_with_observation_ids_only_is_rejected():

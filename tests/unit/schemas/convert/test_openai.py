@@ -76,6 +76,15 @@ def test_converts_chat_messages_with_a_tool_call():
     assert trace.outcome.result_summary == "It is sunny."
 
 
+def test_the_developers_text_is_the_systems():
+    prompt = {"role": "developer", "content": "Be brief"}
+
+    conversion = from_openai([prompt, ASK, DONE.model_dump(mode="json")])
+
+    assert conversion.trace.task.objective == ASK["content"]
+    assert conversion.losses["system text"].characters == len("Be brief")
+
+
 def test_a_completion_provides_id_and_time():
     trace = from_openai({**completion(), "messages": [ASK]}).trace
 

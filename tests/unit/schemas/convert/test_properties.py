@@ -98,7 +98,8 @@ turns = st.one_of(
     st.tuples(st.just("thought"), texts),
     st.tuples(st.just("call"), texts, arguments, texts, st.booleans()),
 )
-conversations = st.tuples(texts, st.lists(turns, min_size=1, max_size=8))
+objectives = texts.map(lambda text: f"Please do this: {text}")  # a short one may not be the objective
+conversations = st.tuples(objectives, st.lists(turns, min_size=1, max_size=8))
 
 
 def as_openai(objective, spoken):

@@ -1,12 +1,14 @@
 """The conversion rules from a run to a trace, which all sources share."""
 
 import json
+import time
 from datetime import UTC, datetime
 
 import pytest
 
 import knowledgepulse_schemas.convert
-from knowledgepulse_schemas.convert import ConversionError, Labels, Options
+from knowledgepulse_schemas.convert import ConversionError, Labels, Losses, Options
+from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.hub import (
     Error,
     Message,
@@ -15,12 +17,17 @@ from knowledgepulse_schemas.convert.hub import (
     Text,
     ToolCall,
     ToolCallResponse,
+    ToolDefinition,
 )
+from knowledgepulse_schemas.convert.reading import parse_time
 from knowledgepulse_schemas.convert.trace import to_trace
+from knowledgepulse_schemas.trace import ReasoningTrace
+from knowledgepulse_worker.scoring import Scorer
 from support.exports import DOCUMENTS
 
 ASK = Message("user", (Text("Fix the build"),))
 DONE = Message("assistant", (Text("The build is green"),))
+KEPT = Options(keep_prompt=True)
 CALL = Message("assistant", (ToolCall("shell", '{"command": "make"}', "call-1", mcp_server="local"),))
 FAILED = Message("tool", (ToolCallResponse("exit status 2", "call-1", failed=True),))
 
@@ -45,8 +52,18 @@ def test_each_message_part_becomes_a_step():
     ) == [
         {"type": "thought", "content": "The lock is stale"},
         {"type": "thought", "content": "Let me see"},
-        {"type": "tool_call", "tool": {"name": "shell", "mcp_server": "local"}, "input": {"command": "make"}},
-        {"type": "observation", "content": "made", "tool": {"name": "shell", "mcp_server": "local"}},
+        {
+            "type": "tool_call",
+            "tool": {"name": "shell", "mcp_server": "local"},
+            "input": {"command": "make"},
+            "tool_call_id": "call-1",
+        },
+        {
+            "type": "observation",
+            "content": "made",
+            "tool": {"name": "shell", "mcp_server": "local"},
+            "tool_call_id": "call-1",
+        },
         {"type": "observation", "content": "Go on"},
         {"type": "thought", "content": "The build is green"},
     ]
@@ -59,10 +76,94 @@ def test_objective_is_the_first_user_text_and_result_the_last_assistant_text():
     assert trace.outcome.result_summary == "The build is green"
 
 
-def test_system_text_is_dropped_and_reported():
-    losses = convert(Message("system", (Text("Be brief"),)), ASK, DONE).losses
+PROMPT = Message("system", (Text("Be brief"), ToolDefinition("shell", "Runs it", {"type": "object"})))
+LEFT_OUT = {"system text", "tool definitions"}
 
-    assert (losses["system text"].values, losses["system text"].characters) == (1, 8)
+
+HI = Message("user", (Text("Hi!"),))
+LONG = Message("user", (Text("Please fix the build"),))
+HELLO = Message("assistant", (Text("Hello"),))
+
+
+@pytest.mark.parametrize(
+    ("messages", "objective", "first"),
+    [
+        ((HI, HELLO, LONG, DONE), "Please fix the build", "Hi!"),
+        ((HI, LONG, DONE), "Please fix the build", "Hi!"),
+        ((HELLO, HI, LONG, DONE), "Please fix the build", "Hello"),
+        ((HI, HELLO, Message("user", (Text("OK"),)), DONE), "Hi!", "Hello"),
+        ((HI, CALL, LONG, DONE), "Hi!", None),
+        ((LONG, HELLO, Message("user", (Text("And the tests, too"),))), "Please fix the build", "Hello"),
+        ((HI, Message("user", (Text("修复构建"),)), DONE), "修复构建", "Hi!"),
+    ],
+)
+def test_the_objective_is_the_first_request_of_three_words_before_a_call(messages, objective, first):
+    trace = convert(*messages).trace
+
+    assert (trace.task.objective, trace.steps[0].content) == (objective, first)
+
+
+def test_the_name_of_an_mcp_tool_is_split():
+    call = Message("assistant", (ToolCall("mcp__github__search_code", {}, "1"),))
+    answers = [
+        Message("tool", (ToolCallResponse("found", "1"),)),
+        Message("tool", (ToolCallResponse("more", name="mcp__github__list__all"),)),
+    ]
+
+    trace = convert(ASK, call, *answers).trace
+
+    assert [(step.tool.mcp_server, step.tool.name) for step in trace.steps] == [
+        ("github", "search_code"),
+        ("github", "search_code"),
+        ("github", "list__all"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-01-01T02:00:00+02:00", "2026-01-01T00:00:00"),
+        ("2026-01-01T00:00:00", "2026-01-01T00:00:00"),  # without an offset, UTC
+        ("2026-01-01 00:00:00.5", "2026-01-01T00:00:00.500000"),
+        (1767225600, "2026-01-01T00:00:00"),
+        ("yesterday", None),
+        (1e300, None),
+        (True, None),
+    ],
+)
+def test_a_time_without_an_offset_is_in_utc(monkeypatch, text, moment):
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "America/New_York")
+        time.tzset()
+        found = parse_time(text)
+    time.tzset()
+    assert found == (None if moment is None else datetime.fromisoformat(f"{moment}+00:00"))
+
+
+def test_system_text_and_tool_definitions_are_reported_or_kept_on_demand():
+    dropped = convert(PROMPT, ASK, DONE)
+    kept = convert(PROMPT, Message("system", (Text("Use tools"),)), ASK, DONE, options=KEPT)
+
+    assert dropped.trace.task.model_extra == {}
+    assert dropped.losses["system text"].characters == 8
+    assert set(dropped.losses) == LEFT_OUT
+    assert not kept.losses
+    assert kept.trace.task.model_extra == {
+        "system": "Be brief\n\nUse tools",
+        "tools": [{"name": "shell", "description": "Runs it", "parameters": {"type": "object"}}],
+    }
+
+
+def test_what_is_kept_for_later_changes_no_score():
+    """Native ids, ids of calls, system text and tool definitions are for consumers; the formula is not."""
+    plain = json.loads(convert(ASK, CALL, FAILED, DONE).trace.to_json())
+    for step in plain["steps"]:
+        step.pop("tool_call_id", None)
+    full = convert(PROMPT, ASK, CALL, FAILED, DONE, native_id="run-1", parent_id="run-0", options=KEPT).trace
+
+    one, other = (Scorer().evaluate(trace) for trace in (ReasoningTrace.model_validate(plain), full))
+
+    assert one == other
 
 
 @pytest.mark.parametrize(
@@ -165,6 +266,15 @@ def test_option_labels_override_the_sources_by_native_or_trace_id():
     )
 
 
+def test_a_trace_leads_back_to_its_run_and_to_the_run_that_started_it():
+    parent = convert(ASK, DONE, native_id="run-0").trace
+    metadata = convert(ASK, DONE, native_id="run-1", parent_id="run-0").trace.metadata
+
+    assert (parent.metadata.native_id, metadata.native_id) == ("run-0", "run-1")
+    assert metadata.parent_id == parent.id
+    assert "native_id" not in convert(ASK, DONE).trace.metadata.model_extra
+
+
 def test_the_id_is_derived_from_the_native_id_or_else_the_content():
     assert convert(ASK, DONE, native_id="1").trace.id == convert(ASK, CALL, native_id="1").trace.id
     assert convert(ASK, DONE).trace.id == convert(ASK, DONE).trace.id
@@ -200,7 +310,10 @@ def test_values_that_json_cannot_represent_are_rejected():
 def test_created_at_is_the_end_of_the_run():
     known = convert(ASK, DONE, ended_at=datetime(2026, 1, 31, 12, tzinfo=UTC)).trace.metadata
     unknown = convert(ASK, DONE).trace.metadata
+    dated = Options(recorded_at=datetime(2026, 2, 1, tzinfo=UTC))
+    of_file = convert(ASK, DONE, options=dated).trace.metadata
 
+    assert (of_file.created_at, of_file.created_at_source) == ("2026-02-01T00:00:00.000Z", "file")
     assert known.created_at == "2026-01-31T12:00:00.000Z"
     assert "created_at_source" not in known.model_extra
     assert (unknown.created_at, unknown.created_at_source) == ("1970-01-01T00:00:00.000Z", "unknown")
@@ -296,6 +409,12 @@ EXPECTED = {
     "openhands": [("Fix it", "thought tool_call observation", UNVERIFIED)],
     "openhands sdk": [("Fix it", "thought tool_call observation", UNVERIFIED)],
     "tau_bench": [(PARIS, CALLED, "label"), ("Fix it", "observation observation thought", "label")],
+    "bedrock": [("Weather?", "thought tool_call observation error_recovery", WITHOUT_ERROR)],
+    "mini_swe_agent list": [
+        ("Fix it", "thought tool_call observation error_recovery tool_call observation", UNVERIFIED)
+    ],
+    "inspect": [("Weather?", "thought tool_call observation error_recovery", "label")],
+    "agentdojo": [("Weather?", "tool_call observation error_recovery thought", "label")],
     "atif": [("Weather?", "thought tool_call observation", WITHOUT_ERROR)],
 }
 """Of each run in a document: objective, kinds of steps, and what ``success`` comes from."""
@@ -329,6 +448,45 @@ def test_every_source_gives_the_same_trace_twice(name):
 
     assert first == second
     assert len({trace.id for trace in first}) == len(first)
+
+
+PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}}
+WEATHER = {"name": "weather", "description": "The weather", "parameters": PARAMETERS}
+DEFINITIONS = {
+    "openai": WEATHER,
+    "openai chat": {"type": "function", "function": WEATHER},
+    "anthropic": {"name": "weather", "description": "The weather", "input_schema": PARAMETERS},
+    "bedrock": {
+        "toolSpec": {"name": "weather", "description": "The weather", "inputSchema": {"json": PARAMETERS}}
+    },
+    "gemini": {"functionDeclarations": [WEATHER]},
+    "openinference": {"tool": {"json_schema": json.dumps({"type": "function", "function": WEATHER})}},
+}
+
+
+@pytest.mark.parametrize("vendor", DEFINITIONS)
+def test_every_vendors_tool_definitions_have_one_form(vendor):
+    losses = Losses()
+
+    (message,) = definitions_of([DEFINITIONS[vendor]], "tools", losses)
+
+    assert message.parts == (ToolDefinition("weather", "The weather", PARAMETERS),)
+    assert not losses
+
+
+KEPT_PROMPTS = (
+    *("openai", "openai responses", "anthropic", "bedrock", "otlp", "langsmith", "openhands"),
+    *("openhands sdk", "atif", "inspect"),
+)
+"""Documents with system text and a tool definition."""
+
+
+@pytest.mark.parametrize("name", KEPT_PROMPTS)
+def test_prompts_are_kept_on_demand(name):
+    (trace,) = traces_of(name, KEPT)
+
+    assert trace.task.system == "Be brief"
+    assert [one["name"] for one in trace.task.tools] == ["weather"]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

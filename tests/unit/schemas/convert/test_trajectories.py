@@ -360,7 +360,7 @@ def test_converts_openhands_events():
     ]
     assert conversion.trace.metadata.created_at == "2026-01-01T00:01:00.000Z"
     assert conversion.trace.metadata.outcome_source == "unverified_submission"
-    assert {"[].system", "[].agent_state_changed", "[].tool_call_metadata.model_response"} <= set(
+    assert {"system text", "[].agent_state_changed", "[].tool_call_metadata.model_response"} <= set(
         conversion.losses
     )
 

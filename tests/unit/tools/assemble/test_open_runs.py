@@ -84,15 +84,6 @@ def test_time_is_the_newest_timestamp_so_far():
     assert partition.how == [("a", "root", "0"), ("b", "root", "0")]
 
 
-def test_time_passes_in_a_quiet_partition_when_it_is_told_so():
-    partition = Partition()
-    partition.read(0, span("a", 0))
-    partition.runs.wait(GRACE * 1000 - 1)
-    assert list(partition.runs.completed()) == []
-    partition.runs.wait(1)
-    assert [run.trace_id for run in partition.runs.completed()] == ["a"]
-
-
 @pytest.mark.parametrize(
     ("limit", "sizes", "completed_by"),
     [({"run_spans": 2}, [1, 1, 1], "spans"), ({"run_bytes": 1024}, [1000, 25], "bytes")],

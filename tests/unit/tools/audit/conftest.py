@@ -224,6 +224,20 @@ def stream():
 
 
 @pytest.fixture(scope="session")
+def worked():
+    """Return a factory of streams of so many traces, all of which a worker has scored and published."""
+
+    def make(count, *, embedder=None, **sections):
+        made = Stream(**sections)
+        made.embedder = embedder or made.embedder
+        made.publish(count)
+        made.work()
+        return made
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def noisy():
     """Return a factory of noisy embedders."""
     return NoisyEmbedder

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.outputs import with_current_timestamp
@@ -97,21 +96,8 @@ def test_accepts_outputs_that_could_not_keep_their_records_timestamp(stream, ref
     assert counts(made.audit()) == {"repeated": 4}
 
 
-def test_repeats_of_a_record_without_a_timestamp_may_differ_in_time(stream):
-    made = stream()
-    made.publish(1)
-    made.raw[0] = replace(made.raw[0], timestamp_ms=-1)
-    made.work()
-    made.work(since=0)
-    made.outputs = [replace(output, timestamp_ms=at) for at, output in enumerate(made.outputs, start=17)]
-
-    assert counts(made.audit()) == {"repeated": 1}
-
-
-def test_detects_a_wrong_timestamp_header(stream):
-    made = stream()
-    made.publish(1)
-    made.work()
+def test_detects_a_wrong_timestamp_header(worked):
+    made = worked(1)
     (output,) = made.outputs
     made.outputs = [replace(with_current_timestamp(replace(output, timestamp_ms=5)), timestamp_ms=17)]
 
@@ -125,10 +111,8 @@ def trimmed(made, first):
 
 
 @pytest.mark.parametrize("worked_on", [True, False], ids=["and it went on", "and it has yet to"])
-def test_reports_offsets_deleted_before_they_were_read(stream, worked_on):
-    made = stream()
-    made.publish(10)
-    made.work()
+def test_reports_offsets_deleted_before_they_were_read(worked, worked_on):
+    made = worked(10)
     for offset in (15, 16, 17):
         made.publish(offset=offset)
     trimmed(made, 15)
@@ -138,10 +122,8 @@ def test_reports_offsets_deleted_before_they_were_read(stream, worked_on):
     assert made.audit(first=15).deleted == [(10, 14)]
 
 
-def test_does_not_report_offsets_deleted_after_publication(stream):
-    made = stream()
-    made.publish(20)
-    made.work()
+def test_does_not_report_offsets_deleted_after_publication(worked):
+    made = worked(20)
 
     assert trimmed(made, 15).audit(first=15).deleted == []
 
@@ -155,10 +137,8 @@ def test_reports_unknown_deleted_offsets_from_the_groups_position_on(stream):
     assert made.audit(first=15, committed=0).deleted == [], "a new group starts at the beginning of the topic"
 
 
-def test_does_not_report_offsets_whose_outputs_may_have_been_trimmed(stream):
-    made = stream()
-    made.publish(20)
-    made.work()
+def test_does_not_report_offsets_whose_outputs_may_have_been_trimmed(worked):
+    made = worked(20)
     made.outputs = made.outputs[8:]
     made.changelog = [(key, value) for key, value in made.changelog if int(key) >= 8]
 
@@ -196,10 +176,8 @@ TAMPER = {
 @pytest.mark.parametrize("how", TAMPER)
 @given(data=st.data())
 @settings(max_examples=15)
-def test_detects_any_tampering_at_its_offset(stream, how, data):
-    made = stream()
-    made.publish(12)
-    made.work()
+def test_detects_any_tampering_at_its_offset(worked, how, data):
+    made = worked(12)
     offset = data.draw(st.integers(0, 11))
     made.outputs[offset] = TAMPER[how](data, made.outputs[offset])
 
@@ -210,24 +188,14 @@ def test_detects_any_tampering_at_its_offset(stream, how, data):
 
 
 @pytest.mark.parametrize(
-    ("member", "change"),
-    [
-        ("score", 1e-6),
-        ("complexity", 1e-6),
-        ("novelty", 1e-6),
-        ("tool_diversity", 1e-6),
-        ("outcome_confidence", 1e-6),
-        ("threshold", 1e-6),
-    ],
+    "member", ["score", "complexity", "novelty", "tool_diversity", "outcome_confidence", "threshold"]
 )
 @pytest.mark.parametrize("with_ledger", [True, False])
-def test_detects_a_wrong_number_with_and_without_ledger_entries(stream, member, change, with_ledger):
-    made = stream()
-    made.publish(12)
-    made.work()
+def test_detects_a_wrong_number_with_and_without_ledger_entries(worked, member, with_ledger):
+    made = worked(12)
     off = score_of(made.outputs[7])
     # As the worker would have published it, had it computed so.
-    tampered = with_score(made.outputs[7], **{member: off[member] - change})
+    tampered = with_score(made.outputs[7], **{member: off[member] - 1e-6})
     value = json.loads(tampered.value)
     value["metadata"]["quality_score"] = score_of(tampered)["score"]
     made.outputs[7] = tampered
@@ -241,10 +209,8 @@ def test_detects_a_wrong_number_with_and_without_ledger_entries(stream, member, 
 
 
 @pytest.mark.parametrize(("member", "value"), [("domain", "else"), ("overrides", ["else"])])
-def test_recomputes_the_other_parts_of_the_score(stream, member, value):
-    made = stream()
-    made.publish(6)
-    made.work()
+def test_recomputes_the_other_parts_of_the_score(worked, member, value):
+    made = worked(6)
     made.outputs[2] = with_score(made.outputs[2], **{member: value})
     made.changelog.clear()
 
@@ -269,10 +235,8 @@ def test_recomputes_the_decision_under_the_guard_of_each_records_own_policy(stre
 
 @pytest.mark.parametrize("topic", ["contribute", "rejected"])
 @pytest.mark.parametrize("keeps_reason", [True, False])
-def test_detects_a_trace_that_should_have_been_withheld(stream, topic, keeps_reason):
-    made = stream(policy=GUARDED)
-    made.publish(3)
-    made.work()
+def test_detects_a_trace_that_should_have_been_withheld(worked, topic, keeps_reason):
+    made = worked(3, policy=GUARDED)
     output = replace(made.outputs[1], topic=topic)
     made.outputs[1] = output if keeps_reason else with_score(output, withheld=None)
     made.changelog.clear()
@@ -280,16 +244,6 @@ def test_detects_a_trace_that_should_have_been_withheld(stream, topic, keeps_rea
     differing = made.audit().differing
 
     assert [one.offset for one in differing] == ([] if (topic, keeps_reason) == ("rejected", True) else [1])
-
-
-def test_detects_an_invalid_score_without_ledger_entries(stream):
-    made = stream()
-    made.publish(3)
-    made.work()
-    made.outputs[2] = with_headers(made.outputs[2], kp_score=b"{")
-    made.changelog.clear()
-
-    assert made.audit().differing == [Difference(2, "kp-score is invalid")]
 
 
 def test_detects_a_scored_record_that_is_not_a_trace(stream):
@@ -306,10 +260,8 @@ def test_detects_a_scored_record_that_is_not_a_trace(stream):
 
 
 @pytest.mark.parametrize("with_ledger", [True, False])
-def test_a_record_rejected_as_too_large_still_entered_the_cache(stream, with_ledger):
-    made = stream()
-    made.publish(10)
-    made.work()
+def test_a_record_rejected_as_too_large_still_entered_the_cache(worked, with_ledger):
+    made = worked(10)
     made.bury(3, "too_large", "TooLargeError", cut=True)
     if not with_ledger:
         made.changelog.clear()
@@ -321,10 +273,8 @@ def test_a_record_rejected_as_too_large_still_entered_the_cache(stream, with_led
 
 
 @pytest.mark.parametrize("published", [True, False])
-def test_a_record_whose_scoring_failed_does_not_enter_the_cache(stream, published):
-    made = stream()
-    made.publish(4)
-    made.work()
+def test_a_record_whose_scoring_failed_does_not_enter_the_cache(worked, published):
+    made = worked(4)
     made.publish(6)
     made.fail(4)
     made.work()
@@ -334,12 +284,9 @@ def test_a_record_whose_scoring_failed_does_not_enter_the_cache(stream, publishe
     assert counts(made.audit(embedder=made.embedder)) == ({} if published else {"missing": [4]})
 
 
-def test_ignores_entries_that_no_output_was_published_from(stream, noisy):
+def test_ignores_entries_that_no_output_was_published_from(worked, noisy):
     """A paused worker resumes and writes an entry for a record that its successor has published."""
-    made = stream()
-    made.embedder = noisy(1e-3)
-    made.publish(10)
-    made.work()
+    made = worked(10, embedder=noisy(1e-3))
     late = msgspec.structs.replace(
         made.entries[6], vector=made.entries[2].vector, score=made.entries[2].score
     )
@@ -348,19 +295,15 @@ def test_ignores_entries_that_no_output_was_published_from(stream, noisy):
     assert counts(made.audit()) == {}
 
 
-def test_ignores_vectors_of_another_length(stream):
-    made = stream()
-    made.publish(10)
-    made.work()
+def test_ignores_vectors_of_another_length(stream, worked):
+    made = worked(10)
     made.settings = stream(cache={"dimensions": 16}).settings
 
     assert counts(made.audit()) == {"novelty_unaudited": {"no_vector": 9}}
 
 
-def test_a_deleted_output_is_missing_once_its_record_is_committed(stream):
-    made = stream()
-    made.publish(10)
-    made.work()
+def test_a_deleted_output_is_missing_once_its_record_is_committed(worked):
+    made = worked(10)
     del made.outputs[6], made.outputs[3]
 
     assert counts(made.audit()) == {"missing": [3, 6]}
@@ -368,20 +311,8 @@ def test_a_deleted_output_is_missing_once_its_record_is_committed(stream):
     assert counts(made.audit(outputs_from=4)) == {"missing": [6], "outputs_trimmed": 1}
 
 
-def test_a_missing_output_and_entry_do_not_affect_later_records(stream):
-    made = stream()
-    made.publish(10)
-    made.work()
-    del made.outputs[3], made.changelog[3]
-
-    assert counts(made.audit(embedder=made.embedder))["missing"] == [3]
-    assert not made.audit(embedder=made.embedder).differing
-
-
-def test_counts_equal_repeats_and_reports_unequal_ones(stream):
-    made = stream()
-    made.publish(6)
-    made.work()
+def test_counts_equal_repeats_and_reports_unequal_ones(worked):
+    made = worked(6)
     made.outputs += [made.outputs[4], made.outputs[4]]
     assert counts(made.audit()) == {"repeated": 2}
 
@@ -422,24 +353,20 @@ def test_detects_a_wrong_dead_letter_reason(stream):
     assert made.audit().differing == [Difference(0, "kp-reason is invalid_trace, expected not_json")]
 
 
-def test_detects_a_wrong_nearest_trace(stream):
-    made = stream()
-    made.publish(6)
-    made.work()
+def test_detects_a_wrong_nearest_trace(worked):
+    made = worked(6)
     ids = [f"kp:trace:{number}" for number in range(6)]
     nearest = score_of(made.outputs[5])["nearest"]
-    entry = made.changelog.pop()
-    embedder = made.embedder
+    made.changelog.pop()
     for other, what in [
         (next(one for one in ids[1:5] if one != nearest), "another trace is nearer"),
         (ids[0], "not a trace in the cache"),
         (None, "nearest is null"),
     ]:
         made.outputs[5] = with_score(made.outputs[5], nearest=other)
-        report = made.audit(embedder=embedder)
+        report = made.audit(embedder=made.embedder)
         assert [difference.offset for difference in report.differing] == [5]
         assert what in report.differing[0].what
-    assert entry
 
 
 def test_the_nearest_traces_id_may_be_truncated(stream):
@@ -451,10 +378,8 @@ def test_the_nearest_traces_id_may_be_truncated(stream):
     assert made.audit().differing == []
 
 
-def test_recomputes_every_record_under_the_policy_that_it_names(stream):
-    made = stream()
-    made.publish(6)
-    made.work()
+def test_recomputes_every_record_under_the_policy_that_it_names(worked):
+    made = worked(6)
     old = Policy(threshold=0.9)
     made.publish(3)
     made.work(policy=old)
@@ -467,10 +392,8 @@ def test_recomputes_every_record_under_the_policy_that_it_names(stream):
     assert [d.offset for d in made.audit().differing] == [7]
 
 
-def test_checks_the_dimensions_of_records_of_a_policy_that_was_not_kept(stream):
-    made = stream()
-    made.publish(6)
-    made.work()
+def test_checks_the_dimensions_of_records_of_a_policy_that_was_not_kept(worked):
+    made = worked(6)
     old = Policy(threshold=0.9)
     made.publish(3)
     made.work(policy=old)
@@ -484,11 +407,8 @@ def test_checks_the_dimensions_of_records_of_a_policy_that_was_not_kept(stream):
     assert [d.offset for d in made.audit().differing] == [7, 8]
 
 
-def test_accepts_embedding_noise_within_the_tolerance(stream, noisy):
-    made = stream()
-    made.embedder = noisy(1e-4)
-    made.publish(30)
-    made.work()
+def test_accepts_embedding_noise_within_the_tolerance(worked, noisy):
+    made = worked(30, embedder=noisy(1e-4))
     made.changelog = made.changelog[20:]
 
     assert made.audit(embedder=noisy(1e-4)).differing
@@ -498,32 +418,24 @@ def test_accepts_embedding_noise_within_the_tolerance(stream, noisy):
     assert (report.novelty_exact, report.novelty_embedded) == (1 + 6, 23)
 
 
-def test_bfloat16_widens_the_tolerance(stream, noisy):
-    made = stream()
-    made.embedder = noisy(3e-4, precision="bfloat16")
-    made.publish(30)
-    made.work()
+def test_bfloat16_widens_the_tolerance(worked, noisy):
+    made = worked(30, embedder=noisy(3e-4, precision="bfloat16"))
     made.changelog.clear()
 
     assert not made.audit(embedder=noisy(3e-4, precision="bfloat16")).differing
     assert made.audit(embedder=noisy(3e-4)).differing
 
 
-def test_the_tolerance_does_not_apply_to_the_ledgers_vectors(stream, noisy):
-    made = stream()
-    made.embedder = noisy(1e-3)
-    made.publish(9)
-    made.work()
+def test_the_tolerance_does_not_apply_to_the_ledgers_vectors(worked, noisy):
+    made = worked(9, embedder=noisy(1e-3))
     novelty = score_of(made.outputs[8])["novelty"]
     made.outputs[8] = with_score(made.outputs[8], novelty=novelty + 1e-8)
 
     assert [d.offset for d in made.audit(tolerance=1.0).differing] == [8]
 
 
-def test_reports_decisions_that_an_embedding_cannot_confirm(stream):
-    made = stream()
-    made.publish(9)
-    made.work()
+def test_reports_decisions_that_an_embedding_cannot_confirm(worked):
+    made = worked(9)
     made.changelog.clear()
     near = [
         record.offset
@@ -535,10 +447,8 @@ def test_reports_decisions_that_an_embedding_cannot_confirm(stream):
     assert made.audit(embedder=made.embedder, tolerance=0.1).near_threshold == near
 
 
-def test_without_an_embedder_novelty_is_unaudited_while_a_vector_is_missing(stream):
-    made = stream()
-    made.publish(12)
-    made.work()
+def test_without_an_embedder_novelty_is_unaudited_while_a_vector_is_missing(worked):
+    made = worked(12)
     del made.changelog[3]
 
     # The record itself, and the four that were compared with it.
@@ -546,21 +456,8 @@ def test_without_an_embedder_novelty_is_unaudited_while_a_vector_is_missing(stre
     assert counts(made.audit(embedder=made.embedder)) == {"novelty_embedded": 5}
 
 
-def test_the_embedder_is_created_only_for_vectors_missing_in_the_ledger(stream):
-    made = stream()
-    made.publish(12)
-    made.work()
-    made.changelog += [(key, None) for key, _ in made.changelog[:6]]  # tombstoned, not yet gone
-    used = len(made.embedder.texts)
-
-    assert counts(made.audit(embedder=made.embedder)) == {}
-    assert len(made.embedder.texts) == used
-
-
-def test_novelty_after_a_trimmed_start_is_unaudited(stream):
-    made = stream()
-    made.publish(20)
-    made.work()
+def test_novelty_after_a_trimmed_start_is_unaudited(worked):
+    made = worked(20)
     made.raw, made.outputs, made.changelog = made.raw[10:], made.outputs[10:], made.changelog[10:]
 
     report = made.audit(first=10, embedder=made.embedder)
@@ -569,19 +466,8 @@ def test_novelty_after_a_trimmed_start_is_unaudited(stream):
     assert report.novelty_exact == 6
 
 
-def test_the_ledger_replaces_trimmed_records(stream):
-    made = stream()
-    made.publish(20)
-    made.work()
-    made.raw, made.changelog = made.raw[10:], made.changelog[6:]
-
-    assert counts(made.audit(first=10)) == {"unknown": 10}
-
-
-def test_compacted_records_are_still_in_the_cache(stream):
-    made = stream()
-    made.publish(20)
-    made.work()
+def test_compacted_records_are_still_in_the_cache(worked):
+    made = worked(20)
     del made.raw[7]
 
     assert counts(made.audit()) == {"unknown": 1}
@@ -612,28 +498,9 @@ def test_outputs_from_before_the_topic_was_recreated_are_unknown(stream, before)
     assert report.novelty_embedded == 5
 
 
-def test_novelty_after_a_rewind_is_unaudited_until_the_cache_has_refilled(stream):
-    made = stream(cache={"max_elements": 20})
-    made.publish(30)
-    made.work()
-    made.restart(cut=True)
-    made.work(since=18)
-    made.publish(12)
-    made.work()
-
-    report = made.audit()
-
-    assert not report.differing
-    assert report.novelty_unaudited == {"rewind": 20}
-    assert report.novelty_exact == 18 + 4
-
-
-def test_scores_after_a_rewind_may_differ(stream, noisy):
+def test_scores_after_a_rewind_may_differ(worked, noisy):
     """Its scores may differ from those of the first run, which had the whole cache."""
-    made = stream()
-    made.embedder = noisy(1e-3)
-    made.publish(24)
-    made.work()
+    made = worked(24, embedder=noisy(1e-3))
     made.restart(cut=True)
     made.work(since=10)
 
@@ -651,22 +518,8 @@ def test_scores_after_a_rewind_may_differ(stream, noisy):
     assert [d.offset for d in made.audit().differing] == [29]
 
 
-def test_a_single_late_repeat_is_not_a_rewind(stream):
-    made = stream()
-    made.publish(24)
-    made.work()
-    made.outputs.append(with_score(made.outputs[2], novelty=0.9))
-
-    report = made.audit()
-
-    assert [d.offset for d in report.differing] == [2]
-    assert report.rescored == 0
-
-
-def test_another_model_starts_with_an_empty_cache(stream, noisy):
-    made = stream()
-    made.publish(10)
-    made.work()
+def test_another_model_starts_with_an_empty_cache(worked, noisy):
+    made = worked(10)
     made.restart(noisy(0, identity="second"))
     made.publish(10)
     made.work()
@@ -681,10 +534,8 @@ def test_another_model_starts_with_an_empty_cache(stream, noisy):
 
 
 @pytest.mark.parametrize(("text", "differing"), [("agent", False), ("sdk", True)])
-def test_novelty_is_recomputed_from_the_text_that_the_settings_choose(stream, text, differing):
-    made = stream(embedding={"text": "agent"})
-    made.publish(10)
-    made.work()
+def test_novelty_is_recomputed_from_the_text_that_the_settings_choose(worked, text, differing):
+    made = worked(10, embedding={"text": "agent"})
     made.changelog.clear()
     embedding = made.settings.embedding.model_copy(update={"text": text})
     made.settings = made.settings.model_copy(update={"embedding": embedding})
@@ -695,10 +546,8 @@ def test_novelty_is_recomputed_from_the_text_that_the_settings_choose(stream, te
     assert bool(report.differing) == differing
 
 
-def test_without_an_embedding_novelty_is_unaudited(stream):
-    made = stream(embedding={"backend": "none"})
-    made.publish(10)
-    made.work()
+def test_without_an_embedding_novelty_is_unaudited(worked):
+    made = worked(10, embedding={"backend": "none"})
     assert counts(made.audit()) == {}
     made.changelog.clear()
     assert counts(made.audit()) == {}
@@ -718,22 +567,6 @@ def test_the_ttl_applies_to_record_timestamps(stream):
         update={"cache": made.settings.cache.model_copy(update={"ttl": None})}
     )
     assert made.audit().differing
-
-
-@pytest.mark.model
-def test_the_real_model_reproduces_novelty_in_other_batch_sizes(stream, real_traces):
-    made = stream(cache={"dimensions": 384, "max_elements": 10})
-    short = made.settings.embedding.model_copy(update={"max_tokens": 64})
-    made.embedder = load_embedder(short, made.settings.cache)
-    for line in real_traces[:20]:
-        made.publish(value=line)
-    made.work()
-    made.changelog.clear()
-
-    report = made.audit(embedder=made.embedder)
-
-    assert not report.differing
-    assert report.novelty_embedded == 19
 
 
 @pytest.mark.parametrize("reason", ["undecodable", "too_large"])
@@ -779,28 +612,6 @@ def test_an_output_without_an_entry_is_found_in_a_changelog_that_was_never_compa
     assert made.audit(compacted=False).without_entry == [3]
 
 
-def test_outputs_without_any_entry_are_found(stream):
-    """As a worker left them that published what it had only in memory."""
-    made = stream()
-    made.publish(3)
-    made.work()
-
-    without_entries(made, 0, 1, 2)
-
-    assert made.audit(compacted=False).without_entry == [0, 1, 2]
-
-
-def test_a_tombstone_is_no_entry(stream):
-    made = stream()
-    made.publish(12)
-    made.work()
-
-    without_entries(made, 3)
-    made.changelog.append((b"3", None))
-
-    assert made.audit(compacted=False).without_entry == [3]
-
-
 def test_in_a_compacted_changelog_only_what_the_ring_must_hold_is_required(stream):
     """The last scored records: compaction takes away what fell out, dead letters among them."""
     made = stream()
@@ -816,23 +627,10 @@ def test_in_a_compacted_changelog_only_what_the_ring_must_hold_is_required(strea
     assert made.audit().without_entry == [18]
 
 
-def test_what_is_published_but_not_committed_may_lack_its_entry_in_a_compacted_changelog(stream):
+def test_what_is_published_but_not_committed_may_lack_its_entry_in_a_compacted_changelog(worked):
     """Its group was reset to an earlier offset, so that the entries were cut."""
-    made = stream()
-    made.publish(20)
-    made.work()
+    made = worked(20)
 
     without_entries(made, 18)
 
     assert made.audit(committed=18).without_entry == []
-
-
-def test_an_entry_of_another_record_at_the_offset_does_not_count(stream):
-    made = stream()
-    made.publish(5)
-    made.work()
-    number = next(number for number, (key, _) in enumerate(made.changelog) if key == b"2")
-    entry = msgspec.structs.replace(made.entries[2], fingerprint=b"another!")
-    made.changelog[number] = (b"2", msgspec.msgpack.encode(entry))
-
-    assert made.audit(compacted=False).without_entry == [2]

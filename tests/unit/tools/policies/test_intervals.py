@@ -9,7 +9,6 @@ from knowledgepulse_worker.tools.policies.intervals import (
     percentiles,
     resampled_counts,
     share,
-    share_difference,
 )
 
 
@@ -35,15 +34,6 @@ def test_the_interval_of_the_kth_largest_matches_a_bootstrap(scores, k):
 
 def test_equal_scores_have_an_empty_interval():
     assert kth_largest(np.full(10, 0.5), 3) == (0.5, 0.5, 0.5)
-
-
-def test_the_interval_of_a_difference_matches_a_bootstrap():
-    changes = np.array([1] * 9 + [-1] * 4 + [0] * 127)
-
-    value, low, high = share_difference(9, 4, 140)
-
-    assert value == 5 / 140
-    assert (low, high) == pytest.approx(drawn(changes, lambda resamples: resamples.mean(axis=1)), abs=0.01)
 
 
 def test_a_share_of_zero_has_a_positive_upper_bound():

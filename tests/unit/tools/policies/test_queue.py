@@ -1,6 +1,9 @@
 """The labelling queue."""
 
+import numpy as np
+
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.tools.policies.advice import usual_lengths
 from knowledgepulse_worker.tools.policies.labels import Label
 from knowledgepulse_worker.tools.policies.queue import labelling_queue
 
@@ -51,3 +54,33 @@ def test_queues_a_trace_scored_twice_only_once(make_record):
     records = [at(make_record, 0.5, "a"), at(make_record, 0.6, "a")]
 
     assert ids(labelling_queue(records, {}, POLICY, 5)) == ["a"]
+
+
+def test_traces_whose_decision_fitted_weights_change_come_first(make_record):
+    """Tool diversity is what the labels say; the policy in force weighs novelty most."""
+    rng = np.random.default_rng(0)
+    labelled = [make_record((0.5, *rng.random(2), 0.5), id=f"l{n}") for n in range(60)]
+    labels = {one.id: Label(one.id, keep=one.score.tool_diversity > 0.5) for one in labelled}
+    novel, diverse = (
+        make_record((0.5, *pair, 0.5), id=name) for pair, name in (((1, 0.1), "n"), ((0.1, 1), "d"))
+    )
+    near = make_record((0.5, 0.5, 0.5, 0.5), id="near")
+
+    found = labelling_queue([near, *labelled, novel, diverse], labels, POLICY, 3)
+
+    assert {*ids(found)[:2]} == {"n", "d"}
+    assert min(found[0].change, found[1].change) >= 0.9 > found[2].change
+    assert labelling_queue([near, *labelled, novel, diverse], labels, POLICY, 3) == found
+
+
+def test_each_has_what_one_needs_to_judge_it(make_record, make_content):
+    records = [
+        at(make_record, 0.5, f"{n}", content=make_content(length=2 + 8 * (n == 0), failed=0.5))
+        for n in range(3)
+    ]
+
+    first = labelling_queue(records, {}, POLICY, 1)[0].as_dict(usual_lengths(records))
+
+    assert first["change"] is None
+    assert (first["objective"], first["steps"], first["result"]) == ("Do it", ("thought: First",), "Done")
+    assert first["advice"] == ["5.0 times as long as usual", "50% of the calls failed"]

@@ -1,0 +1,103 @@
+"""AgentDojo's run logs. Utility, its check of the environment after the run, is the success label.
+
+Its messages are those of Inspect under other names, and are converted as such.
+
+Source: https://github.com/ethz-spylab/agentdojo, ``agentdojo.types`` and ``agentdojo.logging``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from knowledgepulse_schemas.convert import inspect_logs
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import Error, Labels, Message, Run
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, each, parse_time, read
+
+NAME = "agentdojo"
+
+_NAMES = ("pipeline_name", "suite_name", "user_task_id", "attack_type", "injection_task_id")
+_MEMBERS = {"text": "text", "thinking": "reasoning"}
+
+
+class _Log(SourceModel):
+    suite_name: str
+    pipeline_name: str
+    messages: list[dict[str, Any]]
+    run_id: str | None = None
+    error: str | None = None
+    utility: bool | None = None
+    evaluation_timestamp: str | None = None
+
+
+def recognises(document: Any) -> bool:
+    """Check for a log, or a list of these."""
+    if isinstance(document, list):
+        return bool(document) and all(recognises(one) for one in document)
+    return isinstance(document, dict) and {"suite_name", "pipeline_name", "messages"} <= document.keys()
+
+
+def runs(document: Any) -> Iterator[Run | ConversionError]:
+    """Yield the run of each log, or an error in its place."""
+    yield from each(document, _run)
+
+
+def _run(document: Any, path: str) -> Run:
+    log = read(_Log, document, path)
+    losses = Losses()
+    count_unread(log, "", losses)
+    messages = inspect_logs.messages_of(list(map(_renamed, log.messages)), "messages", losses)
+    if log.error is not None:
+        messages.append(Message("assistant", (Error(log.error),)))
+    return Run(
+        NAME,
+        messages,
+        native_id=log.run_id or _id_of(document),
+        ended_at=parse_time(log.evaluation_timestamp),
+        ending="without_error" if log.error is None else "failed",
+        agent_id=log.pipeline_name,
+        names=(log.pipeline_name, log.suite_name),
+        labels=Labels(success=log.utility),
+        losses=losses,
+    )
+
+
+def _id_of(document: dict[str, Any]) -> str | None:
+    """Return a log's path below ``runs``, with its time: one without a time may be of several runs."""
+    time = document.get("evaluation_timestamp")
+    return f"{'/'.join(str(document.get(name)) for name in _NAMES)} {time}" if time else None
+
+
+def _renamed(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message as Inspect has it."""
+    renamed = dict(message)
+    content = message.get("content")
+    if isinstance(content, list):
+        content = [_renamed_part(one) for one in content]
+    renamed["content"] = content or ""
+    calls = message.get("tool_calls")
+    if isinstance(calls, list):
+        renamed["tool_calls"] = [_renamed_call(one) for one in calls]
+    match message.get("tool_call"):
+        case {"function": function, **rest}:
+            renamed["function"] = function
+            renamed["tool_call"] = rest
+    if isinstance(message.get("error"), str):
+        renamed["error"] = {"message": message["error"]}
+    return renamed
+
+
+def _renamed_part(part: Any) -> Any:
+    match part:
+        case {"type": "text" | "thinking" as kind, "content": content, **rest}:
+            return {**rest, "type": _MEMBERS[kind], _MEMBERS[kind]: content}
+    return part
+
+
+def _renamed_call(call: Any) -> Any:
+    match call:
+        case {"args": arguments, **rest}:
+            return {**rest, "arguments": arguments}
+    return call

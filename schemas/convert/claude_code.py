@@ -1,0 +1,200 @@
+"""Session logs of Claude Code: ``~/.claude/projects/*/*.jsonl``, of a session or of a subagent.
+
+The lines are messages of the Messages API among many others. There is no published schema; the rules follow
+logs of versions 1.0 to 2.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import Field
+
+from knowledgepulse_schemas.convert import anthropic
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import Error, Part, Role, Run, Text, cut_off
+from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read
+from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
+
+NAME = "claude_code"
+
+_KINDS = {"user", "assistant", "system", "summary", "attachment", "progress", "file-history-snapshot"}
+_INTERRUPTIONS = {"[Request interrupted by user]", "[Request interrupted by user for tool use]"}
+_COMMAND = re.compile(
+    r"<command-message>.*?</command-message>\s*<command-name>(.*?)</command-name>"
+    r"(?:\s*<command-args>(.*?)</command-args>)?",
+    re.DOTALL,
+)
+_NOTICE = re.compile(
+    r"\s*<(?:local-command-\w+|command-name|bash-(?:input|stdout|stderr)|task-notification|system-reminder"
+    r"|ide_\w+|user-memory-input|[\w-]+-hook)>"
+)
+"""How texts begin that Claude Code itself puts among the user's."""
+_ORDER = re.compile(r"\s*<command-name>.*<command-args>\s*[^\s<]", re.DOTALL)
+"""A built-in command with arguments, such as /goal: a request, if the session has no other."""
+_SYNTHETIC = "<synthetic>"
+
+
+class _Message(SourceModel):
+    id: str | None = None
+    role: str | None = None
+    model: str | None = None
+    content: Any = None
+    stop_reason: str | None = None
+
+
+class _Line(SourceModel):
+    type: str
+    uuid: str | None = None
+    parent: str | None = Field(default=None, alias="parentUuid")
+    session: str | None = Field(default=None, alias="sessionId")
+    agent: str | None = Field(default=None, alias="agentId")
+    timestamp: Any = None
+    sidechain: bool | None = Field(default=None, alias="isSidechain")
+    meta: bool | None = Field(default=None, alias="isMeta")
+    compact_summary: bool | None = Field(default=None, alias="isCompactSummary")
+    api_error: bool | None = Field(default=None, alias="isApiErrorMessage")
+    message: _Message | None = None
+    attachment: dict[str, Any] | None = None
+    cwd: str | None = None
+
+
+def recognises(document: Any) -> bool:
+    """Check for a line of a session."""
+    line = first_line(document)
+    if not isinstance(line, dict) or not isinstance(line.get("type"), str):
+        return False
+    if "parentUuid" in line or "isSidechain" in line:
+        return "sessionId" in line or "uuid" in line
+    if "sessionId" in line:  # a line about the session
+        return line["type"] in _KINDS or not {"message", "content", "role", "parts"} & set(line)
+    return (line["type"] == "summary" and "leafUuid" in line) or (
+        line["type"] == "file-history-snapshot" and "snapshot" in line
+    )
+
+
+def runs(document: Any) -> Iterator[Run]:
+    """Yield the run of a session's lines, and after it those of the subagents among them."""
+    session = _Session()
+    for value in lines_of(document, session.main.losses):
+        session.add(value)
+    yield from session.runs()
+
+
+class _Session:
+    def __init__(self) -> None:
+        self.main = Transcript(NAME)
+        self._session: str | None = None
+        self._sidechains: dict[str, Transcript] = {}
+        self._chains: dict[str, str] = {}  # the sidechain of each of their lines
+        self._seen: set[str] = set()
+        self._cut_off: dict[Transcript, str | None] = {}  # answers that ended too early
+        self._orders: dict[Transcript, int] = {}  # the first built-in command that tells what to do
+
+    def add(self, value: dict[str, Any]) -> None:
+        """Add a line."""
+        losses = self.main.losses
+        try:
+            line = read(_Line, value)
+            if line.uuid is not None and line.uuid in self._seen:
+                return  # a resumed session repeats the lines before it
+            self._seen.update([line.uuid] if line.uuid is not None else [])
+            transcript = self._transcript_of(line)
+            losses = transcript.losses
+            if line.message is not None and line.type in ("user", "assistant"):
+                self._add_message(line, line.message, transcript)
+            else:
+                self._add_other(line, transcript)
+        except ConversionError:
+            losses.add(f"{value.get('type')} lines of another form", value)
+
+    def runs(self) -> Iterator[Run]:
+        """Yield the runs that have messages."""
+        self.main.run.native_id = self._session
+        transcripts = [one for one in (self.main, *self._sidechains.values()) if one.run.messages]
+        if transcripts and not self.main.run.messages:
+            transcripts[0].losses.merge(self.main.losses)
+        for transcript in transcripts:
+            self._end_answer(transcript)
+            order = self._orders.get(transcript)
+            if order is not None and not any(one.role == "user" for one in transcript.run.messages):
+                transcript.change(order, role="user")
+            yield transcript.finish()
+
+    def _transcript_of(self, line: _Line) -> Transcript:
+        if not line.sidechain:
+            self._session = line.session or self._session
+            return self.main
+        chain = line.agent or self._chains.get(line.parent or "") or line.uuid or ""
+        if line.uuid is not None:
+            self._chains[line.uuid] = chain
+        if chain not in self._sidechains:
+            self._sidechains[chain] = Transcript(NAME)
+            self._sidechains[chain].run.native_id = f"{line.session}/{chain}"
+            self._sidechains[chain].run.parent_id = line.session
+        return self._sidechains[chain]
+
+    def _add_other(self, line: _Line, transcript: Transcript) -> None:
+        """Add what the user wrote while the agent worked; any other line is a loss."""
+        queued = line.attachment or {}
+        if queued.get("type") == "queued_command" and isinstance(queued.get("prompt"), str):
+            mode = queued.get("commandMode", "prompt")
+            text = Text(queued["prompt"])
+            transcript.add(
+                "user" if mode == "prompt" else "system", [text], transcript.reached(line.timestamp)
+            )
+            return
+        names = [line.type, (line.model_extra or {}).get("subtype"), queued.get("type")]
+        content = line.message and [line.message.content, line.message.model_extra]
+        path = ".".join(name for name in names if isinstance(name, str))
+        transcript.losses.add(path, [line.model_extra, queued, content])
+
+    def _add_message(self, line: _Line, message: _Message, transcript: Transcript) -> None:
+        body = {"role": message.role or line.type, "content": message.content}
+        [converted] = anthropic.messages_of([body], f"{line.type}.message", transcript.losses)
+        at = transcript.reached(line.timestamp)
+        transcript.run.names = transcript.run.names or project_of(line.cwd)
+        count_unread(line, line.type, transcript.losses)
+        self._end_answer(transcript, message.id)
+        if converted.role == "assistant":
+            self._add_answer(line, message, transcript, converted.parts)
+            return
+        for part in converted.parts:
+            role, own = _of_user(part, system=bool(line.meta or line.compact_summary))
+            position = transcript.add(role, [own], at)
+            if position is not None and isinstance(own, Text) and _ORDER.match(own.content):
+                self._orders.setdefault(transcript, position)
+
+    def _add_answer(
+        self, line: _Line, message: _Message, transcript: Transcript, parts: tuple[Part, ...]
+    ) -> None:
+        """Add a part of an answer: each block has a line of its own."""
+        if line.api_error:
+            text = "\n".join(part.content for part in parts if isinstance(part, Text))
+            parts = (Error(text),)
+        elif message.model != _SYNTHETIC:
+            transcript.named(message.model)
+        transcript.add("assistant", parts, transcript.reached(line.timestamp))
+        if any(cut_off(message.stop_reason)):
+            self._cut_off[transcript] = message.id
+
+    def _end_answer(self, transcript: Transcript, message_id: str | None = None) -> None:
+        """Add the failure of an answer that was cut off, after its last line."""
+        if transcript in self._cut_off and (message_id is None or self._cut_off[transcript] != message_id):
+            del self._cut_off[transcript]
+            transcript.add("assistant", [Error()])
+
+
+def _of_user(part: Part, *, system: bool) -> tuple[Role, Part]:
+    """Return a part of a user's line with its role: Claude Code writes lines in the user's name."""
+    if not isinstance(part, Text):
+        return "tool", part
+    if part.content in _INTERRUPTIONS:
+        return "assistant", Error(part.content, interruption=True)
+    if system or _NOTICE.match(part.content):
+        return "system", part
+    if command := _COMMAND.match(part.content):
+        return "user", Text(" ".join(one.strip() for one in command.groups() if one and one.strip()))
+    return "user", part

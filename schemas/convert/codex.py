@@ -1,0 +1,270 @@
+"""Sessions of Codex: ``~/.codex/sessions/**/rollout-*.jsonl``.
+
+Since September 2025, each line is ``{"timestamp", "type", "payload"}``: items of the Responses API, events of
+the interface and settings. Before, the lines are the items themselves, after one with the session's id; the
+oldest files are a single object with ``session`` and ``items``.
+
+Source: https://github.com/openai/codex, ``codex-rs/protocol``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from knowledgepulse_schemas.convert import openai
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import Error, Part, Run, Text, ToolCall, ToolCallResponse, join_texts
+from knowledgepulse_schemas.convert.reading import parse_json
+from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
+
+NAME = "codex"
+
+_WRAPPERS = {"session_meta", "response_item", "event_msg", "turn_context", "compacted"}
+_OWN_MEMBERS = {"namespace", "phase", "internal_chat_message_metadata_passthrough"}
+_SERVER = "mcp__"
+_REPEATS = {"agent_message": "message", "agent_reasoning": "text", "agent_reasoning_raw_content": "text"}
+"""Events that repeat items, with the member that has the text."""
+_ENDINGS = {"task_started": None, "turn_started": None, "task_complete": True, "turn_complete": True}
+"""Whether the agent has ended, by the events of a turn; None if its messages have to tell."""
+_NOTICE = re.compile(r"\s*(?:<[a-z_]+>|# AGENTS\.md instructions )")
+"""How texts begin that Codex itself puts among the user's."""
+_EXIT_CODE = re.compile(
+    r"(?:Chunk ID: \w+\n)?(?:Wall time: [\d.]+ seconds\n)?(?:Process exited with code|Exit code:) (-?\d+)\n"
+)
+"""The lines that Codex puts before a command's output."""
+
+
+def recognises(document: Any) -> bool:
+    """Check for a line of a session."""
+    line = first_line(document)
+    if not isinstance(line, dict):
+        return False
+    if line.get("type") in _WRAPPERS:
+        return isinstance(line.get("payload"), dict)
+    session = line.get("session", line)
+    if "record_type" in line or not isinstance(session, dict):
+        return line.get("record_type") == "state"
+    is_meta = {"id", "timestamp", "instructions"} <= set(session) and "type" not in session
+    return is_meta and ("items" in line or session is line)
+
+
+def runs(document: Any) -> Iterator[Run]:
+    """Yield the run of a session's lines."""
+    session = _Session()
+    for value in lines_of(document, session.transcript.losses):
+        session.add(value)
+    run = session.finish()
+    if run.messages:
+        yield run
+
+
+class _Session:
+    def __init__(self) -> None:
+        self.transcript = Transcript(NAME)
+        self._at: datetime | None = None
+        self._has_ended: bool | None = None
+        self._is_copy = False  # a subagent's file may begin with its parent's
+        self._requests: list[tuple[int, set[str]]] = []  # texts of the user that no event has confirmed
+        self._has_events = False
+        self._texts: set[int] = set()
+        self._unmatched: dict[str, None] = {}  # texts of events that no item has
+
+    def add(self, value: dict[str, Any]) -> None:
+        """Add a line."""
+        kind, payload = value.get("type"), value.get("payload")
+        self._at = self.transcript.reached(value.get("timestamp"))
+        if isinstance(payload, dict) and isinstance(kind, str):
+            self._add_wrapped(kind, payload)
+        elif isinstance(value.get("items"), list):
+            self._add_meta(value.get("session"))
+            for item in value["items"]:
+                self._add_item(item)
+        elif isinstance(kind, str):
+            self._add_item(value)
+        elif {"id", "timestamp"} <= set(value):
+            self._add_meta(value)
+        else:
+            self.transcript.losses.add(str(value.get("record_type") or "other lines"), value)
+
+    def finish(self) -> Run:
+        """Return the run; without events, texts of the user are requests unless they begin as notices."""
+        if not self._has_events:
+            for position, texts in self._requests:
+                if not any(_NOTICE.match(text) for text in texts):
+                    self.transcript.change(position, role="user")
+        for text in self._unmatched:
+            self.transcript.losses.add("event_msg without an item", text)
+        return self.transcript.finish(ended=self._has_ended)
+
+    def _add_wrapped(self, kind: str, payload: dict[str, Any]) -> None:
+        if kind == "session_meta":
+            self._add_meta(payload)
+            return
+        if self._is_copy and (turn := payload.get("turn_id")):
+            # Ids are ordered by time: the subagent's turns are younger than its session.
+            self._is_copy = str(turn) < (self.transcript.run.native_id or "")
+        if self._is_copy:
+            self.transcript.losses.add("copied lines of the parent", payload)
+        elif kind == "response_item":
+            self._add_item(payload)
+        elif kind == "event_msg":
+            self._add_event(str(payload.get("type")), payload)
+        else:
+            if kind == "turn_context":
+                self.transcript.named(payload.get("model"))
+            self.transcript.losses.add(kind, payload)
+
+    def _add_meta(self, meta: Any) -> None:
+        """Read the session's id and origin; a session that continues or copies another one repeats them."""
+        run = self.transcript.run
+        if not isinstance(meta, dict) or not isinstance(meta.get("id"), str):
+            self.transcript.losses.add("session_meta", meta)
+        elif run.native_id is None:
+            run.native_id, run.names = meta["id"], project_of(meta.get("cwd"))
+            source = meta.get("source")
+            spawned = source.get("subagent") if isinstance(source, dict) else None
+            spawn = spawned.get("thread_spawn") if isinstance(spawned, dict) else None
+            origin = spawn if isinstance(spawn, dict) else {}
+            parent = origin.get("parent_thread_id") or meta.get("parent_thread_id")
+            run.parent_id = parent if isinstance(parent, str) else None
+            name = origin.get("agent_role") or (spawned if isinstance(spawned, str) else None)
+            run.agent_id = name if isinstance(name, str) else None
+            rest = {name: value for name, value in meta.items() if name not in ("id", "source")}
+            self.transcript.losses.add("session_meta", rest)
+        elif meta["id"] != run.native_id:
+            self._is_copy = run.parent_id is not None
+
+    def _add_item(self, item: Any) -> None:
+        """Add an item of the Responses API."""
+        losses = self.transcript.losses
+        try:
+            own, server = _responses_item(item)
+            [message] = openai.messages_of([own], "response_item", losses)
+        except ConversionError:
+            losses.add("items of another form", item)
+            return
+        if item.get("type") == "agent_message":
+            self.transcript.add("user", message.parts, self._at)
+            return
+        if message.role == "user":
+            self._add_request(message.parts)
+            return
+        if message.role == "assistant":
+            phase = item.get("phase")
+            self._has_ended = None if phase is None else phase == "final_answer"
+            self._match([join_texts(message.parts), *(getattr(one, "content", "") for one in message.parts)])
+        parts = [_judged(part) if isinstance(part, ToolCallResponse) else part for part in message.parts]
+        if server is not None:
+            parts = [replace(one, mcp_server=server) if isinstance(one, ToolCall) else one for one in parts]
+        self.transcript.add(message.role, parts, self._at)
+
+    def _add_request(self, parts: tuple[Part, ...]) -> None:
+        """Add a text of the user, which an event confirms if it is not Codex's own."""
+        texts = {part.content.strip() for part in parts if isinstance(part, Text)}
+        texts.add(join_texts(parts).strip())
+        confirmed = self._match(texts)
+        position = self.transcript.add("user" if confirmed else "system", parts, self._at)
+        if position is not None and not confirmed:
+            self._requests.append((position, texts))
+
+    def _add_event(self, kind: str, event: dict[str, Any]) -> None:
+        transcript = self.transcript
+        if kind in _REPEATS and isinstance(event.get(_REPEATS[kind]), str):
+            text = event[_REPEATS[kind]].strip()
+            if hash(text) not in self._texts:
+                self._unmatched[text] = None
+        elif kind == "user_message" and isinstance(event.get("message"), str):
+            self._has_events = True
+            self._confirm(event["message"])
+            for name in ("images", "local_images"):
+                transcript.losses.add(f"event_msg.user_message.{name}", event.get(name))
+        elif kind in _ENDINGS:
+            self._has_ended = _ENDINGS[kind]
+        elif kind == "turn_aborted":
+            self._has_ended = True
+            transcript.add("assistant", [Error(interruption=True)], self._at)
+        elif kind == "error":
+            transcript.add("assistant", [Error(str(event.get("message") or ""))], self._at)
+        elif kind.endswith("_end") and isinstance(event.get("call_id"), str):
+            self._add_end(kind, event)
+        else:
+            transcript.losses.add(f"event_msg.{kind}", event)
+
+    def _match(self, texts: Iterable[str]) -> bool:
+        """Note the texts of an item; true if an event had one of them already."""
+        texts = {text.strip() for text in texts}
+        self._texts.update(map(hash, texts))
+        found = [text for text in texts if text in self._unmatched]
+        for text in found:
+            del self._unmatched[text]
+        return bool(found)
+
+    def _confirm(self, text: str) -> None:
+        """Make the item with the text of an event a request of the user; one may come before the other."""
+        for index, (position, candidates) in enumerate(self._requests):
+            if text.strip() in candidates:
+                self.transcript.change(position, role="user", parts=(Text(text),))
+                del self._requests[: index + 1]
+                return
+        self.transcript.add("user", [Text(text)], self._at)
+
+    def _add_end(self, kind: str, event: dict[str, Any]) -> None:
+        """Add what only the event of a call's end tells: its duration, its server and its failure."""
+        duration, invocation = event.get("duration"), event.get("invocation")
+        changes: dict[str, Any] = {}
+        if isinstance(duration, dict):
+            seconds, nanoseconds = duration.get("secs"), duration.get("nanos")
+            if isinstance(seconds, int) and isinstance(nanoseconds, int):
+                changes["latency_ms"] = seconds * 1000 + nanoseconds / 1e6
+        if isinstance(invocation, dict) and isinstance(invocation.get("server"), str):
+            changes["mcp_server"] = invocation["server"]
+        self.transcript.change_call(event["call_id"], **changes)
+        if _has_failed(event):
+            self.transcript.fail(event["call_id"])
+        self.transcript.losses.add(f"event_msg.{kind}", event)
+
+
+def _responses_item(item: Any) -> tuple[dict[str, Any], str | None]:
+    """Return an item as the Responses API has it, and the server of its tool.
+
+    Raises:
+        ConversionError: it is no object.
+    """
+    if not isinstance(item, dict):
+        raise ConversionError("an item is no object")
+    own = {name: value for name, value in item.items() if name not in _OWN_MEMBERS}
+    if item.get("type") == "tool_search_call":
+        own |= {"type": "function_call", "name": "tool_search"}
+    elif item.get("type") == "tool_search_output":
+        own["output"] = own.pop("tools", None)
+    elif item.get("type") == "agent_message":  # of the agent that started this one, or of one that it started
+        own |= {"type": "message", "role": "user"}
+    namespace = item.get("namespace")
+    if isinstance(namespace, str) and namespace.startswith(_SERVER):
+        return own, namespace.removeprefix(_SERVER)
+    return own, None
+
+
+def _judged(response: ToolCallResponse) -> ToolCallResponse:
+    """Return a response with the failure that its exit code tells."""
+    value = parse_json(response.response)
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    if isinstance(metadata, dict) and isinstance(value.get("output"), str):
+        return replace(response, response=value["output"], failed=bool(metadata.get("exit_code")))
+    code = _EXIT_CODE.match(response.response)
+    return replace(response, failed=response.failed or (code is not None and code[1] != "0"))
+
+
+def _has_failed(event: dict[str, Any]) -> bool:
+    result = event.get("result")
+    answer = result.get("Ok") if isinstance(result, dict) else None
+    return (
+        bool(event.get("exit_code"))
+        or event.get("success") is False
+        or (isinstance(result, dict) and "Err" in result)
+        or (isinstance(answer, dict) and answer.get("isError") is True)
+    )

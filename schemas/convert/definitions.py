@@ -1,0 +1,62 @@
+"""Tool definitions of any vendor: OpenAI, Anthropic, MCP, Bedrock, Gemini, OpenInference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from knowledgepulse_schemas.convert.hub import Message, ToolDefinition
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import as_text, parse_json
+
+_WRAPPERS = (
+    "function",
+    "toolSpec",
+    "tool",
+    "json_schema",
+    "tools",
+    "functionDeclarations",
+    "function_declarations",
+)
+_PARAMETERS = (
+    "parameters",
+    "input_schema",
+    "inputSchema",
+    "parametersJsonSchema",
+    "parameters_json_schema",
+)
+
+
+def definitions_of(value: Any, path: str, losses: Losses) -> tuple[Message, ...]:
+    """Return a system message with the definitions in a request's tools; none if there are none.
+
+    Args:
+        value: a list of definitions, an object that contains one, or its JSON text.
+        path: the value's path, for the loss report.
+        losses: gets what is no definition, and a definition's other members.
+    """
+    definitions = tuple(_definitions(value, path, losses))
+    return (Message("system", definitions),) if definitions else ()
+
+
+def _definitions(value: Any, path: str, losses: Losses) -> Iterator[ToolDefinition]:
+    value = parse_json(value)
+    if isinstance(value, list):
+        for one in value:
+            yield from _definitions(one, f"{path}[]", losses)
+        return
+    if not isinstance(value, dict):
+        losses.add(path, value)
+        return
+    rest = {one: member for one, member in value.items() if (one, member) != ("type", "function")}
+    for name in _WRAPPERS:
+        if isinstance(parse_json(rest.get(name)), dict | list):
+            yield from _definitions(rest.pop(name), f"{path}.{name}", losses)
+    name = rest.pop("name", None)
+    if isinstance(name, str) and name:
+        parameters = next((rest.pop(one) for one in _PARAMETERS if one in rest), None)
+        if isinstance(parameters, dict) and parameters.keys() == {"json"}:  # Bedrock
+            parameters = parameters["json"]
+        yield ToolDefinition(name, as_text(rest.pop("description", "")), parameters)
+    for other, one in rest.items():
+        losses.add(f"{path}.{other}", one)

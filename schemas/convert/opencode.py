@@ -1,0 +1,219 @@
+"""Sessions of OpenCode: what ``opencode export`` prints, or the objects of its storage, one per line.
+
+In the storage, a session, its messages and their parts are files of their own; ``jq -c . FILES`` puts them on
+lines, in any order.
+
+Source: https://github.com/anomalyco/opencode, ``packages/opencode/src/session/message-v2.ts``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import Field
+
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.hub import (
+    Error,
+    Part,
+    Reasoning,
+    Role,
+    Run,
+    Text,
+    ToolCall,
+    ToolCallResponse,
+    cut_off,
+)
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read
+from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
+
+NAME = "opencode"
+
+_ABORTED = "MessageAbortedError"
+
+
+class _Span(SourceModel):
+    start: float | None = None
+    end: float | None = None
+    created: float | None = None
+    completed: float | None = None
+
+
+class _State(SourceModel):
+    status: str | None = None
+    input: Any = None
+    output: str | None = None
+    error: str | None = None
+    time: _Span | None = None
+
+
+class _Part(SourceModel):
+    type: str
+    id: str | None = None
+    session: str | None = Field(default=None, alias="sessionID")
+    message: str | None = Field(default=None, alias="messageID")
+    text: str | None = None
+    synthetic: bool | None = None
+    ignored: bool | None = None
+    tool: str | None = None
+    call: str | None = Field(default=None, alias="callID")
+    state: _State | None = None
+    prompt: str | None = None
+    time: _Span | None = None
+
+
+class _Failure(SourceModel):
+    name: str | None = None
+    data: dict[str, Any] | None = None
+
+
+class _Info(SourceModel):
+    """A message without its parts."""
+
+    role: str
+    id: str | None = None
+    session: str | None = Field(default=None, alias="sessionID")
+    time: _Span | None = None
+    model_id: str | None = Field(default=None, alias="modelID")
+    error: _Failure | None = None
+    finish: str | None = None
+
+
+@dataclass
+class _Session:
+    """The objects of a session: its messages by id, their parts by the message's id."""
+
+    info: dict[str, Any] = field(default_factory=dict)
+    messages: dict[str, dict[str, Any]] = field(default_factory=dict)
+    parts: dict[str, list[Any]] = field(default_factory=dict)
+
+
+def recognises(document: Any) -> bool:
+    """Check for an export, or for an object of the storage."""
+    line = first_line(document)
+    if not isinstance(line, dict):
+        return False
+    return _is_export(line) or _kind(line) is not None
+
+
+def runs(document: Any) -> Iterator[Run]:
+    """Yield the run of each export, and then those of the storage's objects."""
+    losses = Losses()
+    sessions: dict[str, _Session] = {}
+    for line in lines_of(document, losses):
+        if _is_export(line):
+            yield _run(line["info"], line["messages"], losses)
+            losses = Losses()
+        elif (kind := _kind(line)) is not None:
+            _store(line, kind, sessions)
+        else:
+            losses.add("objects of another form", line)
+    for session in sessions.values():
+        messages = [
+            {"info": session.messages[one], "parts": sorted(session.parts.get(one, ()), key=_id)}
+            for one in sorted(session.messages)
+        ]
+        yield _run(session.info, messages, losses)
+        losses = Losses()
+
+
+def _is_export(line: dict[str, Any]) -> bool:
+    messages = line.get("messages")
+    if not isinstance(line.get("info"), dict) or not isinstance(messages, list):
+        return False
+    return all(isinstance(one, dict) and "info" in one and "parts" in one for one in messages)
+
+
+def _kind(line: dict[str, Any]) -> str | None:
+    """Return what an object of the storage is: a part, a message or a session."""
+    if isinstance(line.get("sessionID"), str) and isinstance(line.get("id"), str):
+        if isinstance(line.get("messageID"), str) and isinstance(line.get("type"), str):
+            return "part"
+        if line.get("role") in ("user", "assistant"):
+            return "message"
+    is_session = {"id", "projectID", "directory", "time"} <= set(line) and isinstance(line["id"], str)
+    return "session" if is_session else None
+
+
+def _store(line: dict[str, Any], kind: str, sessions: dict[str, _Session]) -> None:
+    session = sessions.setdefault(line["id"] if kind == "session" else line["sessionID"], _Session())
+    if kind == "session":
+        session.info = line
+    elif kind == "message":
+        session.messages[line["id"]] = line
+    else:
+        session.parts.setdefault(line["messageID"], []).append(line)
+
+
+def _id(value: Any) -> str:
+    return str(value.get("id")) if isinstance(value, dict) else ""
+
+
+def _run(info: dict[str, Any], messages: Iterable[Any], losses: Losses) -> Run:
+    transcript = Transcript(NAME)
+    transcript.losses.merge(losses)
+    run = transcript.run
+    run.names = project_of(info.get("directory"))
+    run.native_id = info["id"] if isinstance(info.get("id"), str) else None
+    run.parent_id = info["parentID"] if isinstance(info.get("parentID"), str) else None
+    for name, value in info.items():
+        if name not in ("id", "parentID"):
+            transcript.losses.add(f"info.{name}", value)
+    for message in messages:
+        _add_message(message, transcript)
+    return transcript.finish()
+
+
+def _add_message(message: Any, transcript: Transcript) -> None:
+    losses = transcript.losses
+    try:
+        info = read(_Info, message["info"])
+    except ConversionError:
+        losses.add("messages of another form", message)
+        return
+    count_unread(info, "messages[].info", losses)
+    transcript.named(info.model_id)
+    transcript.run.native_id = transcript.run.native_id or info.session
+    span = info.time or _Span()
+    at = transcript.reached(_seconds(span.completed or span.created))
+    for value in message["parts"] if isinstance(message["parts"], list) else ():
+        try:
+            part = read(_Part, value)
+        except ConversionError:
+            losses.add("messages[].parts[] of another form", value)
+            continue
+        for role, own in _converted(part, info.role == "user", losses):
+            transcript.add(role, [own], at)
+    if info.error is not None:
+        text = (info.error.data or {}).get("message") or info.error.name or ""
+        transcript.add("assistant", [Error(str(text), interruption=info.error.name == _ABORTED)], at)
+    transcript.add("assistant", cut_off(info.finish), at)
+
+
+def _converted(part: _Part, is_user: bool, losses: Losses) -> Iterator[tuple[Role, Part]]:
+    if part.type == "text":
+        role: Role = "user" if is_user else "assistant"
+        yield "system" if part.synthetic or part.ignored else role, Text(part.text or "")
+    elif part.type == "reasoning":
+        yield "assistant", Reasoning(part.text or "")
+    elif part.type == "subtask":
+        yield "user", Text(part.prompt or "")
+    elif part.type == "tool" and part.state is not None:
+        state, span = part.state, part.state.time or _Span()
+        latency = span.end - span.start if span.start is not None and span.end is not None else None
+        yield "assistant", ToolCall(part.tool or "", state.input, part.call, latency_ms=latency)
+        if state.status in ("completed", "error"):
+            failed = state.status == "error"
+            text = state.error if failed else state.output
+            yield "tool", ToolCallResponse(text or "", part.call, part.tool, failed=failed)
+    else:
+        losses.add(f"messages[].parts[] of type {part.type}", part.model_extra)
+        return
+    count_unread(part, "messages[].parts[]", losses)
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000

@@ -1,0 +1,168 @@
+"""What the session logs of coding agents have in common: a file of lines, read one by one.
+
+A line that is not known is a loss, never a failure of its session. Lines are not kept, so a file of any size
+takes the memory of its largest line and of its traces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from knowledgepulse_schemas.convert.hub import (
+    Error,
+    Message,
+    Part,
+    Role,
+    Run,
+    Text,
+    ToolCall,
+    ToolCallResponse,
+)
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import parse_time
+
+
+def lines_of(document: Any, losses: Losses) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a session: a list or an iterator of lines, or a single object.
+
+    A line that is not JSON comes as its text.
+    """
+    for line in [document] if isinstance(document, dict) else document:
+        if isinstance(line, dict):
+            yield line
+        else:
+            losses.add("lines that are no JSON object", line)
+
+
+def first_line(document: Any) -> Any:
+    """Return the object by which a format is recognised: the document, or the first object of its lines."""
+    if isinstance(document, list):
+        return next((line for line in document if isinstance(line, dict)), None)
+    return document
+
+
+class Transcript:
+    """A run, collected line by line.
+
+    Attributes:
+        run: the run; complete after :meth:`finish`.
+    """
+
+    def __init__(self, framework: str) -> None:
+        self.run = Run(framework, [])
+        self._calls: dict[str, int] = {}  # position of the message, by id of the call
+        self._responses: dict[str, int] = {}
+        self._failed: set[str] = set()
+
+    @property
+    def losses(self) -> Losses:
+        """The run's losses."""
+        return self.run.losses
+
+    def add(self, role: Role, parts: Iterable[Part], at: datetime | None = None) -> int | None:
+        """Add a message, and return its position; None if it has no parts."""
+        parts = tuple(self._with_failure(part) for part in parts)
+        if not parts:
+            return None
+        position = len(self.run.messages)
+        for part in parts:
+            if isinstance(part, ToolCall) and part.id is not None:
+                self._calls[part.id] = position
+            elif isinstance(part, ToolCallResponse) and part.id is not None:
+                self._responses[part.id] = position
+        self.run.messages.append(Message(role, parts, at))
+        return position
+
+    def reached(self, time: Any) -> datetime | None:
+        """Note the time of a line, and return it; None if it is no time."""
+        at = parse_time(time)
+        if at is not None and (self.run.ended_at is None or at > self.run.ended_at):
+            self.run.ended_at = at
+        return at
+
+    def named(self, model: Any) -> None:
+        """Note the model of an answer."""
+        if isinstance(model, str) and model and model not in self.run.models:
+            self.run.models = (*self.run.models, model)
+
+    def change(self, position: int, **changes: Any) -> None:
+        """Set attributes of an earlier message."""
+        self.run.messages[position] = replace(self.run.messages[position], **changes)
+
+    def change_call(self, call_id: str, **changes: Any) -> None:
+        """Set attributes of a call, if there is one with this id."""
+        self._change(self._calls.get(call_id), ToolCall, call_id, changes)
+
+    def fail(self, call_id: str) -> None:
+        """Mark the response to a call as failed, also if it is still to come."""
+        self._failed.add(call_id)
+        self._change(self._responses.get(call_id), ToolCallResponse, call_id, {"failed": True})
+
+    def _with_failure(self, part: Part) -> Part:
+        is_failed = isinstance(part, ToolCallResponse) and part.id in self._failed
+        return replace(part, failed=True) if is_failed and isinstance(part, ToolCallResponse) else part
+
+    def _change(self, position: int | None, kind: type[Part], call_id: str, changes: dict[str, Any]) -> None:
+        if position is None:
+            return
+        parts = (
+            replace(part, **changes) if isinstance(part, kind) and _id(part) == call_id else part
+            for part in self.run.messages[position].parts
+        )
+        self.change(position, parts=tuple(parts))
+
+    def finish(self, *, ended: bool | None = None) -> Run:
+        """Return the run.
+
+        Args:
+            ended: whether the agent had ended; if it is not recorded, it had unless a call or its response
+                comes last.
+        """
+        if ended is None:
+            last = next((one for one in reversed(self.run.messages) if one.role != "system"), None)
+            ended = last is None or not isinstance(last.parts[-1], ToolCall | ToolCallResponse)
+        if not ended:
+            self.add("assistant", [Error(interruption=True)])
+        return self.run
+
+
+def _id(part: Part) -> str | None:
+    return part.id if isinstance(part, ToolCall | ToolCallResponse) else None
+
+
+def requests_of(run: Run) -> Iterator[Run]:
+    """Split a run at the requests of the user: texts that follow a step of the agent.
+
+    The runs are numbered, and lead back to the whole run by their parent. What is lost is told by the first.
+    """
+    pieces: list[list[Message]] = [[]]
+    answered = False
+    for message in run.messages:
+        if answered and message.role == "user" and any(isinstance(part, Text) for part in message.parts):
+            pieces.append([])
+            answered = False
+        answered = answered or message.role == "assistant"
+        pieces[-1].append(message)
+    for number, messages in enumerate(pieces, start=1):
+        last = number == len(pieces)
+        times = [message.at for message in messages if message.at is not None]
+        yield replace(
+            run,
+            messages=messages,
+            native_id=None if run.native_id is None else f"{run.native_id}/{number}",
+            parent_id=run.parent_id or run.native_id,
+            ended_at=run.ended_at if last or not times else max(times),
+            ending=run.ending if last else "without_error",
+            losses=run.losses if number == 1 else Losses(),
+        )
+
+
+def project_of(directory: Any) -> tuple[str, ...]:
+    """Return the name of a working directory, to look up in a domain map."""
+    if not isinstance(directory, str):
+        return ()
+    return tuple(name for name in [re.split(r"[/\\]", directory.rstrip("/\\"))[-1]] if name)

@@ -1,0 +1,72 @@
+"""What of a trace is shown to people, and its features."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knowledgepulse_worker.records.content import content_of
+from knowledgepulse_worker.scoring import shortened
+
+
+def trace(*steps, result="Done.", **metadata):
+    document = {
+        "metadata": metadata,
+        "task": {"objective": "Find  the\nbug " + "x" * 400},
+        "steps": steps,
+        "outcome": {"result_summary": result},
+    }
+    return json.dumps(document).encode()
+
+
+def call(query, tool="search"):
+    return {"type": "tool_call", "tool": {"name": tool}, "input": {"q": query}}
+
+
+def seen(text):
+    return {"type": "observation", "output_summary": text}
+
+
+def test_shows_both_ends_of_the_steps_on_lines_of_their_own():
+    content = content_of(trace(call("a"), *({"type": "thought", "content": f"Step\n{n}"} for n in range(9))))
+
+    assert content.objective.startswith("Find the bug xxx")
+    assert (len(content.objective), content.objective[-1]) == (300, "…")
+    assert content.steps[:2] == ('tool_call: search {"q": "a"}', "thought: Step 0")
+    assert content.steps[3:] == ("… 3 more …", *(f"thought: Step {n}" for n in range(5, 9)))
+    assert content.features.length == 10
+
+
+@pytest.mark.parametrize(
+    ("feature", "value", "document"),
+    [
+        ("repeated", 0.25, trace(call("a"), call("b"), call("a"), call("a", "open"))),
+        ("failed", 0.5, trace(seen("Error: no such file"), seen("3 rows, then " + "x" * 300 + " error"))),
+        ("recovered", 1, trace({"type": "error_recovery", "content": "again"}, seen("fine"))),
+        ("refuses", True, trace(result="I'm sorry, I cannot cancel it.")),
+        ("refuses", False, trace(result="Cancelled.")),
+        ("checks", True, trace(*[seen("")] * 9, call("Verify the total"))),
+        ("checks", False, trace(call("Verify the total"), *[seen("")] * 9)),
+        ("richness", 1.5, trace({"type": "thought", "content": "One two, one THREE"})),
+        ("repeated", 0, trace()),
+        ("failed", 0, trace()),
+        ("richness", 0, trace()),
+    ],
+)
+def test_features_of_the_whole_trace(feature, value, document):
+    assert getattr(content_of(document).features, feature) == value
+
+
+@pytest.mark.parametrize(("given_id", "native_id"), [("run-7", "run-7"), (7, None), ({"a": []}, None)])
+def test_a_native_id_is_text(given_id, native_id):
+    assert content_of(trace(native_id=given_id)).native_id == native_id
+
+
+@given(st.text(), st.integers(1, 50))
+def test_a_shortened_text_is_one_line_of_bounded_length(text, most):
+    line = shortened(text, most)
+
+    assert len(line) <= most
+    assert len(line.splitlines()) <= 1
+    assert line == " ".join(text.split()) or line.endswith("…")

@@ -1,0 +1,200 @@
+"""Datasets of files of scored traces: read by others' libraries, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from knowledgepulse_worker.cli.entry import main
+from knowledgepulse_worker.records.decode import with_quality_score
+
+OPTIONS = ("--embedder", "lexical", "--also", "messages", "--also", "atif")
+
+
+@pytest.fixture
+def scored(tmp_path, real_traces):
+    """Return a file of scored traces."""
+    file = tmp_path / "scored.jsonl"
+    lines = [with_quality_score(line, number / 200) for number, line in enumerate(real_traces)]
+    file.write_bytes(b"\n".join(lines) + b"\n")
+    return file
+
+
+def export(*arguments):
+    result = CliRunner().invoke(main, ["export", *map(str, arguments)])
+    message = result.exception if isinstance(result.exception, Exception) else ""
+    return result.exit_code, f"{result.stderr}{result.stdout}{message}"
+
+
+@pytest.fixture
+def dataset(tmp_path, scored):
+    assert export(tmp_path / "set", scored, *OPTIONS) == (0, "export 1: 154 traces of 154 records\n")
+    return tmp_path / "set"
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_datasets_loads_every_format_by_split(dataset, tmp_path, real_traces):
+    from datasets import load_dataset
+
+    tables = load_dataset(str(dataset), cache_dir=str(tmp_path / "cache"))
+    assert sum(split.num_rows for split in tables.values()) == len(real_traces)
+    ids = {split: set(table["id"]) for split, table in tables.items()}
+    assert {*ids} == {"train", "validation", "test"}
+    assert len(tables["train"][0]["vector"]) == 384
+    for name in ("messages", "atif"):
+        places = {split: f"{dataset}/{name}/{split}/**" for split in tables}
+        lines = load_dataset("json", data_files=places, cache_dir=str(tmp_path / "cache"))
+        key = {"messages": "id", "atif": "session_id"}[name]
+        assert {split: set(table[key]) for split, table in lines.items()} == ids
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "duckdb"])
+def test_other_libraries_read_the_table(dataset, library, real_traces):
+    if library == "pandas":
+        import pandas as pd
+
+        found = pd.read_parquet(dataset / "data")[["id", "trace"]].to_numpy().tolist()
+    elif library == "polars":
+        import polars as pl
+
+        found = pl.read_parquet(f"{dataset}/data/**/*.parquet").select("id", "trace").rows()
+    else:
+        import duckdb
+
+        found = duckdb.sql(f"select id, trace from '{dataset}/data/**/*.parquet'").fetchall()
+    wanted = {json.loads(line)["id"]: line for line in real_traces}
+    assert {name: with_quality_score(trace.encode(), 0) for name, trace in found} == {
+        name: with_quality_score(line, 0) for name, line in wanted.items()
+    }
+
+
+def test_lines_that_are_appended_are_exported_next(dataset, scored, real_traces):
+    assert export(dataset, scored, *OPTIONS) == (0, "nothing new\n")
+    with scored.open("ab") as file:
+        file.write(with_quality_score(real_traces[0].replace(b"kp:trace:", b"kp:trace:again-"), 0.5) + b"\n")
+        file.write(b"{}\n[]\n")
+    status, said = export(dataset, scored, *OPTIONS)
+    assert (status, said) == (
+        0,
+        "export 2: 1 traces of 3 records; 2 left out: no scored traces of a worker\n",
+    )
+
+
+def test_selections(tmp_path, scored, real_traces):
+    """By domain and score; the best; the most diverse, of which later exports choose others."""
+    code = {
+        json.loads(line)["id"]
+        for line in real_traces
+        if json.loads(line)["metadata"]["task_domain"] == "code"
+    }
+
+    def ids(name, *options):
+        status, said = export(
+            tmp_path / name, scored, "--embedder", "lexical", "--also", "messages", *options
+        )
+        assert status == 0, said
+        files = (tmp_path / name).glob("messages/**/*.jsonl")
+        return {row["id"] for file in files for row in rows_of(file)}, said
+
+    found, said = ids("code", "--domain", "code")
+    assert found == code
+    assert "140 left out: of another domain" in said
+    scores = {json.loads(line)["id"]: number / 200 for number, line in enumerate(real_traces)}
+    assert ids("least", "--min-score", "0.5")[0] == {name for name, score in scores.items() if score >= 0.5}
+    assert ids("best", "--best", "10")[0] == {*sorted(scores, key=scores.get)[-10:]}
+    diverse, _ = ids("diverse", "--diverse", "10")
+    assert len(diverse) == 10
+    assert diverse != ids("best", "--best", "10")[0]
+
+
+def test_an_export_that_the_disk_cut_off_is_completed_to_the_same_bytes(tmp_path, scored, dataset):
+    """The limit of a file's size stands for a full disk: the error comes from the same calls."""
+    command = [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "export"]
+    small = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (262_144, 262_144))  # noqa: E731
+    done = subprocess.run(
+        [*command, str(tmp_path / "cut"), str(scored), *OPTIONS],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=small,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"Error: {tmp_path / 'cut'}: cannot be written: ")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "cut/manifest.json").exists()
+    status, said = export(tmp_path / "cut", scored, *OPTIONS)
+    assert (status, said) == (0, "export 1: 154 traces of 154 records\n")
+    assert tree(tmp_path / "cut") == tree(dataset)
+
+
+def tree(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_folders_that_are_no_dataset_or_another_one_are_refused(tmp_path, scored, dataset):
+    before = tree(dataset)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/notes.txt").write_text("mine")
+    status, said = export(tmp_path / "full", scored, *OPTIONS)
+    assert (status, "holds files but no dataset of `kp-worker export`" in said) == (1, True)
+    assert {path.name for path in (tmp_path / "full").iterdir()} == {"notes.txt", ".lock"}
+
+    status, said = export(tmp_path / "full/notes.txt/set", scored, *OPTIONS)
+    assert (status, f"{tmp_path}/full/notes.txt/set: cannot be written: Not a directory" in said) == (1, True)
+
+    status, said = export(dataset, scored, *OPTIONS, "--seed", "1")
+    assert (status, "is another dataset: seed was 0, is 1" in said) == (1, True)
+
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(scored.read_bytes()[10:])
+    status, said = export(dataset, other, *OPTIONS)
+    assert (status, "is another dataset: " in said) == (1, True)
+
+    scored.write_bytes(b"".join(scored.read_bytes().splitlines(keepends=True)[:9]))
+    status, said = export(dataset, scored, *OPTIONS)
+    assert (status, f"{scored} ends at offset 9, but the dataset has read up to 154" in said) == (1, True)
+    assert tree(dataset) == before
+
+    (dataset / "manifest.json").write_text("{}")
+    status, said = export(dataset, scored, *OPTIONS)
+    assert (status, "manifest.json: not of an export: " in said) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--best", "1", "--diverse", "1"), "--best and --diverse choose differently"),
+        (("--shares", "60", "50"), "--shares: validation and test are more than 100 percent"),
+        (("--diverse", "3", "--embedder", "none"), "--diverse needs vectors"),
+        (("--policy", os.devnull), "--policy needs the header kp-score"),
+        (("--similarity", "0"), "0.0 is not in the range 0<x<=1"),
+    ],
+)
+def test_options_that_make_no_sense_together(tmp_path, scored, options, said):
+    status, errors = export(tmp_path / "set", scored, *options)
+    assert (status, said in " ".join(errors.split())) == (2, True), errors
+    assert not (tmp_path / "set").exists()
+
+
+def test_a_check_finds_what_was_changed_since(dataset, scored):
+    assert export(dataset, scored, *OPTIONS, "--check") == (0, "")
+    table = next(dataset.glob("data/test/**/*.parquet"))
+    lines = next(dataset.glob("messages/test/**/*.jsonl"))
+    lines.write_bytes(lines.read_bytes()[1:])
+    (dataset / "README.md").unlink()
+    scored.write_bytes(scored.read_bytes().replace(b'"steps"', b' "steps"', 1))
+    status, said = export(dataset, scored, *OPTIONS, "--check")
+    assert status == 1
+    assert f"{lines.relative_to(dataset)}: differs from its hash in manifest.json" in said
+    assert "README.md: is missing" in said
+    assert f"{scored}:1: differs from its record in {scored}" in said
+    assert table.name not in said.replace("00001.jsonl", "")

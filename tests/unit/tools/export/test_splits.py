@@ -1,0 +1,80 @@
+"""Splits without leaks, whatever the ties and however the traces are cut into exports."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knowledgepulse_worker.tools.export.selection import best, diverse
+from knowledgepulse_worker.tools.export.splits import Placed, place
+
+NEAR = 0.9
+DIRECTIONS = np.linspace(0, np.pi, 24)
+UNIT = np.stack([np.cos(DIRECTIONS), np.sin(DIRECTIONS)], axis=1).astype(np.float32)
+"""Of these, neighbours are near-duplicates, and chains of them reach far."""
+
+
+def sides(groups, vectors, placed=None, **changed):
+    options = {"similarity": NEAR, "shares": (30.0, 30.0), "seed": 0} | changed
+    vectors = np.asarray(vectors, np.float32).reshape(len(groups), -1)
+    return place(groups, vectors, placed or Placed(vectors.shape[1]), **options)
+
+
+traces = st.lists(
+    st.tuples(st.integers(0, 9).map("task:{}".format), st.integers(0, len(UNIT) - 1)), min_size=1, max_size=25
+)
+
+
+@given(st.lists(traces, min_size=1, max_size=3))
+def test_tied_traces_never_lie_on_two_sides_also_across_exports(exports):
+    placed, kept = Placed(2), []
+    for number, export in enumerate(exports):
+        groups = [[task, f"run:{number}.{index}"] for index, (task, _) in enumerate(export)]
+        vectors = UNIT[[direction for _, direction in export]]
+        found = sides(groups, vectors, placed)
+        chosen = [index for index, side in enumerate(found) if side is not None]
+        placed.add([groups[i] for i in chosen], vectors[chosen], [found[i] for i in chosen])
+        kept += [(export[i][0], vectors[i], found[i]) for i in chosen]
+        if number == 0:
+            assert None not in found, "nothing is between two sides before one is chosen"
+    for task, vector, side in kept:
+        for other, another, its_side in kept:
+            if task == other or vector @ another >= NEAR:
+                assert side == its_side
+
+
+def test_what_joins_two_sides_is_dropped_and_its_neighbours_are_not():
+    seed = next(s for s in range(99) if sides([["a"], ["b"]], UNIT[[0, 8]], seed=s) == ["train", "test"])
+    placed = Placed(2)
+    placed.add([["a"], ["b"]], UNIT[[0, 8]], ["train", "test"])
+    # One beside each, and one of the first's task that resembles the second.
+    assert sides([["c"], ["d"], ["a"]], UNIT[[2, 7, 8]], placed, seed=seed) == ["train", "test", None]
+
+
+def test_a_group_has_its_side_from_the_seed_alone_and_the_shares_are_kept():
+    groups = [[f"task:{number}"] for number in range(4000)]
+    none = np.empty((4000, 0), np.float32)
+    found = sides(groups, none, shares=(10.0, 20.0))
+    assert sides(groups[::-1], none, shares=(10.0, 20.0))[::-1] == found
+    assert sides(groups[7:8], none[:1], shares=(10.0, 20.0)) == found[7:8]
+    counts = Counter(found)
+    assert abs(counts["validation"] - 400) < 80
+    assert abs(counts["test"] - 800) < 100
+    assert sides(groups, none, shares=(10.0, 20.0), seed=1) != found
+
+
+def test_the_best_and_the_most_diverse():
+    assert best([0.2, 0.9, 0.5, 0.9, 0.1], 3) == [1, 2, 3]
+    bundles = UNIT[[0, 0, 0, 1, 12, 12, 13, 23]]
+    chosen = diverse(bundles, bundles[:0], 3, seed=0)
+    assert [
+        next(i for i, part in enumerate(((0, 1, 2, 3), (4, 5, 6), (7,))) if one in part) for one in chosen
+    ] == [0, 1, 2]
+    assert chosen == diverse(bundles, bundles[:0], 3, seed=0)
+    # What is exported counts as covered.
+    assert diverse(bundles, UNIT[[0, 23]], 1, seed=0)[0] in (4, 5)
+    assert diverse(bundles[:0], bundles, 3, seed=0) == []
+    assert diverse(bundles, bundles[:0], 99, seed=0) == list(range(8))

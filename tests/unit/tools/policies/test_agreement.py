@@ -1,0 +1,60 @@
+"""Agreement of labellers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from knowledgepulse_worker.tools.policies.agreement import Agreement, agreements
+from knowledgepulse_worker.tools.policies.labels import Label
+
+
+def labels(source, kept, first=0):
+    return [Label(f"kp:trace:{n}", one == "k", source=source) for n, one in enumerate(kept, start=first)]
+
+
+# By hand: 7 of 10 the same, by chance 0.6 * 0.5 + 0.4 * 0.5 = 0.5, so (0.7 - 0.5) / (1 - 0.5) = 0.4.
+@pytest.mark.parametrize(
+    ("first", "second", "agreed", "kappa"),
+    [
+        ("kkkkkkdddd", "kkkkdddkdd", 7, 0.4),
+        ("kkdd", "kkdd", 4, 1.0),
+        ("kkdd", "ddkk", 0, -1.0),
+        ("kkkk", "kkdd", 2, 0.0),
+        ("kkkk", "kkkk", 4, None),
+    ],
+)
+def test_the_kappa_of_two_people(first, second, agreed, kappa):
+    (one,) = agreements([*labels("ben", first), *labels("ann", second)], 0.5)
+
+    assert one == Agreement(("ann", "ben"), len(first), agreed, pytest.approx(kappa) if kappa else kappa)
+
+
+def test_only_traces_that_both_labelled_count_each_with_the_last_label():
+    changed = labels("ann", "dkk") + labels("ann", "k")
+    others = [*labels("ben", "kd", first=1), *labels("cleo", "k", first=90), Label("kp:trace:0", False)]
+
+    (one,) = agreements([*changed, *others], 0.5)
+
+    assert (one.sources, one.traces, one.agreed) == (("ann", "ben"), 2, 1)
+
+
+def test_evaluate_prints_the_agreement_first(kp_worker, tmp_path, real_traces):
+    traces = tmp_path / "traces.jsonl"
+    traces.write_bytes(b"\n".join(real_traces[:20]))
+    files = []
+    for name, step in (("ann", 2), ("ben", 3)):
+        files += ["--labels", tmp_path / name]
+        lines = [
+            {"id": json.loads(line)["id"], "keep": n % step == 0, "source": name}
+            for n, line in enumerate(real_traces[:20])
+        ]
+        (tmp_path / name).write_text("\n".join(map(json.dumps, lines)))
+
+    result = kp_worker("policy", "evaluate", traces, "--embedder", "none", *files)
+
+    assert result.exit_code == 0, result.output
+    # Kept by both: 0, 6, 12, 18; by neither: 1, 5, 7, 11, 13, 17, 19. By chance, half of them.
+    expected = "agreement: ann and ben give 11 of 20 traces the same label; Cohen's kappa 0.10"
+    assert result.stdout.splitlines()[0] == expected

@@ -1,0 +1,80 @@
+"""Policies compared on the same labels."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from knowledgepulse_worker.policy import DomainPolicy, Policy, Weights
+from knowledgepulse_worker.tools.policies.compare import compare, comparison_tables
+from knowledgepulse_worker.tools.policies.labels import Label
+
+DIVERSE = Policy(
+    threshold=0.5,
+    domains={
+        "default": DomainPolicy(
+            weights=Weights(complexity=0, novelty=0, tool_diversity=0.75, outcome_confidence=0.25)
+        )
+    },
+)
+NOVEL = Policy(threshold=0.5)
+
+
+@pytest.fixture(scope="module")
+def labelled(make_record):
+    """Tool diversity says, with noise, what is worth keeping."""
+    rng = np.random.default_rng(0)
+    records = [make_record((*rng.random(3), 0.5), id=f"kp:trace:{n}") for n in range(200)]
+    labels = {
+        one.id: Label(one.id, keep=bool(one.score.tool_diversity + rng.normal(0, 0.2) > 0.5), group=n % 50)
+        for n, one in enumerate(records)
+    }
+    return records, labels
+
+
+def test_a_better_policy_differs_by_more_than_chance(labelled):
+    records, labels = labelled
+
+    (one,) = compare(records, labels, [NOVEL, DIVERSE], min_reward=0.5)
+
+    difference = one.differences[DIVERSE.digest]
+    first, second = (one.policies[policy.digest] for policy in (NOVEL, DIVERSE))
+    assert difference["AUC"].value == pytest.approx(second["AUC"].value - first["AUC"].value)
+    assert min(difference[name].low for name in ("AUC", "precision", "recall")) > 0
+    passing = np.mean([record.under(DIVERSE).reaches_threshold for record in records])
+    assert second["passing"].value == passing
+    assert f"change: default: {DIVERSE.digest} has higher AUC, precision, recall" in [
+        *comparison_tables([one])
+    ]
+    assert json.loads(json.dumps(asdict(one)))["differences"]
+
+
+def test_a_policy_does_not_differ_from_itself(labelled):
+    (one,) = compare(*labelled, [NOVEL, Policy(threshold=0.5001)], min_reward=0.5)
+
+    (difference,) = one.differences.values()
+    assert difference["AUC"] == (0, 0, 0)
+    assert "the labels show no difference" in [*comparison_tables([one])][-1]
+
+
+def test_a_precision_of_nothing_is_a_dash(labelled):
+    (one,) = compare(*labelled, [NOVEL, Policy(threshold=1.0)], min_reward=0.5)
+
+    _, _, table, _ = comparison_tables([one])
+    assert [*table.columns[2].cells][1:] == ["-", "-"]
+
+
+def test_labels_that_are_the_outcome_are_compared_without_it(make_record):
+    rng = np.random.default_rng(1)
+    records = [
+        make_record((*rng.random(3), 0.9 if n % 2 else 0.1), id=f"kp:trace:{n}", success=bool(n % 2))
+        for n in range(100)
+    ]
+    labels = {one.id: Label(one.id, keep=one.success) for one in records}
+
+    (one,) = compare(records, labels, [NOVEL, DIVERSE], min_reward=0.5)
+
+    assert one.held
+    assert all(figures["AUC"].low < 0.5 < figures["AUC"].high for figures in one.policies.values())
+    assert "outcome confidence constant" in [*comparison_tables([one])][1]

@@ -1,0 +1,153 @@
+"""Drift from an accepted reference."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+from scipy.stats import ks_2samp
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.observe.metrics import DIMENSIONS, Metrics
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.tools.policies.drift import (
+    RELEVANT,
+    distributions,
+    drifts,
+    read_reference,
+    reference_rules,
+)
+
+POLICY = Policy(threshold=0.5)
+TENTHS = st.lists(st.integers(1, 10).map(lambda n: n / 10), min_size=1, max_size=40)
+
+
+@given(TENTHS, TENTHS)
+def test_the_distance_is_scipys(make_record, now, then):
+    """Of values that are bounds of buckets; between them, buckets tell less."""
+    current, reference = (
+        distributions([make_record((0.5, value, 0.5, 0.5)) for value in values], POLICY)
+        for values in (now, then)
+    )
+
+    found = {one.dimension: one.distance for one in drifts(current, reference)}
+
+    with np.errstate(all="ignore"):  # its p-value of equal values
+        assert found["novelty"] == pytest.approx(ks_2samp(now, then, method="asymp").statistic)
+    assert found["complexity"] == 0
+
+
+def shifted(make_record, count, by):
+    values = np.linspace(0, 1 - by, count) + by
+    return [make_record((0.5, value, 0.5, 0.5), domain="code") for value in values.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("count", "by", "drifted"),
+    [(1000, 0.5, True), (1000, 0.1, False), (20, 0.5, False)],  # not: too little, too few
+)
+def test_drift_is_relevant_and_more_than_chance_explains(make_record, count, by, drifted):
+    reference = distributions(shifted(make_record, 1000, 0), POLICY)
+
+    found = {
+        one.dimension: one
+        for one in drifts(distributions(shifted(make_record, count, by), POLICY), reference)
+    }
+
+    assert [name for name, one in found.items() if one.drifted and name in DIMENSIONS] == [
+        "novelty"
+    ] * drifted
+    assert found["novelty"].limit >= RELEVANT
+    assert (found["novelty"].traces, found["novelty"].reference) == (count, 1000)
+
+
+def test_decisions_are_compared_under_the_same_policy_only(make_record):
+    records = shifted(make_record, 10, 0)
+    reference = distributions(records, POLICY)
+
+    same, other = (
+        {one.dimension for one in drifts(distributions(records, policy), reference)}
+        for policy in (POLICY, Policy(threshold=0.6))
+    )
+
+    assert same - other == {"quality_score", "decision"}
+    assert other == set(DIMENSIONS)
+
+
+def test_a_reference_is_read_as_it_was_written(make_record, tmp_path):
+    accepted = distributions([*shifted(make_record, 7, 0), make_record()], POLICY)
+    (tmp_path / "reference.json").write_text(reference_rules(accepted))
+
+    assert read_reference(tmp_path / "reference.json") == accepted
+
+
+def test_its_buckets_are_those_of_the_workers_histograms(make_record):
+    """An unknown bucket would match nothing, and the alert would never fire."""
+    metrics = Metrics(POLICY, 0.1, CollectorRegistry())
+    exposed = {
+        sample.labels.get("dimension", "quality_score") + " " + sample.labels["le"]
+        for sample in metrics.samples("kp_dimension_score_bucket", "kp_quality_score_bucket")
+        if sample.name.endswith("_bucket") and sample.labels["le"] not in ("1.0", "+Inf")
+    }
+    rules = json.loads(reference_rules(distributions([make_record()], POLICY)))["groups"][0]["rules"]
+    labels = [rule["labels"] for rule in rules if rule["record"] == "kp:reference:cdf"]
+
+    assert {f"{one['dimension']} {one['le']}" for one in labels} == exposed | {"decision 0.0"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[policy]\n", "got `array`"),
+        ('{"groups": []}', "it has no traces"),
+        (
+            '{"groups": [{"name": "a", "interval": "1m", "rules": [{"alert": "A"}]}]}',
+            "missing required field",
+        ),
+    ],
+)
+def test_what_is_no_reference_is_named(tmp_path, text, message):
+    (tmp_path / "reference.json").write_text(text)
+    with pytest.raises(InputError, match=f"reference.json: not a reference .*{message}"):
+        read_reference(tmp_path / "reference.json")
+
+
+def test_other_buckets_are_refused(make_record, tmp_path):
+    rules = reference_rules(distributions([make_record()], POLICY)).replace('"le": "0.3"', '"le": "0.33"')
+    (tmp_path / "reference.json").write_text(rules)
+    with pytest.raises(InputError, match="other buckets of complexity"):
+        read_reference(tmp_path / "reference.json")
+
+
+def test_the_command_accepts_then_compares(kp_worker, tmp_path, real_traces):
+    traces, reference = tmp_path / "traces.jsonl", tmp_path / "reference.json"
+    traces.write_bytes(b"\n".join(real_traces))
+    options = ("--embedder", "none")
+
+    assert kp_worker("policy", "drift", traces, *options, "--accept", reference).exit_code == 0
+    quiet = kp_worker("policy", "drift", traces, *options, "--reference", reference)
+    assert quiet.exit_code == 0
+    assert "drifted" not in quiet.stdout
+    assert len(quiet.stdout.splitlines()) == 1 + 2 * 6  # of two domains
+
+    trace = json.loads(real_traces[0])
+    changed = [{**trace, "steps": [{"step_id": 0, "type": "thought", "content": str(n)}]} for n in range(100)]
+    traces.write_text("\n".join(map(json.dumps, changed)))
+    found = json.loads(
+        kp_worker("policy", "drift", traces, *options, "--reference", reference, "--json").stdout
+    )
+    assert "complexity" in [one["dimension"] for one in found if one["drifted"]]
+
+    (tmp_path / "policy.toml").write_text("[policy]\nthreshold = 0.1\n")
+    other = kp_worker(
+        *("policy", "drift", traces, *options, "--reference", reference, "--policy", tmp_path / "policy.toml")
+    )
+    assert "scores and decisions are not compared" in other.stderr
+    assert "decision" not in other.stdout
+
+    assert "either --accept FILE or --reference FILE" in kp_worker("policy", "drift", traces).stderr
+    assert "is read by this command" in kp_worker("policy", "drift", traces, "--accept", traces).stderr

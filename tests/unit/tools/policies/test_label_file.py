@@ -1,0 +1,128 @@
+"""The file that a labelling session writes."""
+
+from __future__ import annotations
+
+from unittest.mock import Mock
+
+import pytest
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.policies.labelling import label_file
+from knowledgepulse_worker.tools.policies.labelling.label_file import open_labels
+from knowledgepulse_worker.tools.policies.labelling.reading import traces_to_label
+from knowledgepulse_worker.tools.policies.labelling.session import Session, ToLabel
+from knowledgepulse_worker.tools.policies.labelling.trace_view import content_view, shortened_view
+from knowledgepulse_worker.tools.policies.labels import Label
+from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
+
+LINE = '{"id":"kp:trace:%d","keep":true,"source":"ann"}\n'
+
+SCORED = (
+    '{"id":"kp:trace:1","quality_score":0.5,"complexity":0.5,"novelty":0.5,"tool_diversity":0.5,'
+    '"outcome_confidence":0.5,"overrides":[],"domain":"code","threshold":0.75,"nearest":null,'
+    '"task_domain":"code","visibility":"network","success":true,"confidence":0.5}'
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "removed", "after"),
+    [
+        ("", "", ""),
+        (LINE % 0, "", LINE % 0),
+        ((LINE % 0).strip(), "", LINE % 0),  # by an editor
+        (LINE % 0 + '{"id":"kp:tr', '{"id":"kp:tr', LINE % 0),  # by a kill
+        (LINE % 0 + '{"id":"kp:trace:1","keep":tr\u202e', '{"id":"kp:trace:1","keep":tr\\u202e', LINE % 0),
+    ],
+)
+def test_a_file_is_continued_after_its_last_whole_label(tmp_path, before, removed, after):
+    path = tmp_path / "labels.jsonl"
+    path.write_text(before, encoding="utf-8")
+
+    with open_labels(path) as file:
+        assert file.removed == removed
+        file.append(Label("kp:trace:9", keep=True, source="ann"))
+        assert path.read_text() == after + LINE % 9
+        file.remove_last()
+
+    assert path.read_text() == after
+
+
+def test_errors_name_the_file_and_change_nothing(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    path.write_text(text := f"{LINE % 0}no label\n{LINE % 1}")
+    with pytest.raises(InputError, match=r"labels.jsonl:2: not a label"):
+        open_labels(path).__enter__()
+    assert path.read_text() == text
+    with pytest.raises(InputError, match="cannot be written: Is a directory"):
+        open_labels(tmp_path).__enter__()
+    other = tmp_path / "other"
+    with open_labels(other), pytest.raises(InputError, match="by another `kp-worker policy label`"):
+        open_labels(other).__enter__()
+
+
+def test_a_full_disk_is_told_and_the_trace_stays(tmp_path, make_record, monkeypatch):
+    with open_labels(tmp_path / "labels.jsonl") as file:
+        session = Session([ToLabel(make_record(), b"{}")], file, "ann")
+        monkeypatch.setattr(label_file.os, "fsync", Mock(side_effect=OSError(28, "No space left")))
+        with pytest.raises(InputError, match="No space left"):
+            session.decide("keep")
+        monkeypatch.undo()
+        assert session.current is not None
+        assert (tmp_path / "labels.jsonl").read_text() == ""
+        session.decide("keep")
+    assert (tmp_path / "labels.jsonl").read_text() == LINE % 1
+
+
+def test_a_session_continues_after_the_labellers_last_label_then_with_the_skipped(tmp_path, make_record):
+    traces = [ToLabel(make_record(id=f"kp:trace:{n}"), b"{}") for n in range(5)]
+    (tmp_path / "labels.jsonl").write_text(
+        LINE % 0 + LINE % 2 + LINE % 77 + (LINE % 3).replace("ann", "ben")  # 1 was skipped
+    )
+    with open_labels(tmp_path / "labels.jsonl") as file:
+        session = Session(traces, file, "ann")
+        assert session.counts == {True: 2}
+        seen = []
+        while session.current:
+            seen.append(session.current.record.id)
+            session.decide("drop")
+    assert seen == ["kp:trace:3", "kp:trace:4", "kp:trace:1"]
+    assert session.counts == {True: 2, False: 3}
+
+
+def test_a_scored_line_is_shown_as_far_as_it_was_kept(tmp_path, real_traces):
+    scorer = make_scorer(Settings(), None)
+    (tmp_path / "scored.jsonl").write_text(score_line(real_traces[0], scorer, 10**7).to_json("none"))
+    source = {"files": [tmp_path / "scored.jsonl"], "since": None, "until": None}
+
+    (trace,) = traces_to_label(Settings(), source, {}, Policy(), 5)
+    view = shortened_view(trace.record)
+
+    assert trace.value is None
+    whole = content_view(real_traces[0])
+    assert view["objective"] == whole["objective"]
+    assert [step["type"] for step in view["steps"][:3]] == [step["type"] for step in whole["steps"][:3]]
+    assert view["steps"][0].keys() == whole["steps"][0].keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--by", "judge:gpt"], "names that begin with judge: are those of models"),
+        (["--by", " "], "a name has at least one character"),
+        (["--by", "ann\u202e"], "only printable ones"),
+        (["--by", "ann"], "has no steps to judge, only a score; give the raw traces"),
+        (["--by", "ann", "--output", "scored.jsonl"], "is read by this command; write to another file"),
+    ],
+)
+def test_bad_input_is_one_clear_line(kp_worker, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scored.jsonl").write_text(SCORED)
+    output = [] if "--output" in arguments else ["--output", "labels.jsonl"]
+
+    result = kp_worker("policy", "label", "scored.jsonl", *output, *arguments)
+
+    assert result.exit_code != 0
+    assert message in result.output
+    assert (tmp_path / "scored.jsonl").read_text() == SCORED

@@ -1,0 +1,65 @@
+"""What of a record's bytes a person needs to judge the trace."""
+
+from __future__ import annotations
+
+import msgspec
+
+from knowledgepulse_worker.records.decode import decode_members
+from knowledgepulse_worker.scoring import Content, StepText, content
+
+
+class _Tool(msgspec.Struct):
+    name: str
+
+
+class _Step(msgspec.Struct):
+    type: str
+    content: str | None = None
+    tool: _Tool | None = None
+    input: msgspec.Raw = msgspec.Raw()
+    output_summary: str | None = None
+
+
+class _Task(msgspec.Struct):
+    objective: str
+
+
+class _Outcome(msgspec.Struct):
+    result_summary: str
+
+
+class _Metadata(msgspec.Struct):
+    native_id: object = None  # not of the schema, so it may be anything
+
+
+class _Trace(msgspec.Struct):
+    task: _Task
+    steps: list[_Step]
+    outcome: _Outcome
+    metadata: _Metadata
+
+
+def content_of(value: bytes) -> Content:
+    """Return what is shown of a valid trace, and its features.
+
+    Raises:
+        RejectedRecord: the trace is not valid.
+    """
+    trace = decode_members(value, _Trace)
+    steps = [
+        StepText(
+            step.type,
+            "" if step.tool is None else step.tool.name,
+            step.content or "",
+            bytes(step.input).decode(),
+            step.output_summary or "",
+        )
+        for step in trace.steps
+    ]
+    native_id = trace.metadata.native_id
+    return content(
+        trace.task.objective,
+        steps,
+        trace.outcome.result_summary,
+        native_id if isinstance(native_id, str) else None,
+    )

@@ -1,0 +1,120 @@
+"""What of a trace a person needs to judge it, and cheap features of it; the score knows neither."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+TEXT = 300
+"""Maximum characters of an objective and of a result."""
+
+STEP = 160
+FIRST, LAST = 3, 4
+"""Maximum characters of a step, and how many steps are shown from each end."""
+
+_FAILURE = re.compile(
+    r"error|exception|traceback|not found|no such|invalid|fail(ed|ure)|denied|cannot|syntax", re.IGNORECASE
+)
+_REFUSAL = re.compile(
+    r"\bi(?:'m| am) (?:sorry|unable|not able)|\bi (?:cannot|can't|could not|couldn't)|\bunable to"
+    r"|\bhuman agent",
+    re.IGNORECASE,
+)
+_CHECK = re.compile(r"\b(?:verif|check|confirm|test|assert|validat)", re.IGNORECASE)
+_WORD = re.compile(r"\w+")
+_HEAD = 300
+"""How many characters of an observation tell whether the call failed."""
+
+
+class StepText(NamedTuple):
+    """A step: its type, its tool, what was written, its input's JSON, its output; each empty if absent."""
+
+    type: str
+    tool: str
+    content: str
+    input: str
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What of a trace may tell whether it is worth keeping, at no model's cost.
+
+    Attributes:
+        length: number of steps.
+        repeated: share of the calls that repeat an earlier one, with the same tool and input.
+        failed: share of the observations that begin with an error.
+        recovered: number of steps that recover from an error.
+        refuses: whether the result says that the task could not be done.
+        checks: whether one of the last steps checks something.
+        richness: Guiraud's index, different words over the root of their number.
+    """
+
+    length: int
+    repeated: float
+    failed: float
+    recovered: int
+    refuses: bool
+    checks: bool
+    richness: float
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A trace to judge.
+
+    Attributes:
+        objective, result: at most :data:`TEXT` characters.
+        steps: the first and the last, of at most :data:`STEP` characters each.
+        features: of the whole trace.
+        native_id: the run's id in the system it comes from, if the trace names it.
+    """
+
+    objective: str
+    steps: tuple[str, ...]
+    result: str
+    features: Features
+    native_id: str | None = None
+
+
+def content(objective: str, steps: Sequence[StepText], result: str, native_id: str | None) -> Content:
+    """Return what is shown of a trace, and its features."""
+    shown = [_shown(step) for step in steps]
+    if len(shown) > FIRST + LAST:
+        left_out = len(shown) - FIRST - LAST
+        shown = [*shown[:FIRST], f"… {left_out} more …", *shown[-LAST:]]
+    return Content(
+        shortened(objective, TEXT), tuple(shown), shortened(result, TEXT), features(steps, result), native_id
+    )
+
+
+def features(steps: Sequence[StepText], result: str) -> Features:
+    """Return the features of a trace."""
+    calls = [(step.tool, step.input or step.content) for step in steps if step.type == "tool_call"]
+    seen = [step for step in steps if step.type in ("observation", "error_recovery")]
+    observed = [step.content or step.output for step in seen]
+    failed = sum(bool(_FAILURE.search(text[:_HEAD])) for text in observed)
+    words = _WORD.findall(" ".join(f"{one.content} {one.input} {one.output}" for one in steps).lower())
+    return Features(
+        length=len(steps),
+        repeated=1 - len({*calls}) / len(calls) if calls else 0,
+        failed=failed / len(observed) if observed else 0,
+        recovered=sum(step.type == "error_recovery" for step in steps),
+        refuses=bool(_REFUSAL.search(result)),
+        checks=any(_CHECK.search(f"{step.content} {step.input}") for step in steps[-LAST:]),
+        richness=len({*words}) / math.sqrt(len(words)) if words else 0,
+    )
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text on one line, cut to a number of characters."""
+    line = " ".join(text[: 4 * most].split())
+    return line if len(line) <= most and len(text) <= 4 * most else f"{line[: most - 1]}…"
+
+
+def _shown(step: StepText) -> str:
+    said = step.content or step.output
+    return shortened(" ".join(part for part in (f"{step.type}:", step.tool, step.input, said) if part), STEP)

@@ -1,0 +1,159 @@
+"""Where traces come from: topics of scored traces, or files; each part is read from where an export ended."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from knowledgepulse_worker.errors import InputError, TopicError
+from knowledgepulse_worker.kafka.preflight.rights import require_rights, topic_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import Reader, TopicReader, raw_record
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
+from knowledgepulse_worker.records.outputs import with_original_timestamp
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.lines import without_mark
+from knowledgepulse_worker.terminal.progress import TopicProgressCallback
+
+_EVERY = 1000
+
+
+class Source(Protocol):
+    """Parts of records with offsets, such as a topic's partitions.
+
+    Attributes:
+        identity: of each topic or file, what tells it from another of the same name.
+        ranges: the offsets that each part holds, in the order of reading.
+    """
+
+    identity: dict[str, str]
+    ranges: dict[str, range]
+
+    async def start(self, part: str, since_ms: int) -> int:
+        """Return the first offset of a part with a record of that time or later."""
+        ...
+
+    def read(self, part: str, offsets: range) -> AsyncIterator[RawRecord]:
+        """Yield the records in a range of a part's offsets."""
+        ...
+
+
+class TopicSource:
+    """Topics up to their present ends.
+
+    Args:
+        reader: a connected reader.
+        identity: the topics' ids.
+        ranges: the offsets that each partition holds, by ``topic/partition``.
+        progress: called while reading.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        identity: dict[str, str],
+        ranges: dict[str, range],
+        progress: TopicProgressCallback,
+    ) -> None:
+        self.identity = identity
+        self.ranges = ranges
+        self._reader = reader
+        self._progress = progress
+
+    async def start(self, part: str, since_ms: int) -> int:
+        """Return the first offset of a partition with a record of that time or later."""
+        topic, _, partition = part.rpartition("/")
+        first = await self._reader.first_since(topic, int(partition), since_ms)
+        return self.ranges[part].stop if first is None else first
+
+    async def read(self, part: str, offsets: range) -> AsyncIterator[RawRecord]:
+        """Yield the records in a range of a partition's offsets."""
+        topic, _, partition = part.rpartition("/")
+        async for record in self._reader.read(topic, int(partition), offsets):
+            if record.offset % _EVERY == 0:
+                self._progress(part, record.offset - offsets.start, len(offsets))
+            yield with_original_timestamp(raw_record(record))
+        self._progress(part, len(offsets), len(offsets))
+
+
+@asynccontextmanager
+async def open_topics(
+    settings: Settings, names: Sequence[str], progress: TopicProgressCallback
+) -> AsyncIterator[TopicSource]:
+    """Connect and open topics of scored traces.
+
+    Raises:
+        NoBrokerError: the brokers cannot be reached.
+        SecurityError: the brokers reject the login, the certificate or an operation.
+        TopicError: a topic is missing.
+    """
+    rights = [right for name in names for right in topic_rights(name, "Read", "DescribeConfigs")]
+    await require_rights(settings.kafka, rights)
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        topics = await admin.describe(names)
+    if missing := [name for name in names if name not in topics]:
+        raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
+    identity = {name: await _topic_id(settings, topics[name]) for name in names}
+    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+        ranges = {
+            f"{name}/{partition}": await reader.bounds(name, partition)
+            for name in names
+            for partition in range(topics[name].partitions)
+        }
+        yield TopicSource(reader, identity, ranges, progress)
+
+
+async def _topic_id(settings: Settings, topic: Topic) -> str:
+    ids = TopicIds(settings.kafka, topic.name)
+    await ids.start()
+    try:
+        return (await ids.current(range(topic.partitions))).hex()
+    finally:
+        await ids.stop()
+
+
+class FileSource:
+    """Files with a trace on each line; offsets are line numbers from 0, and lines may be appended.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+
+    def __init__(self, paths: Sequence[Path], progress: TopicProgressCallback) -> None:
+        self.identity: dict[str, str] = {}
+        self.ranges: dict[str, range] = {}
+        self._progress = progress
+        for path in paths:
+            with _reading(path) as lines:
+                first = lines.readline()
+                self.ranges[str(path)] = range(sum(1 for _ in lines) + bool(first))
+            # Enough to tell files apart: exports keep the offsets, not what was there.
+            self.identity[str(path)] = hashlib.sha256(first).hexdigest()[:16]
+
+    async def start(self, part: str, since_ms: int) -> int:
+        """Return 0."""
+        return 0
+
+    async def read(self, part: str, offsets: range) -> AsyncIterator[RawRecord]:
+        """Yield a file's lines as records without headers."""
+        with _reading(Path(part)) as lines:
+            for number, line in enumerate(without_mark(lines)):
+                if number in offsets and line.strip():
+                    yield RawRecord(part, 0, number, NO_TIMESTAMP, None, line.strip(), ())
+                if number % _EVERY == 0:
+                    self._progress(part, number, offsets.stop)
+        self._progress(part, offsets.stop, offsets.stop)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with path.open("rb") as lines:
+            yield lines
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error

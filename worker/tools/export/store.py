@@ -1,0 +1,260 @@
+"""The dataset's folder, local or in an object store: files appear whole, and one export at a time writes.
+
+Files are staged first, and published when all are whole. Locally, the kernel locks the folder, and unlocks it
+when the process ends, however. An object store has no such lock, but lists what was written before: an export
+writes a claim and lists all; if there is another one that is renewed, it withdraws its own. So of two at
+once, at least one sees the other.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import socket
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, Protocol
+
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.extras import extra
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+RENEWAL = 5.0
+"""Seconds between the renewals of a claim."""
+
+DEAD = 3 * RENEWAL
+"""Seconds after which a claim that was not renewed is one of an export that was killed."""
+
+_LOCK = ".lock"
+_CHUNK = 8_388_608
+
+
+class Store(Protocol):
+    """A folder of files, by paths relative to it.
+
+    Attributes:
+        place: its path or URL, for people.
+        staging: a local folder for files before they are published.
+    """
+
+    place: str
+    staging: Path
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's content; None if there is none."""
+        ...
+
+    def publish(self, path: str) -> None:
+        """Let a staged file appear in place of any other."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete a file, if there is one."""
+        ...
+
+    def is_empty(self) -> bool:
+        """Return whether nothing is there, but for what locks it."""
+        ...
+
+
+def write(store: Store, path: str, content: bytes) -> None:
+    """Let a file with this content appear, in place of any other."""
+    staged = store.staging / path
+    staged.parent.mkdir(parents=True, exist_ok=True)
+    staged.write_bytes(content)
+    store.publish(path)
+
+
+@contextmanager
+def open_store(place: str) -> Iterator[Store]:
+    """Lock a folder, which is created if need be, for one export.
+
+    Raises:
+        InputError: another export writes there, or the folder cannot be used.
+    """
+    with errors_of(place), _remote(place) if "://" in place else _local(Path(place)) as store:
+        yield store
+
+
+@contextmanager
+def errors_of(place: str) -> Iterator[None]:
+    """Convert an OSError to an InputError that names the folder."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"{shown(place)}: cannot be written: {reason}; the same command continues where this one ended"
+        ) from error
+
+
+def shown(place: str) -> str:
+    """Return a folder's URL without what may be secret in it."""
+    return re.sub(r"(?<=://)[^/@]*@|\?.*", "", place) if "://" in place else place
+
+
+class LocalStore:
+    """A local folder; staged files are in it, so that one rename publishes them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = str(folder)
+        self.staging = folder / ".staging"
+        self._folder = folder
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's content; None if there is none."""
+        try:
+            return (self._folder / path).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def publish(self, path: str) -> None:
+        """Rename a staged file once its content is on the disk."""
+        target = self._folder / path
+        with (self.staging / path).open("rb+") as file:
+            os.fsync(file.fileno())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (self.staging / path).replace(target)
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def delete(self, path: str) -> None:
+        """Delete a file, if there is one."""
+        (self._folder / path).unlink(missing_ok=True)
+
+    def is_empty(self) -> bool:
+        """Return whether nothing is there, but for the lock and what was staged."""
+        return not {one.name for one in self._folder.iterdir()} - {_LOCK, self.staging.name}
+
+
+@contextmanager
+def _local(folder: Path) -> Iterator[Store]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{folder}: another export is writing to it; wait for its end") from None
+        store = LocalStore(folder)
+        shutil.rmtree(store.staging, ignore_errors=True)  # of an export that was killed
+        try:
+            yield store
+        finally:
+            shutil.rmtree(store.staging, ignore_errors=True)
+
+
+class RemoteStore:
+    """A folder of a file system of pyarrow; files are staged locally, and an object appears when whole."""
+
+    def __init__(self, place: str, files: FileSystem, folder: str, staging: Path) -> None:
+        self.place = shown(place)
+        self.staging = staging
+        self._files = files
+        self._folder = folder.rstrip("/")
+
+    def read(self, path: str) -> bytes | None:
+        """Return an object's content; None if there is none."""
+        try:
+            with self._files.open_input_stream(f"{self._folder}/{path}") as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def publish(self, path: str) -> None:
+        """Upload a staged file, and delete it here."""
+        staged, target = self.staging / path, f"{self._folder}/{path}"
+        # Not by pyarrow's `copy_files`, which only prints that an upload has failed.
+        with staged.open("rb") as file, self._files.open_output_stream(target) as stream:
+            shutil.copyfileobj(file, stream, _CHUNK)
+        if (size := self._files.get_file_info(target).size) != staged.stat().st_size:
+            raise OSError(f"{path} has {size} bytes after it was uploaded, not {staged.stat().st_size}")
+        staged.unlink()
+
+    def delete(self, path: str) -> None:
+        """Delete an object, if there is one."""
+        with suppress(FileNotFoundError):
+            self._files.delete_file(f"{self._folder}/{path}")
+
+    def is_empty(self) -> bool:
+        """Return whether nothing is there, but for claims."""
+        return all(self._name(one).startswith(_LOCK) for one in self._listed(self._folder))
+
+    def claims(self) -> dict[str, bytes | None]:
+        """Return all claims, by path."""
+        names = [self._name(one) for one in self._listed(f"{self._folder}/{_LOCK}") if one.is_file]
+        return {name: self.read(name) for name in names}
+
+    def _listed(self, folder: str) -> list[Any]:
+        from pyarrow import fs  # noqa: PLC0415
+
+        return list(self._files.get_file_info(fs.FileSelector(folder, allow_not_found=True)))
+
+    def _name(self, info: Any) -> str:
+        return str(info.path).removeprefix(f"{self._folder}/")
+
+
+@contextmanager
+def _remote(place: str) -> Iterator[Store]:
+    with extra("export"):
+        from pyarrow import fs  # noqa: PLC0415 - slow to import
+    try:
+        files, folder = fs.FileSystem.from_uri(place)
+    except ValueError as error:  # of pyarrow: not a URL that it knows
+        raise InputError(f"{shown(place)}: {error}") from error
+    with tempfile.TemporaryDirectory(prefix="kp-export-") as staging:
+        store = RemoteStore(place, files, folder, Path(staging))
+        with _claim(store):
+            yield store
+
+
+@contextmanager
+def _claim(store: RemoteStore) -> Iterator[None]:
+    mine, ended = f"{_LOCK}/{uuid.uuid4().hex}", Event()
+    number = 0
+
+    def renew() -> None:
+        nonlocal number
+        number += 1
+        write(store, mine, f"{socket.gethostname()} process {os.getpid()}, {number}".encode())
+
+    def keep_renewing() -> None:
+        while not ended.wait(RENEWAL):
+            with suppress(OSError):  # the export itself will tell what is wrong
+                renew()
+
+    renew()
+    renewing = Thread(target=keep_renewing, daemon=True)
+    renewing.start()
+    try:
+        others = {name: text for name, text in store.claims().items() if name != mine}
+        if others:
+            time.sleep(DEAD)
+            _require_dead(store, others)
+        yield
+    finally:
+        ended.set()
+        renewing.join()
+        with suppress(OSError):
+            store.delete(mine)
+
+
+def _require_dead(store: RemoteStore, others: dict[str, bytes | None]) -> None:
+    """Delete the claims that were not renewed; refuse if one was."""
+    for name, text in store.claims().items():
+        if name in others and text == others[name]:
+            store.delete(name)
+        elif name in others and text is not None:
+            holder = text.decode().rpartition(",")[0]
+            raise InputError(f"{store.place}: another export is writing to it: {holder}; wait for its end")

@@ -1,0 +1,134 @@
+"""Policies compared on the same labels: paired differences, so that a change is accepted on evidence."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.table import Table
+
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.tools.policies.auc import Bools, Floats, Integers, areas
+from knowledgepulse_worker.tools.policies.intervals import (
+    Estimate,
+    percentiles,
+    resampled_counts,
+    signed,
+    with_interval,
+)
+from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT, Labelled, kept_and_groups, matched
+from knowledgepulse_worker.tools.policies.labels import Labels
+from knowledgepulse_worker.tools.policies.operating import SUPPORT
+from knowledgepulse_worker.tools.policies.simplex import values_of
+from knowledgepulse_worker.tools.policies.tables import new_table
+
+FIGURES = ("AUC", "precision", "recall", "passing")
+"""Of all traces, the share that passes is ``passing``; the precision is NaN if none does."""
+
+Figures = dict[str, Estimate]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Policies on the labels of a domain.
+
+    Attributes:
+        domain: the profile's name in the first policy.
+        traces: number of labelled traces.
+        held: whether outcome confidence is held constant for the AUC, as labels equal ``metadata.success``.
+        policies: :data:`FIGURES` by the policies' digests.
+        differences: the same of each later policy, minus the first one's.
+    """
+
+    domain: str
+    traces: int
+    held: bool
+    policies: dict[str, Figures]
+    differences: dict[str, Figures]
+
+
+def compare(
+    records: Sequence[ScoredRecord], labels: Labels, policies: Sequence[Policy], *, min_reward: float = 0.5
+) -> list[Compared]:
+    """Compare two policies or more, by the first one's domains; those with too few labels are left out."""
+    of_domain: defaultdict[str, list[Labelled]] = defaultdict(list)
+    for one in matched(records, labels, min_reward):
+        of_domain[policies[0].profile(one.record.task_domain).domain].append(one)
+    return [
+        _compare(name, labelled, policies)
+        for name, labelled in sorted(of_domain.items())
+        if min(kept := sum(one.kept for one in labelled), len(labelled) - kept) >= SUPPORT
+    ]
+
+
+def comparison_tables(compared: Sequence[Compared]) -> Iterator[Table | str]:
+    """Yield the figures of each domain, and a sentence on each difference."""
+    for one in compared:
+        held = (
+            "; AUC with outcome confidence constant, as the labels equal metadata.success" if one.held else ""
+        )
+        yield ""
+        yield f"{one.domain}: the policies on the same {one.traces} traces{held}"
+        table = new_table("policy", *FIGURES)
+        for digest, figures in one.policies.items():
+            table.add_row(digest, *(with_interval(figure) for figure in figures.values()))
+        for digest, figures in one.differences.items():
+            table.add_row(f"{digest} - first", *(signed(figure) for figure in figures.values()))
+        yield table
+        yield from (f"change: {one.domain}: {_sentence(*change)}" for change in one.differences.items())
+
+
+def _sentence(digest: str, difference: Figures) -> str:
+    better = [name for name in FIGURES[:3] if difference[name].low > 0]
+    worse = [name for name in FIGURES[:3] if difference[name].high < 0]
+    parts = [f"{how} {', '.join(names)}" for how, names in (("higher", better), ("lower", worse)) if names]
+    return f"{digest} has {' and '.join(parts)}" if parts else f"the labels show no difference of {digest}"
+
+
+def _compare(name: str, labelled: Sequence[Labelled], policies: Sequence[Policy]) -> Compared:
+    kept, groups = kept_and_groups(labelled)
+    held = float(np.mean([one.kept == one.record.success for one in labelled])) >= LEAK_AGREEMENT
+    by_policy = [[one.record.under(policy) for one in labelled] for policy in policies]
+    orders = [np.array([score.quality_score for score in scores]) for scores in by_policy]
+    if held:
+        orders = [
+            values_of(scores, hold=True) @ [weight for _, weight in policy.profile(name).weights]
+            for scores, policy in zip(by_policy, policies, strict=True)
+        ]
+    passes = np.array([[score.reaches_threshold for score in scores] for scores in by_policy])
+    aucs, drawn = areas(kept, orders, groups)
+    values = np.vstack([[aucs], _shares(passes, kept, np.ones((1, len(kept)), int))[:, :, 0]])
+    shares = [_shares(passes, kept, counts) for counts in resampled_counts(groups)]
+    resampled = np.concatenate([drawn[None], np.concatenate(shares, axis=2)])
+
+    def figures(at: int, minus: int | None = None) -> Figures:
+        found, each = values[:, at], resampled[:, at]
+        if minus is not None:
+            found, each = found - values[:, minus], each - resampled[:, minus]
+        rows = zip(FIGURES, found, each, strict=True)
+        return {figure: percentiles(float(value), row) for figure, value, row in rows}
+
+    digests = dict(enumerate(policy.digest for policy in policies))
+    return Compared(
+        name,
+        len(labelled),
+        held,
+        policies={digest: figures(at) for at, digest in digests.items()},
+        differences={digest: figures(at, 0) for at, digest in digests.items() if at},
+    )
+
+
+def _shares(passes: Bools, kept: Bools, counts: Integers) -> Floats:
+    """Return precision, recall and the share that passes, shape (3, policies, resamples).
+
+    Args:
+        passes: shape (policies, n).
+        kept: shape (n,).
+        counts: draws of each trace, shape (resamples, n).
+    """
+    hits, passing = (passes & kept) @ counts.T, passes @ counts.T
+    with np.errstate(invalid="ignore"):
+        return np.array([hits / passing, hits / (counts @ kept), passing / counts.sum(axis=1)])

@@ -1,0 +1,78 @@
+"""A folder of traces that wait for the brokers."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from knowledgepulse_worker.errors import InputError
+
+_LEFT = ".jsonl"
+_REJECTED = ".rejected"
+
+
+class Spool:
+    """Traces are first written to a file here, and deleted once the brokers have confirmed all of it.
+
+    So nothing is lost if they are away or the process is killed; in between, a trace is published twice.
+
+    Args:
+        folder: created if it is missing; only its owner can read it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, lines: Iterable[bytes]) -> None:
+        """Write lines to a new file: all of them, or no file.
+
+        Raises:
+            InputError: the folder cannot be written.
+        """
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._write(lines)
+        except OSError as error:
+            raise InputError(f"{self._folder}: cannot be written: {error.strerror}") from error
+
+    def _write(self, lines: Iterable[bytes]) -> None:
+        part = self._folder / f"{time.time_ns():020}-{os.getpid()}.part"
+        try:
+            with open(part, "xb", opener=_private) as file:
+                file.writelines(line.strip() + b"\n" for line in lines)
+                file.flush()
+                os.fsync(file.fileno())
+            if part.stat().st_size:
+                part.rename(part.with_suffix(_LEFT))
+        finally:
+            part.unlink(missing_ok=True)
+
+    @contextmanager
+    def files(self) -> Iterator[list[Path]]:
+        """Yield the files, oldest first, that no other process is sending meanwhile.
+
+        Raises:
+            InputError: the folder cannot be read.
+        """
+        try:
+            lock = os.open(self._folder, os.O_RDONLY)
+        except OSError as error:
+            raise InputError(f"{self._folder}: cannot be read: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield sorted(self._folder.glob(f"*{_LEFT}"))
+        finally:
+            os.close(lock)
+
+
+def reject(file: Path) -> Path:
+    """Set aside a file that the brokers reject, so that it does not hold up those after it."""
+    return file.rename(file.with_suffix(_REJECTED))
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)
