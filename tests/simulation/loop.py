@@ -43,6 +43,8 @@ class Process:
         self.is_dead = False
         self.is_suspended = False
         self._held = deque()
+        self._loop = asyncio.get_running_loop()
+        self._loop.processes.append(self)
 
     def hold(self, handle):
         self._held.append(handle)
@@ -52,15 +54,14 @@ class Process:
 
     def resume(self):
         self.is_suspended = False
-        if self._held:
-            asyncio.get_running_loop().ready_again(self._held)
-            self._held = deque()
+        self._loop.ready_again(self._held)
+        self._held = deque()
 
     def start(self, coroutine):
         """Run a coroutine, and all tasks that it starts, as this process."""
         context = copy_context()
         context.run(OWNER.set, self)
-        return asyncio.get_running_loop().create_task(coroutine, context=context)
+        return self._loop.create_task(coroutine, context=context)
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -72,6 +73,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._limit = limit
         self._now = 0.0
         self._ending = False
+        self.processes = []
         self.set_exception_handler(lambda _loop, _context: None)
 
     def time(self):
@@ -83,6 +85,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def end_processes(self):
         """Let killed and suspended processes run again, so that their tasks can be cancelled."""
         self._ending = True
+        for process in self.processes:
+            process.resume()
 
     def run_in_executor(self, executor, func, *args):
         """Run a thread's work at once, inline."""
@@ -125,9 +129,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 continue
             owner = handle._context.get(OWNER)
             if owner is not None and not self._ending:
-                if owner.is_dead:
-                    continue
-                if owner.is_suspended:
+                if owner.is_dead or owner.is_suspended:
                     owner.hold(handle)
                     continue
                 owner.steps += 1

@@ -58,6 +58,7 @@ def play(history, *, keep_log=False):
         players.append(_Player(history, keep_log))
         return await players[0].run()
 
+    disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         with simulated_process():
@@ -66,7 +67,7 @@ def play(history, *, keep_log=False):
         players[0].violated(f"liveness: {error}")
         return players[0].outcome()
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(disabled)
         for pod in players[0].world.pods:
             pod.close()
 

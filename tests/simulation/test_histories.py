@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,20 @@ from simulation.play import play
 
 TESTS = Path(__file__).parents[1]
 SEEDS = 240
+NEW = 40
 BATCH = 40
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # coroutines of killed processes, never started
 @pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
 def test_no_history_loses_repeats_differently_or_blocks(first):
     for seed in range(first, first + BATCH):
+        outcome = play(history(seed))
+        assert outcome.violations == [], f"python -m simulation --seed {seed}\n{outcome.history}"
+
+
+def test_new_histories_hold():
+    first = int(time.time())
+    for seed in range(first, first + NEW):
         outcome = play(history(seed))
         assert outcome.violations == [], f"python -m simulation --seed {seed}\n{outcome.history}"
 
