@@ -37,7 +37,8 @@ def text_view(value: bytes | None, content: Content | None) -> dict[str, Any]:
 
 
 def _step(step: StepText) -> dict[str, Any]:
-    return {**step._asdict(), "arguments": _arguments(step.input.encode())}
+    shown = {name: getattr(step, name) for name in ("type", "tool", "content", "output")}
+    return {**shown, "arguments": _arguments(step.input.encode())}
 
 
 def _arguments(text: bytes) -> list[tuple[str, str]]:
