@@ -156,7 +156,7 @@ class _Steps:
 
     def prompt(self) -> Step:
         """Return the members of a task for system text and tool definitions."""
-        tools = [{n: v for n, v in asdict(one).items() if v is not None} for one in self._definitions]
+        tools = [asdict(one) for one in self._definitions]
         members: Step = {"system": "\n\n".join(self._system), "tools": tools}
         return {name: value for name, value in members.items() if value}
 
