@@ -43,7 +43,7 @@ class Oracles:
         self._copies = topics.redacted
         self._changelog = changelog_topic_name(world.settings.kafka.group)
         self._entries = defaultdict(list)
-        self._writers = defaultdict(list)
+        self._writes = defaultdict(list)
         self._published = defaultdict(list)
         self._copied = set()
         self._tainted = set()
@@ -96,19 +96,16 @@ class Oracles:
                 self._copied.add(dict(record.headers)["kp-source"])
 
     def _note_entry(self, partition, entry, writer):
-        known = self._entries[partition, entry.offset]
-        known.append(entry)
-        writers = self._writers[partition, entry.offset]
-        writers.append(writer)
-        others = [
-            who
-            for one, who in zip(known, writers, strict=True)
-            if one.topic_id == entry.topic_id and not _is_same(one, entry)
-        ]
+        self._entries[partition, entry.offset].append(entry)
         member = self._taken_as.get((writer, partition, b"%d" % entry.offset), "")
-        if others and writer not in others and member in self._cluster.group.expired:
+        is_late = member in self._cluster.group.expired
+        known = self._writes[partition, entry.offset]
+        for other, other_writer, was_late in known:
+            is_other = other.topic_id == entry.topic_id and not _is_same(other, entry)
             # What a client had taken before its process was given up may still go out.
-            self._tainted.add(partition)
+            if is_other and other_writer != writer and (is_late or was_late):
+                self._tainted.add(partition)
+        known.append((entry, writer, is_late))
 
     def _note_output(self, partition, record):
         number = _number(record)
