@@ -5,8 +5,9 @@
 #   deploy/kafka-acls.sh run User:kp-worker
 #
 # Commands: run, topics, publish, assemble, audit, dead-letters (list, show), replay (dead-letters replay; with
-# dead-letters), evaluations and policy (policy and traces; in addition, a topic of labels needs Read and
-# DescribeConfigs, and topics for rescored traces need Write and DescribeConfigs). Group and topic names must match
+# dead-letters), evaluations, export (--policy needs those of policy, too) and policy (policy and traces; in
+# addition, a topic of labels needs Read and DescribeConfigs, and topics for rescored traces need Write and
+# DescribeConfigs). Group and topic names must match
 # the settings; REDACTED is not set unless topics.redacted is:
 set -eu
 
@@ -24,7 +25,7 @@ spans=${SPANS:-otlp_spans}
 late=${LATE:-late-spans}
 assembled=$group-assembled
 
-[ $# -eq 2 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -eq 2 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 principal=$2
 
 allow() {
@@ -77,12 +78,15 @@ evaluations)
     allow --operation Read --group "$group-evaluations"
     allow --operation Write --transactional-id "$group-evaluations"
     ;;
+export)
+    allow --operation Read --operation DescribeConfigs --topic "${redacted:-$contribute}"
+    ;;
 policy)
     allow --operation Read --operation DescribeConfigs \
         --topic "$contribute" --topic "$rejected" --topic "$policies"
     ;;
 *)
-    echo "$1: no such command: run, topics, publish, assemble, audit, dead-letters, replay, evaluations, policy" >&2
+    echo "$1: no such command: run, topics, publish, assemble, audit, dead-letters, replay, evaluations, export, policy" >&2
     exit 2
     ;;
 esac

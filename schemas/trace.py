@@ -17,12 +17,18 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 CONTEXTS = ("https://openknowledgepulse.org/schema/v1", "https://knowledgepulse.dev/schema/v1")
 ID_PREFIX = "kp:trace:"
 
+_UUID_ID = re.compile(rf"{ID_PREFIX}[0-9a-fA-F]{{8}}(?:-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}}")
 _NAMESPACE = UUID("7e0d5a7c-3b0b-5f0e-9a51-6f1f0f3c9a01")
 
 
 def trace_id_of(native_id: str) -> str:
     """Return the id of the trace of a run: a version-5 UUID of the run's id in the system it comes from."""
     return f"{ID_PREFIX}{uuid5(_NAMESPACE, native_id)}"
+
+
+def is_uuid_id(trace_id: str) -> bool:
+    """Return whether a trace's id is a UUID, and so says nothing by itself."""
+    return _UUID_ID.fullmatch(trace_id) is not None
 
 
 # RFC 3339 date-time; offset and seconds are optional, as in ISO 8601.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from pydantic import Field
@@ -111,17 +112,24 @@ class _Session:
             losses.add(f"{value.get('type')} lines of another form", value)
 
     def runs(self) -> Iterator[Run]:
-        """Yield the runs that have messages."""
+        """Yield the runs that have messages; what is left of a sidechain without its request is a loss."""
         self.main.run.native_id = self._session
-        transcripts = [one for one in (self.main, *self._sidechains.values()) if one.run.messages]
+        whole = [one for one in self._sidechains.values() if self._has_request(one)]
+        transcripts = [one for one in (self.main, *whole) if one.run.messages]
+        for fragment in self._sidechains.values():
+            if fragment not in whole:
+                contents = [asdict(part) for message in fragment.run.messages for part in message.parts]
+                self.main.losses.add("sidechains without their request", contents)
         if transcripts and not self.main.run.messages:
             transcripts[0].losses.merge(self.main.losses)
         for transcript in transcripts:
             self._end_answer(transcript)
-            order = self._orders.get(transcript)
-            if order is not None and not any(one.role == "user" for one in transcript.run.messages):
-                transcript.change(order, role="user")
+            if transcript in self._orders and not self._has_request(transcript):
+                transcript.change(self._orders[transcript], role="user")
             yield transcript.finish()
+
+    def _has_request(self, transcript: Transcript) -> bool:
+        return any(message.role == "user" for message in transcript.run.messages)
 
     def _transcript_of(self, line: _Line) -> Transcript:
         if not line.sidechain:

@@ -10,7 +10,7 @@ Source: https://github.com/openai/codex, ``codex-rs/protocol``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -26,8 +26,6 @@ NAME = "codex"
 _WRAPPERS = {"session_meta", "response_item", "event_msg", "turn_context", "compacted"}
 _OWN_MEMBERS = {"namespace", "phase", "internal_chat_message_metadata_passthrough"}
 _SERVER = "mcp__"
-_REPEATS = {"agent_message": "message", "agent_reasoning": "text", "agent_reasoning_raw_content": "text"}
-"""Events that repeat items, with the member that has the text."""
 _ENDINGS = {"task_started": None, "turn_started": None, "task_complete": True, "turn_complete": True}
 """Whether the agent has ended, by the events of a turn; None if its messages have to tell."""
 _NOTICE = re.compile(r"\s*(?:<[a-z_]+>|# AGENTS\.md instructions )")
@@ -70,8 +68,6 @@ class _Session:
         self._is_copy = False  # a subagent's file may begin with its parent's
         self._requests: list[tuple[int, set[str]]] = []  # texts of the user that no event has confirmed
         self._has_events = False
-        self._texts: set[int] = set()
-        self._unmatched: dict[str, None] = {}  # texts of events that no item has
 
     def add(self, value: dict[str, Any]) -> None:
         """Add a line."""
@@ -96,8 +92,6 @@ class _Session:
             for position, texts in self._requests:
                 if not any(_NOTICE.match(text) for text in texts):
                     self.transcript.change(position, role="user")
-        for text in self._unmatched:
-            self.transcript.losses.add("event_msg without an item", text)
         return self.transcript.finish(ended=self._has_ended)
 
     def _add_wrapped(self, kind: str, payload: dict[str, Any]) -> None:
@@ -156,7 +150,6 @@ class _Session:
         if message.role == "assistant":
             phase = item.get("phase")
             self._has_ended = None if phase is None else phase == "final_answer"
-            self._match([join_texts(message.parts), *(getattr(one, "content", "") for one in message.parts)])
         parts = [_judged(part) if isinstance(part, ToolCallResponse) else part for part in message.parts]
         if server is not None:
             parts = [replace(one, mcp_server=server) if isinstance(one, ToolCall) else one for one in parts]
@@ -164,47 +157,30 @@ class _Session:
 
     def _add_request(self, parts: tuple[Part, ...]) -> None:
         """Add a text of the user, which an event confirms if it is not Codex's own."""
-        texts = {part.content.strip() for part in parts if isinstance(part, Text)}
-        texts.add(join_texts(parts).strip())
-        confirmed = self._match(texts)
-        position = self.transcript.add("user" if confirmed else "system", parts, self._at)
-        if position is not None and not confirmed:
-            self._requests.append((position, texts))
+        position = self.transcript.add("system", parts, self._at)
+        if position is not None:
+            texts = {part.content.strip() for part in parts if isinstance(part, Text)}
+            self._requests.append((position, {join_texts(parts).strip(), *texts}))
 
     def _add_event(self, kind: str, event: dict[str, Any]) -> None:
-        transcript = self.transcript
-        if kind in _REPEATS and isinstance(event.get(_REPEATS[kind]), str):
-            text = event[_REPEATS[kind]].strip()
-            if hash(text) not in self._texts:
-                self._unmatched[text] = None
-        elif kind == "user_message" and isinstance(event.get("message"), str):
+        if kind == "user_message" and isinstance(event.get("message"), str):
             self._has_events = True
             self._confirm(event["message"])
-            for name in ("images", "local_images"):
-                transcript.losses.add(f"event_msg.user_message.{name}", event.get(name))
+            event = {name: event.get(name) for name in ("images", "local_images")}
         elif kind in _ENDINGS:
             self._has_ended = _ENDINGS[kind]
         elif kind == "turn_aborted":
             self._has_ended = True
-            transcript.add("assistant", [Error(interruption=True)], self._at)
+            self.transcript.add("assistant", [Error(interruption=True)], self._at)
         elif kind == "error":
-            transcript.add("assistant", [Error(str(event.get("message") or ""))], self._at)
+            self.transcript.add("assistant", [Error(str(event.get("message") or ""))], self._at)
+            return
         elif kind.endswith("_end") and isinstance(event.get("call_id"), str):
-            self._add_end(kind, event)
-        else:
-            transcript.losses.add(f"event_msg.{kind}", event)
-
-    def _match(self, texts: Iterable[str]) -> bool:
-        """Note the texts of an item; true if an event had one of them already."""
-        texts = {text.strip() for text in texts}
-        self._texts.update(map(hash, texts))
-        found = [text for text in texts if text in self._unmatched]
-        for text in found:
-            del self._unmatched[text]
-        return bool(found)
+            self._add_end(event["call_id"], event)
+        self.transcript.losses.add(f"event_msg.{kind}", event)
 
     def _confirm(self, text: str) -> None:
-        """Make the item with the text of an event a request of the user; one may come before the other."""
+        """Make the item with the text of an event a request of the user."""
         for index, (position, candidates) in enumerate(self._requests):
             if text.strip() in candidates:
                 self.transcript.change(position, role="user", parts=(Text(text),))
@@ -212,7 +188,7 @@ class _Session:
                 return
         self.transcript.add("user", [Text(text)], self._at)
 
-    def _add_end(self, kind: str, event: dict[str, Any]) -> None:
+    def _add_end(self, call_id: str, event: dict[str, Any]) -> None:
         """Add what only the event of a call's end tells: its duration, its server and its failure."""
         duration, invocation = event.get("duration"), event.get("invocation")
         changes: dict[str, Any] = {}
@@ -222,10 +198,9 @@ class _Session:
                 changes["latency_ms"] = seconds * 1000 + nanoseconds / 1e6
         if isinstance(invocation, dict) and isinstance(invocation.get("server"), str):
             changes["mcp_server"] = invocation["server"]
-        self.transcript.change_call(event["call_id"], **changes)
+        self.transcript.change_call(call_id, **changes)
         if _has_failed(event):
-            self.transcript.fail(event["call_id"])
-        self.transcript.losses.add(f"event_msg.{kind}", event)
+            self.transcript.fail(call_id)
 
 
 def _responses_item(item: Any) -> tuple[dict[str, Any], str | None]:
@@ -253,8 +228,8 @@ def _judged(response: ToolCallResponse) -> ToolCallResponse:
     """Return a response with the failure that its exit code tells."""
     value = parse_json(response.response)
     metadata = value.get("metadata") if isinstance(value, dict) else None
-    if isinstance(metadata, dict) and isinstance(value.get("output"), str):
-        return replace(response, response=value["output"], failed=bool(metadata.get("exit_code")))
+    if isinstance(metadata, dict) and "exit_code" in metadata and isinstance(value.get("output"), str):
+        return replace(response, response=value["output"], failed=bool(metadata["exit_code"]))
     code = _EXIT_CODE.match(response.response)
     return replace(response, failed=response.failed or (code is not None and code[1] != "0"))
 

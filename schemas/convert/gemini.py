@@ -20,7 +20,7 @@ from knowledgepulse_schemas.convert.hub import (
     cut_off,
 )
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text
+from knowledgepulse_schemas.convert.reading import as_text, count_others
 
 
 def recognises(value: Any) -> bool:
@@ -43,6 +43,7 @@ def message_of(content: Any, role: Role, path: str, losses: Losses) -> Message:
     """
     if not isinstance(content, dict) or not isinstance(content.get("parts"), list):
         raise ConversionError(f"{path}: not an object with `parts`")
+    count_others(content, {"role", "parts"}, path, losses)
     parts = [
         converted
         for part in content["parts"]
@@ -65,14 +66,19 @@ def _part(part: Any, path: str, losses: Losses) -> Part | None:
     called = part.get("function_call", part.get("functionCall"))
     answered = part.get("function_response", part.get("functionResponse"))
     if isinstance(called, dict):
+        count_others(called, {"name", "args", "id"}, path, losses)
+        count_others(part, {"function_call", "functionCall"}, path, losses)
         return ToolCall(as_text(called.get("name")), called.get("args"), _string(called.get("id")))
     if isinstance(answered, dict):
+        count_others(answered, {"name", "response", "id"}, path, losses)
+        count_others(part, {"function_response", "functionResponse"}, path, losses)
         response = answered.get("response")
         failed = isinstance(response, dict) and response.get("isError") is True
         return ToolCallResponse(
             as_text(response), _string(answered.get("id")), _string(answered.get("name")), failed=failed
         )
     if isinstance(part.get("text"), str):
+        count_others(part, {"text", "thought"}, path, losses)
         return Reasoning(part["text"]) if part.get("thought") is True else Text(part["text"])
     losses.add(path, part)
     return None

@@ -115,20 +115,16 @@ class Error:
 class ToolDefinition:
     """A tool that the model could call; ``parameters`` is the JSON Schema of its arguments.
 
-    A part of the system's messages: like their text, it tells the model what it can do.
+    A part of the system's messages: like their text, it tells the model what it can do. Its name is the
+    model's, ``mcp__server__tool`` included.
     """
 
     name: str
     description: str = ""
     parameters: Any = None
-    mcp_server: str | None = None
-
-    def __post_init__(self) -> None:
-        """Split an MCP tool's name, as :class:`ToolCall` does."""
-        _split_mcp_name(self)
 
 
-def _split_mcp_name(part: ToolCall | ToolCallResponse | ToolDefinition) -> None:
+def _split_mcp_name(part: ToolCall | ToolCallResponse) -> None:
     if part.mcp_server is None and (found := _MCP_NAME.fullmatch(part.name or "")):
         object.__setattr__(part, "mcp_server", found[1])
         object.__setattr__(part, "name", found[2])

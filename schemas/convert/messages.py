@@ -9,7 +9,7 @@ from knowledgepulse_schemas.convert import anthropic, bedrock, gemini, genai, la
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.hub import ROLES, Message, Role, Text, cut_off
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, parse_json
+from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json
 
 _WRAPPERS = ("messages", "contents", "input", "output", "message", "content")
 
@@ -50,7 +50,7 @@ def _of_object(value: dict[str, Any], role: Role, path: str, losses: Losses) -> 
             return convert(value, role, path, losses)
     for name in _WRAPPERS:
         if name in value and (len(value) == 1 or name == "contents" or isinstance(value[name], list)):
-            _count_others(value, {name, "tools"}, path, losses)
+            count_others(value, {name, "tools"}, path, losses)
             tools = definitions_of(value.get("tools") or [], f"{path}.tools", losses)
             return (*tools, *messages_of(value[name], role, f"{path}.{name}", losses))
     if len(value) == 1:
@@ -61,7 +61,7 @@ def _of_object(value: dict[str, Any], role: Role, path: str, losses: Losses) -> 
 
 def _completion(value: dict[str, Any], _role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
     """Return the messages of an OpenAI completion."""
-    _count_others(value, {"choices"}, path, losses)
+    count_others(value, {"choices"}, path, losses)
     return _choice(value["choices"], f"{path}.choices", losses)
 
 
@@ -72,14 +72,14 @@ def _single_choice(value: dict[str, Any], _role: Role, path: str, losses: Losses
 
 def _candidates(value: dict[str, Any], role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
     """Return the message of a Gemini response's first candidate."""
-    _count_others(value, {"candidates"}, path, losses)
+    count_others(value, {"candidates"}, path, losses)
     losses.add(f"{path}.candidates[] after the first", value["candidates"][1:])
     return messages_of(value["candidates"][0], role, f"{path}.candidates[]", losses)
 
 
 def _candidate(value: dict[str, Any], _role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
     """Return the message of a Gemini candidate, or of a response of the Agent Development Kit."""
-    _count_others(value, {"content", "finish_reason", "finishReason"}, path, losses)
+    count_others(value, {"content", "finish_reason", "finishReason"}, path, losses)
     return gemini.answer_of(value, path, losses)
 
 
@@ -96,7 +96,7 @@ def _choice(choices: list[Any], path: str, losses: Losses) -> tuple[Message, ...
 
 def _generations(value: dict[str, Any], role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
     """Return the messages of a LangChain LLMResult's first generation."""
-    _count_others(value, {"generations"}, path, losses)
+    count_others(value, {"generations"}, path, losses)
     first: Any = value["generations"]
     while isinstance(first, list) and first:
         losses.add(f"{path}.generations[] after the first", first[1:])
@@ -187,9 +187,3 @@ _RESPONSES: tuple[
     (lambda value: gemini.recognises(value.get("content")), _candidate),
 )
 """The vendors' responses."""
-
-
-def _count_others(value: dict[str, Any], names: set[str], path: str, losses: Losses) -> None:
-    for other, one in value.items():
-        if other not in names:
-            losses.add(f"{path}.{other}", one)

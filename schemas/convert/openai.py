@@ -5,7 +5,7 @@ Sources: https://platform.openai.com/docs/api-reference/chat and .../responses; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import Field
@@ -310,28 +310,14 @@ def _is_record(value: Any) -> bool:
 
 
 def _fit(values: str | list[dict[str, Any]]) -> bool:
-    """Check that roles, contents and calls are those of this format, and not another's."""
-    return isinstance(values, str) or all(
-        ("role" not in one or as_text(one["role"]) in ROLES)
-        and _fits(one.get("content"), _is_part)
-        and _fits(one.get("tool_calls"), _is_call)
-        for one in values
-    )
-
-
-def _fits(value: Any, check: Callable[[dict[str, Any]], bool]) -> bool:
-    if not isinstance(value, list):
-        return value is None or isinstance(value, str)
-    return all(isinstance(one, str) or (isinstance(one, dict) and check(one)) for one in value)
+    """Check that all messages and items can be read as this format's."""
+    try:
+        return isinstance(values, str) or all(
+            role is None or role in ROLES for role in (read(_Item, one).role for one in values)
+        )
+    except ConversionError:
+        return False
 
 
 def _unindexed(path: str) -> str:
     return path[: path.rindex("[")] + "[]" if path.endswith("]") else path
-
-
-def _is_part(value: dict[str, Any]) -> bool:
-    return isinstance(value.get("type"), str)
-
-
-def _is_call(value: dict[str, Any]) -> bool:
-    return isinstance(value.get("function") or value.get("custom"), dict)

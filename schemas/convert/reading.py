@@ -93,6 +93,13 @@ def count_unread(model: SourceModel, path: str, losses: Losses) -> None:
                     count_unread(one, f"{below}[]", losses)
 
 
+def count_others(value: dict[str, Any], names: set[str], path: str, losses: Losses) -> None:
+    """Count the members of an object that are not among the names."""
+    for other, one in value.items():
+        if other not in names:
+            losses.add(f"{path}.{other}", one)
+
+
 def parse_time(value: Any) -> datetime | None:
     """Parse ISO 8601 text or seconds since 1970; None for anything else.
 

@@ -31,7 +31,7 @@ def lines_of(document: Any, losses: Losses) -> Iterator[dict[str, Any]]:
 
     A line that is not JSON comes as its text.
     """
-    for line in [document] if isinstance(document, dict) else document:
+    for line in document if isinstance(document, list | Iterator) else [document]:
         if isinstance(line, dict):
             yield line
         else:

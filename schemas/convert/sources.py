@@ -14,6 +14,7 @@ from knowledgepulse_schemas.convert import (
     bedrock,
     claude_code,
     codex,
+    gemini,
     gemini_cli,
     inspect_logs,
     langchain,
@@ -27,9 +28,13 @@ from knowledgepulse_schemas.convert import (
     spans,
     swe_agent,
     tau_bench,
+    vercel,
 )
 from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
 from knowledgepulse_schemas.convert.hub import Run
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.messages import messages_of
+from knowledgepulse_schemas.convert.reading import unwrap
 from knowledgepulse_schemas.convert.sessions import requests_of
 from knowledgepulse_schemas.convert.trace import Conversion, Options, to_trace
 
@@ -80,6 +85,8 @@ _MEMBERS = {
     bedrock.NAME: "messages toolConfig",
     anthropic.NAME: "messages stop_reason",
     openai.NAME: "role content",
+    "vercel": "toolCallId toolName",
+    "gemini": "role parts",
     claude_code.NAME: "type uuid parentUuid sessionId message",
     codex.NAME: "timestamp type payload",
     gemini_cli.NAME: "sessionId projectHash messages",
@@ -98,6 +105,24 @@ def _spans(name: str) -> Source:
 
 def _session(source: Any) -> Source:
     return Source(source.NAME, source.recognises, source.runs, lambda line: True, streams=True)
+
+
+def _chat(name: str, recognises: Callable[[Any], bool]) -> Source:
+    def runs(document: Any) -> Iterator[Run]:
+        losses = Losses()
+        yield Run(name, list(messages_of(document, "user", "messages", losses)), losses=losses)
+
+    return Source(name, recognises, runs)
+
+
+def _are_vercels(document: Any) -> bool:
+    objects = isinstance(document, list) and all(isinstance(one, dict) for one in document)
+    return objects and vercel.recognises(document)
+
+
+def _are_geminis(document: Any) -> bool:
+    contents = unwrap(document, "contents")
+    return isinstance(contents, list) and bool(contents) and all(map(gemini.recognises, contents))
 
 
 SOURCES: dict[str, Source] = {
@@ -122,6 +147,8 @@ SOURCES: dict[str, Source] = {
         Source(langfuse.NAME, langfuse.recognises, langfuse.runs, langfuse.is_observation),
         Source(openai_agents.NAME, openai_agents.recognises, openai_agents.runs, lambda line: True),
         Source(langchain.NAME, langchain.recognises, langchain.runs),
+        _chat("vercel", _are_vercels),
+        _chat("gemini", _are_geminis),
         Source(bedrock.NAME, bedrock.recognises, bedrock.runs),
         Source(anthropic.NAME, anthropic.recognises, anthropic.runs),
         Source(openai.NAME, openai.recognises, openai.runs),

@@ -18,9 +18,11 @@ from knowledgepulse_schemas.convert.hub import (
     role_of,
 )
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text
+from knowledgepulse_schemas.convert.reading import as_text, count_others
 
 _ID = "toolCallId"
+_KINDS = {"text", "reasoning", "tool-call", "tool-result"}
+_READ = {"type", "text", _ID, "toolName", "input", "args", "output", "result", "isError"}
 
 
 def recognises(values: list[dict[str, Any]]) -> bool:
@@ -47,9 +49,7 @@ def messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> Iter
     for number, value in enumerate(values):
         content = value.get("content")
         parts = content if isinstance(content, list) else [{"type": "text", "text": as_text(content)}]
-        for name, member in value.items():
-            if name not in {"role", "content"}:
-                losses.add(f"{path}[].{name}", member)
+        count_others(value, {"role", "content"}, f"{path}[]", losses)
         role = role_of(as_text(value.get("role")), f"{path}[{number}]")
         yield Message(role, tuple(_parts(parts, f"{path}[].content[]", losses)))
 
@@ -57,6 +57,10 @@ def messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> Iter
 def _parts(parts: list[Any], path: str, losses: Losses) -> Iterator[Part]:
     for part in parts:
         kind = part.get("type") if isinstance(part, dict) else None
+        if kind in _KINDS:
+            count_others(part, _READ, path, losses)
+        if kind == "tool-result" and isinstance(part.get("output"), dict) and "value" in part["output"]:
+            count_others(part["output"], {"type", "value"}, f"{path}.output", losses)
         if kind == "text":
             yield Text(as_text(part.get("text")))
         elif kind == "reasoning":

@@ -10,8 +10,8 @@ import itertools
 import random
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
@@ -19,7 +19,7 @@ from typing import Any
 
 import aiohttp
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.admin import RecordsToDelete
 
 from chaos import hostile
 from chaos.embedder import Order
@@ -28,7 +28,7 @@ from chaos.trial import LIMIT, PARTITIONS, RING, WINDOW, Trial
 from chaos.witness import Identity
 from knowledgepulse_worker.http.probes import LIVE, READY
 from support import batches
-from support.streams import Worker
+from support.streams import Worker, admin_of
 
 _ONCE_MORE = 2 * (RING + WINDOW)
 """Number of records after which a partition's ring has wrapped twice."""
@@ -209,7 +209,7 @@ async def rolling(trial: Trial, doses: Sequence[Any]) -> None:
 
 async def _in_sync(trial: Trial) -> None:
     names = [trial.stream.settings.topics.raw, "__consumer_offsets"]
-    async with _admin(trial) as admin:
+    async with admin_of(trial.brokers.direct) as admin:
 
         async def all_copies() -> bool:
             return all(
@@ -376,7 +376,7 @@ async def truncate(trial: Trial, doses: Sequence[str]) -> None:
     await trial.fleet.start()
     await trial.shared()
     raw = trial.stream.settings.topics.raw
-    async with _admin(trial) as admin:
+    async with admin_of(trial.brokers.direct) as admin:
         for dose in doses:
             async with trial.fault():
                 trial.orders.block(seconds=2.0)
@@ -479,16 +479,6 @@ async def _give_up(trial: Trial, deleted: set[Identity], committed: Mapping[int,
     begin = witness.behind_outputs(deleted) if committed is None else committed
     name = "deleted before they were done"
     trial.notes[name] = trial.notes.get(name, 0) + witness.give_up(deleted, begin)
-
-
-@asynccontextmanager
-async def _admin(trial: Trial) -> AsyncIterator[AIOKafkaAdminClient]:
-    admin = AIOKafkaAdminClient(bootstrap_servers=trial.brokers.direct)
-    await admin.start()
-    try:
-        yield admin
-    finally:
-        await admin.close()
 
 
 _NO_LIMITS = {

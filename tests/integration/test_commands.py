@@ -8,7 +8,6 @@ from contextlib import suppress
 
 import psutil
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.partitioner import murmur2
 
 from knowledgepulse_schemas import ReasoningTrace
@@ -17,7 +16,7 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import OUTPUT_HEADROOM
 from knowledgepulse_worker.tools.publish.trace_publisher import TracePublisher
 from support.commands import kp_worker
-from support.streams import Message
+from support.streams import Message, admin_of
 
 pytestmark = pytest.mark.integration
 
@@ -200,9 +199,5 @@ def _processes_with(text):
 
 
 async def _demo_topics(broker):
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-    await admin.start()
-    try:
+    async with admin_of(broker.bootstrap_servers) as admin:
         return [name for name in await admin.list_topics() if name.startswith("kp-demo-")]
-    finally:
-        await admin.close()

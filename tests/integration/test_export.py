@@ -256,7 +256,7 @@ def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
     assert export(str(tmp_path / "local")) == "export 1: 154 traces of 154 records\n"
 
     # The first upload that is refused is a data file's.
-    publish = store.RemoteStore.publish
+    publish = store.Store.publish
     with monkeypatch.context() as ended:
 
         def refused(self, path):
@@ -265,7 +265,7 @@ def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
                 ended.setattr(self, "_files", FileSystem.from_uri(url)[0])
             publish(self, path)
 
-        ended.setattr(store.RemoteStore, "publish", refused)
+        ended.setattr(store.Store, "publish", refused)
         said = export(url)
     assert "s3://bucket/set: cannot be written: " in said
     assert "SIGNATURE_DOES_NOT_MATCH" in said

@@ -16,6 +16,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring.flips import ROUTES
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.audit import audit
+from knowledgepulse_worker.tools.policies.labelling.reading import traces_to_label
 from support.commands import command
 from support.metrics_page import value
 from support.streams import Message, headers_of, score_of
@@ -122,6 +123,20 @@ async def test_tune_rescore_evaluate_queue_and_show_on_topics(stream, kp_worker,
     )
     assert evaluation["sources"] == {"me": TRACES - 1}
     assert evaluation["unlabelled"] == 1
+    fitted = json.loads(output(await kp_worker(stream, "policy", "fit", "--json", "--labels-topic", labels)))
+    assert fitted["domains"]["customer_service"]["traces"] == TRACES - 1
+    (queued,) = output(await kp_worker(stream, "policy", "queue", "--labels-topic", labels)).splitlines()
+    assert json.loads(queued)["objective"] in json.loads(line)["task"]["objective"]
+
+    # Accept them as the reference, from which they do not differ, and hand them out with their steps.
+    reference = tmp_path / "reference.json"
+    output(await kp_worker(stream, "policy", "drift", "--accept", reference))
+    found = json.loads(output(await kp_worker(stream, "policy", "drift", "--json", "--reference", reference)))
+    assert {(one["traces"], one["reference"], one["distance"]) for one in found} == {(TRACES, TRACES, 0)}
+    source = {"files": (), "since": None, "until": None}
+    queue = await asyncio.to_thread(traces_to_label, stream.settings, source, {}, Policy(), TRACES)
+    assert queue
+    assert [json.loads(one.value)["id"] for one in queue] == [one.record.id for one in queue]
 
     # List and show.
     listed = [
@@ -129,7 +144,9 @@ async def test_tune_rescore_evaluate_queue_and_show_on_topics(stream, kp_worker,
     ]
     assert {one["id"] for one in listed} == {json.loads(line)["id"] for line in real_traces[:TRACES]}
     one = listed[0]
+    assert one["content"]["features"]["length"] > 1
     by_id = output(await kp_worker(stream, "traces", "show", one["id"]))
+    assert f"objective: {one['content']['objective']}" in by_id
     assert f"from {one['source']} at 20" in by_id
     assert f"policy {Policy().digest}:" in by_id
     assert output(await kp_worker(stream, "traces", "show", one["source"])) == by_id

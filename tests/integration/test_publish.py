@@ -101,29 +101,34 @@ async def test_a_confirmation_that_is_lost_publishes_nothing_twice(node, proxy, 
 
 
 async def test_sessions_wait_in_the_spool_until_a_broker_answers(node, stream, config, tmp_path):
+    """One that is too large is set aside, and does not hold up those after it."""
     settings = config(stream.configured(kafka={"bootstrap_servers": node.proxied}))
-    command = ["publish", "--hook", "--spool", str(tmp_path / "spool"), "--config", settings]
-    hooks = [session_hook(tmp_path, name) for name in ("s1", "s2")]
+    spool = tmp_path / "spool"
+    command = ["publish", "--hook", "--spool", str(spool), "--config", settings]
+    hooks = [session_hook(tmp_path, name, size) for name, size in (("s1", 1), ("s2", 2**22), ("s3", 1))]
 
-    status, output, errors = await kp_worker(*command, str(hooks[0]))
-    assert (status, output) == (0, "")
-    assert errors.startswith("kafka.bootstrap_servers: ")
-    assert errors.endswith(f"; 1 files wait in {tmp_path / 'spool'}\n")
-    assert len(errors.splitlines()) == 1
+    for waiting, hook in enumerate(hooks[:2], start=1):
+        status, output, errors = await kp_worker(*command, str(hook))
+        assert (status, output) == (0, "")
+        assert errors.startswith("kafka.bootstrap_servers: ")
+        assert errors.endswith(f"; waiting in {spool}: {waiting}\n")
+        assert len(errors.splitlines()) == 1
 
     async with running_proxy(node.proxied, node.behind_proxy):
-        assert await kp_worker(*command, str(hooks[1])) == (0, "", "")
+        status, _, errors = await kp_worker(*command, str(hooks[2]))
+    [rejected] = spool.iterdir()
+    assert (status, len(errors.splitlines())) == (1, 1)
+    assert errors.endswith(f"; kept in {rejected}\n")
     raw = [json.loads(value)["metadata"]["native_id"] for value in await values(stream, 2)]
-    assert sorted(raw) == ["s1", "s2"]
-    assert list((tmp_path / "spool").iterdir()) == []
+    assert sorted(raw) == ["s1", "s3"]
 
 
-def session_hook(folder, name):
+def session_hook(folder, name, size):
     """Write a session of Claude Code; return the file of a hook's input that names it."""
     ids = {"sessionId": name, "parentUuid": None}
     lines = [
         {"type": kind, "uuid": kind, "message": {"role": kind, "content": text}} | ids
-        for kind, text in (("user", "Fix the tests"), ("assistant", "All pass"))
+        for kind, text in (("user", "Fix the tests"), ("assistant", "x" * size))
     ]
     session, hook = folder / f"{name}.jsonl", folder / f"{name}.json"
     session.write_text("\n".join(map(json.dumps, lines)))

@@ -32,6 +32,7 @@ from knowledgepulse_worker.tools.dead_letters.replay import replay
 from knowledgepulse_worker.tools.dead_letters.rights import dead_letter_rights, replay_rights
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
 from knowledgepulse_worker.tools.evaluations.evaluations_topic import create_topic, evaluation_rights
+from knowledgepulse_worker.tools.export.sources import export_rights
 from knowledgepulse_worker.tools.policies.rights import kept_policy_rights
 from knowledgepulse_worker.tools.publish.trace_publisher import publishing_rights
 from support.commands import kp_worker
@@ -280,6 +281,7 @@ DECLARED = {
     "dead-letters": dead_letter_rights,
     "replay": replay_rights,
     "evaluations": evaluation_rights,
+    "export": lambda settings: export_rights(settings.topics.copies),
     "policy": lambda settings: [*rights.scored_rights(settings), *kept_policy_rights(settings)],
 }
 

@@ -125,6 +125,30 @@ DOCUMENTS = {
         "content": [part("text", text="It is sunny.")],
         "stop_reason": "end_turn",
     },
+    "vercel": [
+        ASK,
+        {
+            "role": "assistant",
+            "content": [
+                part("reasoning", text="Hm"),
+                part("tool-call", toolCallId="1", toolName="weather", input={}),
+            ],
+        },
+        {
+            "role": "tool",
+            "content": [part("tool-result", toolCallId="1", toolName="weather", output={"value": "Sunny"})],
+        },
+        CHAT_DONE,
+    ],
+    "gemini": {
+        "contents": [
+            {"role": "user", "parts": [{"text": "Weather?"}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "weather", "args": {}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "weather", "response": "Sunny"}}]},
+            {"role": "model", "parts": [{"text": "It is sunny."}]},
+        ],
+        "tools": [{"functionDeclarations": [TOOL]}],
+    },
     "bedrock": {
         "system": [{"text": "Be brief"}],
         "toolConfig": {

@@ -29,7 +29,6 @@ TESTS = Path(__file__).parents[1]
 READY_LIMIT = 120
 ARRIVAL_LIMIT = 120
 IN_FLIGHT_LIMIT = 120
-_DYNAMIC_TOPIC_CONFIG = 1
 
 
 @dataclass(frozen=True)
@@ -130,6 +129,17 @@ def own_settings(bootstrap_servers: str, purpose: str, *layers: Mapping[str, Map
     return Settings(**values)
 
 
+@asynccontextmanager
+async def admin_of(bootstrap_servers: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    """An administrator of a broker."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    await admin.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
 def tests_environment() -> dict[str, str]:
     """Return the environment of a process that imports the tests' modules."""
     path = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -169,33 +179,14 @@ class Stream:
 
     async def configure_topic(self, name: str, config: dict[str, str]) -> None:
         """Change a topic's settings, as an operator does."""
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
-        await admin.start()
-        try:
+        async with admin_of(self.settings.kafka.bootstrap_servers) as admin:
             await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, configs=config)])
-        finally:
-            await admin.close()
-
-    async def topic_config(self, name: str) -> dict[str, str]:
-        """A topic's own settings, without the defaults."""
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
-        await admin.start()
-        try:
-            (answer,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name)])
-        finally:
-            await admin.close()
-        ((_, _, _, _, entries),) = answer.resources
-        return {key: value for key, value, _, source, *_ in entries if source == _DYNAMIC_TOPIC_CONFIG}
 
     async def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Delete a partition's records before an offset, as retention does."""
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
-        await admin.start()
-        try:
+        async with admin_of(self.settings.kafka.bootstrap_servers) as admin:
             records = {TopicPartition(topic, partition): RecordsToDelete(before_offset=before)}
             await admin.delete_records(records)
-        finally:
-            await admin.close()
 
     async def publish(self, messages: Iterable[Message]) -> list[ConsumerRecord]:
         """Publish the messages in order; return the raw topic's records afterwards."""
@@ -250,7 +241,7 @@ class Stream:
                 sys.executable,
                 "-m",
                 module,
-                command,
+                *command.split(),
                 "--config",
                 str(config),
                 stdout=output,
@@ -288,24 +279,16 @@ class Stream:
 
     async def members(self) -> list[Any]:
         """Return the members of the workers' group, as its coordinator knows them."""
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.settings.kafka.bootstrap_servers)
-        await admin.start()
-        try:
+        async with admin_of(self.settings.kafka.bootstrap_servers) as admin:
             (response,) = await admin.describe_consumer_groups([self.settings.kafka.group])
-            ((*_, members, _operations),) = response.groups
-            return list(members)
-        finally:
-            await admin.close()
+        ((*_, members, _operations),) = response.groups
+        return list(members)
 
     async def committed(self) -> dict[int, int]:
         """Return the group's committed offset in each raw partition that has one."""
         kafka = self.settings.kafka
-        admin = AIOKafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
-        await admin.start()
-        try:
+        async with admin_of(kafka.bootstrap_servers) as admin:
             places = await admin.list_consumer_group_offsets(kafka.group)
-        finally:
-            await admin.close()
         return {
             tp.partition: place.offset for tp, place in places.items() if tp.topic == self.settings.topics.raw
         }

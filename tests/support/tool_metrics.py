@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.open_runs import COMPLETED_BY
+from knowledgepulse_worker.tools.contributions.metrics import ContributionMetrics
 from knowledgepulse_worker.tools.evaluations.metrics import EvaluationMetrics
 
 
@@ -21,5 +22,6 @@ def _assembly(registry: CollectorRegistry | None) -> AssemblyMetrics:
 
 TOOL_METRICS: dict[str, Callable[[CollectorRegistry | None], Any]] = {
     "assembly": _assembly,
+    "contributions": ContributionMetrics,
     "evaluations": EvaluationMetrics,
 }

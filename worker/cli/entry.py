@@ -79,7 +79,7 @@ _COMMANDS = (
         "dead-letters", "tools.dead_letters.command:dead_letters", "List, show and replay dead letters."
     ),
     LazyCommand(
-        "policy", "tools.policies.command:policy", "Check, compare, tune, rescore and evaluate policies."
+        "policy", "tools.policies.command:policy", "Check, compare, tune, fit, rescore and evaluate policies."
     ),
     LazyCommand(
         "traces", "tools.policies.trace_command:traces", "List scored traces, and explain the score of one."
@@ -88,6 +88,11 @@ _COMMANDS = (
         "evaluations",
         "tools.evaluations.command:evaluations",
         "Send each score back to its agent's span until SIGTERM, SIGHUP or Ctrl-C.",
+    ),
+    LazyCommand(
+        "contributions",
+        "tools.contributions.command:contributions",
+        "Send contributed traces to a KnowledgePulse registry, and delete them there.",
     ),
     LazyCommand(
         "demo", "tools.demo.command:demo", "Demonstrate the worker on 154 real traces and a real broker."

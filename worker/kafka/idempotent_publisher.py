@@ -6,10 +6,15 @@ import asyncio
 from typing import Self
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, KafkaTimeoutError
+from aiokafka.errors import (
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+)
 from aiokafka.structs import RecordMetadata
 
-from knowledgepulse_worker.errors import DeliveryError
+from knowledgepulse_worker.errors import DeliveryError, TooLargeError
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.preflight.diagnosis import unreachable
 from knowledgepulse_worker.kafka.wire.producer import abandon
@@ -80,4 +85,6 @@ class IdempotentPublisher:
 
 def delivery_error(topic: str, error: BaseException) -> DeliveryError:
     """Return our error for the client's."""
-    return DeliveryError(f"{topic}: {type(error).__name__}: {error}")
+    too_large = isinstance(error, MessageSizeTooLargeError | RecordListTooLargeError)
+    kind = TooLargeError if too_large else DeliveryError
+    return kind(f"{topic}: {type(error).__name__}: {error}")

@@ -105,6 +105,11 @@ def policies_topic_name(group: str) -> str:
     return f"{group}-policies"
 
 
+def contributions_topic_name(group: str) -> str:
+    """Return the name of the topic of what became of each trace on its way to the registry."""
+    return f"{group}-contributions"
+
+
 def topic_of(name: str, partitions: int, config: Mapping[str, str]) -> Topic:
     """Return a topic's state from its settings, as far as brokers report them."""
 

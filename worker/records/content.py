@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from knowledgepulse_worker.records.decode import decode_members
@@ -39,8 +41,17 @@ class _Trace(msgspec.Struct):
     metadata: _Metadata
 
 
-def content_of(value: bytes) -> Content:
-    """Return what is shown of a valid trace, and its features.
+class Texts(NamedTuple):
+    """What a trace says."""
+
+    objective: str
+    steps: list[StepText]
+    result: str
+    native_id: str | None
+
+
+def texts_of(value: bytes) -> Texts:
+    """Return what a valid trace says.
 
     Raises:
         RejectedRecord: the trace is not valid.
@@ -57,9 +68,18 @@ def content_of(value: bytes) -> Content:
         for step in trace.steps
     ]
     native_id = trace.metadata.native_id
-    return content(
+    return Texts(
         trace.task.objective,
         steps,
         trace.outcome.result_summary,
         native_id if isinstance(native_id, str) else None,
     )
+
+
+def content_of(value: bytes) -> Content:
+    """Return what is shown of a valid trace, and its features.
+
+    Raises:
+        RejectedRecord: the trace is not valid.
+    """
+    return content(*texts_of(value))

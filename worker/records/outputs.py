@@ -10,7 +10,10 @@ from hashlib import sha256
 from struct import pack
 from typing import Any, TypeVar
 
+import msgspec
+
 from knowledgepulse_schemas import DeadLetterHeaders
+from knowledgepulse_schemas.trace import is_uuid_id
 from knowledgepulse_worker.errors import LedgerError, RedactionReason
 from knowledgepulse_worker.records.decode import with_quality_score
 from knowledgepulse_worker.records.entry import Entry, Failure, ScoreHeader
@@ -96,9 +99,13 @@ class Outputs:
     ) -> OutputRecord:
         """Return the redacted copy of a contributed trace.
 
-        Its key is the redacted trace's id, and its headers are only ours: the producer's may hold content.
+        Its key is the redacted trace's id, and its headers are only ours: the producer's may hold content. So
+        may the nearest trace's id, unless it is a UUID.
         """
-        headers = (("kp-source", record.source.encode()), ("kp-policy", entry.policy.encode()))
+        header = ScoreHeader.decode(entry.score or b"")
+        if header.nearest is not None and not is_uuid_id(header.nearest):
+            header = msgspec.structs.replace(header, nearest=None)
+        headers = _score_headers(record, entry, msgspec.json.encode(header))
         return self._record(replace(record, key=trace_id.encode()), topic, value, headers)
 
     def build_unredacted(

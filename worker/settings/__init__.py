@@ -24,6 +24,7 @@ from knowledgepulse_worker.settings.models import (
     WebSettings,
 )
 from knowledgepulse_worker.settings.redaction import RedactionSettings
+from knowledgepulse_worker.settings.registry import RegistrySettings
 from knowledgepulse_worker.settings.rendering import render
 from knowledgepulse_worker.settings.tree import sections
 
@@ -38,6 +39,7 @@ __all__ = [
     "LimitSettings",
     "LogSettings",
     "RedactionSettings",
+    "RegistrySettings",
     "Settings",
     "TopicSettings",
     "WebSettings",

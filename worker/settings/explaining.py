@@ -75,9 +75,9 @@ def _variable(location: list[str]) -> str:
 
 def _shown(location: list[str], value: Any) -> str:
     """Return a value for an error message, without anything that may be a secret."""
-    if any("password" in part or "secret" in part for part in location) and not location[-1].endswith(
-        "_file"
-    ):
+    if any(word in part for part in location for word in ("password", "secret", "api_key")) and not location[
+        -1
+    ].endswith("_file"):
         return "a secret"
     return repr(value) if isinstance(value, str | int | float | None) else "these values"
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from knowledgepulse_worker.callables import PATTERN
-from knowledgepulse_worker.errors import SettingsError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings.assemble import AssembleSettings
 from knowledgepulse_worker.settings.redaction import RedactionSettings
+from knowledgepulse_worker.settings.registry import RegistrySettings
+from knowledgepulse_worker.settings.section import SecretSection, TopicName
 from knowledgepulse_worker.settings.section import Section as _Section
-from knowledgepulse_worker.settings.section import TopicName
 
 ENV_PREFIX = "KP_"
 NESTED = "__"
@@ -37,8 +37,10 @@ def _servers(value: str) -> str:
     return value
 
 
-class KafkaSettings(_Section):
+class KafkaSettings(SecretSection):
     """The connection to the brokers, and the consumer group."""
+
+    name: ClassVar[str] = "kafka"
 
     bootstrap_servers: Annotated[str, AfterValidator(_servers)] = Field(
         "localhost:9092", description="`host:port`, several separated by commas"
@@ -103,13 +105,6 @@ class KafkaSettings(_Section):
     )
 
     @model_validator(mode="after")
-    def _each_secret_has_one_source(self) -> KafkaSettings:
-        for name in self.secrets():
-            if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
-                raise ValueError(f"{name} and {name}_file are both set; one of them is enough")
-        return self
-
-    @model_validator(mode="after")
     def _certificate_is_complete(self) -> KafkaSettings:
         if self.ssl_keyfile and not self.ssl_certfile:
             raise ValueError("ssl_keyfile needs ssl_certfile")
@@ -135,38 +130,8 @@ class KafkaSettings(_Section):
             )
         return self
 
-    @classmethod
-    def secrets(cls) -> tuple[str, ...]:
-        """Return the names of the secret settings; each may come from ``<name>_file`` instead."""
-        return tuple(name for name, field in cls.model_fields.items() if field.annotation == SecretStr | None)
-
-    def secret(self, name: str) -> str | None:
-        """Return a secret, from its file if that is set; None if neither is set.
-
-        Raises:
-            SettingsError: the file cannot be read, or is empty.
-        """
-        value: SecretStr | None = getattr(self, name)
-        if value is not None:
-            return value.get_secret_value()
-        file: Path | None = getattr(self, f"{name}_file")
-        return None if file is None else _read_secret(f"kafka.{name}_file", file)
-
     def _has_secret(self, name: str) -> bool:
         return bool(getattr(self, name) or getattr(self, f"{name}_file"))
-
-
-def _read_secret(setting: str, file: Path) -> str:
-    """Return a file's text without the trailing newline that editors add."""
-    try:
-        text = file.read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
-    except OSError as error:
-        raise SettingsError(f"{setting}: {file}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{setting}: {file}: is not UTF-8") from error
-    if not text:
-        raise SettingsError(f"{setting}: {file}: is empty")
-    return text
 
 
 class TopicSettings(_Section):
@@ -369,6 +334,7 @@ class Settings(BaseSettings):
     fleet: FleetSettings = Field(default_factory=FleetSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     redaction: RedactionSettings = Field(default_factory=RedactionSettings)
+    registry: RegistrySettings = Field(default_factory=RegistrySettings)
     web: WebSettings = Field(default_factory=WebSettings)
     assemble: AssembleSettings = Field(default_factory=AssembleSettings)
     log: LogSettings = Field(default_factory=LogSettings)

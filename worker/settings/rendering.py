@@ -9,7 +9,8 @@ from typing import Any
 import tomli_w
 
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.settings.models import KafkaSettings, Settings
+from knowledgepulse_worker.settings.models import Settings
+from knowledgepulse_worker.settings.section import SecretSection
 from knowledgepulse_worker.settings.tree import sections
 
 _WIDTH = 110
@@ -27,8 +28,8 @@ def render(settings: Settings) -> str:
             what = _comment(Settings.model_fields[section].description or "")
             blocks.append("\n".join([*what, f"# [{section}] is not set", ""]))
             continue
-        lines, tables = [f"[{section}]"], []
-        for key, field in sections()[section].model_fields.items():
+        lines, tables, model = [f"[{section}]"], [], sections()[section]
+        for key, field in model.model_fields.items():
             what = _comment(field.description or "")
             if isinstance(values[key], dict):  # which ends the section's own keys
                 tables += [*what, _toml({section: {key: _without_none(values[key])}})]
@@ -36,7 +37,7 @@ def render(settings: Settings) -> str:
             lines += what
             if values[key] is None:
                 lines.append(f"# {section}.{key} is not set")
-            elif section == "kafka" and key in KafkaSettings.secrets():
+            elif issubclass(model, SecretSection) and key in model.secrets():
                 lines.append(f"# {section}.{key} is set, but omitted here as a secret")
             else:
                 lines.append(_toml({key: values[key]}))

@@ -11,7 +11,7 @@ import yaml
 from knowledgepulse_worker.observe.metrics import DIMENSIONS
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord
-from knowledgepulse_worker.tools.policies.drift import distributions, reference_rules
+from knowledgepulse_worker.tools.policies.drift import reference_rules, window
 from support.tools import tool
 
 STABLE, SHIFTED = 24, 12
@@ -68,7 +68,7 @@ def buckets(minutes):
 
 def test_a_stable_day_is_quiet_and_a_shift_of_one_dimension_fires_within_its_time(root, simulated, tmp_path):
     accepted, minutes = simulated
-    (tmp_path / "reference.json").write_text(reference_rules(distributions(accepted, POLICY)))
+    (tmp_path / "reference.json").write_text(reference_rules(window(accepted, POLICY)))
     rules = yaml.safe_load((root / "deploy/prometheus/alerts.yml").read_bytes())
     rules["groups"] = [group for group in rules["groups"] if group["name"] == "drift"]
     (tmp_path / "alerts.yml").write_text(yaml.safe_dump(rules))

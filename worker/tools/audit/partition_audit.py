@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 import msgspec
 
 from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import Reason, TooLargeError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_inputs
@@ -29,7 +30,7 @@ from knowledgepulse_worker.tools.audit.checks import (
 from knowledgepulse_worker.tools.audit.index import Known, Output, SourceIndex
 from knowledgepulse_worker.tools.audit.novelty import Basis, Memory, Remembered
 from knowledgepulse_worker.tools.audit.report import Difference, PartitionReport
-from knowledgepulse_worker.tools.audit.vectors import Texts, Vectors
+from knowledgepulse_worker.tools.audit.vectors import Vectors
 
 _END = Known(sys.maxsize)
 _CHUNK = 128
@@ -82,7 +83,7 @@ class PartitionAudit:
         policies: those that were ever in force, by digest.
         index: the complete index of outputs and ledger entries.
         builder: the worker's builder of outputs.
-        texts: embedder for records without a vector in the changelog.
+        embedder: returns the embedder for records without a vector in the changelog; None embeds nothing.
         tolerance: accepted difference of a novelty recomputed from texts; None uses the largest tolerance of
             the precisions of the embedder and of the partition's entries.
     """
@@ -95,7 +96,7 @@ class PartitionAudit:
         policies: Mapping[str, Policy],
         index: SourceIndex,
         builder: Outputs,
-        texts: Texts,
+        embedder: Callable[[], Embedder | None],
         tolerance: float | None = None,
     ) -> None:
         self._report = PartitionReport(partition)
@@ -110,7 +111,7 @@ class PartitionAudit:
         self._builder = builder
         self._has_whole_ledger = index.is_whole(partition)
         self._entries_from = index.entries_from(partition, settings.cache.max_elements)
-        self._vectors = Vectors(settings, index.first_scored(partition), texts, tolerance)
+        self._vectors = Vectors(settings, index.first_scored(partition), embedder, tolerance)
         self._memory = Memory(settings.cache, self._vectors.oldest_model)
         if bounds.first > 0:
             self._memory.doubt("trimmed")

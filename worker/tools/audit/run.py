@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import cache
 
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import TopicError
@@ -22,7 +23,6 @@ from knowledgepulse_worker.tools.audit.index import SourceIndex
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from knowledgepulse_worker.tools.audit.report import PartitionReport, Report
 from knowledgepulse_worker.tools.audit.rights import audit_rights
-from knowledgepulse_worker.tools.audit.vectors import Texts
 
 # Small enough to show progress while texts are embedded.
 _CHUNK = 128
@@ -75,7 +75,7 @@ async def audit(
         # A policy is kept before its first use, so by now those of all outputs within the bounds are.
         kept = await read_policies(reader, policy_topic) if policy_topic in topics else []
         policies = {one.digest: one for one in (settings.policy, *(one.policy for one in kept))}
-        run = _Run(settings, policies, topics, log, Texts(embedder), tolerance)
+        run = _Run(settings, policies, topics, log, cache(embedder or (lambda: None)), tolerance)
         return await run.audit(committed, changelog)
 
 
@@ -129,14 +129,14 @@ class _Run:
         policies: Mapping[str, Policy],
         topics: dict[str, Topic],
         log: _Log,
-        texts: Texts,
+        embedder: Callable[[], Embedder | None],
         tolerance: float | None,
     ) -> None:
         self._settings = settings
         self._policies = policies
         self._topics = topics
         self._log = log
-        self._texts = texts
+        self._embedder = embedder
         self._tolerance = tolerance
         self._builder = Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()})
         names = settings.topics
@@ -171,7 +171,7 @@ class _Run:
             self._policies,
             index,
             self._builder,
-            self._texts,
+            self._embedder,
             self._tolerance,
         )
         async for records in self._log.read_partition(raw, partition):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 
 from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.records.entry import Entry, decode_vector
@@ -16,38 +15,26 @@ REPEATABILITY = {"float32": 1e-6, "bfloat16": 0.002}
 _BATCH = 32
 
 
-class Texts:
-    """Provide an embedder, created on first use.
-
-    Args:
-        make: creates the embedder; if it is None or returns None, nothing is embedded.
-    """
-
-    def __init__(self, make: Callable[[], Embedder | None] | None) -> None:
-        self._make = make
-
-    @cached_property
-    def embedder(self) -> Embedder | None:
-        """The embedder."""
-        return None if self._make is None else self._make()
-
-
 class Vectors:
     """Look up or compute the vectors of a partition's records.
 
     Args:
         settings: the worker's settings.
         oldest: the oldest remaining entry of a scored record in the changelog.
-        texts: embedder for records without a vector in the changelog.
+        embedder: returns the embedder for records without a vector in the changelog; None embeds nothing.
         tolerance: see :attr:`tolerance`; None uses the largest tolerance of the precisions of the embedder
             and of the entries.
     """
 
     def __init__(
-        self, settings: Settings, oldest: Entry | None, texts: Texts, tolerance: float | None
+        self,
+        settings: Settings,
+        oldest: Entry | None,
+        embedder: Callable[[], Embedder | None],
+        tolerance: float | None,
     ) -> None:
         self._dimensions = settings.cache.dimensions
-        self._texts = texts
+        self._embedder = embedder
         self._tolerance = tolerance
         self._precisions = set() if oldest is None else {oldest.precision}
         # Entries leave the changelog in offset order. A record without an entry is therefore older than those
@@ -77,7 +64,7 @@ class Vectors:
 
     def complete(self, missing: Sequence[tuple[Remembered, str | None]]) -> None:
         """Embed the texts of records without a vector, unless they are from another model."""
-        embedder = self._texts.embedder if missing else None
+        embedder = self._embedder() if missing else None
         if embedder is None:
             return
         self._precisions.add(embedder.precision)

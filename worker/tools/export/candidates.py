@@ -19,6 +19,7 @@ from knowledgepulse_worker.records.entry import ScoreHeader
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.scored import worker_headers
 from knowledgepulse_worker.records.summary import MetadataSummary, OutcomeSummary
+from knowledgepulse_worker.redaction.departure import private
 from knowledgepulse_worker.scoring import Score, rescore
 from knowledgepulse_worker.tools.export.options import Choices
 
@@ -27,6 +28,7 @@ Dropped = Literal[
     "foreign",
     "not_redacted",
     "visibility",
+    "privacy_level",
     "other_domain",
     "before_since",
     "policy",
@@ -41,6 +43,7 @@ REASONS: dict[str, str] = {
     "foreign": "no scored traces of a worker",
     "not_redacted": "no redacted copy could be made",
     "visibility": "their visibility may not leave",
+    "privacy_level": "their privacy level is private",
     "other_domain": "of another domain",
     "before_since": "from before `--since`",
     "policy": "below the threshold of `--policy`",
@@ -52,6 +55,7 @@ REASONS: dict[str, str] = {
 
 class _Metadata(MetadataSummary, frozen=True):
     created_at: str = ""
+    privacy_level: str = ""
     quality_score: float | None = None
     native_id: Any = None
     parent_id: Any = None
@@ -79,8 +83,6 @@ class Candidate:
     """A scored trace that may leave.
 
     Attributes:
-        part: the topic and partition, or the file, that it was read from.
-        offset: its offset there.
         source: ``kp-source``, or ``file:line``.
         timestamp_ms: the record's, or else when the trace was created; None if that is no time.
         score: under the policy of the export, if it has one.
@@ -90,8 +92,6 @@ class Candidate:
         members: of the trace.
     """
 
-    part: str
-    offset: int
     source: str
     timestamp_ms: int | None
     score: float
@@ -142,28 +142,30 @@ def groups_of(candidate: Candidate, tasks: Mapping[str, str]) -> list[str]:
 
 
 def read_candidate(
-    record: RawRecord, part: str, choices: Choices, policy: Policy, since_ms: int | None
+    record: RawRecord, choices: Choices, policy: Policy, since_ms: int | None, *, has_score: bool
 ) -> Candidate | Dropped:
     """Return a record's candidate, or why there is none.
 
     Args:
         record: a record of a source.
-        part: the part of the source.
         choices: of the dataset; if they have a policy, the trace is rescored.
         policy: that policy, or else the settings', whose profiles name the domain of a copy without
             ``kp-score``.
         since_ms: the time of the first record to export.
+        has_score: whether records have ``kp-score``: those of files and redacted copies do not.
     """
     if last_header(record.headers, "kp-redaction-error") is not None:
         return "not_redacted"
-    candidate = _read(record, part, policy)
-    if candidate is not None and choices.policy is not None:
-        candidate = _rescored(candidate, policy)
-    if candidate is None:
+    candidate = _read(record, policy)
+    if candidate is None or (has_score and candidate.parts is None):
         return "foreign"
+    if choices.policy is not None and candidate.parts is not None:
+        candidate = _rescored(candidate, candidate.parts, policy)
     metadata, parts = candidate.members.metadata, candidate.parts
+    held = private(metadata.visibility, metadata.privacy_level, choices.visibilities)
+    if held is not None:
+        return held
     checks: tuple[tuple[Dropped, bool], ...] = (
-        ("visibility", metadata.visibility not in choices.visibilities),
         (
             "other_domain",
             bool(choices.domains) and not {metadata.task_domain, candidate.profile} & {*choices.domains},
@@ -175,11 +177,9 @@ def read_candidate(
     return next((reason for reason, applies in checks if applies), candidate)
 
 
-def _rescored(candidate: Candidate, policy: Policy) -> Candidate | None:
+def _rescored(candidate: Candidate, parts: Score, policy: Policy) -> Candidate:
     metadata = candidate.members.metadata
-    if candidate.parts is None:
-        return None
-    score = rescore(candidate.parts, metadata.task_domain, metadata.visibility, policy)
+    score = rescore(parts, metadata.task_domain, metadata.visibility, policy)
     return replace(
         candidate, score=score.quality_score, parts=score, policy=policy.digest, profile=score.domain
     )
@@ -191,27 +191,25 @@ def trace_of(record: RawRecord, candidate: Candidate, choices: Choices) -> bytes
     return value if choices.policy is None else with_quality_score(value, candidate.score)
 
 
-def _read(record: RawRecord, part: str, policy: Policy) -> Candidate | None:
+def _read(record: RawRecord, policy: Policy) -> Candidate | None:
     try:
         members = decode_members(record.value or b"", Members)
         parts = _parts(record)
-        source = last_header(record.headers, "kp-source")
-        digest = last_header(record.headers, "kp-policy")
-        texts = [None if one is None else one.decode() for one in (source, digest)]
+        source, digest = (
+            (last_header(record.headers, name) or b"").decode() for name in ("kp-source", "kp-policy")
+        )
     except (msgspec.MsgspecError, UnicodeDecodeError, RejectedRecord):
         return None
     metadata = members.metadata
     recorded = metadata.quality_score
-    if recorded is None or not 0 <= recorded <= 1:
+    if not source or recorded is None or not 0 <= recorded <= 1:
         return None
     return Candidate(
-        part=part,
-        offset=record.offset,
-        source=texts[0] or f"{part}:{record.offset + 1}",
+        source=source,
         timestamp_ms=_time(record.timestamp_ms, metadata.created_at),
         score=recorded,
         parts=parts,
-        policy=texts[1],
+        policy=digest or None,
         profile=parts.domain if parts else policy.profile(metadata.task_domain).domain,
         members=members,
     )

@@ -32,7 +32,7 @@ async def check(source: Source, store: Store, rules: Rules) -> list[str]:
         for start, stop in (one.offsets[part] for one in manifest.exports if part in one.offsets):
             async for record in source.read(part, range(max(start, held.start), min(stop, held.stop))):
                 read += 1
-                one = rules.candidate(record, part, None)
+                one = rules.candidate(record, None)
                 if isinstance(one, Candidate):
                     trace = trace_of(record, one, rules.choices)
                     kept = traces.pop((one.source, one.members.id), None)

@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -48,6 +48,7 @@ class Rules:
         since_ms: the time of the first record of a first export.
         embedder: makes the vectors; None makes none.
         text: which text of a trace it embeds.
+        has_score: whether the source's records have ``kp-score``.
     """
 
     choices: Choices
@@ -56,15 +57,16 @@ class Rules:
     since_ms: int | None
     embedder: Embedder | None
     text: TraceText
+    has_score: bool
 
     @property
     def dimensions(self) -> int:
         """Of the vectors; 0 without an embedder."""
         return 0 if self.embedder is None else self.embedder.dimensions
 
-    def candidate(self, record: RawRecord, part: str, since_ms: int | None) -> Candidate | Dropped:
+    def candidate(self, record: RawRecord, since_ms: int | None) -> Candidate | Dropped:
         """Return a record's candidate, or why there is none."""
-        return read_candidate(record, part, self.choices, self.policy, since_ms)
+        return read_candidate(record, self.choices, self.policy, since_ms, has_score=self.has_score)
 
 
 async def collect(source: Source, manifest: Manifest, store: Store, rules: Rules) -> Plan | None:
@@ -90,7 +92,7 @@ async def collect(source: Source, manifest: Manifest, store: Store, rules: Rules
         offsets={part: (held.start, held.stop) for part, held in offsets.items()},
         deleted=deleted,
         read=reading.read,
-        dropped={str(name): count for name, count in sorted(reading.dropped.items())},
+        dropped={str(name): count for name, count in sorted(reading.dropped.items()) if count},
         counts={name: dict(sorted(one.items())) for name, one in sorted(reading.counts.items())},
     )
     return Plan(source.identity, rules.choices.as_dict(), rules.since_ms, export, rows)
@@ -118,6 +120,17 @@ async def _offsets(source: Source, manifest: Manifest, rules: Rules) -> tuple[di
     return offsets, deleted
 
 
+class _Found(NamedTuple):
+    """What is remembered of a candidate until all are read."""
+
+    part: str
+    offset: int
+    score: float
+    groups: list[str]
+    target: str
+    facts: list[tuple[str, str]]
+
+
 class _Reading:
     def __init__(self, rules: Rules, seen: set[tuple[str, str]]) -> None:
         self.read = 0
@@ -125,23 +138,23 @@ class _Reading:
         self.counts: dict[str, Counter[str]] = {}
         self._rules = rules
         self._seen = seen
-        self._candidates: list[Candidate] = []
-        self._groups: list[list[str]] = []
+        self._found: list[_Found] = []
         self._texts: list[str] = []
         self._vectors: list[NDArray[np.float32]] = []
 
     async def add(self, record: RawRecord, part: str) -> None:
         self.read += 1
-        found = self._rules.candidate(record, part, self._rules.since_ms)
+        found = self._rules.candidate(record, self._rules.since_ms)
         if isinstance(found, Candidate):
             found = self._checked(found, record)
         if not isinstance(found, Candidate):
             self.dropped[found] += 1
-            if found == "visibility":
-                logger.warning("%s: its visibility may not leave: not exported", _name(record))
+            if found in {"visibility", "privacy_level"}:
+                logger.warning("%s: its %s may not leave: not exported", _name(record), found)
             return
-        self._candidates.append(found)
-        self._groups.append(groups_of(found, self._rules.tasks))
+        target = f"{_folder(found.profile)}/{found.day}"
+        groups = groups_of(found, self._rules.tasks)
+        self._found.append(_Found(part, record.offset, found.score, groups, target, [*found.facts()]))
         if len(self._texts) == _BATCH:
             await self.embed()
 
@@ -167,42 +180,28 @@ class _Reading:
 
     def rows(self, placed: Placed) -> list[Planned]:
         """Select and place the candidates, and return what remains."""
-        choices, count = self._rules.choices, len(self._candidates)
+        choices, count = self._rules.choices, len(self._found)
         vectors = np.concatenate([np.empty((0, self._rules.dimensions), np.float32), *self._vectors])
         vectors = vectors if self._rules.dimensions else np.empty((count, 0), np.float32)
         chosen = list(range(count))
         if choices.best is not None:
-            chosen = best([one.score for one in self._candidates], choices.best)
+            chosen = best([one.score for one in self._found], choices.best)
         elif choices.diverse is not None:
             chosen = diverse(vectors, placed.vectors, choices.diverse, choices.seed)
         splits = place(
-            [self._groups[index] for index in chosen], vectors[chosen], placed,
+            [self._found[index].groups for index in chosen], vectors[chosen], placed,
             similarity=choices.similarity, shares=choices.shares, seed=choices.seed,
         )  # fmt: skip
-        self._drop("not_selected", count - len(chosen))
-        self._drop("both_sides", splits.count(None))
-        return [
-            self._planned(index, split, vectors[index])
-            for index, split in zip(chosen, splits, strict=True)
-            if split is not None
-        ]
-
-    def _drop(self, reason: Dropped, count: int) -> None:
-        if count:
-            self.dropped[reason] += count
-
-    def _planned(self, index: int, split: Split, vector: NDArray[np.float32]) -> Planned:
-        one = self._candidates[index]
-        for name, value in [("split", split), *one.facts()]:
-            self.counts.setdefault(name, Counter())[value] += 1
-        return Planned(
-            part=one.part,
-            offset=one.offset,
-            split=split,
-            groups=self._groups[index],
-            target=f"{split}/{_folder(one.profile)}/{one.day}",
-            vector=encode_vector(vector),
-        )
+        self.dropped["not_selected"] += count - len(chosen)
+        self.dropped["both_sides"] += splits.count(None)
+        rows = []
+        for index, split in zip(chosen, splits, strict=True):
+            if split is not None:
+                one, vector = self._found[index], encode_vector(vectors[index])
+                for name, value in (("split", split), *one.facts):
+                    self.counts.setdefault(name, Counter())[value] += 1
+                rows.append(Planned(one.part, one.offset, one.groups, f"{split}/{one.target}", vector))
+        return rows
 
 
 def _name(record: RawRecord) -> str:
@@ -222,23 +221,21 @@ def exported(store: Store, manifest: Manifest, dimensions: int) -> tuple[Placed,
     Raises:
         InputError: a file is missing.
     """
-    placed, seen = Placed(dimensions), set[tuple[str, str]]()
+    with extra("export"):
+        from pyarrow import parquet  # noqa: PLC0415 - slow to import
+    seen, groups, vectors, splits = set[tuple[str, str]](), list[list[str]](), [], list[Split]()
     for path in manifest.files:
         if not path.startswith(f"{TABLE}/"):
             continue
-        split = next(one for one in SPLITS if path.startswith(f"{TABLE}/{one}/"))
-        columns = _columns(store, path)
-        seen.update(zip(columns["source"], columns["id"], strict=True))
-        vectors = np.array(columns["vector"], np.float32) if dimensions else np.empty((len(columns["id"]), 0))
-        placed.add(columns["groups"], vectors.astype(np.float32), [split] * len(columns["id"]))
+        content = store.read(path)
+        if content is None:
+            raise InputError(f"{store.place}/{path} is missing; `--check` tells what else is")
+        table = parquet.read_table(io.BytesIO(content), columns=["source", "id", "groups", "vector"])
+        seen.update(zip(table["source"].to_pylist(), table["id"].to_pylist(), strict=True))
+        groups += table["groups"].to_pylist()
+        splits += [next(one for one in SPLITS if path.startswith(f"{TABLE}/{one}/"))] * len(table)
+        if dimensions:  # a row at a time would take ten times the memory
+            vectors.append(table["vector"].combine_chunks().flatten().to_numpy().reshape(-1, dimensions))
+    placed = Placed(dimensions)
+    placed.add(groups, np.concatenate([placed.vectors, *vectors]), splits)
     return placed, seen
-
-
-def _columns(store: Store, path: str) -> dict[str, list[Any]]:
-    with extra("export"):
-        from pyarrow import parquet  # noqa: PLC0415 - slow to import
-    content = store.read(path)
-    if content is None:
-        raise InputError(f"{store.place}/{path} is missing; `--check` tells what else is")
-    table = parquet.read_table(io.BytesIO(content), columns=["source", "id", "groups", "vector"])
-    return dict(table.to_pydict())

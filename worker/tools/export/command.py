@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 @click.option("--unredacted", is_flag=True, help="Read `contribute` although topics.redacted is set.")
 @click.option("--min-score", type=SCORE, default=0.0, help="Least score.")
 @click.option("--domain", "domains", multiple=True, help="Only this task domain or profile. Repeatable.")
-@click.option("--since", type=Moment(), help="Begin the first export with records of this time.")
+@click.option(
+    "--since", type=Moment(), help="Only records from this time on, or of this age: 2026-01-31T12:00, 7d."
+)
 @click.option(
     "--policy", "file", type=POLICY_FILE, help="Rescore `contribute` and `rejected`; export what passes."
 )
@@ -114,12 +116,12 @@ async def _export(
 ) -> int:
     from knowledgepulse_worker.tools.export.check import check as run_check  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.export.run import export as run_export  # noqa: PLC0415
-    from knowledgepulse_worker.tools.export.store import errors_of, open_store  # noqa: PLC0415
+    from knowledgepulse_worker.tools.export.store import open_store  # noqa: PLC0415
 
     policy = settings.policy if options["file"] is None else load_policy(options["file"])
-    rules = _rules(settings, policy, redacted, options, embeds=not check)
-    async with _source(settings, files, redacted, rescored=options["file"] is not None) as source:
-        with open_store(folder) as store, errors_of(folder):
+    rules = _rules(settings, policy, redacted, options, has_score=not (redacted or files), embeds=not check)
+    with open_store(folder) as store:
+        async with _source(settings, files, redacted, rescored=options["file"] is not None) as source:
             if check:
                 problems = await run_check(source, store, rules)
                 for problem in problems:
@@ -136,7 +138,13 @@ async def _export(
 
 
 def _rules(
-    settings: Settings, policy: Policy, redacted: str | None, options: dict[str, Any], *, embeds: bool
+    settings: Settings,
+    policy: Policy,
+    redacted: str | None,
+    options: dict[str, Any],
+    *,
+    has_score: bool,
+    embeds: bool,
 ) -> Rules:
     from knowledgepulse_worker.embedding import load_embedder  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.export.collect import Rules  # noqa: PLC0415
@@ -160,6 +168,7 @@ def _rules(
         since_ms=None if since is None else round(since.timestamp() * 1000),
         embedder=load_embedder(settings.embedding, settings.cache) if embeds else None,
         text=settings.embedding.trace_text,
+        has_score=has_score,
     )
 
 

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.tools.export.options import Split
 from knowledgepulse_worker.tools.export.store import Store
 
 MANIFEST = "manifest.json"
@@ -93,7 +92,6 @@ class Planned(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         part, offset: where it is.
-        split: its side.
         groups: what ties it to others.
         target: its split, domain and day, the folder of its files.
         vector: little-endian float32; empty without an embedder.
@@ -101,7 +99,6 @@ class Planned(msgspec.Struct, frozen=True, array_like=True):
 
     part: str
     offset: int
-    split: Split
     groups: list[str]
     target: str
     vector: bytes

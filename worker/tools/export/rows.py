@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,43 +33,44 @@ _LINES: dict[Format, Callable[[Candidate, Conversation], dict[str, Any]]] = {
 }
 
 
-def schema(dimensions: int) -> pa.Schema:
-    """Return the columns.
+def _score_part(name: str) -> Callable[[Candidate], Any]:
+    return lambda one: one.parts and getattr(one.parts, name)
 
-    Args:
-        dimensions: of the vectors; 0 without an embedder.
-    """
+
+_COLUMNS: dict[str, tuple[str, Callable[[Candidate], Any]]] = {
+    "id": ("string", lambda one: one.members.id),
+    "source": ("string", lambda one: one.source),
+    "domain": ("string", lambda one: one.profile),
+    **{
+        name: ("string", attrgetter(f"members.metadata.{name}"))
+        for name in ("task_domain", "agent_id", "framework", "visibility")
+    },
+    "success": ("bool", lambda one: one.members.metadata.success),
+    "confidence": ("double", lambda one: one.members.outcome.confidence),
+    "score": ("double", lambda one: one.score),
+    **{
+        name: ("double", _score_part(name))
+        for name in ("threshold", "complexity", "novelty", "tool_diversity", "outcome_confidence")
+    },
+    "nearest": ("string", _score_part("nearest")),
+    "policy": ("string", lambda one: one.policy),
+    "objective": ("string", lambda one: one.members.task.objective),
+    "result_summary": ("string", lambda one: one.members.outcome.result_summary),
+}
+"""The columns of one value: their type, by pyarrow's name, and where the value is."""
+
+
+def schema(dimensions: int) -> pa.Schema:
+    """Return all columns; without an embedder, ``dimensions`` is 0."""
     with extra("export"):
         import pyarrow as pa  # noqa: PLC0415 - slow to import
-    texts = (
-        "id",
-        "source",
-        "domain",
-        "task_domain",
-        "agent_id",
-        "framework",
-        "visibility",
-        "nearest",
-        "policy",
-    )
-    numbers = (
-        "confidence",
-        "score",
-        "threshold",
-        "complexity",
-        "novelty",
-        "tool_diversity",
-        "outcome_confidence",
-    )
     return pa.schema(
         [
-            *((name, pa.string()) for name in texts),
+            *((name, pa.type_for_alias(kind)) for name, (kind, _) in _COLUMNS.items()),
             ("timestamp", pa.timestamp("ms", "UTC")),
-            ("success", pa.bool_()),
-            *((name, pa.float64()) for name in numbers),
             ("overrides", pa.list_(pa.string())),
             ("groups", pa.list_(pa.string())),
-            *((name, pa.string()) for name in ("objective", "result_summary", "trace")),
+            ("trace", pa.string()),
             ("vector", pa.list_(pa.float32(), dimensions) if dimensions else pa.null()),
         ]
     )
@@ -76,30 +78,10 @@ def schema(dimensions: int) -> pa.Schema:
 
 def row_of(candidate: Candidate, planned: Planned, trace: bytes) -> dict[str, Any]:
     """Return a row; ``trace`` is the JSON of the trace with the row's score."""
-    parts, members, metadata = candidate.parts, candidate.members, candidate.members.metadata
-    return {
-        "id": members.id,
-        "source": candidate.source,
+    return {name: value(candidate) for name, (_, value) in _COLUMNS.items()} | {
         "timestamp": candidate.timestamp_ms,
-        "domain": candidate.profile,
-        "task_domain": metadata.task_domain,
-        "agent_id": metadata.agent_id,
-        "framework": metadata.framework,
-        "visibility": metadata.visibility,
-        "success": metadata.success,
-        "confidence": members.outcome.confidence,
-        "score": candidate.score,
-        "threshold": parts and parts.threshold,
-        "complexity": parts and parts.complexity,
-        "novelty": parts and parts.novelty,
-        "tool_diversity": parts and parts.tool_diversity,
-        "outcome_confidence": parts and parts.outcome_confidence,
-        "overrides": parts and list(parts.overrides),
-        "nearest": parts and parts.nearest,
-        "policy": candidate.policy,
+        "overrides": candidate.parts and list(candidate.parts.overrides),
         "groups": planned.groups,
-        "objective": members.task.objective,
-        "result_summary": members.outcome.result_summary,
         "trace": trace.decode(),
         "vector": decode_vector(planned.vector) if planned.vector else None,
     }

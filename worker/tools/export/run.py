@@ -52,7 +52,7 @@ def _own(
     choices = rules.choices.as_dict()
     begun = manifest or plan
     if begun is None:
-        if not store.is_empty():
+        if store.names():
             raise InputError(
                 f"{store.place} holds files but no dataset of `kp-worker export` ({MANIFEST} is missing); "
                 "export to an empty folder"
@@ -76,7 +76,7 @@ async def _carry_out(plan: Plan, source: Source, store: Store, rules: Rules, bef
             async for record in source.read(part, range(*offsets)):
                 planned = wanted.pop((part, record.offset), None)
                 if planned is not None:
-                    one = rules.candidate(record, part, plan.since_ms)
+                    one = rules.candidate(record, plan.since_ms)
                     if not isinstance(one, Candidate):
                         raise InputError(f"{part}/{record.offset} has changed since the export was planned")
                     files.add(one, planned, trace_of(record, one, rules.choices))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from knowledgepulse_worker.errors import InputError, TopicError
-from knowledgepulse_worker.kafka.preflight.rights import require_rights, topic_rights
+from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Reader, TopicReader, raw_record
 from knowledgepulse_worker.kafka.topics import Topic
@@ -23,33 +23,13 @@ from knowledgepulse_worker.terminal.progress import TopicProgressCallback
 _EVERY = 1000
 
 
-class Source(Protocol):
-    """Parts of records with offsets, such as a topic's partitions.
-
-    Attributes:
-        identity: of each topic or file, what tells it from another of the same name.
-        ranges: the offsets that each part holds, in the order of reading.
-    """
-
-    identity: dict[str, str]
-    ranges: dict[str, range]
-
-    async def start(self, part: str, since_ms: int) -> int:
-        """Return the first offset of a part with a record of that time or later."""
-        ...
-
-    def read(self, part: str, offsets: range) -> AsyncIterator[RawRecord]:
-        """Yield the records in a range of a part's offsets."""
-        ...
-
-
 class TopicSource:
     """Topics up to their present ends.
 
     Args:
         reader: a connected reader.
-        identity: the topics' ids.
-        ranges: the offsets that each partition holds, by ``topic/partition``.
+        identity: of each topic or file, what tells it from another of the same name.
+        ranges: the offsets that each part, a partition or a file, holds.
         progress: called while reading.
     """
 
@@ -92,8 +72,7 @@ async def open_topics(
         SecurityError: the brokers reject the login, the certificate or an operation.
         TopicError: a topic is missing.
     """
-    rights = [right for name in names for right in topic_rights(name, "Read", "DescribeConfigs")]
-    await require_rights(settings.kafka, rights)
+    await require_rights(settings.kafka, export_rights(names))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics = await admin.describe(names)
     if missing := [name for name in names if name not in topics]:
@@ -115,6 +94,12 @@ async def _topic_id(settings: Settings, topic: Topic) -> str:
         return (await ids.current(range(topic.partitions))).hex()
     finally:
         await ids.stop()
+
+
+def export_rights(names: Iterable[str]) -> Iterator[Right]:
+    """Yield the rights for exporting topics."""
+    for name in names:
+        yield from topic_rights(name, "Read", "DescribeConfigs")
 
 
 class FileSource:
@@ -140,14 +125,20 @@ class FileSource:
         return 0
 
     async def read(self, part: str, offsets: range) -> AsyncIterator[RawRecord]:
-        """Yield a file's lines as records without headers."""
+        """Yield a file's lines as records whose source is the line."""
         with _reading(Path(part)) as lines:
             for number, line in enumerate(without_mark(lines)):
                 if number in offsets and line.strip():
-                    yield RawRecord(part, 0, number, NO_TIMESTAMP, None, line.strip(), ())
+                    place = f"{part}:{number + 1}".encode("utf-8", "replace")
+                    headers = (("kp-source", place),)
+                    yield RawRecord(part, 0, number, NO_TIMESTAMP, None, line.strip(), headers)
                 if number % _EVERY == 0:
                     self._progress(part, number, offsets.stop)
         self._progress(part, offsets.stop, offsets.stop)
+
+
+Source = TopicSource | FileSource
+"""Parts of records with offsets."""
 
 
 @contextmanager

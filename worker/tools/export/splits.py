@@ -37,13 +37,12 @@ class Placed:
         self.splits: NDArray[np.int64] = np.empty(0, np.int64)
 
     def add(self, groups: Iterable[Sequence[str]], vectors: Vectors, splits: Sequence[Split]) -> None:
-        """Add traces."""
+        """Add traces; without an embedder, ``vectors`` has no rows."""
         for names, split in zip(groups, splits, strict=True):
             self.sides.update(dict.fromkeys(names, split))
-        self.vectors = np.concatenate([self.vectors, vectors])
-        self.splits = np.concatenate([self.splits, [SPLITS.index(split) for split in splits]]).astype(
-            np.int64
-        )
+        if len(vectors):
+            self.vectors = np.concatenate([self.vectors, vectors])
+            self.splits = np.append(self.splits, [SPLITS.index(split) for split in splits])
 
 
 def place(

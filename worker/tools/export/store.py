@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
@@ -35,35 +35,104 @@ DEAD = 3 * RENEWAL
 """Seconds after which a claim that was not renewed is one of an export that was killed."""
 
 _LOCK = ".lock"
+_STAGING = ".staging"
 _CHUNK = 8_388_608
 
 
-class Store(Protocol):
+class Store:
     """A folder of files, by paths relative to it.
 
     Attributes:
         place: its path or URL, for people.
-        staging: a local folder for files before they are published.
+        staging: a local folder for files that are not published yet; a local store has it inside, so that a
+            rename publishes them.
     """
 
-    place: str
-    staging: Path
+    def __init__(self, place: str, files: FileSystem, folder: str, staging: Path) -> None:
+        self.place = shown(place)
+        self.staging = staging
+        self._files = files
+        self._folder = folder.rstrip("/")
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content; None if there is none."""
-        ...
+        try:
+            with self._files.open_input_stream(f"{self._folder}/{path}") as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
 
     def publish(self, path: str) -> None:
-        """Let a staged file appear in place of any other."""
-        ...
+        """Let a staged file, of which nothing remains, appear in place of any other."""
+        staged, target = self.staging / path, f"{self._folder}/{path}"
+        if self.staging.parent == Path(self._folder):
+            _rename(staged, Path(target))
+            return
+        # Not by pyarrow's `copy_files`, which only prints that an upload has failed.
+        with staged.open("rb") as file, self._files.open_output_stream(target) as stream:
+            shutil.copyfileobj(file, stream, _CHUNK)
+        if (size := self._files.get_file_info(target).size) != staged.stat().st_size:
+            raise OSError(f"{path} has {size} bytes after it was uploaded, not {staged.stat().st_size}")
+        staged.unlink()
 
     def delete(self, path: str) -> None:
         """Delete a file, if there is one."""
-        ...
+        with suppress(FileNotFoundError):
+            self._files.delete_file(f"{self._folder}/{path}")
 
-    def is_empty(self) -> bool:
-        """Return whether nothing is there, but for what locks it."""
-        ...
+    def names(self, path: str = "") -> list[str]:
+        """Return the names in the folder, or in one below it, but for the lock and what is staged."""
+        from pyarrow import fs  # noqa: PLC0415
+
+        folder = fs.FileSelector(f"{self._folder}/{path}".rstrip("/"), allow_not_found=True)
+        names = [info.base_name for info in self._files.get_file_info(folder)]
+        return sorted({*names} - {_LOCK, _STAGING})
+
+
+def _rename(staged: Path, target: Path) -> None:
+    """Rename a file once its content is on the disk, and let that be there, too."""
+    with staged.open("rb+") as file:
+        os.fsync(file.fileno())
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staged.replace(target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _local(folder: Path) -> Iterator[Store]:
+    with extra("export"):
+        from pyarrow import fs  # noqa: PLC0415 - slow to import
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{folder}: another export is writing to it; wait for its end") from None
+        store = Store(str(folder), fs.LocalFileSystem(), str(folder), folder / _STAGING)
+        shutil.rmtree(store.staging, ignore_errors=True)  # of an export that was killed
+        try:
+            yield store
+        finally:
+            shutil.rmtree(store.staging, ignore_errors=True)
+
+
+@contextmanager
+def _remote(place: str) -> Iterator[Store]:
+    with extra("export"):
+        from pyarrow import fs  # noqa: PLC0415 - slow to import
+    try:
+        files, folder = fs.FileSystem.from_uri(place)
+    except ValueError as error:  # of pyarrow: not a URL that it knows
+        raise InputError(f"{shown(place)}: {error}") from error
+    with tempfile.TemporaryDirectory(prefix="kp-export-") as staging:
+        store = Store(place, files, folder, Path(staging))
+        with _claim(store):
+            yield store
 
 
 def write(store: Store, path: str, content: bytes) -> None:
@@ -102,125 +171,8 @@ def shown(place: str) -> str:
     return re.sub(r"(?<=://)[^/@]*@|\?.*", "", place) if "://" in place else place
 
 
-class LocalStore:
-    """A local folder; staged files are in it, so that one rename publishes them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.place = str(folder)
-        self.staging = folder / ".staging"
-        self._folder = folder
-
-    def read(self, path: str) -> bytes | None:
-        """Return a file's content; None if there is none."""
-        try:
-            return (self._folder / path).read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def publish(self, path: str) -> None:
-        """Rename a staged file once its content is on the disk."""
-        target = self._folder / path
-        with (self.staging / path).open("rb+") as file:
-            os.fsync(file.fileno())
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (self.staging / path).replace(target)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-    def delete(self, path: str) -> None:
-        """Delete a file, if there is one."""
-        (self._folder / path).unlink(missing_ok=True)
-
-    def is_empty(self) -> bool:
-        """Return whether nothing is there, but for the lock and what was staged."""
-        return not {one.name for one in self._folder.iterdir()} - {_LOCK, self.staging.name}
-
-
 @contextmanager
-def _local(folder: Path) -> Iterator[Store]:
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK).open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{folder}: another export is writing to it; wait for its end") from None
-        store = LocalStore(folder)
-        shutil.rmtree(store.staging, ignore_errors=True)  # of an export that was killed
-        try:
-            yield store
-        finally:
-            shutil.rmtree(store.staging, ignore_errors=True)
-
-
-class RemoteStore:
-    """A folder of a file system of pyarrow; files are staged locally, and an object appears when whole."""
-
-    def __init__(self, place: str, files: FileSystem, folder: str, staging: Path) -> None:
-        self.place = shown(place)
-        self.staging = staging
-        self._files = files
-        self._folder = folder.rstrip("/")
-
-    def read(self, path: str) -> bytes | None:
-        """Return an object's content; None if there is none."""
-        try:
-            with self._files.open_input_stream(f"{self._folder}/{path}") as stream:
-                return bytes(stream.read())
-        except FileNotFoundError:
-            return None
-
-    def publish(self, path: str) -> None:
-        """Upload a staged file, and delete it here."""
-        staged, target = self.staging / path, f"{self._folder}/{path}"
-        # Not by pyarrow's `copy_files`, which only prints that an upload has failed.
-        with staged.open("rb") as file, self._files.open_output_stream(target) as stream:
-            shutil.copyfileobj(file, stream, _CHUNK)
-        if (size := self._files.get_file_info(target).size) != staged.stat().st_size:
-            raise OSError(f"{path} has {size} bytes after it was uploaded, not {staged.stat().st_size}")
-        staged.unlink()
-
-    def delete(self, path: str) -> None:
-        """Delete an object, if there is one."""
-        with suppress(FileNotFoundError):
-            self._files.delete_file(f"{self._folder}/{path}")
-
-    def is_empty(self) -> bool:
-        """Return whether nothing is there, but for claims."""
-        return all(self._name(one).startswith(_LOCK) for one in self._listed(self._folder))
-
-    def claims(self) -> dict[str, bytes | None]:
-        """Return all claims, by path."""
-        names = [self._name(one) for one in self._listed(f"{self._folder}/{_LOCK}") if one.is_file]
-        return {name: self.read(name) for name in names}
-
-    def _listed(self, folder: str) -> list[Any]:
-        from pyarrow import fs  # noqa: PLC0415
-
-        return list(self._files.get_file_info(fs.FileSelector(folder, allow_not_found=True)))
-
-    def _name(self, info: Any) -> str:
-        return str(info.path).removeprefix(f"{self._folder}/")
-
-
-@contextmanager
-def _remote(place: str) -> Iterator[Store]:
-    with extra("export"):
-        from pyarrow import fs  # noqa: PLC0415 - slow to import
-    try:
-        files, folder = fs.FileSystem.from_uri(place)
-    except ValueError as error:  # of pyarrow: not a URL that it knows
-        raise InputError(f"{shown(place)}: {error}") from error
-    with tempfile.TemporaryDirectory(prefix="kp-export-") as staging:
-        store = RemoteStore(place, files, folder, Path(staging))
-        with _claim(store):
-            yield store
-
-
-@contextmanager
-def _claim(store: RemoteStore) -> Iterator[None]:
+def _claim(store: Store) -> Iterator[None]:
     mine, ended = f"{_LOCK}/{uuid.uuid4().hex}", Event()
     number = 0
 
@@ -238,7 +190,7 @@ def _claim(store: RemoteStore) -> Iterator[None]:
     renewing = Thread(target=keep_renewing, daemon=True)
     renewing.start()
     try:
-        others = {name: text for name, text in store.claims().items() if name != mine}
+        others = {name: text for name, text in _claims(store).items() if name != mine}
         if others:
             time.sleep(DEAD)
             _require_dead(store, others)
@@ -250,9 +202,13 @@ def _claim(store: RemoteStore) -> Iterator[None]:
             store.delete(mine)
 
 
-def _require_dead(store: RemoteStore, others: dict[str, bytes | None]) -> None:
+def _claims(store: Store) -> dict[str, bytes | None]:
+    return {name: store.read(name) for name in (f"{_LOCK}/{one}" for one in store.names(_LOCK))}
+
+
+def _require_dead(store: Store, others: dict[str, bytes | None]) -> None:
     """Delete the claims that were not renewed; refuse if one was."""
-    for name, text in store.claims().items():
+    for name, text in _claims(store).items():
         if name in others and text == others[name]:
             store.delete(name)
         elif name in others and text is not None:

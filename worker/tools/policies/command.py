@@ -7,7 +7,6 @@ import json
 import re
 import sys
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,8 @@ from knowledgepulse_worker.terminal.text import time_text
 from knowledgepulse_worker.tools.policies.changes import changes, suspicions
 from knowledgepulse_worker.tools.policies.drift_command import drift
 from knowledgepulse_worker.tools.policies.inputs import (
+    labels_to_use,
+    read_all_labels,
     read_comparable,
     read_labels,
     read_records,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def policy() -> None:
-    """Check, compare, tune, rescore and evaluate policies.
+    """Check, compare, tune, fit, rescore and evaluate policies.
 
     A policy is the `[policy]` section of a TOML file such as the worker's settings. The workers keep each one
     that was ever in force in a topic, by its digest: the value of the header `kp-policy`.
@@ -253,22 +254,21 @@ def evaluate(
     label. Labels of one `group`, such as the trials of one task, are resampled together; of these groups, it
     prints how many the passing traces cover, and how many as many random ones would. With several policies,
     it prints the differences of the others from the first, each with its interval. Where several sources
-    label the same traces, it prints how far they agree; the label that comes last counts.
+    label the same traces, it prints how far they agree; the last label counts, but no model's where
+    there are people's.
     """
     from knowledgepulse_worker.tools.policies.agreement import agreements  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.policies.compare import compare, comparison_tables  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.evaluate import evaluate as run_evaluate  # noqa: PLC0415
-    from knowledgepulse_worker.tools.policies.labels import all_labels_of_files  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.tables import evaluation_tables  # noqa: PLC0415
 
     settings, active = settings_and_policy_of(source, policy_files[0] if policy_files else None)
     policies = [active, *map(load_policy, policy_files[1:])]
-    labels = read_labels(settings, source, required=True)
+    given = read_all_labels(settings, source, required=True)
+    agreed, labels = list(agreements(given, min_reward)), labels_to_use(given)
     records = read_records(settings, source)
     evaluation = run_evaluate(records, labels, active, precision=precision, min_reward=min_reward)
     compared = compare(records, labels, policies, min_reward=min_reward) if len(policies) > 1 else []
-    every_label = chain(all_labels_of_files(source["label_files"]), labels.values())
-    agreed = list(agreements(every_label, min_reward))
     if plot:
         from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow to import
 

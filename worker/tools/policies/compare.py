@@ -26,9 +26,9 @@ from knowledgepulse_worker.tools.policies.simplex import values_of
 from knowledgepulse_worker.tools.policies.tables import new_table
 
 FIGURES = ("AUC", "precision", "recall", "passing")
-"""Of all traces, the share that passes is ``passing``; the precision is NaN if none does."""
+"""Of all traces, the share that passes is ``passing``; the precision is None if none does."""
 
-Figures = dict[str, Estimate]
+Figures = dict[str, Estimate | None]
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,9 @@ def comparison_tables(compared: Sequence[Compared]) -> Iterator[Table | str]:
 
 
 def _sentence(digest: str, difference: Figures) -> str:
-    better = [name for name in FIGURES[:3] if difference[name].low > 0]
-    worse = [name for name in FIGURES[:3] if difference[name].high < 0]
+    known = [(name, one) for name in FIGURES[:3] if (one := difference[name])]
+    better = [name for name, one in known if one.low > 0]
+    worse = [name for name, one in known if one.high < 0]
     parts = [f"{how} {', '.join(names)}" for how, names in (("higher", better), ("lower", worse)) if names]
     return f"{digest} has {' and '.join(parts)}" if parts else f"the labels show no difference of {digest}"
 
@@ -109,7 +110,9 @@ def _compare(name: str, labelled: Sequence[Labelled], policies: Sequence[Policy]
         if minus is not None:
             found, each = found - values[:, minus], each - resampled[:, minus]
         rows = zip(FIGURES, found, each, strict=True)
-        return {figure: percentiles(float(value), row) for figure, value, row in rows}
+        return {
+            figure: None if np.isnan(value) else percentiles(float(value), row) for figure, value, row in rows
+        }
 
     digests = dict(enumerate(policy.digest for policy in policies))
     return Compared(

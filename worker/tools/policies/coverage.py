@@ -29,8 +29,6 @@ class Coverage:
         groups: number of groups.
         covered: number of groups with a trace that passes.
         random: expected number of groups of as many traces, drawn at random.
-        novel: the same of as many traces with the most novelty; ties are drawn at random.
-        perfect: the most groups that as many traces can be of.
         gain: ``covered`` divided by ``random``, over resamples of whole groups; None if no trace passes.
     """
 
@@ -38,47 +36,20 @@ class Coverage:
     groups: int
     covered: int
     random: float
-    novel: float
-    perfect: int
     gain: Estimate | None
 
 
-def coverage(passes: NDArray[np.bool_], novelty: Floats, groups: Integers) -> Coverage:
+def coverage(passes: NDArray[np.bool_], groups: Integers) -> Coverage:
     """Return the coverage of the traces that pass.
 
     Args:
         passes: whether a trace passes, shape (n,).
-        novelty: shape (n,).
         groups: group index of each trace, from 0, shape (n,).
     """
     sizes, passing = np.bincount(groups), np.bincount(groups, weights=passes).astype(int)
-    count = int(passing.sum())
-    return Coverage(
-        passing=count,
-        groups=len(sizes),
-        covered=int((passing > 0).sum()),
-        random=expected_groups(np.zeros(len(groups)), groups, count),
-        novel=expected_groups(novelty, groups, count),
-        perfect=min(count, len(sizes)),
-        gain=_gain(sizes, passing) if count else None,
-    )
-
-
-def expected_groups(values: Floats, groups: Integers, count: int) -> float:
-    """Return the expected number of groups among the traces with the largest values.
-
-    Args:
-        values: shape (n,); of the traces that tie for the last places, those needed are drawn at random.
-        groups: group index of each trace, from 0, shape (n,).
-        count: number of traces, 0 to n.
-    """
-    if count == 0:
-        return 0.0
-    last = np.sort(values)[-count]
-    total = int(groups.max()) + 1
-    certain, tied = (np.bincount(groups[which], minlength=total) for which in (values > last, values == last))
-    missed = stats.hypergeom.pmf(0, tied.sum(), tied, count - certain.sum())
-    return float(np.where(certain > 0, 1, 1 - missed).sum())
+    count, covered = int(passing.sum()), int((passing > 0).sum())
+    gain = _gain(sizes, passing) if count else None
+    return Coverage(count, len(sizes), covered, covered / gain.value if gain else 0.0, gain)
 
 
 def _gain(sizes: Integers, passing: Integers) -> Estimate:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy, Weights
@@ -46,7 +44,6 @@ _BOUNDS: dict[str, tuple[float, ...]] = {
 decision is 0 for rejected and 1 for contributed."""
 
 _CDF, _TRACES, _POLICY = "kp:reference:cdf", "kp:reference:traces", "kp:reference:policy_info"
-_VECTOR = re.compile(r"vector\((\d[\d.e-]*)\)")
 
 Key = tuple[str, str]
 """Domain and dimension."""
@@ -54,8 +51,8 @@ Key = tuple[str, str]
 
 class _Rule(msgspec.Struct):
     record: str
-    expr: str
     labels: dict[str, str]
+    expr: str
 
 
 class _Group(msgspec.Struct):
@@ -69,29 +66,18 @@ class _Groups(msgspec.Struct):
 
 
 @dataclass(frozen=True)
-class Distribution:
-    """A dimension's values in a window.
-
-    Attributes:
-        traces: number of values.
-        cdf: shares of the values up to each bound, by bound.
-    """
-
-    traces: int
-    cdf: dict[float, float]
-
-
-@dataclass(frozen=True)
-class Distributions:
-    """All dimensions of a window.
+class Window:
+    """The distributions of a window's traces.
 
     Attributes:
         policy: digest of the policy that the scores and decisions are computed with.
-        values: by domain and dimension.
+        traces: number of traces, by domain and dimension.
+        cdf: shares of the values up to each bound, by domain and dimension, and by bound.
     """
 
     policy: str
-    values: dict[Key, Distribution]
+    traces: dict[Key, int]
+    cdf: dict[Key, dict[float, float]]
 
 
 @dataclass(frozen=True)
@@ -104,7 +90,8 @@ class Drift:
         traces: number of traces in the current window.
         reference: number of traces in the reference.
         distance: the Kolmogorov-Smirnov distance, 0 to 1; None if a window has no traces.
-        limit: the distance above which it is drift.
+        limit: the distance above which it is relevant, and more than chance explains.
+        drifted: whether it is above.
     """
 
     domain: str
@@ -113,18 +100,10 @@ class Drift:
     reference: int
     distance: float | None
     limit: float
-
-    @property
-    def drifted(self) -> bool:
-        """Whether the distance is relevant and more than chance explains."""
-        return self.distance is not None and self.distance > self.limit
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the figures as plain JSON."""
-        return {**asdict(self), "drifted": self.drifted}
+    drifted: bool
 
 
-def distributions(records: Iterable[ScoredRecord], policy: Policy) -> Distributions:
+def window(records: Iterable[ScoredRecord], policy: Policy) -> Window:
     """Return the distributions of scored traces under a policy."""
     values: defaultdict[Key, list[float]] = defaultdict(list)
     for record in records:
@@ -132,49 +111,44 @@ def distributions(records: Iterable[ScoredRecord], policy: Policy) -> Distributi
         for name in (*_DIMENSIONS, "quality_score"):
             values[score.domain, name].append(getattr(score, name))
         values[score.domain, "decision"].append(score.decision == "contribute")
-    return Distributions(
+    return Window(
         policy.digest,
-        {key: _distribution(np.array(found, float), _BOUNDS[key[1]]) for key, found in values.items()},
+        {key: len(found) for key, found in values.items()},
+        {
+            key: {bound: float(np.mean(np.array(found) <= bound)) for bound in _BOUNDS[key[1]]}
+            for key, found in values.items()
+        },
     )
 
 
-def _distribution(values: NDArray[np.float64], bounds: tuple[float, ...]) -> Distribution:
-    return Distribution(len(values), {bound: float(np.mean(values <= bound)) for bound in bounds})
-
-
-def drifts(current: Distributions, reference: Distributions) -> Iterator[Drift]:
+def drifts(current: Window, reference: Window) -> Iterator[Drift]:
     """Yield the drift of each dimension of both windows, by domain; decisions only under the same policy."""
-    nothing = Distribution(0, {})
-    for key in sorted(
-        {*current.values, *reference.values}, key=lambda key: (key[0], [*_BOUNDS].index(key[1]))
-    ):
-        if key[1] in OF_POLICY and current.policy != reference.policy:
-            continue
-        now, then = current.values.get(key, nothing), reference.values.get(key, nothing)
+    domains = sorted({domain for domain, _ in (*current.traces, *reference.traces)})
+    same = current.policy == reference.policy
+    for key in product(domains, (name for name in _BOUNDS if same or name not in OF_POLICY)):
+        traces, accepted = current.traces.get(key, 0), reference.traces.get(key, 0)
         distance, limit = None, RELEVANT
-        if now.traces and then.traces:
-            distance = max(abs(share - then.cdf[bound]) for bound, share in now.cdf.items())
-            limit = max(RELEVANT, _SIGNIFICANT * math.sqrt(1 / now.traces + 1 / then.traces))
-        yield Drift(*key, now.traces, then.traces, distance, limit)
+        if traces and accepted:
+            shares = reference.cdf[key]
+            distance = max(abs(share - shares[bound]) for bound, share in current.cdf[key].items())
+            limit = max(RELEVANT, _SIGNIFICANT * math.sqrt(1 / traces + 1 / accepted))
+        yield Drift(*key, traces, accepted, distance, limit, drifted=(distance or 0) > limit)
 
 
-def reference_rules(accepted: Distributions) -> str:
+def reference_rules(accepted: Window) -> str:
     """Return the reference as a file of Prometheus rules, which is JSON and so YAML as well."""
-    rules = [_Rule(_POLICY, _vector(1), {"policy": accepted.policy})]
-    for (domain, dimension), one in sorted(accepted.values.items()):
+    rules = [_Rule(_POLICY, {"policy": accepted.policy}, "vector(1)")]
+    for (domain, dimension), traces in sorted(accepted.traces.items()):
         labels = {"domain": domain, "dimension": dimension}
-        rules.append(_Rule(_TRACES, _vector(one.traces), labels))
-        rules += (_Rule(_CDF, _vector(share), {**labels, "le": repr(at)}) for at, share in one.cdf.items())
-    # A constant is visible for five minutes, so each minute is often enough for any scrape interval.
+        rules.append(_Rule(_TRACES, labels, f"vector({traces})"))
+        shares = accepted.cdf[domain, dimension].items()
+        rules += (_Rule(_CDF, {**labels, "le": repr(at)}, f"vector({share!r})") for at, share in shares)
+    # A constant is visible for five minutes, so each minute is often enough.
     groups = _Groups([_Group("reference", "1m", rules)])
     return json.dumps(msgspec.to_builtins(groups), indent=1) + "\n"
 
 
-def _vector(value: float) -> str:
-    return f"vector({value!r})"
-
-
-def read_reference(path: Path) -> Distributions:
+def read_reference(path: Path) -> Window:
     """Read a reference.
 
     Raises:
@@ -185,28 +159,24 @@ def read_reference(path: Path) -> Distributions:
         return _reference([rule for group in groups for rule in group.rules])
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, RecursionError) as error:  # msgspec's errors are ValueErrors
+    except (ValueError, LookupError, RecursionError) as error:  # msgspec's errors are ValueErrors
         raise InputError(f"{path}: not a reference of `kp-worker policy drift --accept`: {error}") from None
 
 
-def _reference(rules: Iterable[_Rule]) -> Distributions:
+def _reference(rules: Iterable[_Rule]) -> Window:
     policy, traces = "", {}
-    shares: defaultdict[Key, dict[float, float]] = defaultdict(dict)
+    cdf: defaultdict[Key, dict[float, float]] = defaultdict(dict)
     for rule in rules:
-        value = _VECTOR.fullmatch(rule.expr)
-        if value is None:
-            raise ValueError(f"{rule.expr} instead of vector(NUMBER)")
+        value = float(rule.expr.removeprefix("vector(").removesuffix(")"))
         if rule.record == _POLICY:
             policy = rule.labels["policy"]
-            continue
-        key = rule.labels["domain"], rule.labels["dimension"]
-        if rule.record == _TRACES:
-            traces[key] = int(value[1])
+        elif rule.record == _TRACES:
+            traces[rule.labels["domain"], rule.labels["dimension"]] = int(value)
         else:
-            shares[key][float(rule.labels["le"])] = float(value[1])
+            cdf[rule.labels["domain"], rule.labels["dimension"]][float(rule.labels["le"])] = value
     if not traces:
         raise ValueError("it has no traces")
-    for key, found in shares.items():
-        if tuple(sorted(found)) != _BOUNDS[key[1]]:
+    for key in traces:
+        if tuple(sorted(cdf[key])) != _BOUNDS[key[1]]:
             raise ValueError(f"other buckets of {key[1]} than those of this release")
-    return Distributions(policy, {key: Distribution(count, shares[key]) for key, count in traces.items()})
+    return Window(policy, traces, dict(cdf))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,23 +41,18 @@ def drift(
     the alert KpDrift. --reference prints the Kolmogorov-Smirnov distance from it by domain, for each
     dimension, the score and the decision: 0.2 is a shift by half a standard deviation.
     """
-    from knowledgepulse_worker.tools.policies.drift import (  # noqa: PLC0415 - keeps `--help` fast
-        distributions,
-        drifts,
-        read_reference,
-        reference_rules,
-    )
+    from knowledgepulse_worker.tools.policies import drift as module  # noqa: PLC0415 - keeps `--help` fast
 
     if (reference is None) == (accept is None):
         raise click.UsageError("give either --accept FILE or --reference FILE")
     if accept:
         require_no_input(accept, [*source["files"], source["config"], file])
-    accepted = reference and read_reference(reference)
+    accepted = reference and module.read_reference(reference)
     settings, policy = settings_and_policy_of(source, file)
-    current = distributions(read_comparable(settings, source), policy)
+    current = module.window(read_comparable(settings, source), policy)
     if accept:
         with writing(accept):
-            accept.write_text(reference_rules(current), encoding="utf-8")
+            accept.write_text(module.reference_rules(current), encoding="utf-8")
     elif accepted:
         if accepted.policy != current.policy:
             errors.print(
@@ -64,9 +60,9 @@ def drift(
                 "decisions are not compared",
                 markup=False,
             )
-        found = list(drifts(current, accepted))
+        found = list(module.drifts(current, accepted))
         if as_json:
-            click.echo(json.dumps([one.as_dict() for one in found], indent=2))
+            click.echo(json.dumps([asdict(one) for one in found], indent=2))
         else:
             print_parts(_table(found))
 
@@ -74,16 +70,9 @@ def drift(
 def _table(found: list[Drift]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("domain", "dimension", "traces", "reference", "distance", "drift above", ""):
-        table.add_column(name, justify="right" if name in ("traces", "reference", "distance") else "left")
+        table.add_column(name)
     for one in found:
-        distance = "-" if one.distance is None else f"{one.distance:.2f}"
-        table.add_row(
-            printable(one.domain),
-            one.dimension.replace("_", " "),
-            str(one.traces),
-            str(one.reference),
-            distance,
-            f"{one.limit:.2f}",
-            "drifted" if one.drifted else "",
-        )
+        figures = (one.traces, one.reference, "-" if one.distance is None else f"{one.distance:.2f}")
+        words = printable(one.domain), one.dimension.replace("_", " "), *map(str, figures)
+        table.add_row(*words, f"{one.limit:.2f}", "drifted" if one.drifted else "")
     return table

@@ -190,7 +190,6 @@ def _evaluate_domain(
     verdict = _verdict(fair, kept)
     columns = LabelledScores(
         scores=np.array([one.quality_score for one in by_trace]),
-        novelty=np.array([one.novelty for one in by_trace]),
         kept=kept,
         groups=groups,
         grouped=np.array([one.label.group is not None for one in traces]),

@@ -1,69 +1,36 @@
-"""Fit weights to labels, and judge them on folds that they were not fitted to.
-
-Each fold is of whole groups. The order that weights give is compared within a fold only, as each fold has
-weights of its own; the threshold for the target share is that of the other folds.
-"""
+"""Fit weights to labels, domain by domain, and propose what the labels support."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.policy import DEFAULT_DOMAIN, REFERENCE_WEIGHTS, Policy, Weights
+from knowledgepulse_worker.policy import Policy, Weights
 from knowledgepulse_worker.scoring import Score, ScoredRecord
-from knowledgepulse_worker.tools.policies.auc import CHANCE, Bools, Floats, areas, auc, estimates
-from knowledgepulse_worker.tools.policies.intervals import Estimate, percentiles
+from knowledgepulse_worker.tools.policies.auc import CHANCE, Bools, estimates
+from knowledgepulse_worker.tools.policies.folds import FOLDS, Candidate, judged, learners_of
+from knowledgepulse_worker.tools.policies.intervals import Estimate
 from knowledgepulse_worker.tools.policies.labelled import Labelled, kept_and_groups, leaks_label, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.operating import (
     SUPPORT,
-    LabelledScores,
-    OperatingPoint,
-    operating_points,
 )
 from knowledgepulse_worker.tools.policies.proposal import with_changes
 from knowledgepulse_worker.tools.policies.simplex import (
     DIMENSIONS,
     HELD,
-    fitted_weights,
-    typed_weights,
     values_of,
 )
-from knowledgepulse_worker.tools.policies.thresholds import lowest_within
 from knowledgepulse_worker.tools.policies.tune import Tuning, tune
-
-with extra("policy"):
-    from sklearn.model_selection import GroupKFold
-
-FOLDS = 5
 
 FEW_GROUPS = 20
 """With fewer groups than this, an interval over groups is too narrow."""
 
 Outcome = Literal["supported", "not supported", "too few labels"]
-
-_Learn = Callable[[Floats, Bools], Floats]
-"""Returns weights for values of shape (n, 4) and whether each trace is worth keeping."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """Weights, judged on folds that they were not fitted to.
-
-    Attributes:
-        weights: those of all labels.
-        auc: of pairs of one fold.
-        point: of the traces that reach the threshold for the target share.
-    """
-
-    weights: dict[str, float]
-    auc: Estimate
-    point: OperatingPoint
 
 
 @dataclass(frozen=True)
@@ -187,8 +154,9 @@ def _fit_domain(
     difference = None
     if min(kept.sum(), (~kept).sum()) >= SUPPORT and groups.max() + 1 >= 2 * FOLDS:
         values = values_of(scores, hold=hold)
-        learners = _learners(name, start, hold=hold)
-        candidates, difference = _judged(learners, values, kept, groups, labelled, target)
+        learners = learners_of(name, start, hold=hold)
+        grouped = np.array([one.label.group is not None for one in labelled])
+        candidates, difference = judged(learners, values, kept, groups, grouped, target)
         leaks = _leaks(scores, kept, groups, hold=hold)
     return DomainFit(
         domain=name,
@@ -218,66 +186,3 @@ def _outcome(candidates: Mapping[str, Candidate], difference: Estimate | None) -
         return "too few labels"
     better = difference.low > 0 and candidates["fitted"].auc.low > CHANCE
     return "supported" if better else "not supported"
-
-
-def _learners(name: str, start: Floats, *, hold: bool) -> dict[str, _Learn]:
-    """Return by name what gives the candidates' weights."""
-    reference = REFERENCE_WEIGHTS.get(name, REFERENCE_WEIGHTS[DEFAULT_DOMAIN])
-    sdk = np.array([weight for _, weight in reference])
-    learners: dict[str, _Learn] = {
-        "the SDK's": lambda _values, _kept: sdk,
-        "in force": lambda _values, _kept: start,
-        "fitted": lambda values, kept: fitted_weights(values, kept, start, hold=hold),
-        "best dimension": lambda values, kept: _best_dimension(values, kept, hold=hold),
-    }
-    if (sdk == start).all():
-        del learners["the SDK's"]
-    return learners
-
-
-def _best_dimension(values: Floats, kept: Bools, *, hold: bool) -> Floats:
-    found = [auc(kept, column) for column in (values.T[:HELD] if hold else values.T)]
-    best: Floats = np.eye(len(DIMENSIONS))[int(np.argmax(found))]
-    return best
-
-
-def _judged(
-    learners: Mapping[str, _Learn],
-    values: Floats,
-    kept: Bools,
-    groups: NDArray[np.intp],
-    labelled: Sequence[Labelled],
-    target: float,
-) -> tuple[dict[str, Candidate], Estimate]:
-    """Return the candidates, and the difference of the AUCs of the fitted weights and those in force."""
-    folds = np.zeros(len(kept), np.intp)
-    split = GroupKFold(FOLDS, shuffle=True, random_state=0).split(values, kept, groups)
-    for number, (_, at) in enumerate(split):
-        folds[at] = number
-    orders = {name: _out_of_fold(learn, values, kept, folds, target) for name, learn in learners.items()}
-    found, resampled = areas(kept, [order for order, _ in orders.values()], groups, folds)
-    by_name = dict(zip(orders, zip(found, resampled, strict=True), strict=True))
-    novelty = np.array([one.record.score.novelty for one in labelled])
-    grouped = np.array([one.label.group is not None for one in labelled])
-    candidates = {}
-    for name, (_, passes) in orders.items():
-        traces = LabelledScores(passes.astype(float), novelty, kept, groups, grouped)
-        weights = typed_weights(learners[name](values, kept))
-        point = operating_points(traces, [1.0])[1.0]
-        candidates[name] = Candidate(weights, percentiles(*by_name[name]), point)
-    (fitted, fitted_drawn), (force, force_drawn) = by_name["fitted"], by_name["in force"]
-    return candidates, percentiles(fitted - force, fitted_drawn - force_drawn)
-
-
-def _out_of_fold(
-    learn: _Learn, values: Floats, kept: Bools, folds: NDArray[np.intp], target: float
-) -> tuple[Floats, Bools]:
-    """Return each trace's score by the weights of the other folds, and whether it reaches their threshold."""
-    order, passes = np.zeros(len(kept)), np.zeros(len(kept), bool)
-    for fold in range(FOLDS):
-        at, others = folds == fold, folds != fold
-        weights = learn(values[others], kept[others])
-        order[at] = values[at] @ weights
-        best = lowest_within(values[others] @ weights, target)
-        passes[at] = order[at] >= (np.inf if best is None else best[0])
-    return order, passes

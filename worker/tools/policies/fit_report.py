@@ -8,7 +8,8 @@ from rich.table import Table
 
 from knowledgepulse_worker.policy import Weights
 from knowledgepulse_worker.tools.policies.auc import CHANCE
-from knowledgepulse_worker.tools.policies.fit import FEW_GROUPS, FOLDS, DomainFit, Fit
+from knowledgepulse_worker.tools.policies.fit import FEW_GROUPS, DomainFit, Fit
+from knowledgepulse_worker.tools.policies.folds import FOLDS
 from knowledgepulse_worker.tools.policies.intervals import signed, with_interval
 from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT
 from knowledgepulse_worker.tools.policies.operating import SUPPORT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -17,8 +18,11 @@ from knowledgepulse_worker.terminal.progress import errors, topic_progress
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.scoring import ScoredRecord, Scorer
-    from knowledgepulse_worker.tools.policies.labels import Labels
+    from knowledgepulse_worker.tools.policies.labels import Label, Labels
     from knowledgepulse_worker.tools.policies.scored_topics import ScoredTopics
+
+JUDGE = "judge:"
+"""What the source of a model's labels begins with."""
 
 Source = dict[str, Any]
 """The values of the options that select scored traces and labels, by parameter."""
@@ -99,14 +103,27 @@ def _print_skipped(topics: ScoredTopics) -> None:
 
 
 def read_labels(settings: Settings, source: Source, *, required: bool) -> Labels:
-    """Return the labels of the given files and topic; a label of the topic wins."""
-    from knowledgepulse_worker.tools.policies.labels import labels_of_files, labels_of_topic  # noqa: PLC0415
+    """Return the labels of the given files and topic, people's rather than judges'; the last one wins."""
+    return labels_to_use(read_all_labels(settings, source, required=required))
+
+
+def read_all_labels(settings: Settings, source: Source, *, required: bool) -> list[Label]:
+    """Return all labels of the given files and then of the topic."""
+    from knowledgepulse_worker.tools.policies.labels import all_labels_of_files, labels_of_topic  # noqa: PLC0415
 
     files, topic = source["label_files"], source["labels_topic"]
     if required and not files and topic is None:
         raise click.UsageError("no labels: give --labels FILE or --labels-topic TOPIC")
-    labels = labels_of_files(files)
+    labels = list(all_labels_of_files(files))
     if topic is not None:
         with topic_progress() as progress:
-            labels |= asyncio.run(labels_of_topic(settings, topic, progress))
+            labels += asyncio.run(labels_of_topic(settings, topic, progress)).values()
     return labels
+
+
+def labels_to_use(labels: Sequence[Label]) -> Labels:
+    """Return the last label of each trace: of people if any are theirs, and else of judges."""
+    people = [label for label in labels if not (label.source or "").startswith(JUDGE)]
+    if people and len(people) < len(labels):
+        errors.print(f"left out {len(labels) - len(people)} labels of judges, as there are people's")
+    return {label.id: label for label in people or labels}

@@ -88,15 +88,15 @@ def percentiles(value: float, resampled: NDArray[np.float64]) -> Estimate:
 
 
 def with_interval(estimate: Estimate | None) -> str:
-    """Format an estimate and its interval; a dash for None and NaN."""
-    if estimate is None or np.isnan(estimate.value):
+    """Format an estimate and its interval; a dash for None."""
+    if estimate is None:
         return "-"
     return f"{estimate.value:.2f} ({estimate.low:.2f}-{estimate.high:.2f})"
 
 
 def signed(difference: Estimate | None) -> str:
-    """Format a difference and its interval; a dash for None and NaN."""
-    if difference is None or np.isnan(difference.value):
+    """Format a difference and its interval; a dash for None."""
+    if difference is None:
         return "-"
     value, low, high = (f"{figure:+.2f}" for figure in difference)
     return f"{value} ({low} to {high})"

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.terminal.progress import errors
-from knowledgepulse_worker.tools.policies.inputs import read_labels, settings_and_policy_of
-from knowledgepulse_worker.tools.policies.options import NewFile, label_options, policy_option, source_options
+from knowledgepulse_worker.tools.policies.inputs import JUDGE, read_labels, settings_and_policy_of
+from knowledgepulse_worker.tools.policies.options import (
+    POLICY_FILE,
+    NewFile,
+    label_options,
+    policy_option,
+    source_options,
+)
 from knowledgepulse_worker.tools.policies.output import require_no_input
 
 if TYPE_CHECKING:
@@ -18,11 +26,13 @@ if TYPE_CHECKING:
     from knowledgepulse_worker.tools.policies.labelling.session import Session
 
 
-def _labeller(_ctx: click.Context, _param: click.Parameter, name: str) -> str:
+def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:
+    if name is None:
+        return None
     if not name.strip() or not name.isprintable():  # a lone surrogate, of bytes that are no text, is neither
         raise click.BadParameter("a name has at least one character, and only printable ones")
-    if name.startswith("judge:"):
-        raise click.BadParameter("names that begin with judge: are those of models")
+    if name.startswith(JUDGE):
+        raise click.BadParameter(f"names that begin with {JUDGE} are those of models")
     return name.strip()
 
 
@@ -31,22 +41,48 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str) -> str:
 @label_options
 @policy_option
 @click.option("--output", type=NewFile(), required=True, help="File of labels to add to.")
-@click.option("--by", required=True, callback=_labeller, help="Who labels: the `source` of the labels.")
+@click.option("--by", callback=_labeller, help="Who labels: the `source` of the labels.")
 @click.option(
     "--count", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of traces."
 )
 @click.option(
     "--port", type=click.IntRange(1, 65_535), default=6068, show_default=True, help="Port on 127.0.0.1."
 )
-def label(file: Path | None, output: Path, by: str, count: int, port: int, **source: Any) -> None:
+@click.option("--judge", "url", help="Send the traces to the model at this OpenAI-compatible URL instead.")
+@click.option("--model", help="The model's name.")
+@click.option("--rubric", type=POLICY_FILE, help="File that says what makes a run worth keeping.")
+@click.option(
+    "--per-minute", type=click.IntRange(1, 10_000), default=60, show_default=True, help="Limit of requests."
+)
+def label(
+    file: Path | None,
+    output: Path,
+    by: str | None,
+    count: int,
+    port: int,
+    url: str | None,
+    model: str | None,
+    rubric: Path | None,
+    per_minute: int,
+    **source: Any,
+) -> None:
     """Label traces in a browser, one at a time, until Ctrl-C.
 
-    Reads traces from `contribute` and `rejected`, or raw traces from FILES, and shows those of `policy queue`
-    that have no label in --labels. Nothing leaves the machine: the page is served on 127.0.0.1, at an address
-    that only this command prints. Each label is on disk before the next trace; the same command continues
-    after the last one. Two people who label the same traces give different names and files.
+    Reads traces from `contribute` and `rejected`, or from FILES, and shows those of `policy queue` that have
+    no label in --labels. Nothing leaves the machine: the page is served on 127.0.0.1, at an address that only
+    this command prints. Each label is on disk before the next trace; the same command continues after the
+    last one. Two people who label the same traces give different names and files.
+
+    With --judge, --model and --rubric, a model labels in your place: the traces are sent to it, with the key
+    in OPENAI_API_KEY. Its labels' source begins with `judge:`, and where people's labels are given too, they
+    are compared with these and then left out.
     """
-    from knowledgepulse_worker.tools.policies.labelling.label_file import open_labels  # noqa: PLC0415 - keeps `--help` fast
+    if (by is None) == (url is None) or len({url is None, model is None, rubric is None}) > 1:
+        raise click.UsageError("give either --by, or all of --judge, --model and --rubric")
+    from yarl import URL  # noqa: PLC0415 - keeps `--help` fast
+
+    from knowledgepulse_worker.tools.policies.labelling.judge import Judge, judge_traces  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.labelling.label_file import open_labels  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.labelling.reading import traces_to_label  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.labelling.session import Session  # noqa: PLC0415
 
@@ -57,7 +93,18 @@ def label(file: Path | None, output: Path, by: str, count: int, port: int, **sou
         if labelled.removed:
             errors.print(f"removed a half-written line of {output}: {labelled.removed}", markup=False)
         traces = traces_to_label(settings, source, labels, policy, count)
-        asyncio.run(_serve(Session(traces, labelled, by), policy, port))
+        if by is not None:
+            asyncio.run(_serve(Session(traces, labelled, by), policy, port))
+        elif url is not None and model is not None and rubric is not None:
+            judge = Judge(URL(url), model, _text_of(rubric), per_minute, os.environ.get("OPENAI_API_KEY"))
+            click.echo(asyncio.run(judge_traces(Session(traces, labelled, judge.source), judge)))
+
+
+def _text_of(rubric: Path) -> str:
+    try:
+        return rubric.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{rubric}: cannot be read: {error}") from None
 
 
 async def _serve(session: Session, policy: Policy, port: int) -> None:

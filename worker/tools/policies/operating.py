@@ -29,14 +29,12 @@ class LabelledScores:
 
     Attributes:
         scores: their scores.
-        novelty: their novelty.
         kept: whether they are worth keeping.
         groups: index of the unit of resampling, from 0.
         grouped: whether that is a group of the labels, not the trace alone.
     """
 
     scores: Floats
-    novelty: Floats
     kept: Bools
     groups: NDArray[np.intp]
     grouped: Bools
@@ -128,4 +126,4 @@ def _coverage(traces: LabelledScores, passes: Bools) -> Coverage | None:
     groups = np.unique(traces.groups[at], return_inverse=True)[1]
     if not len(groups) or groups.max() + 1 == len(groups):
         return None
-    return coverage(passes[at], traces.novelty[at], groups)
+    return coverage(passes[at], groups)

@@ -127,6 +127,8 @@ def show_trace(name: str, file: Path | None, **source: Any) -> None:
     policies = {} if file else asyncio.run(_policies(settings, found))
     for number, record in enumerate(found):
         print_parts(*([""] if number else []), *explain(record, policies.get(record.policy, active)))
+    if not source["files"]:
+        print_parts(*asyncio.run(_contributions(settings, found)))
 
 
 async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
@@ -135,6 +137,20 @@ async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
     with topic_progress() as progress:
         async with open_scored_topics(settings, progress) as topics:
             return await topics.find(name)
+
+
+async def _contributions(settings: Settings, records: Iterable[ScoredRecord]) -> list[str]:
+    """Return lines on what became of traces on their way to a registry."""
+    from knowledgepulse_worker.tools.contributions.contributions_topic import (  # noqa: PLC0415 - files need no Kafka
+        read_contributions,
+    )
+
+    found = await read_contributions(settings, {record.id for record in records})
+    return [""] * bool(found) + [
+        f"{time_text(one.at)}: {one.result} {printable(one.trace_id)} at {printable(one.registry)}"
+        + (f": {printable(one.message)}" if one.message else "")
+        for one in found
+    ]
 
 
 async def _policies(settings: Settings, records: Iterable[ScoredRecord]) -> dict[str | None, Policy]:

@@ -64,6 +64,5 @@ def _coverage(threshold: float, covered: Coverage) -> str:
         return f"no trace reaches {threshold!r}, so none of {covered.groups} groups is covered"
     return (
         f"the {covered.passing} traces that reach {threshold!r} are of {covered.covered} of {covered.groups} "
-        f"groups, {with_interval(covered.gain)} times as many as at random ({covered.random:.1f}); the most "
-        f"novel would be of {covered.novel:.1f}, a perfect choice of {covered.perfect}"
+        f"groups, {with_interval(covered.gain)} times as many as at random ({covered.random:.1f})"
     )

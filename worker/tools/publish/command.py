@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from rich.progress import DownloadColumn
 
 from knowledgepulse_schemas.convert import AUTO, SOURCES
-from knowledgepulse_worker.errors import DeliveryError, InputError, NoBrokerError, RejectedRecord
+from knowledgepulse_worker.errors import InputError, NoBrokerError, RejectedRecord, TooLargeError
 from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.files import Document, files_argument, lines_of, print_rejected
@@ -140,9 +140,10 @@ def _publish_spooled(
                 with file.open("rb") as lines:
                     _publish((Document(str(file), line) for line in lines), settings, key, quiet=quiet)
             except NoBrokerError as error:
-                errors.print(f"{error}; {len(files)} files wait in {file.parent}", markup=False, emoji=False)
+                left = sum(map(Path.exists, files))
+                errors.print(f"{error}; waiting in {file.parent}: {left}", markup=False, emoji=False)
                 break
-            except DeliveryError as error:
+            except TooLargeError as error:
                 rejected += 1
                 errors.print(f"{error}; kept in {reject(file)}", markup=False, emoji=False)
             else:

@@ -70,7 +70,7 @@ class Spool:
 
 
 def reject(file: Path) -> Path:
-    """Set aside a file that the brokers reject, so that it does not hold up those after it."""
+    """Set aside a file with a trace that is too large, so that it does not hold up those after it."""
     return file.rename(file.with_suffix(_REJECTED))
 
 

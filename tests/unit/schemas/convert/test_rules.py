@@ -110,8 +110,10 @@ def test_the_name_of_an_mcp_tool_is_split():
         Message("tool", (ToolCallResponse("more", name="mcp__github__list__all"),)),
     ]
 
-    trace = convert(ASK, call, *answers).trace
+    defined = Message("system", (ToolDefinition("mcp__github__search_code"),))
+    trace = convert(defined, ASK, call, *answers, options=KEPT).trace
 
+    assert trace.task.tools[0]["name"] == "mcp__github__search_code"  # as the model knows it
     assert [(step.tool.mcp_server, step.tool.name) for step in trace.steps] == [
         ("github", "search_code"),
         ("github", "search_code"),
@@ -338,9 +340,10 @@ def test_the_formats_name_is_the_last_in_the_domain_map():
     assert convert(ASK, DONE, names=("payments",), options=options).trace.metadata.task_domain == "finance"
 
 
-def test_visibility_is_private_by_default():
-    assert convert(ASK, DONE).trace.metadata.visibility == "private"
-    assert convert(ASK, DONE, options=Options(visibility="org")).trace.metadata.visibility == "org"
+@pytest.mark.parametrize(("name", "other"), [("visibility", "org"), ("privacy_level", "federated")])
+def test_a_trace_is_private_by_default(name, other):
+    assert getattr(convert(ASK, DONE).trace.metadata, name) == "private"
+    assert getattr(convert(ASK, DONE, options=Options(**{name: other})).trace.metadata, name) == other
 
 
 def test_consecutive_texts_of_a_message_are_one_step():
@@ -409,6 +412,8 @@ EXPECTED = {
     "openhands": [("Fix it", "thought tool_call observation", UNVERIFIED)],
     "openhands sdk": [("Fix it", "thought tool_call observation", UNVERIFIED)],
     "tau_bench": [(PARIS, CALLED, "label"), ("Fix it", "observation observation thought", "label")],
+    "vercel": [(PARIS, CALLED, WITHOUT_ERROR)],
+    "gemini": [("Weather?", "tool_call observation thought", WITHOUT_ERROR)],
     "bedrock": [("Weather?", "thought tool_call observation error_recovery", WITHOUT_ERROR)],
     "mini_swe_agent list": [
         ("Fix it", "thought tool_call observation error_recovery tool_call observation", UNVERIFIED)

@@ -1,6 +1,7 @@
 """Session logs of coding agents: Claude Code, Codex, Gemini CLI, OpenCode."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -210,6 +211,13 @@ def test_subagents_are_runs_of_their_own_linked_to_their_parent():
     assert {metadata(search)["parent_id"], metadata(plan)["parent_id"]} == {main.trace.id}
 
 
+def test_what_is_left_of_a_sidechain_is_a_loss():
+    [main] = from_claude_code([*sidechain(RESULT, DONE, parentUuid="gone"), *SESSION])
+
+    assert steps(main) == DONE_STEPS
+    assert main.losses["sidechains without their request"].values == 2
+
+
 def test_a_subagents_own_file_is_linked_to_its_session():
     [own] = from_claude_code([{"type": "invented", "x": "y"}, *sidechain(*SESSION, agentId="a7")])
     [main] = from_claude_code(SESSION)
@@ -285,7 +293,6 @@ def test_a_codex_session_keeps_its_models_and_counts_the_rest():
     assert metadata(conversion)["models"] == ["gpt-5-codex"]
     assert conversion.losses["event_msg.future"].characters == len("futurea")
     assert conversion.losses["compacted"].characters == 2
-    assert "event_msg without an item" not in conversion.losses
 
 
 @pytest.mark.parametrize(
@@ -639,4 +646,4 @@ def test_no_line_makes_a_session_fail(name, data):
     target[data.draw(st.sampled_from(sorted(target)))] = data.draw(JSON)
 
     for conversion in convert(iter(lines), name):
-        assert not isinstance(conversion, ConversionError) or "objective" in str(conversion), str(conversion)
+        assert not isinstance(conversion, ConversionError) or re.search("objective|no steps", str(conversion))

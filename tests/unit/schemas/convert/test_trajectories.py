@@ -108,21 +108,6 @@ def test_demonstrations_are_dropped_and_reported():
     assert "info.submission" in losses
 
 
-@pytest.mark.parametrize(
-    ("exit_status", "source"),
-    [
-        ("submitted", "unverified_submission"),
-        (None, "unverified_submission"),
-        ("submitted (exit_cost)", "structural_failure"),
-        ("exit_context", "structural_failure"),
-    ],
-)
-def test_a_submission_is_not_a_success(exit_status, source):
-    metadata = from_swe_agent(swe_agent(exit_status=exit_status)).trace.metadata
-
-    assert (metadata.success, metadata.outcome_source) == (False, source)
-
-
 def test_the_trajectory_completes_the_end_of_the_history():
     step = {
         "thought": "Let me open it",
@@ -233,17 +218,29 @@ def test_converts_all_forms_of_mini_swe_agent(form):
     assert conversion.losses["messages[] of the exit"].characters == len("diff --git")
 
 
+def swe_run(exit_status):
+    return from_swe_agent(swe_agent(exit_status=exit_status))
+
+
+def mini_run(exit_status):
+    return from_mini_swe_agent(mini_swe_agent(MINI_DONE, exit_status=exit_status))
+
+
 @pytest.mark.parametrize(
-    ("exit_status", "source"),
+    ("convert", "exit_status", "source"),
     [
-        ("Submitted", "unverified_submission"),
-        ("", "unverified_submission"),
-        ("LimitsExceeded", "structural_failure"),
-        ("RepeatedFormatError", "structural_failure"),
+        (swe_run, "submitted", "unverified_submission"),
+        (swe_run, None, "unverified_submission"),
+        (swe_run, "submitted (exit_cost)", "structural_failure"),
+        (swe_run, "exit_context", "structural_failure"),
+        (mini_run, "Submitted", "unverified_submission"),
+        (mini_run, "", "unverified_submission"),
+        (mini_run, "LimitsExceeded", "structural_failure"),
+        (mini_run, "RepeatedFormatError", "structural_failure"),
     ],
 )
-def test_a_submission_of_mini_swe_agent_is_not_a_success(exit_status, source):
-    metadata = from_mini_swe_agent(mini_swe_agent(MINI_DONE, exit_status=exit_status)).trace.metadata
+def test_a_submission_is_not_a_success(convert, exit_status, source):
+    metadata = convert(exit_status).trace.metadata
 
     assert (metadata.success, metadata.outcome_source) == (False, source)
 

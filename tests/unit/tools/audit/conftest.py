@@ -19,7 +19,6 @@ from knowledgepulse_worker.scoring import Scorer, VectorCache, bounded_id, embed
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.index import SourceIndex
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
-from knowledgepulse_worker.tools.audit.vectors import Texts
 
 MAX_ELEMENTS = 4
 WINDOW = 8
@@ -155,7 +154,7 @@ class Stream:
                 {one.digest: one for one in (self.settings.policy, *self.kept_policies)},
                 index,
                 Outputs(self.settings.topics, self.counts),
-                Texts(None if embedder is None else lambda: embedder),
+                lambda: embedder,
                 tolerance,
             )
             for start in range(0, len(self.raw), 5):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.tools.policies.coverage import coverage, expected_groups
+from knowledgepulse_worker.tools.policies.coverage import coverage
 from knowledgepulse_worker.tools.policies.evaluate import evaluate
 from knowledgepulse_worker.tools.policies.labels import Label
 
@@ -16,29 +16,23 @@ from knowledgepulse_worker.tools.policies.labels import Label
 GROUPS = np.array([0, 0, 0, 1, 1, 2])
 
 
-def covered(passing, novelty=(0.9, 0.8, 0.1, 0.7, 0.1, 0.1)):
-    return coverage(np.isin(np.arange(6), passing), np.array(novelty), GROUPS)
+def covered(passing):
+    return coverage(np.isin(np.arange(6), passing), GROUPS)
 
 
 def test_two_traces_of_one_task_cover_one_group():
     """Of the 15 pairs, 3 are of the first task alone and 1 of the second: 26 groups in 15 pairs."""
     found = covered([0, 1])
 
-    assert (found.passing, found.groups, found.covered, found.perfect) == (2, 3, 1, 2)
+    assert (found.passing, found.groups, found.covered) == (2, 3, 1)
     assert found.random == pytest.approx(26 / 15)
     assert found.gain.value == pytest.approx(15 / 26)
-    assert found.novel == 1  # the two most novel are of the first task
-
-
-def test_ties_of_novelty_are_drawn_at_random():
-    """The fourth most novel is one of three that tie, one of a task that is not covered yet."""
-    assert covered([0, 1, 2, 3]).novel == pytest.approx(2 + 1 / 3)
 
 
 def test_none_passes():
     found = covered([])
 
-    assert (found.covered, found.random, found.novel, found.perfect, found.gain) == (0, 0, 0, 0, None)
+    assert (found.covered, found.random, found.gain) == (0, 0, None)
 
 
 def test_the_interval_is_over_whole_groups():
@@ -47,40 +41,22 @@ def test_the_interval_is_over_whole_groups():
     spread, clumped = np.arange(100) % 5 == 0, groups < 2
     spread &= groups < 10
 
-    far, near = (coverage(passes, np.zeros(100), groups).gain for passes in (spread, clumped))
+    far, near = (coverage(passes, groups).gain for passes in (spread, clumped))
 
     assert far.low > 1 > near.high
     assert near.low <= near.value <= near.high
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 0.5, 1.0])), min_size=1, max_size=8),
-    st.data(),
-)
-def test_the_expected_number_is_the_mean_over_all_choices(rows, data):
-    groups, values = (np.array(part) for part in zip(*rows, strict=True))
-    count = data.draw(st.integers(0, len(rows)))
-    choices = [*combinations(range(len(rows)), count)]
-    best = max(sum(values[list(one)]) for one in choices)
-    allowed = [list(one) for one in choices if sum(values[list(one)]) == best]
-
-    expected = np.mean([len({*groups[one]}) for one in allowed])
-
-    assert expected_groups(values, groups, count) == pytest.approx(expected)
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.floats(0, 1)), min_size=1, max_size=60))
-def test_nothing_covers_more_than_a_perfect_choice(rows):
-    groups, passes, novelty = (np.array(part) for part in zip(*rows, strict=True))
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=8))
+def test_the_expected_number_is_the_mean_over_all_choices(rows):
+    groups, passes = (np.array(part) for part in zip(*rows, strict=True))
     groups = np.unique(groups, return_inverse=True)[1]
+    found = coverage(passes, groups)
 
-    found = coverage(passes, novelty, groups)
+    choices = combinations(groups, int(passes.sum()))
 
-    assert found.perfect == min(passes.sum(), found.groups)
-    for number in (found.covered, found.random, found.novel):
-        assert 0 <= number <= found.perfect + 1e-9
-    everything = coverage(np.ones(len(rows), bool), novelty, groups)
-    assert everything.covered == everything.groups == everything.random == pytest.approx(everything.novel)
+    assert found.random == pytest.approx(np.mean([len({*one}) for one in choices]))
+    assert found.covered <= min(passes.sum(), found.groups)
 
 
 def labelled(make_record, groups):

@@ -310,7 +310,7 @@ def test_coverage_is_told_for_the_policys_threshold(reference_records, labels):
         f"coverage: customer_service: the {one.current.passing} traces that reach 0.4 are of "
         f"{covered.covered} of 35 groups, {covered.gain.value:.2f} ("
     )
-    assert line.endswith(f"a perfect choice of {covered.perfect}")
+    assert line.endswith(f" times as many as at random ({covered.random:.1f})")
 
 
 def test_no_group_is_covered_if_no_trace_passes(evaluation):

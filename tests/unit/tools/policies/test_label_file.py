@@ -13,7 +13,7 @@ from knowledgepulse_worker.tools.policies.labelling import label_file
 from knowledgepulse_worker.tools.policies.labelling.label_file import open_labels
 from knowledgepulse_worker.tools.policies.labelling.reading import traces_to_label
 from knowledgepulse_worker.tools.policies.labelling.session import Session, ToLabel
-from knowledgepulse_worker.tools.policies.labelling.trace_view import content_view, shortened_view
+from knowledgepulse_worker.tools.policies.labelling.trace_view import text_view
 from knowledgepulse_worker.tools.policies.labels import Label
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
@@ -97,10 +97,9 @@ def test_a_scored_line_is_shown_as_far_as_it_was_kept(tmp_path, real_traces):
     source = {"files": [tmp_path / "scored.jsonl"], "since": None, "until": None}
 
     (trace,) = traces_to_label(Settings(), source, {}, Policy(), 5)
-    view = shortened_view(trace.record)
+    view, whole = text_view(None, trace.record.content), text_view(real_traces[0], None)
 
     assert trace.value is None
-    whole = content_view(real_traces[0])
     assert view["objective"] == whole["objective"]
     assert [step["type"] for step in view["steps"][:3]] == [step["type"] for step in whole["steps"][:3]]
     assert view["steps"][0].keys() == whole["steps"][0].keys()

@@ -5,8 +5,18 @@ from dataclasses import replace
 
 import pytest
 
+from knowledgepulse_schemas.convert import from_openai
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files, labels_of_records, read_label
+from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.policies.labels import (
+    Label,
+    label_of,
+    labels_of_files,
+    labels_of_records,
+    read_label,
+)
+from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 from support.scored import dead_letter
 
 
@@ -74,3 +84,15 @@ async def test_a_tombstone_removes_a_label():
             yield replace(dead_letter(0), key=key, value=value)
 
     assert await labels_of_records(records()) == {"kp:trace:1": Label("kp:trace:1", False)}
+
+
+def test_a_converted_runs_label_may_name_its_own_id():
+    """As the agent's platform knows the run; the trace's id is derived from it."""
+    messages = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
+    trace = from_openai({"id": "run-7", "messages": messages}).trace
+    scored = score_line(trace.to_json(), make_scorer(Settings(), None), 10_000)
+    record = ScoredRecord.of("file:1", scored.trace, scored.score, content=scored.content)
+
+    found = [label_of(record, {name: Label(name, keep=True)}) for name in ("run-7", trace.id, "run-8")]
+
+    assert [one and one.id for one in found] == ["run-7", trace.id, None]

@@ -131,6 +131,63 @@ def test_evaluate_warns_that_the_score_contains_the_label(kp_worker, scored):
     assert "labels: 140 from tau-bench, 14 from swe-agent" in text
 
 
+@pytest.fixture(scope="module")
+def mixed(scored, tmp_path_factory):
+    """Return labels that follow the tools: what the policy in force does not say."""
+    labels = tmp_path_factory.mktemp("labels") / "labels.jsonl"
+    lines = [json.loads(line) for line in scored.read_text().splitlines()]
+    kept = [
+        {"id": one["id"], "keep": one["tool_diversity"] + n % 3 / 10 > 0.65} for n, one in enumerate(lines)
+    ]
+    labels.write_text("\n".join(map(json.dumps, kept)) + "\n")
+    return labels
+
+
+def test_fit_proposes_a_policy_that_check_rescore_and_evaluate_take(kp_worker, scored, mixed, tmp_path):
+    fitted, target = tmp_path / "fitted.toml", ("--target", "0.2")
+    text = output(kp_worker("policy", "fit", scored, "--labels", mixed, *target, "--output", fitted))
+    assert "fit: customer_service: the labels support these weights: AUC +0." in text
+    assert "[policy]" not in text
+    assert tomllib.loads(fitted.read_text())["policy"]["domains"]["customer_service"]["weights"]
+
+    assert "weight of tool_diversity 0.2 → 0." in output(kp_worker("policy", "check", fitted))
+    report = json.loads(output(kp_worker("policy", "rescore", scored, "--policy", fitted, "--json")))
+    assert sum(report["routes"]["customer_service"].values()) == 140
+    sdk = tmp_path / "sdk.toml"
+    sdk.write_text("[policy]\nthreshold = 0.75\n")
+    both = ("--policy", sdk, "--policy", fitted)
+    text = output(kp_worker("policy", "evaluate", scored, "--labels", mixed, *both))
+    assert (
+        f"change: customer_service: {Policy.model_validate(proposed(fitted)).digest} has higher AUC" in text
+    )
+    compared = json.loads(output(kp_worker("policy", "evaluate", scored, "--labels", mixed, *both, "--json")))
+    assert [one["domain"] for one in compared["compared"]] == ["customer_service"]
+
+
+def proposed(file):
+    return tomllib.loads(file.read_text())["policy"]
+
+
+def test_fit_prints_the_policy_to_review_and_is_the_same_again(kp_worker, scored, mixed):
+    text = output(kp_worker("policy", "fit", scored, "--labels", mixed))
+
+    assert output(kp_worker("policy", "fit", scored, "--labels", mixed)) == text
+    report = json.loads(output(kp_worker("policy", "fit", scored, "--labels", mixed, "--json")))
+    assert tomllib.loads(text[text.index("# code") :])["policy"] == report["proposed"]
+
+
+def test_more_partitions_are_scored_apart(kp_worker):
+    """Each trace has fewer earlier ones to be like."""
+    mean = {}
+    for total in (1, 16):
+        lines = output(
+            kp_worker("score", TRACES, "--embedder", "lexical", "--partitions", total)
+        ).splitlines()
+        mean[total] = sum(json.loads(line)["novelty"] for line in lines) / len(lines)
+
+    assert mean[16] > 1.5 * mean[1]
+
+
 def test_the_queue_holds_traces_near_the_threshold_without_labels(kp_worker, scored, tmp_path):
     few = tmp_path / "few.jsonl"
     few.write_bytes(b"".join(LABELS.read_bytes().splitlines(keepends=True)[:100]))
@@ -182,6 +239,11 @@ BAD_INPUT = {
     "others' labels": (
         (*EVALUATE, "--labels", "OTHERS"),
         "none of the 1 labels matches one of the 154 traces",
+    ),
+    "no labels to fit": (("policy", "fit", "SCORED"), "no labels: give --labels FILE or"),
+    "its labels as output": (
+        ("policy", "fit", "SCORED", "--labels", "OTHERS", "--output", "OTHERS"),
+        "OTHERS: is read by this command; write to another file",
     ),
     "no label": ((*EVALUATE, "--labels", "SCORED"), "SCORED:1: not a label: give either"),
     "an empty file": (("policy", "tune", "EMPTY"), "EMPTY: is empty"),
@@ -274,6 +336,7 @@ def test_invalid_input_is_a_one_line_error_and_writes_nothing(
         ("policy", "rescore"),
         ("policy", "evaluate", "--labels-topic", "labels"),
         ("policy", "queue", "--labels-topic", "labels"),
+        ("policy", "fit", "--labels-topic", "labels"),
         ("traces", "show", "kp:trace:1"),
     ],
 )

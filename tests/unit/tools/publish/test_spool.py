@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from knowledgepulse_worker.cli import entry
-from knowledgepulse_worker.errors import DeliveryError, InputError, NoBrokerError
+from knowledgepulse_worker.errors import DeliveryError, InputError, NoBrokerError, TooLargeError
 from knowledgepulse_worker.tools.publish import command
 from knowledgepulse_worker.tools.publish.spool import Spool
 
@@ -85,7 +85,7 @@ def test_sessions_wait_for_a_broker_in_order_and_are_published_first(publish, br
         done = publish(session(f"s{number}"))
         assert done.exit_code == 0
         assert done.output == (
-            f"kafka.bootstrap_servers: localhost:9092: refused; {number + 1} files wait in {spool}\n"
+            f"kafka.bootstrap_servers: localhost:9092: refused; waiting in {spool}: {number + 1}\n"
         )
     broker.failure = None
     publish(session("s2"))
@@ -94,8 +94,8 @@ def test_sessions_wait_for_a_broker_in_order_and_are_published_first(publish, br
     assert waiting(spool) == []
 
 
-def test_what_the_brokers_reject_is_kept_and_holds_up_nothing(publish, broker, session, spool):
-    broker.failure = DeliveryError("raw-traces: MessageSizeTooLargeError")
+def test_what_is_too_large_is_kept_and_holds_up_nothing(publish, broker, session, spool):
+    broker.failure = TooLargeError("raw-traces: MessageSizeTooLargeError")
     done = publish(session("s1"))
     broker.failure = None
 
@@ -104,6 +104,14 @@ def test_what_the_brokers_reject_is_kept_and_holds_up_nothing(publish, broker, s
     assert publish(session("s2")).exit_code == 0
     assert len(broker.got) == 1
     assert waiting(spool) == [".rejected"]
+
+
+def test_what_fails_otherwise_waits(publish, broker, session, spool):
+    """A topic may be created, a login corrected."""
+    broker.failure = DeliveryError("raw-traces: UnknownTopicOrPartitionError")
+    assert publish(session("s1")).exit_code == 1
+
+    assert waiting(spool) == [".jsonl"]
 
 
 def test_only_its_owner_reads_the_spool(publish, broker, session, spool):

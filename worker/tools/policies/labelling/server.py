@@ -23,27 +23,18 @@ from knowledgepulse_worker.http.server import listening
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import WebSettings
 from knowledgepulse_worker.tools.policies.labelling.session import Session
-from knowledgepulse_worker.tools.policies.labelling.trace_view import content_view, score_view, shortened_view
+from knowledgepulse_worker.tools.policies.labelling.trace_view import score_view, text_view
 
-PAGE = resources.files("knowledgepulse_worker.tools.policies.labelling").joinpath("label.html").read_bytes()
-HOST = "127.0.0.1"
-
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_PAGE = resources.files("knowledgepulse_worker.tools.policies.labelling").joinpath("label.html").read_bytes()
+_HOST = "127.0.0.1"
 
 
-class Change(msgspec.Struct):
-    """A request to decide on the current trace, or to undo the last decision.
-
-    Attributes:
-        revision: of the state that the page shows.
-        verdict: the decision.
-    """
-
-    revision: int
+class _Change(msgspec.Struct):
+    revision: int  # of the state that the page shows
     verdict: Literal["keep", "drop", "skip", "undo"]
 
 
-_read_change = msgspec.json.Decoder(Change).decode
+_read_change = msgspec.json.Decoder(_Change).decode
 
 
 @asynccontextmanager
@@ -53,20 +44,40 @@ async def serving_labels(session: Session, policy: Policy, port: int) -> AsyncIt
     Raises:
         StartError: the port is in use.
     """
+    headers = page_headers(_PAGE)
+
+    async def page(_request: web.Request) -> web.Response:
+        return web.Response(body=_PAGE, headers=headers)
+
+    async def trace(_request: web.Request) -> web.Response:
+        return _json(_state(session, policy))
+
+    async def label(request: web.Request) -> web.Response:
+        try:
+            change = _read_change(await request.read())
+            fits = change.revision == session.revision  # else it is of another tab, or a key pressed twice
+            if fits:
+                _apply(change, session)
+        except msgspec.DecodeError as error:
+            return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
+        except InputError as error:
+            return _json({"error": str(error)}, HTTPStatus.INSUFFICIENT_STORAGE)
+        return _json(_state(session, policy), HTTPStatus.OK if fits else HTTPStatus.CONFLICT)
+
     secret = token_urlsafe(16)
-    hosts = {f"{name}:{port}" for name in (HOST, "localhost")}
-    handlers = _Handlers(session, policy)
-    app = web.Application(middlewares=[_guard(hosts)])
-    app.router.add_get(f"/{secret}/", handlers.page)
-    app.router.add_get(f"/{secret}/api/trace", handlers.trace)
-    app.router.add_post(f"/{secret}/api/label", handlers.label)
-    async with listening(WebSettings(host=HOST, port=port), app, "--port"):
-        yield f"http://{HOST}:{port}/{secret}/"
+    app = web.Application(middlewares=[_guard({f"{name}:{port}" for name in (_HOST, "localhost")})])
+    app.router.add_get(f"/{secret}/", page)
+    app.router.add_get(f"/{secret}/api/trace", trace)
+    app.router.add_post(f"/{secret}/api/label", label)
+    async with listening(WebSettings(host=_HOST, port=port), app, "--port"):
+        yield f"http://{_HOST}:{port}/{secret}/"
 
 
 def _guard(hosts: set[str]) -> Any:
     @web.middleware
-    async def guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    async def guard(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
         if request.host not in hosts:
             return web.Response(status=HTTPStatus.MISDIRECTED_REQUEST, text="unknown host\n")
         is_change = request.method not in ("GET", "HEAD")
@@ -77,58 +88,36 @@ def _guard(hosts: set[str]) -> Any:
     return guard
 
 
-class _Handlers:
-    def __init__(self, session: Session, policy: Policy) -> None:
-        self._session = session
-        self._policy = policy
-        self._headers = page_headers(PAGE)
+def _apply(change: _Change, session: Session) -> None:
+    if change.verdict == "undo":
+        if session.can_undo:
+            session.undo()
+    elif session.current is not None:
+        session.decide(change.verdict)
 
-    async def page(self, _request: web.Request) -> web.Response:
-        return web.Response(body=PAGE, headers=self._headers)
 
-    async def trace(self, _request: web.Request) -> web.Response:
-        return self._state(HTTPStatus.OK)
-
-    async def label(self, request: web.Request) -> web.Response:
-        try:
-            change = _read_change(await request.read())
-        except msgspec.DecodeError as error:
-            return _json({"error": str(error)}, HTTPStatus.BAD_REQUEST)
-        if change.revision != self._session.revision:  # of another tab, or a key pressed twice
-            return self._state(HTTPStatus.CONFLICT)
-        try:
-            if change.verdict == "undo":
-                self._session.undo()
-            else:
-                self._session.decide(change.verdict)
-        except InputError as error:
-            return _json({"error": str(error)}, HTTPStatus.INSUFFICIENT_STORAGE)
-        return self._state(HTTPStatus.OK)
-
-    def _state(self, status: HTTPStatus) -> web.Response:
-        session, current = self._session, self._session.current
-        kept, dropped = session.counts[True], session.counts[False]
-        state: dict[str, Any] = {
-            "revision": session.revision,
-            "by": session.by,
-            "file": str(session.file.path),
-            "total": session.total,
-            "kept": kept,
-            "dropped": dropped,
-            "can_undo": session.can_undo,
-            "trace": None,
+def _state(session: Session, policy: Policy) -> dict[str, Any]:
+    state: dict[str, Any] = {
+        "revision": session.revision,
+        "by": session.by,
+        "file": str(session.file.path),
+        "total": session.total,
+        "kept": session.counts[True],
+        "dropped": session.counts[False],
+        "can_undo": session.can_undo,
+        "trace": None,
+    }
+    if session.current is not None:
+        record = session.current.record
+        state["trace"] = {
+            "id": record.id,
+            "source": record.source,
+            "task_domain": record.task_domain,
+            **text_view(session.current.value, record.content),
+            **score_view(record, policy),
         }
-        if current is not None:
-            record = current.record
-            state["trace"] = {
-                "id": record.id,
-                "source": record.source,
-                "domain": record.task_domain,
-                **(shortened_view(record) if current.value is None else content_view(current.value)),
-                **score_view(record, self._policy),
-            }
-        return _json(state, status)
+    return state
 
 
-def _json(value: object, status: HTTPStatus) -> web.Response:
+def _json(value: object, status: HTTPStatus = HTTPStatus.OK) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), headers=DATA_HEADERS, status=status)

@@ -38,8 +38,9 @@ class Session:
         by: who labels, the labels' ``source``.
 
     Attributes:
-        revision: number of decisions and undone decisions, which tells an outdated page.
+        revision: number of changes so far, which tells an outdated page.
         total: number of traces.
+        labelled: the traces that had a label at the start, with it.
     """
 
     def __init__(self, traces: Sequence[ToLabel], file: LabelFile, by: str) -> None:
@@ -47,13 +48,13 @@ class Session:
         self.total = len(traces)
         self.by = by
         self.file = file
-        self._kept = {label.id: bool(label.keep) for label in file.labels if label.source == by}
-        done = [number for number, one in enumerate(traces) if one.record.id in self._kept]
-        start = done[-1] + 1 if done else 0
-        self._kept = {one.record.id: self._kept[one.record.id] for one in (traces[at] for at in done)}
-        self._waiting = deque(
-            one for one in (*traces[start:], *traces[:start]) if one.record.id not in self._kept
-        )
+        given = {label.id: bool(label.keep) for label in file.labels if label.source == by}
+        done = [number for number, one in enumerate(traces) if one.record.id in given]
+        after = done[-1] + 1 if done else 0
+        self._kept = {traces[number].record.id: given[traces[number].record.id] for number in done}
+        self.labelled = [(traces[number], given[traces[number].record.id]) for number in done]
+        in_order = [*traces[after:], *traces[:after]]
+        self._waiting = deque(one for one in in_order if one.record.id not in given)
         self._decided: list[tuple[ToLabel, Verdict]] = []
 
     @property
@@ -72,13 +73,11 @@ class Session:
         return bool(self._decided)
 
     def decide(self, verdict: Verdict) -> None:
-        """Label or skip the current trace.
+        """Label or skip the current trace; there must be one.
 
         Raises:
             InputError: the label cannot be written; the trace remains the current one.
         """
-        if not self._waiting:
-            return
         trace = self._waiting[0]
         if verdict == "skip":
             self._waiting.rotate(-1)
@@ -91,9 +90,7 @@ class Session:
         self.revision += 1
 
     def undo(self) -> None:
-        """Return to the trace of the last decision, and remove its label."""
-        if not self._decided:
-            return
+        """Return to the trace of the last decision, and remove its label; there must be one."""
         trace, verdict = self._decided.pop()
         if verdict == "skip":
             self._waiting.rotate(1)

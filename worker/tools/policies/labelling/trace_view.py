@@ -8,73 +8,37 @@ from typing import Any
 import msgspec
 
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.decode import decode_members
-from knowledgepulse_worker.scoring import ScoredRecord, explain_score, override_effects, similarity_text
+from knowledgepulse_worker.records.content import texts_of
+from knowledgepulse_worker.scoring import (
+    Content,
+    ScoredRecord,
+    StepText,
+    explain_score,
+    override_effects,
+    similarity_text,
+)
 
 
-class _Tool(msgspec.Struct):
-    name: str
+def text_view(value: bytes | None, content: Content | None) -> dict[str, Any]:
+    """Return objective, steps and result.
 
-
-class _Step(msgspec.Struct):
-    type: str
-    content: str | None = None
-    tool: _Tool | None = None
-    input: msgspec.Raw = msgspec.Raw()
-    output_summary: str | None = None
-
-
-class _Task(msgspec.Struct):
-    objective: str
-
-
-class _Outcome(msgspec.Struct):
-    result_summary: str
-
-
-class _Trace(msgspec.Struct):
-    task: _Task
-    steps: list[_Step]
-    outcome: _Outcome
-
-
-def content_view(value: bytes) -> dict[str, Any]:
-    """Return what a person reads of a valid trace: objective, steps and result.
-
-    Raises:
-        RejectedRecord: the trace is not valid.
+    Args:
+        value: a valid trace.
+        content: what is shown if there is no trace: the first and the last steps, each cut.
     """
-    trace = decode_members(value, _Trace)
-    return {
-        "objective": trace.task.objective,
-        "result": trace.outcome.result_summary,
-        "steps": [
-            {
-                "type": step.type,
-                "tool": step.tool and step.tool.name,
-                "arguments": _arguments(bytes(step.input)),
-                "content": step.content or "",
-                "output": step.output_summary or "",
-            }
-            for step in trace.steps
-        ],
-    }
-
-
-def shortened_view(record: ScoredRecord) -> dict[str, Any]:
-    """Return the same of the content that a scored line keeps: the first and the last steps, each cut."""
-    content = record.content
+    if value is not None:
+        objective, steps, result, _ = texts_of(value)
+        return {"objective": objective, "steps": [_step(one) for one in steps], "result": result}
     if content is None:
-        return {"objective": "", "result": "", "steps": []}
-    absent: dict[str, Any] = {"tool": None, "arguments": [], "output": ""}
-    return {
-        "objective": content.objective,
-        "result": content.result,
-        "steps": [
-            {"type": kind, "content": said, **absent}
-            for kind, _, said in (step.partition(": ") for step in content.steps)
-        ],
-    }
+        return {"objective": "", "steps": [], "result": ""}
+    cut = (step.partition(":") for step in content.steps)
+    steps = [StepText(kind, "", said.strip(), "", "") for kind, _, said in cut]
+    return {"objective": content.objective, "steps": [_step(one) for one in steps], "result": content.result}
+
+
+def _step(step: StepText) -> dict[str, Any]:
+    shown = {name: getattr(step, name) for name in ("type", "tool", "content", "output")}
+    return {**shown, "arguments": _arguments(step.input.encode())}
 
 
 def _arguments(text: bytes) -> list[tuple[str, str]]:
@@ -103,15 +67,12 @@ def score_view(record: ScoredRecord, policy: Policy) -> dict[str, Any]:
     """
     score, explanation = record.score, explain_score(record, policy)
     return {
-        "score": score.quality_score,
-        "threshold": score.threshold,
+        **score.as_dict(),
         "decision": score.decision,
         "policy": policy.digest,
-        "profile": score.domain,
         "success": record.success,
         "confidence": record.confidence,
-        "nearest": score.nearest,
         "similarity": similarity_text(score),
-        "overrides": override_effects(score),
+        "effects": override_effects(score),
         "why": explanation and asdict(explanation),
     }

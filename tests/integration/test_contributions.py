@@ -1,0 +1,120 @@
+"""Contributed traces sent to a registry: each is there once, whatever is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from knowledgepulse_worker.kafka.topics import contributions_topic_name
+from knowledgepulse_worker.tools.demo.processes import free_ports
+from support import metrics_page as page
+from support.commands import kp_worker
+from support.registry import Registry, register, saying, serving
+from support.streams import Message, headers_of
+
+pytestmark = pytest.mark.integration
+
+LIMIT = 120
+AGENT = "kp:agent:tests"
+CLEAN = "knowledgepulse_worker.redaction.sdk:clean"
+
+
+@pytest.fixture
+async def contributed(make_stream, real_traces):
+    """Return a stream with redacted copies of 30 contributed traces, of which 3 are private."""
+    stream = await make_stream(
+        2,
+        policy={"threshold": 0},
+        topics={"redacted": f"redacted-{free_ports(1)[0]}"},
+        redaction={"function": CLEAN},
+    )
+    values = [json.loads(line) for line in real_traces[:30]]
+    for number, trace in enumerate(values):
+        trace["metadata"]["visibility"] = "private" if number % 10 == 0 else "network"
+        trace["outcome"]["result_summary"] += " Ask alice@example.com."
+    messages = [Message(json.dumps(one).encode(), partition=n % 2) for n, one in enumerate(values)]
+    async with stream.worker() as worker:
+        await stream.outputs(worker, await stream.publish(messages))
+        assert await worker.stop() == 0
+    return stream
+
+
+async def contributions(stream):
+    records = await stream.read(contributions_topic_name(stream.settings.kafka.group))
+    return [json.loads(record.value) for record in records]
+
+
+async def test_each_trace_is_there_once_although_sender_and_registry_are_killed(contributed, config):
+    """The offset is committed with the answer, and the registry is asked before it is sent to."""
+    registry, port = Registry(), free_ports(1)[0]
+    registry.script.append(saying(400, {"error": "Invalid KnowledgeUnit"}))
+    settings = contributed.configured(registry={"url": f"http://127.0.0.1:{port}", "agent_id": AGENT})
+    async with serving(registry, port) as url:
+        key = {"KP_REGISTRY__API_KEY": await register(url, AGENT)}
+
+    def sender():
+        return contributed.worker(settings, environment=key, command="contributions send")
+
+    async with asyncio.timeout(LIMIT):
+        for count in (3, 9, 15):
+            async with serving(registry, port), sender():
+                while len(registry.units) < count:
+                    await asyncio.sleep(0.01)
+        async with sender() as command:  # and now the registry is away
+            await command.logged("unreachable: ")
+            async with serving(registry, port):
+                while page.value(await command.metrics(), "kp_contributions_lag_records") != 0 or (
+                    len(await contributions(contributed)) < 30
+                ):
+                    await asyncio.sleep(0.1)
+                assert await command.stop() == 0, command.log()
+                log = command.log()
+
+        assert " accepted" in log
+        assert key["KP_REGISTRY__API_KEY"] not in log
+        found = await contributions(contributed)
+        assert len({one["trace_id"] for one in found}) == len({one["source"] for one in found}) == 30
+        results = [one["result"] for one in found]
+        assert {name: results.count(name) for name in ("visibility", "refused")} == {
+            "visibility": 3,
+            "refused": 1,
+        }
+        assert set(results) <= {"accepted", "duplicate", "visibility", "refused"}
+        assert {len(posts) for posts in registry.posts.values()} == {1}
+        assert (len(registry.units), registry.refusals) == (26, 0)
+        assert "alice" not in json.dumps(registry.units)
+        policies = {headers_of(one)["kp-policy"] for one in await contributed.read(settings.topics.redacted)}
+        for unit in registry.units.values():
+            facts = [one["fact"] for one in unit["knowledge_graph_delta"]["relationships"]]
+            assert {f"kp-policy {one}" for one in policies} & {*facts}
+
+        async with serving(registry, port):
+            file = config(settings)
+            (gone, *_) = registry.units
+            status, shown, _ = await kp_worker(
+                "contributions", "delete", gone, "kp:trace:never", "--config", file, **key
+            )
+            assert (status, shown) == (0, f"{gone}: deleted\nkp:trace:never: is not there\n")
+            assert gone not in registry.units
+            status, shown, _ = await kp_worker("traces", "show", gone, "--config", file)
+            assert [line.split(": ")[1] for line in shown.splitlines()[-2:]][-1].startswith(
+                "deleted kp:trace:"
+            )
+
+
+async def test_a_key_that_is_revoked_ends_the_sender_and_loses_nothing(contributed):
+    registry = Registry()
+    async with serving(registry) as url, asyncio.timeout(LIMIT):
+        settings = contributed.configured(registry={"url": url, "agent_id": AGENT})
+        key = {"KP_REGISTRY__API_KEY": await register(url, AGENT)}
+        async with contributed.worker(settings, environment=key, command="contributions send") as command:
+            while len(registry.units) < 5:
+                await asyncio.sleep(0.01)
+            registry.revoke(AGENT)
+            assert await command.process.wait() == 78
+            assert "does not know the key, or has revoked it" in command.log()
+            assert len(registry.units) <= len(
+                [one for one in await contributions(contributed) if one["result"] != "visibility"]
+            )

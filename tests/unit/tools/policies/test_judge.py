@@ -1,0 +1,173 @@
+"""Labels of a model, from a local server that speaks as OpenAI's does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from knowledgepulse_worker.tools.policies.labelling import judge
+
+USAGE = {"prompt_tokens": 100, "completion_tokens": 2}
+
+
+def says(word, status=200, **headers):
+    body = {"choices": [{"message": {"content": word}}], "usage": USAGE}
+    return status, body if status == 200 else {"error": word}, headers
+
+
+@pytest.fixture
+def server():
+    """Answer by the objective; `asked` has the requests."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            objective = json.loads(request["messages"][1]["content"])["objective"]
+            self.server.asked.append((self.path, self.headers["Authorization"], objective, request))
+            answers = self.server.answers[objective]
+            status, body, headers = answers.pop(0) if len(answers) > 1 else answers[0]
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        httpd.asked, httpd.answers = [], {}
+        thread = threading.Thread(target=httpd.serve_forever)
+        thread.start()
+        yield httpd
+        httpd.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """Record what the command waits for, and do not wait."""
+    waited = []
+
+    async def sleep(seconds):
+        waited.append(seconds)
+
+    monkeypatch.setattr(judge.asyncio, "sleep", sleep)
+    return waited
+
+
+@pytest.fixture
+def run(kp_worker, server, waits, tmp_path, real_traces):
+    """Judge traces with these objectives."""
+
+    def judged(*objectives, rubric="No rude answers."):
+        (tmp_path / "rubric.md").write_text(rubric)
+        trace = json.loads(real_traces[0])
+        lines = [
+            json.dumps({**trace, "id": f"kp:trace:{n}", "task": {"objective": objective}})
+            for n, objective in enumerate(objectives)
+        ]
+        (tmp_path / "traces.jsonl").write_text("\n".join(lines))
+        return kp_worker(
+            *("policy", "label", tmp_path / "traces.jsonl", "--embedder", "none"),
+            *("--output", tmp_path / "judged.jsonl", "--rubric", tmp_path / "rubric.md", "--model", "m"),
+            *("--judge", f"http://127.0.0.1:{server.server_port}/v1", "--per-minute", 30),
+            env={"OPENAI_API_KEY": "secret"},
+        )
+
+    return judged
+
+
+def labels(tmp_path):
+    lines = (tmp_path / "judged.jsonl").read_text().splitlines()
+    return {(label := json.loads(line))["id"][-1]: label["keep"] for line in lines}
+
+
+def test_a_model_labels_and_its_cost_is_told(run, server, waits, tmp_path):
+    server.answers = {"a": [says("Keep.")], "b": [says("drop")], "c": [says("Well, that depends\u202e")]}
+
+    result = run("a", "b", "c", "a")
+
+    assert result.exit_code == 0, result.output
+    assert labels(tmp_path) == {"0": True, "1": False, "3": True}
+    assert "2 to keep, 1 to drop, 1 unclear; 300 tokens sent, 6 received" in result.stdout
+    assert "kp:trace:2: neither keep nor drop: well, that depends\\u202e" in result.stderr
+    assert sorted(objective for _, _, objective, _ in server.asked) == ["a", "b", "c"]  # equal texts once
+    path, key, _, request = server.asked[0]
+    assert (path, key, request["model"]) == ("/v1/chat/completions", "Bearer secret", "m")
+    assert "No rude answers." in request["messages"][0]["content"]
+    assert waits == [2.0] * 3
+    (source,) = {json.loads(line)["source"] for line in (tmp_path / "judged.jsonl").read_text().splitlines()}
+    assert source.startswith("judge:m:")
+
+
+def test_it_goes_on_after_an_error_and_another_rubric_asks_again(run, server, tmp_path):
+    server.answers = {"a": [says("keep")], "b": [says("no such model", 404)], "c": [says("keep")]}
+    failed = run("a", "b", "c")
+    assert failed.exit_code == 1
+    assert '/v1/chat/completions: 404: {"error": "no such model"}' in failed.stderr
+    assert "Traceback" not in failed.stderr
+    done, asked = labels(tmp_path), len(server.asked)
+    assert 0 < len(done) < 3
+
+    server.answers["b"] = [says("drop")]
+    assert run("a", "b", "c").exit_code == 0
+    assert labels(tmp_path) == {"0": True, "1": False, "2": True}
+    assert len(server.asked) == asked + 3 - len(done)
+
+    assert run("a", "b", "c", rubric="Be strict.").exit_code == 0
+    assert len(server.asked) == asked + 6 - len(done)
+
+
+def test_a_busy_server_is_asked_again_when_it_says(run, server, waits, tmp_path):
+    server.answers = {"a": [says("slow down", 429, Retry_After="7"), says("busy", 503), says("keep")]}
+
+    assert run("a").exit_code == 0
+    assert labels(tmp_path) == {"0": True}
+    assert waits == [2.0, 7, 2.0, 4, 2.0]
+
+
+ONE_OF_TWO = "give either --by, or all of --judge, --model and --rubric"
+URL = "http://127.0.0.1:1/v1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--judge", URL], ONE_OF_TWO),
+        ([], ONE_OF_TWO),
+        (["--by", "ann", "--model", "m"], ONE_OF_TWO),
+        (["--judge", URL, "--model", "m", "--rubric", "t"], f"{URL}/chat/completions: Cannot connect"),
+        (["--judge", "model", "--model", "m", "--rubric", "t"], "model/chat/completions: "),
+    ],
+)
+@pytest.mark.usefixtures("waits")
+def test_what_is_missing_is_one_line(kp_worker, tmp_path, monkeypatch, real_traces, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t").write_bytes(real_traces[0])
+
+    result = kp_worker("policy", "label", "t", "--embedder", "none", "--output", "l", *arguments)
+
+    assert result.exit_code != 0
+    assert message in result.stderr
+    assert not (tmp_path / "l").exists() or (tmp_path / "l").read_text() == ""
+
+
+def test_a_models_labels_are_compared_with_peoples_and_left_out(kp_worker, tmp_path, real_traces):
+    """Also if they come last."""
+    traces = tmp_path / "traces.jsonl"
+    traces.write_bytes(b"\n".join(real_traces[:20]))
+    ids = [json.loads(line)["id"] for line in real_traces[:20]]
+    for name, step in (("ann", 2), ("judge:m:1", 3)):
+        labelled = [{"id": one, "keep": n % step == 0, "source": name} for n, one in enumerate(ids)]
+        (tmp_path / name[:3]).write_text("\n".join(map(json.dumps, labelled)))
+    both = ("--labels", tmp_path / "ann", "--labels", tmp_path / "jud")
+
+    result = kp_worker("policy", "evaluate", traces, "--embedder", "none", *both)
+
+    assert result.stdout.startswith("agreement: ann and judge:m:1 give 11 of 20 traces the same label")
+    assert "left out 20 labels of judges, as there are people's" in result.stderr
+    assert "\nlabels: 20 from ann\n" in result.stdout

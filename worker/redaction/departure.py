@@ -1,0 +1,38 @@
+"""The guard that a trace passes before it leaves the organization."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
+
+from knowledgepulse_worker.redaction.sdk import clean
+
+Private = Literal["visibility", "privacy_level"]
+Held = Literal[Private, "not_clean"]
+"""Why a trace may not leave."""
+
+
+def private(visibility: str, privacy_level: str, visibilities: Collection[str]) -> Private | None:
+    """Return which of a trace's members keeps it from leaving, if one does.
+
+    Args:
+        visibility: its ``metadata.visibility``; ``private`` never leaves.
+        privacy_level: its ``metadata.privacy_level``; likewise.
+        visibilities: those that may leave.
+    """
+    if visibility == "private" or visibility not in visibilities:
+        return "visibility"
+    return "privacy_level" if privacy_level == "private" else None
+
+
+def held_back(trace: Mapping[str, Any], visibilities: Collection[str], *, require_clean: bool) -> Held | None:
+    """Return why a trace may not leave, if it may not.
+
+    Args:
+        trace: what would leave, and nothing else.
+        visibilities: see :func:`private`.
+        require_clean: whether the SDK's cleaning must find nothing in it.
+    """
+    metadata = trace["metadata"]
+    held = private(metadata["visibility"], metadata["privacy_level"], visibilities)
+    return held or ("not_clean" if require_clean and clean(dict(trace)) != trace else None)

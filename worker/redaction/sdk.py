@@ -1,0 +1,123 @@
+"""The cleaning of the KnowledgePulse SDK as a redaction function: secrets, and what identifies a person.
+
+``redaction.function = "knowledgepulse_worker.redaction.sdk:clean"``. Ported from ``pii-cleaner.ts`` of
+https://github.com/chesterkuo/OpenKnowledgePulse (Apache-2.0). The SDK cleans the steps only; this cleans
+every text of a trace.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from knowledgepulse_schemas.trace import is_uuid_id, trace_id_of
+
+_SPACE = "\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+"""What ``\\s`` is in JavaScript."""
+
+_ASSIGNED_NAMES = "password|passwd|secret|token|api_key|apikey|api_secret|access_token|auth_token"
+_LOCAL = r"[a-zA-Z0-9._%+\-]"
+_OCTET = r"(?:25[0-5]|2[0-4]\d|[01]?\d\d?)"
+_SECRET_KEY = re.compile(_ASSIGNED_NAMES, re.ASCII | re.IGNORECASE)
+_REDACTED_PASSWORD = "[REDACTED:password]"  # noqa: S105 - what stands in place of one
+
+_UNQUOTED = rf"[^{_SPACE}'\"`,;)}}\[\]]"
+_ASSIGNMENT = (
+    rf"(?i)\b(?P<key>{_ASSIGNED_NAMES})(?P<sep>[{_SPACE}]*[=:][{_SPACE}]*)(?!\[REDACTED)"
+    # In JavaScript a character beyond the basic plane is two.
+    rf"(?:(?P<quote>['\"])[^'\"]*(?P=quote)|{_UNQUOTED}{{2,}}|[\U00010000-\U0010ffff])"
+)
+
+_SECRETS = (
+    (
+        rf"(?i)(?:postgresql|postgres|mysql|redis|rediss|mongodb|mongodb\+srv|amqp|amqps)://[^{_SPACE}'\"`,)}}\]]+",
+        "[REDACTED:connection_string]",
+    ),
+    (rf"Bearer[{_SPACE}]+(?!kp_)[A-Za-z0-9_\-.~+/=]{{20,}}", "Bearer [REDACTED:bearer_token]"),
+    (r"sk-[A-Za-z0-9]{20,}", "[REDACTED:api_key]"),
+    (r"gh[poas]_[A-Za-z0-9]{36,}", "[REDACTED:api_key]"),
+    (r"AKIA[A-Z0-9]{16}", "[REDACTED:api_key]"),
+    (r"kp_[a-f0-9]{16,}", "[REDACTED:api_key]"),
+    (r"xox[bpras]-[A-Za-z0-9\-]+", "[REDACTED:api_key]"),
+    (_ASSIGNMENT, rf"\g<key>\g<sep>{_REDACTED_PASSWORD}"),
+)
+_EMAIL = re.compile(rf"{_LOCAL}++(@[a-zA-Z0-9.\-]+\.[a-zA-Z]{{2,}})?", re.ASCII)
+"""An address, or a run of characters that begins none: read in one go, where a search would start at each."""
+
+_IDENTIFIERS = (
+    (
+        rf"(?:\+?1[-.{_SPACE}]?)?\(?\d{{3}}\)?[-.{_SPACE}]?[{_SPACE}]?\d{{3}}[-.{_SPACE}]\d{{4}}\b",
+        "[REDACTED:phone]",
+    ),
+    (r"\+[1-9]\d{6,14}\b", "[REDACTED:phone]"),
+    (rf"\b{_OCTET}\.{_OCTET}\.{_OCTET}\.{_OCTET}\b", "[REDACTED:ip]"),
+    (rf"/(?:home|Users)/[a-zA-Z0-9._\-]+(?:/[^{_SPACE}'\"`,;)}}\]]*)?", "[REDACTED:filepath]"),
+    (rf"[A-Z]:\\Users\\[a-zA-Z0-9._\-]+(?:\\[^{_SPACE}'\"`,;)}}\]]*)?", "[REDACTED:filepath]"),
+)
+
+
+def _compiled(rules: tuple[tuple[str, str], ...]) -> list[tuple[re.Pattern[str], str]]:
+    # In JavaScript these classes and \b are of ASCII only.
+    return [(re.compile(pattern, re.ASCII), replacement) for pattern, replacement in rules]
+
+
+_SECRET_RULES, _IDENTIFIER_RULES = _compiled(_SECRETS), _compiled(_IDENTIFIERS)
+
+
+def clean_text(text: str, level: str = "aggregated") -> str:
+    """Return a text as the SDK's ``cleanPii`` cleans it.
+
+    Args:
+        text: any text.
+        level: a ``metadata.privacy_level``; identifiers stay if it is ``private``, secrets never.
+    """
+    for pattern, replacement in _SECRET_RULES:
+        text = pattern.sub(replacement, text)
+    if level == "private":
+        return text
+    if "@" in text:
+        text = _EMAIL.sub(lambda found: "[REDACTED:email]" if found[1] else found[0], text)
+    for pattern, replacement in _IDENTIFIER_RULES:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def clean(trace: dict[str, Any]) -> dict[str, Any]:
+    """Return a trace with every text cleaned, the names of members too.
+
+    A text whose member is named as a secret, such as ``"password"``, is one. An id with anything to clean is
+    replaced by one that is derived from it; UUIDs stay, whatever they look like.
+    """
+    level = trace["metadata"]["privacy_level"]
+    cleaned: dict[str, Any] = _cleaned({name: one for name, one in trace.items() if name != "id"}, level)
+    cleaned["metadata"]["created_at"] = trace["metadata"]["created_at"]  # its digits may look like a phone's
+    return {**cleaned, "id": clean_id(trace["id"], level)}
+
+
+def clean_id(trace_id: str, level: str = "aggregated") -> str:
+    """Return a trace's id, or one derived from it if it says more than a UUID does."""
+    if is_uuid_id(trace_id) or clean_text(trace_id, level) == trace_id:
+        return trace_id
+    return trace_id_of(trace_id)
+
+
+def _clean_text(text: str, level: str) -> str:
+    """Clean until nothing is left to clean: what is redacted may bring to light what stood beside it."""
+    while (cleaned := clean_text(text, level)) != text:
+        text = cleaned
+    return text
+
+
+def _cleaned(value: Any, level: str) -> Any:
+    if isinstance(value, str):
+        return _clean_text(value, level)
+    if isinstance(value, list):
+        return [_cleaned(one, level) for one in value]
+    if isinstance(value, dict):
+        return {
+            _clean_text(name, level): _REDACTED_PASSWORD
+            if one and isinstance(one, str) and _SECRET_KEY.fullmatch(name)
+            else _cleaned(one, level)
+            for name, one in value.items()
+        }
+    return value

@@ -1,0 +1,1 @@
+"""Contributed traces sent to a KnowledgePulse registry, and deleted from it."""

@@ -1,0 +1,102 @@
+"""The topic of what became of each trace: one record each, with the trace's id as key."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from typing import Literal
+
+import msgspec
+
+from knowledgepulse_worker.kafka.preflight.rights import Right, topic_rights
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import TopicReader, read_topic
+from knowledgepulse_worker.kafka.topics import contributions_topic_name
+from knowledgepulse_worker.redaction.departure import Held
+from knowledgepulse_worker.scoring import bounded_id
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.contributions.registry_client import Verdict
+
+Result = Literal[Verdict, Held, "invalid", "not_redacted", "foreign"]
+"""What became of a record: the registry's answer, or why it was not sent."""
+
+
+class Contribution(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of a trace.
+
+    Attributes:
+        trace_id: the trace's id, which is also its id in the registry; empty if the record has none.
+        source: ``kp-source``, or where the record is if it has none.
+        result: a :data:`Result`, or ``deleted``.
+        registry: the registry's address.
+        at: when, in milliseconds since the epoch.
+        status: the registry's HTTP status; 0 if it was not asked.
+        message: the registry's own words.
+        idempotency_key: that it was sent with.
+    """
+
+    trace_id: str
+    source: str
+    result: str
+    registry: str
+    at: int
+    status: int = 0
+    message: str = ""
+    idempotency_key: str = ""
+
+    @property
+    def key(self) -> bytes:
+        """The record's key."""
+        return bounded_id(self.trace_id).encode("utf-8", "replace")
+
+    def encode(self) -> bytes:
+        """Return the record's value."""
+        return msgspec.json.encode(self)
+
+
+_decode = msgspec.json.Decoder(Contribution).decode
+
+
+def now_ms() -> int:
+    """Return the time, in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def contributions_group(group: str) -> str:
+    """Return the consumer group and the transactional id of ``kp-worker contributions send``."""
+    return f"{group}-contributions"
+
+
+def source_topic(settings: Settings) -> str:
+    """Return the topic that is sent: the redacted copies, where there are some."""
+    return settings.topics.redacted or settings.topics.contribute
+
+
+def contribution_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker contributions`` needs.
+
+    Only the broker can check two more: Create on the topic of contributions, if it is missing, and Write on
+    the transactional id.
+    """
+    yield from topic_rights(source_topic(settings), "Read", "DescribeConfigs")
+    yield from topic_rights(contributions_topic_name(settings.kafka.group), "Write", "DescribeConfigs")
+    yield Right("Read", "group", contributions_group(settings.kafka.group))
+
+
+async def create_topic(admin: TopicAdmin, name: str) -> None:
+    """Create the topic of contributions if it is missing; it keeps its records forever."""
+    if name not in await admin.describe([name]):
+        await admin.create(name, 1, -1, {"retention.ms": "-1"})
+
+
+async def read_contributions(settings: Settings, trace_ids: Collection[str]) -> list[Contribution]:
+    """Return what became of traces, oldest first; nothing if none was ever sent."""
+    name = contributions_topic_name(settings.kafka.group)
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        topic = (await admin.describe([name])).get(name)
+    if topic is None:
+        return []
+    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+        records = [one async for one in read_topic(reader, topic, None, lambda _read, _total: None)]
+    found = [_decode(record.value) for record in records if record.value]
+    return [one for one in found if one.trace_id in trace_ids]

@@ -1,0 +1,234 @@
+"""The registry's HTTP interface: what each of its answers means.
+
+Source: ``registry/src`` of https://github.com/chesterkuo/OpenKnowledgePulse (Apache-2.0).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Any, Literal, NamedTuple, Self
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from knowledgepulse_worker.errors import SecurityError, SettingsError
+from knowledgepulse_worker.settings import RegistrySettings
+from knowledgepulse_worker.tools.contributions.pace import Pace, Sleep
+from knowledgepulse_worker.tools.contributions.unit import Unit
+
+RetryReason = Literal["unreachable", "timeout", "closed", "server_error", "unreadable", "limited"]
+"""Why a request is made again."""
+
+Verdict = Literal["accepted", "duplicate", "refused", "too_large"]
+"""What the registry said for good."""
+
+MAX_ANSWER = 16_777_216
+"""Bytes of an answer, which repeats the whole trace."""
+
+MAX_MESSAGE = 500
+"""Characters of what is kept of a registry's message."""
+
+_READS, _WRITES = 60, 30
+"""Requests a minute until the registry tells its own limits: the least that it gives anyone."""
+
+_MINUTE, _HOUR = 60.0, 3600.0
+
+
+class TryAgain(Exception):  # noqa: N818 - it is no error of ours
+    """The registry did not answer for good.
+
+    Attributes:
+        reason: why.
+        seconds: after which it may be asked again; None if it did not say.
+    """
+
+    def __init__(self, reason: RetryReason, message: str, seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.reason: RetryReason = reason
+        self.seconds = seconds
+
+
+class Answer(NamedTuple):
+    """An answer for good, with the registry's words."""
+
+    verdict: Verdict
+    status: int
+    message: str = ""
+
+
+class _Response(NamedTuple):
+    status: int
+    body: Any
+
+
+class RegistryClient:
+    """Asks a registry, never faster than it allows.
+
+    An asynchronous context manager.
+
+    Args:
+        registry: the address and the key.
+        sleep: waits for so many seconds.
+
+    Raises:
+        SettingsError: the address, the agent or the key is not set, or the file of the key is unusable.
+    """
+
+    def __init__(self, registry: RegistrySettings, sleep: Sleep) -> None:
+        key = registry.secret("api_key")
+        missing = [name for name in ("url", "agent_id") if getattr(registry, name) is None]
+        missing += [] if key else ["api_key or registry.api_key_file"]
+        if missing:
+            raise SettingsError("\n".join(f"registry.{name}: is not set" for name in missing))
+        if not (key or "").isascii() or not (key or "").isprintable():
+            raise SettingsError("registry.api_key: has characters that no HTTP header takes")
+        self._registry = registry
+        self._url = (registry.url or "").rstrip("/")
+        self._headers = {"Authorization": f"Bearer {key}", "Accept": "application/json"}
+        self._reads, self._writes = Pace(_READS, sleep), Pace(_WRITES, sleep)
+
+    async def __aenter__(self) -> Self:
+        timeout = aiohttp.ClientTimeout(total=self._registry.timeout)
+        self._session = aiohttp.ClientSession(headers=self._headers, timeout=timeout)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def check(self) -> None:
+        """Check that the key is valid, and the agent's: the registry lets it export the agent's data.
+
+        Raises:
+            TryAgain: the registry did not answer.
+            SecurityError: it refuses the key, or the agent is another.
+            SettingsError: at the address is no registry.
+        """
+        path = f"/v1/export/{quote(self._registry.agent_id or '', safe='')}"
+        response = await self._request("GET", path, self._reads, read=False)
+        if response.status != HTTPStatus.OK:
+            raise self._no_registry("GET", path, response)
+
+    async def has(self, trace_id: str) -> bool:
+        """Return whether the registry has a trace; raises as :meth:`check`."""
+        path = f"/v1/knowledge/{quote(trace_id, safe='')}"
+        response = await self._request("GET", path, self._reads)
+        match response:
+            case _Response(HTTPStatus.OK, {"data": {"id": found}}) if found == trace_id:
+                return True
+            case _Response(HTTPStatus.NOT_FOUND, {"error": _}):
+                return False
+        raise self._no_registry("GET", path, response)
+
+    async def contribute(self, unit: Unit) -> Answer:
+        """Send a trace; raises as :meth:`check`."""
+        headers = {"Content-Type": "application/json", "Idempotency-Key": unit.idempotency_key}
+        response = await self._request("POST", "/v1/knowledge", self._writes, data=unit.body, headers=headers)
+        message = _message(response.body)
+        match response:
+            case _Response(HTTPStatus.OK | HTTPStatus.CREATED as status, {"data": {"id": unit.id}}):
+                return Answer("accepted", status)
+            case _Response(HTTPStatus.CONFLICT as status, _):
+                return Answer("duplicate", status, message)
+            case _Response(HTTPStatus.BAD_REQUEST | HTTPStatus.UNPROCESSABLE_ENTITY as status, _):
+                return Answer("refused", status, message)
+            case _Response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE as status, _):
+                return Answer("too_large", status, message)
+        raise self._no_registry("POST", "/v1/knowledge", response)
+
+    async def delete(self, trace_id: str) -> bool:
+        """Delete a trace; return whether the registry had it; raises as :meth:`check`."""
+        path = f"/v1/knowledge/{quote(trace_id, safe='')}"
+        response = await self._request("DELETE", path, self._reads)
+        match response:
+            case _Response(HTTPStatus.OK, {"deleted": True}):
+                return True
+            case _Response(HTTPStatus.NOT_FOUND, {"error": _}):
+                return False
+        raise self._no_registry("DELETE", path, response)
+
+    async def _request(
+        self, method: str, path: str, pace: Pace, *, read: bool = True, **content: Any
+    ) -> _Response:
+        await pace.wait()
+        try:
+            async with self._session.request(
+                method, URL(self._url + path, encoded=True), allow_redirects=False, **content
+            ) as response:
+                pace.told(response.headers)
+                self._require_access(response)
+                body = await _json(response) if read else None
+                return _Response(response.status, body)
+        except TimeoutError:
+            raise TryAgain("timeout", f"no answer within {self._registry.timeout:g} s") from None
+        except aiohttp.ClientConnectorError as error:
+            raise TryAgain("unreachable", str(error)) from error
+        except aiohttp.ClientError as error:
+            raise TryAgain("closed", f"{type(error).__name__}: {error}") from error
+
+    def _require_access(self, response: aiohttp.ClientResponse) -> None:
+        """Raise for what says nothing about the request itself."""
+        status = response.status
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            if response.headers.get("X-RateLimit-Limit") == "0":  # as the registry treats who has no key
+                raise SecurityError(f"registry.api_key: {self._url} does not know the key, or has revoked it")
+            raise TryAgain("limited", "the registry's rate limit", _retry_after(response.headers))
+        if status == HTTPStatus.UNAUTHORIZED:
+            raise SecurityError(f"registry.api_key: {self._url} does not know the key, or has revoked it")
+        if status == HTTPStatus.FORBIDDEN:
+            raise SecurityError(
+                f"registry.api_key: {self._url} refuses {response.method} {response.url.path}: the key is "
+                "not registry.agent_id's, lacks the scope `write`, or its agent has too little reputation"
+            )
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.REQUEST_TIMEOUT:
+            raise TryAgain("server_error", f"status {status}", _retry_after(response.headers, missing=None))
+
+    def _no_registry(self, method: str, path: str, response: _Response) -> Exception:
+        """Return the error of an answer that a registry does not give."""
+        if response.status < HTTPStatus.MULTIPLE_CHOICES:
+            return TryAgain("unreadable", f"{method} {path}: an answer of another form")
+        return SettingsError(
+            f"registry.url: {self._url} answers {method} {path} with status {response.status}, which no "
+            "KnowledgePulse registry does"
+        )
+
+
+async def _json(response: aiohttp.ClientResponse) -> Any:
+    """Return the body; None if it is no JSON and the status says enough."""
+    body = await response.content.read(MAX_ANSWER)
+    while not response.content.at_eof() and len(body) < MAX_ANSWER:
+        body += await response.content.read(MAX_ANSWER - len(body))
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        if response.status < HTTPStatus.MULTIPLE_CHOICES or response.status == HTTPStatus.NOT_FOUND:
+            raise TryAgain(
+                "unreadable", f"status {response.status} with {response.content_type}, no JSON"
+            ) from None
+        return None
+
+
+def _retry_after(headers: Mapping[str, str], missing: float | None = _MINUTE) -> float | None:
+    """Return the seconds to wait, at most an hour; a date counts from the registry's own clock."""
+    text = headers.get("Retry-After", "")
+    try:
+        if text.isascii() and text.isdigit():
+            seconds = float(text)
+        else:
+            date = parsedate_to_datetime(headers.get("Date", ""))
+            seconds = (parsedate_to_datetime(text) - date).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return missing
+    return min(max(seconds, 1.0), _HOUR)
+
+
+def _message(body: Any) -> str:
+    """Return what the registry says is wrong."""
+    if not isinstance(body, dict):
+        return ""
+    issues = body.get("issues")
+    said = [f"{one.get('path')}: {one.get('message')}" for one in issues or () if isinstance(one, dict)]
+    return "; ".join([str(body.get("error", "")), *said])[:MAX_MESSAGE]

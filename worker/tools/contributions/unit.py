@@ -1,0 +1,98 @@
+"""A scored trace as a registry takes it: the members of its schema and no others, and why it was contributed.
+
+The registry validates with the SDK's ``zod-schemas.ts`` and drops other members, so what the worker has to
+say stands among the facts of the knowledge graph.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any, Literal
+
+import msgspec
+
+from knowledgepulse_schemas.trace import CONTEXTS, ScoredTrace, is_uuid_id, parse_date_time
+from knowledgepulse_worker import __version__
+from knowledgepulse_worker.records.entry import ScoreHeader
+from knowledgepulse_worker.redaction.departure import Held, held_back
+from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.settings import RegistrySettings
+
+MAX_ID = 500
+"""Characters of an id: it has to fit into a URL, to be looked up and deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What is sent: a KnowledgeUnit in the registry's words.
+
+    Attributes:
+        id: the trace's, and so the registry's.
+        body: JSON, the same for the same record and release.
+    """
+
+    id: str
+    body: bytes
+
+    @property
+    def idempotency_key(self) -> str:
+        """The hash of the body, as the SDK makes it."""
+        return hashlib.sha256(self.body).hexdigest()
+
+
+def unit_of(
+    value: bytes, record: ScoredRecord, registry: RegistrySettings
+) -> Unit | Held | Literal["invalid"]:
+    """Return what to send of a contributed record, or why nothing is sent.
+
+    Args:
+        value: the record's value.
+        record: the same, with its headers.
+        registry: whose agent contributes, and what may leave.
+    """
+    try:
+        trace = _known(value)
+    except (ValueError, OverflowError, RecursionError):
+        return "invalid"
+    held = held_back(trace, registry.visibilities, require_clean=registry.require_clean)
+    if held is not None:
+        return held
+    trace["metadata"]["agent_id"] = registry.agent_id
+    graph = trace.setdefault("knowledge_graph_delta", {"entities": [], "relationships": []})
+    since = trace["metadata"]["created_at"]
+    graph["relationships"] += [{"fact": fact, "valid_from": since} for fact in _provenance(record)]
+    return Unit(trace["id"], msgspec.json.encode(trace))
+
+
+def _known(value: bytes) -> dict[str, Any]:
+    """Return what the registry's schema knows of a trace; raise ValueError if it would refuse it."""
+    model = ScoredTrace.model_validate_json(value, extra="ignore")
+    trace = model.model_dump(by_alias=True, exclude_none=True)
+    if len(model.id) > MAX_ID or not isinstance(trace["task"].get("input_schema", {}), dict):
+        raise ValueError("refused")
+    metadata = trace["metadata"]
+    metadata.pop("agent_id", None)
+    metadata.pop("validated_by", None)  # only who validated in the registry may say so
+    metadata["created_at"] = _utc(metadata["created_at"])
+    return trace | {"@context": CONTEXTS[0]}  # it takes no other name of the same schema
+
+
+def _provenance(record: ScoredRecord) -> tuple[str, ...]:
+    """Return who decided, as facts: the score and its parts, the policy and the release."""
+    header = ScoreHeader.of(record.score)
+    if header.nearest is not None and not is_uuid_id(header.nearest):
+        header = msgspec.structs.replace(header, nearest=None)  # an id that says more may say too much
+    return (
+        f"kp-score {msgspec.json.encode(header).decode()}",
+        f"kp-policy {record.policy}",
+        f"kp-release knowledgepulse-worker {__version__}",
+    )
+
+
+def _utc(text: str) -> str:
+    """Return a date-time in the only form that the registry takes."""
+    moment = parse_date_time(text)
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return moment.replace(tzinfo=None).isoformat() + "Z"
