@@ -17,7 +17,6 @@ from knowledgepulse_worker.scoring import Nearest, score_trace
 from knowledgepulse_worker.stream.partition import _MAX_OUTSTANDING
 from knowledgepulse_worker.tools.audit.index import SourceIndex
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
-from knowledgepulse_worker.tools.audit.vectors import Texts
 from simulation import clients
 
 _LATE = {"too_large", "poison"}
@@ -228,7 +227,7 @@ class Oracles:
         committed = self._cluster.group.committed.get((self._raw, number), 0)
         builder = Outputs(settings.topics, dict.fromkeys(self._cluster.topics, self._setting.partitions))
         audit = PartitionAudit(
-            number, Bounds(log.begin, committed), settings, self.policies, index, builder, Texts(None)
+            number, Bounds(log.begin, committed), settings, self.policies, index, builder, lambda: None
         )
         audit.add([raw_record(clients.record(self._raw, number, one)) for one in self._records(number)])
         return audit.finish()
