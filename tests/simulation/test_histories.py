@@ -25,7 +25,7 @@ def test_no_history_loses_repeats_differently_or_blocks(first):
 
 
 def test_new_histories_hold():
-    """Without topics that are created again: two rare defects there are known, see the README."""
+    """Without topics that are created again: rare defects there are known, see the README."""
     first = int(time.time())
     for seed in range(first, first + NEW):
         drawn = history(seed)
