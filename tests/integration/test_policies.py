@@ -16,6 +16,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring.flips import ROUTES
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.audit import audit
+from knowledgepulse_worker.tools.policies.inputs import Inputs
 from knowledgepulse_worker.tools.policies.labelling.reading import traces_to_label
 from support.commands import command
 from support.metrics_page import value
@@ -74,7 +75,9 @@ async def create(stream, *names):
         await admin.close()
 
 
-async def test_tune_rescore_evaluate_queue_and_show_on_topics(stream, kp_worker, real_traces, tmp_path):
+async def test_tune_rescore_evaluate_queue_and_show_on_topics(
+    stream, kp_worker, config, real_traces, tmp_path
+):
     topics = stream.settings.topics
     scored = await stream.read(topics.contribute, topics.rejected)
     group = stream.settings.kafka.group
@@ -133,8 +136,8 @@ async def test_tune_rescore_evaluate_queue_and_show_on_topics(stream, kp_worker,
     output(await kp_worker(stream, "policy", "drift", "--accept", reference))
     found = json.loads(output(await kp_worker(stream, "policy", "drift", "--json", "--reference", reference)))
     assert {(one["traces"], one["reference"], one["distance"]) for one in found} == {(TRACES, TRACES, 0)}
-    source = {"files": (), "since": None, "until": None}
-    queue = await asyncio.to_thread(traces_to_label, stream.settings, source, {}, Policy(), TRACES)
+    given = Inputs(config=config(stream.settings))
+    queue = await asyncio.to_thread(traces_to_label, given, {}, Policy(), TRACES)
     assert queue
     assert [json.loads(one.value)["id"] for one in queue] == [one.record.id for one in queue]
 

@@ -17,7 +17,6 @@ from knowledgepulse_worker.scoring import Nearest, score_trace
 from knowledgepulse_worker.stream.partition import _MAX_OUTSTANDING
 from knowledgepulse_worker.tools.audit.index import SourceIndex
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
-from knowledgepulse_worker.tools.audit.vectors import Texts
 from simulation import clients
 
 _LATE = {"too_large", "poison"}
@@ -43,7 +42,7 @@ class Oracles:
         self._copies = topics.redacted
         self._changelog = changelog_topic_name(world.settings.kafka.group)
         self._entries = defaultdict(list)
-        self._writers = defaultdict(list)
+        self._writes = defaultdict(list)
         self._published = defaultdict(list)
         self._copied = set()
         self._tainted = set()
@@ -96,19 +95,16 @@ class Oracles:
                 self._copied.add(dict(record.headers)["kp-source"])
 
     def _note_entry(self, partition, entry, writer):
-        known = self._entries[partition, entry.offset]
-        known.append(entry)
-        writers = self._writers[partition, entry.offset]
-        writers.append(writer)
-        others = [
-            who
-            for one, who in zip(known, writers, strict=True)
-            if one.topic_id == entry.topic_id and not _is_same(one, entry)
-        ]
+        self._entries[partition, entry.offset].append(entry)
         member = self._taken_as.get((writer, partition, b"%d" % entry.offset), "")
-        if others and writer not in others and member in self._cluster.group.expired:
+        is_late = member in self._cluster.group.expired
+        known = self._writes[partition, entry.offset]
+        for other, other_writer, was_late in known:
+            is_other = other.topic_id == entry.topic_id and not _is_same(other, entry)
             # What a client had taken before its process was given up may still go out.
-            self._tainted.add(partition)
+            if is_other and other_writer != writer and (is_late or was_late):
+                self._tainted.add(partition)
+        known.append((entry, writer, is_late))
 
     def _note_output(self, partition, record):
         number = _number(record)
@@ -231,7 +227,7 @@ class Oracles:
         committed = self._cluster.group.committed.get((self._raw, number), 0)
         builder = Outputs(settings.topics, dict.fromkeys(self._cluster.topics, self._setting.partitions))
         audit = PartitionAudit(
-            number, Bounds(log.begin, committed), settings, self.policies, index, builder, Texts(None)
+            number, Bounds(log.begin, committed), settings, self.policies, index, builder, lambda: None
         )
         audit.add([raw_record(clients.record(self._raw, number, one)) for one in self._records(number)])
         return audit.finish()

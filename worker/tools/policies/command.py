@@ -16,19 +16,11 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import load_policy, load_settings
 from knowledgepulse_worker.terminal.options import config_option
-from knowledgepulse_worker.terminal.progress import errors, topic_progress
+from knowledgepulse_worker.terminal.progress import errors
 from knowledgepulse_worker.terminal.text import time_text
 from knowledgepulse_worker.tools.policies.changes import changes, suspicions
 from knowledgepulse_worker.tools.policies.drift_command import drift
-from knowledgepulse_worker.tools.policies.inputs import (
-    labels_to_use,
-    read_all_labels,
-    read_comparable,
-    read_labels,
-    read_records,
-    settings_and_policy_of,
-    settings_of,
-)
+from knowledgepulse_worker.tools.policies.inputs import Inputs, labels_to_use
 from knowledgepulse_worker.tools.policies.label_command import label
 from knowledgepulse_worker.tools.policies.options import (
     POLICY_FILE,
@@ -42,7 +34,7 @@ from knowledgepulse_worker.tools.policies.options import (
     source_options,
     target_option,
 )
-from knowledgepulse_worker.tools.policies.output import print_changes, print_parts, require_no_input, writing
+from knowledgepulse_worker.tools.policies.output import print_changes, print_parts, print_report
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.kafka.policy_topic import KeptPolicy
@@ -146,49 +138,36 @@ def _history(config: Path | None) -> list[KeptPolicy]:
 @plot_option
 @output_option
 @json_option
-def tune(
-    file: Path | None, target: float, plot: Path | None, output: Path | None, as_json: bool, **source: Any
-) -> None:
+def tune(given: Inputs, target: float, plot: Path | None, output: Path | None, as_json: bool) -> None:
     """Find the thresholds that let a target share of the traces pass.
 
     Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
     traces, which are scored first. Prints for each domain the distribution of the scores and the share that
     passes by threshold; then a [policy] to review.
     """
-    from knowledgepulse_worker.tools.policies.tables import tuning_tables  # noqa: PLC0415 - keeps `--help` fast
-    from knowledgepulse_worker.tools.policies.tune import proposed_toml  # noqa: PLC0415
-    from knowledgepulse_worker.tools.policies.tune import tune as run_tune  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies import tables, tune  # noqa: PLC0415 - keeps `--help` fast
 
-    if output:
-        require_no_input(output, [*source["files"], source["config"], file])
-    settings, active = settings_and_policy_of(source, file)
-    tuning = run_tune(read_comparable(settings, source), active, target)
+    given.require_other(output)
+    active = given.policy
+    tuning = tune.tune(given.comparable(), active, target)
     if plot:
         from knowledgepulse_worker.tools.policies.plots import plot_tuning, save  # noqa: PLC0415 - matplotlib is slow to import
 
-        with writing(plot):
-            save(plot_tuning(tuning), plot)
-    if output:
-        with writing(output):
-            output.write_text(proposed_toml(tuning), encoding="utf-8")
-    if as_json:
-        click.echo(json.dumps(tuning.as_dict(), indent=2))
-        return
-    print_parts(*tuning_tables(tuning))
-    if not output:
-        print_parts("", proposed_toml(tuning).rstrip())
+        save(plot_tuning(tuning), plot)
+    proposal = tune.proposed_toml(tuning)
+    print_report(
+        tuning.as_dict(), tables.tuning_tables(tuning), as_json=as_json, proposal=proposal, output=output
+    )
 
 
 @policy.command()
 @source_options
-@click.option("--policy", "file", type=POLICY_FILE, required=True, help="The new policy.")
+@click.option("--policy", "policy_file", type=POLICY_FILE, required=True, help="The new policy.")
 @click.option("--contribute", help="Topic to publish passing records to, with their new score.")
 @click.option("--rejected", help="Topic to publish all other records to, with their new score.")
 @click.option("--live", is_flag=True, help="Allow the workers' own output topics.")
 @json_option
-def rescore(
-    file: Path, contribute: str | None, rejected: str | None, live: bool, as_json: bool, **source: Any
-) -> None:
+def rescore(given: Inputs, contribute: str | None, rejected: str | None, live: bool, as_json: bool) -> None:
     """Show the effect of another policy on traces that are already scored.
 
     Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
@@ -197,25 +176,19 @@ def rescore(
     from knowledgepulse_worker.scoring import rescore_all  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.tables import rescored_tables  # noqa: PLC0415 - keeps `--help` fast
 
-    new, settings = load_policy(file), settings_of(source)
+    new = given.policy
     if contribute is None and rejected is None:
-        rescored = rescore_all(read_comparable(settings, source), new)
+        rescored = rescore_all(given.comparable(), new)
     elif contribute is None or rejected is None:
         raise click.UsageError("give both --contribute and --rejected: each record goes to one of them")
-    elif source["files"]:
+    elif given.files:
         raise click.UsageError("only records from topics can be published, not lines of files")
     else:
         from knowledgepulse_worker.tools.policies.republish import republish  # noqa: PLC0415
-        from knowledgepulse_worker.tools.policies.scored_topics import Period  # noqa: PLC0415
 
-        period = Period(source["since"], source["until"])
-        with topic_progress() as progress:
-            names = (contribute, rejected)
-            rescored = asyncio.run(republish(settings, period, new, names, live=live, progress=progress))
-    if as_json:
-        click.echo(json.dumps(rescored.as_dict(), indent=2))
-    else:
-        print_parts(*rescored_tables(rescored))
+        names = (contribute, rejected)
+        rescored = asyncio.run(republish(given.settings, given.period, new, names, live=live))
+    print_report(rescored.as_dict(), rescored_tables(rescored), as_json=as_json)
 
 
 @policy.command()
@@ -229,22 +202,18 @@ def rescore(
     help="Policy file instead of the settings' policy. Repeatable: others are compared with the first.",
 )
 @click.option(
-    "--precision",
-    type=SHARE,
-    default=0.9,
-    show_default=True,
-    help="Precision to find a threshold for.",
+    "--precision", type=SHARE, default=0.9, show_default=True, help="Precision to find a threshold for."
 )
 @reward_option
 @plot_option
 @json_option
 def evaluate(
+    given: Inputs,
     policy_files: tuple[Path, ...],
     precision: float,
     min_reward: float,
     plot: Path | None,
     as_json: bool,
-    **source: Any,
 ) -> None:
     """Evaluate scores against labels.
 
@@ -257,31 +226,21 @@ def evaluate(
     label the same traces, it prints how far they agree; the last label counts, but no model's where
     there are people's.
     """
-    from knowledgepulse_worker.tools.policies.agreement import agreements  # noqa: PLC0415 - keeps `--help` fast
-    from knowledgepulse_worker.tools.policies.compare import compare, comparison_tables  # noqa: PLC0415
-    from knowledgepulse_worker.tools.policies.evaluate import evaluate as run_evaluate  # noqa: PLC0415
-    from knowledgepulse_worker.tools.policies.tables import evaluation_tables  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies import agreement, compare, evaluate, tables  # noqa: PLC0415 - keeps `--help` fast
 
-    settings, active = settings_and_policy_of(source, policy_files[0] if policy_files else None)
-    policies = [active, *map(load_policy, policy_files[1:])]
-    given = read_all_labels(settings, source, required=True)
-    agreed, labels = list(agreements(given, min_reward)), labels_to_use(given)
-    records = read_records(settings, source)
-    evaluation = run_evaluate(records, labels, active, precision=precision, min_reward=min_reward)
-    compared = compare(records, labels, policies, min_reward=min_reward) if len(policies) > 1 else []
+    policies = [load_policy(file) for file in policy_files] or [given.policy]
+    every = given.all_labels()
+    agreed, labels = list(agreement.agreements(every, min_reward)), labels_to_use(every)
+    records = given.records()
+    found = evaluate.evaluate(records, labels, policies[0], precision=precision, min_reward=min_reward)
+    compared = compare.compare(records, labels, policies, min_reward=min_reward) if policies[1:] else []
     if plot:
         from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow to import
 
-        with writing(plot):
-            save(plot_evaluation(evaluation), plot)
-    if as_json:
-        report = evaluation.as_dict() | {
-            "agreements": [asdict(one) for one in agreed],
-            "compared": [asdict(one) for one in compared],
-        }
-        click.echo(json.dumps(report, indent=2))
-    else:
-        print_parts(*map(str, agreed), *evaluation_tables(evaluation), *comparison_tables(compared))
+        save(plot_evaluation(found), plot)
+    others = {"agreements": [asdict(one) for one in agreed], "compared": [asdict(one) for one in compared]}
+    words = (*map(str, agreed), *tables.evaluation_tables(found), *compare.comparison_tables(compared))
+    print_report(found.as_dict() | others, words, as_json=as_json)
 
 
 @policy.command()
@@ -297,15 +256,7 @@ def evaluate(
 )
 @output_option
 @json_option
-def fit(
-    file: Path | None,
-    target: float,
-    min_reward: float,
-    outcome_confidence: bool,
-    output: Path | None,
-    as_json: bool,
-    **source: Any,
-) -> None:
+def fit(given: Inputs, output: Path | None, as_json: bool, **options: Any) -> None:
     """Fit weights to labels, and propose them if the labels support a change.
 
     Reads scored traces as `tune` does, and labels as `evaluate` does. Fits a logistic regression whose
@@ -313,30 +264,15 @@ def fit(
     whole groups that the weights were not fitted to, what the weights in force, the fitted ones and the
     single best dimension are worth. Then a [policy] to review, with thresholds for the target share.
     """
-    from knowledgepulse_worker.tools.policies.fit import fit as run_fit  # noqa: PLC0415 - keeps `--help` fast
-    from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_toml  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies import fit, fit_report  # noqa: PLC0415 - keeps `--help` fast
 
-    if output:
-        require_no_input(output, [*source["files"], *source["label_files"], source["config"], file])
-    settings, active = settings_and_policy_of(source, file)
-    labels = read_labels(settings, source, required=True)
-    fitted = run_fit(
-        read_comparable(settings, source, content=True),
-        labels,
-        active,
-        target=target,
-        min_reward=min_reward,
-        outcome_confidence=outcome_confidence,
+    given.require_other(output, *given.label_files)
+    active, labels = given.policy, given.labels()
+    fitted = fit.fit(given.comparable(content=True), labels, active, **options)
+    proposal = fit_report.fitted_toml(fitted)
+    print_report(
+        fitted.as_dict(), fit_report.fit_tables(fitted), as_json=as_json, proposal=proposal, output=output
     )
-    if output:
-        with writing(output):
-            output.write_text(fitted_toml(fitted), encoding="utf-8")
-    if as_json:
-        click.echo(json.dumps(fitted.as_dict(), indent=2))
-        return
-    print_parts(*fit_tables(fitted))
-    if not output:
-        print_parts("", fitted_toml(fitted).rstrip())
 
 
 @policy.command()
@@ -351,7 +287,7 @@ def fit(
     show_default=True,
     help="Maximum number of traces.",
 )
-def queue(file: Path | None, min_reward: float, count: int, **source: Any) -> None:
+def queue(given: Inputs, min_reward: float, count: int) -> None:
     """Print the traces with the most informative labels, one JSON object per line.
 
     These are unlabelled traces on whose decision the policy and weights fitted to the labels so far disagree,
@@ -362,9 +298,7 @@ def queue(file: Path | None, min_reward: float, count: int, **source: Any) -> No
     from knowledgepulse_worker.tools.policies.labels import label_of  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.queue import labelling_queue  # noqa: PLC0415
 
-    settings, active = settings_and_policy_of(source, file)
-    labels = read_labels(settings, source, required=False)
-    records = read_records(settings, source)
+    active, labels, records = given.policy, given.labels(required=False), given.records()
     if labels and not any(label_of(record, labels) for record in records):
         errors.print(f"none of the {len(labels)} labels matches one of the {len(records)} traces")
     usual = usual_lengths(records)

@@ -22,8 +22,8 @@ from knowledgepulse_worker.tools.policies.intervals import (
 from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT, Labelled, kept_and_groups, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.operating import SUPPORT
+from knowledgepulse_worker.tools.policies.output import new_table
 from knowledgepulse_worker.tools.policies.simplex import values_of
-from knowledgepulse_worker.tools.policies.tables import new_table
 
 FIGURES = ("AUC", "precision", "recall", "passing")
 """Of all traces, the share that passes is ``passing``; the precision is None if none does."""

@@ -13,8 +13,8 @@ from knowledgepulse_worker.tools.policies.folds import FOLDS
 from knowledgepulse_worker.tools.policies.intervals import signed, with_interval
 from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT
 from knowledgepulse_worker.tools.policies.operating import SUPPORT
+from knowledgepulse_worker.tools.policies.output import new_table
 from knowledgepulse_worker.tools.policies.proposal import policy_toml
-from knowledgepulse_worker.tools.policies.tables import new_table
 from knowledgepulse_worker.tools.policies.tune import effect
 
 

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from knowledgepulse_worker.errors import InputError, TopicError
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.policy_topic import KeptPolicy, read_policies
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import TopicReader
+from knowledgepulse_worker.kafka.topics import policies_topic_name
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.policies.rights import kept_policy_rights
+from knowledgepulse_worker.tools.policies.rights import kept_policy_rights, require_topics
 
 
 async def policy_history(settings: Settings) -> list[KeptPolicy]:
     """Return the policies in the order in which they last came into force; at least one.
 
     Raises:
-        NoBrokerError: the brokers cannot be reached.
-        SecurityError: they refuse the login, the certificate or a right.
-        TopicError: the topic is missing or holds something else.
-        InputError: no policy has come into force yet.
+        InputError: no policy has come into force yet; see also :func:`require_topics`.
     """
-    await require_rights(settings.kafka, kept_policy_rights(settings))
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topic = admin.policies
-        if topic not in await admin.describe([topic]):
-            raise TopicError(f"missing: {topic}; `kp-worker topics` creates it")
+    topic = policies_topic_name(settings.kafka.group)
+    await require_topics(settings, [topic], kept_policy_rights(settings), "; `kp-worker topics` creates it")
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         history = await read_policies(reader, topic)
     if not history:

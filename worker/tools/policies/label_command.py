@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.terminal.progress import errors
-from knowledgepulse_worker.tools.policies.inputs import JUDGE, read_labels, settings_and_policy_of
+from knowledgepulse_worker.tools.policies.inputs import JUDGE, Inputs
 from knowledgepulse_worker.tools.policies.options import (
     POLICY_FILE,
     NewFile,
@@ -19,7 +19,6 @@ from knowledgepulse_worker.tools.policies.options import (
     policy_option,
     source_options,
 )
-from knowledgepulse_worker.tools.policies.output import require_no_input
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.policy import Policy
@@ -55,7 +54,7 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
     "--per-minute", type=click.IntRange(1, 10_000), default=60, show_default=True, help="Limit of requests."
 )
 def label(
-    file: Path | None,
+    given: Inputs,
     output: Path,
     by: str | None,
     count: int,
@@ -64,7 +63,6 @@ def label(
     model: str | None,
     rubric: Path | None,
     per_minute: int,
-    **source: Any,
 ) -> None:
     """Label traces in a browser, one at a time, until Ctrl-C.
 
@@ -86,13 +84,12 @@ def label(
     from knowledgepulse_worker.tools.policies.labelling.reading import traces_to_label  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.labelling.session import Session  # noqa: PLC0415
 
-    require_no_input(output, [*source["files"], source["config"], file])
-    settings, policy = settings_and_policy_of(source, file)
-    labels = read_labels(settings, source, required=False)
+    given.require_other(output)
+    policy, labels = given.policy, given.labels(required=False)
     with open_labels(output) as labelled:
         if labelled.removed:
             errors.print(f"removed a half-written line of {output}: {labelled.removed}", markup=False)
-        traces = traces_to_label(settings, source, labels, policy, count)
+        traces = traces_to_label(given, labels, policy, count)
         if by is not None:
             asyncio.run(_serve(Session(traces, labelled, by), policy, port))
         elif url is not None and model is not None and rubric is not None:

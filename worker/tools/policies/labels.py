@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from knowledgepulse_worker.errors import InputError, TopicError
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.kafka.preflight.rights import topic_rights
 from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader, read_topic
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.terminal.progress import TopicProgressCallback
-from knowledgepulse_worker.tools.policies.rights import label_rights
+from knowledgepulse_worker.terminal.progress import topic_progress
+from knowledgepulse_worker.tools.policies.rights import require_topics
 from knowledgepulse_worker.tools.policies.scored_files import lines_of
 
 
@@ -77,23 +77,16 @@ def all_labels_of_files(paths: Iterable[Path]) -> Iterator[Label]:
     yield from (read_label(source, line) for path in paths for source, line in lines_of(path))
 
 
-async def labels_of_topic(settings: Settings, name: str, progress: TopicProgressCallback) -> Labels:
-    """Read a topic's labels up to its current end; see :func:`labels_of_records`.
+async def labels_of_topic(settings: Settings, name: str) -> Labels:
+    """Read a topic's labels up to its current end.
 
     Raises:
-        NoBrokerError: the brokers cannot be reached.
-        SecurityError: the brokers reject the login, the certificate or an operation.
-        TopicError: the topic does not exist.
-        InputError: a record is not a label, or the topic has no labels.
+        InputError: a record is not a label, or the topic has no labels; see also :func:`require_topics`.
     """
-    await require_rights(settings.kafka, label_rights(name))
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics = await admin.describe([name])
-    if name not in topics:
-        raise TopicError(f"missing: {name}")
+    (topic,) = await require_topics(settings, [name], topic_rights(name, "Read", "DescribeConfigs"))
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
-        records = read_topic(reader, topics[name], None, lambda read, of: progress(name, read, of))
-        labels = await labels_of_records(records)
+        with topic_progress() as progress:
+            labels = await labels_of_records(read_topic(reader, topic, None, partial(progress, name)))
     if not labels:
         raise InputError(f"{name} contains no labels")
     return labels

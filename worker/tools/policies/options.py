@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import math
 import os
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +14,10 @@ import click
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.terminal.arguments import Moment
-from knowledgepulse_worker.terminal.options import Function, config_option
+from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.tools.policies.inputs import Inputs
+
+Command = Callable[..., Any]
 
 _PLOT_SUFFIXES = (".png", ".svg")
 
@@ -52,7 +57,7 @@ SCORE = Number(0, 1)
 POLICY_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 policy_option = click.option(
-    "--policy", "file", type=POLICY_FILE, help="Policy file to use instead of the settings' policy."
+    "--policy", "policy_file", type=POLICY_FILE, help="Policy file to use instead of the settings' policy."
 )
 target_option = click.option(
     "--target",
@@ -77,9 +82,16 @@ plot_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 
 
-def source_options(function: Function) -> Function:
-    """Add the options that select scored traces."""
-    options = (
+def source_options(command: Command) -> Command:
+    """Add the options that select scored traces; with a policy's and labels', they come as ``given``."""
+
+    @wraps(command)
+    def bundled(**options: Any) -> Any:
+        given = {name: options.pop(name) for name in Inputs.__dataclass_fields__ if name in options}
+        return command(given=Inputs(**given), **options)
+
+    return _with_all(
+        bundled,
         click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path)),
         config_option,
         click.option(
@@ -95,14 +107,12 @@ def source_options(function: Function) -> Function:
             help="Embedder for raw traces, instead of embedding.backend.",
         ),
     )
-    for option in reversed(options):
-        function = option(function)
-    return function
 
 
-def label_options(function: Function) -> Function:
+def label_options(command: Command) -> Command:
     """Add the options that select labels."""
-    options = (
+    return _with_all(
+        command,
         click.option(
             "--labels",
             "label_files",
@@ -112,6 +122,9 @@ def label_options(function: Function) -> Function:
         ),
         click.option("--labels-topic", help="Topic of labels."),
     )
+
+
+def _with_all(command: Command, *options: Callable[[Command], Command]) -> Command:
     for option in reversed(options):
-        function = option(function)
-    return function
+        command = option(command)
+    return command

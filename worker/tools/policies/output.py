@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -30,6 +32,18 @@ def print_parts(*parts: str | Table) -> None:
             console.print(part)
 
 
+def print_report(
+    plain: Any, parts: Iterable[str | Table], *, as_json: bool, proposal: str = "", output: Path | None = None
+) -> None:
+    """Print a report as JSON or in words, and write the proposed policy to a file or print it below these."""
+    if output:
+        write(output, proposal)
+    if as_json:
+        click.echo(json.dumps(plain, indent=2))
+    else:
+        print_parts(*parts, *(["", proposal.rstrip()] if proposal and not output else []))
+
+
 def print_changes(old: Policy, new: Policy, head: str) -> None:
     """Print the changes of a new policy below a head, or that there are none."""
     lines = changes(old, new)
@@ -39,10 +53,19 @@ def print_changes(old: Policy, new: Policy, head: str) -> None:
         print_parts(head, *(f"  {line}" for line in lines))
 
 
-def require_no_input(output: Path, inputs: Iterable[Path | None]) -> None:
-    """Raise an InputError if writing a file would overwrite what the command reads."""
-    if output.exists() and any(one is not None and one.exists() and one.samefile(output) for one in inputs):
-        raise InputError(f"{output}: is read by this command; write to another file")
+def new_table(first: str, *others: str) -> Table:
+    """Return a table without lines, of figures."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file; raise an InputError if that fails."""
+    with writing(path):
+        path.write_text(text, encoding="utf-8")
 
 
 @contextmanager

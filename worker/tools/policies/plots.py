@@ -9,6 +9,7 @@ from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.tools.policies.auc import CHANCE
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.intervals import Estimate
+from knowledgepulse_worker.tools.policies.output import writing
 from knowledgepulse_worker.tools.policies.tune import GRID, DomainTuning, Tuning
 
 with extra("policy"):
@@ -19,12 +20,9 @@ _BLUE, _ORANGE, _GREY = "#2f6fde", "#d9662b", "#8a8f98"
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure to a file.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    figure.savefig(path, dpi=110)
+    """Write a figure to a file; raise an InputError if that fails."""
+    with writing(path):
+        figure.savefig(path, dpi=110)
 
 
 def plot_tuning(tuning: Tuning) -> Figure:

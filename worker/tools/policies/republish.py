@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from knowledgepulse_worker.errors import InputError, TopicError
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.output_publisher import connected_publisher
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.preflight.rights import topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.topics import Topic
@@ -21,8 +21,7 @@ from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.records.scored import HEADERS
 from knowledgepulse_worker.scoring import Rescored, Score, ScoredRecord
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.terminal.progress import TopicProgressCallback
-from knowledgepulse_worker.tools.policies.rights import republishing_rights
+from knowledgepulse_worker.tools.policies.rights import require_topics
 from knowledgepulse_worker.tools.policies.scored_topics import Period, ScoredTopics, open_scored_topics
 
 _UNCONFIRMED = 500
@@ -37,13 +36,7 @@ class Targets:
 
 
 async def republish(
-    settings: Settings,
-    period: Period,
-    policy: Policy,
-    names: tuple[str, str],
-    *,
-    live: bool,
-    progress: TopicProgressCallback,
+    settings: Settings, period: Period, policy: Policy, names: tuple[str, str], *, live: bool
 ) -> Rescored:
     """Rescore a period's records and publish them with their new score, decision and policy.
 
@@ -55,18 +48,17 @@ async def republish(
         policy: the new policy.
         names: target topics for `contribute` and `rejected` decisions; they must exist.
         live: allow the workers' output topics as targets.
-        progress: called while reading.
 
     Raises:
         InputError: a target is one of the workers' topics and ``live`` is false, or no scored traces exist.
-        NoBrokerError: the brokers cannot be reached.
-        SecurityError: the brokers reject the login, the certificate or an operation.
-        TopicError: a topic is missing.
-        DeliveryError: the broker rejected a record.
+        DeliveryError: the broker rejected a record; see also :func:`require_topics`.
     """
-    targets = await _targets(settings, names, live=live)
+    allowed = {settings.topics.contribute, settings.topics.rejected} if live else set()
+    check_targets(names, TopicAdmin(settings.kafka, settings.topics).own, allowed)
+    rights = (right for name in names for right in topic_rights(name, "Write", "DescribeConfigs"))
+    targets = Targets(*await require_topics(settings, names, rights, "; create them first"))
     async with (
-        open_scored_topics(settings, progress) as topics,
+        open_scored_topics(settings) as topics,
         connected_publisher(
             settings.kafka, max(targets.contribute.max_message_bytes, targets.rejected.max_message_bytes)
         ) as publisher,
@@ -116,19 +108,6 @@ def rescored_record(
         value=with_quality_score(record.value, score.quality_score),
         headers=(*record.headers[: -len(HEADERS)], *zip(HEADERS, ours, strict=True)),
     )
-
-
-async def _targets(settings: Settings, names: tuple[str, str], *, live: bool) -> Targets:
-    await require_rights(settings.kafka, republishing_rights(names))
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        check_targets(
-            names, admin.own, {settings.topics.contribute, settings.topics.rejected} if live else set()
-        )
-        topics = await admin.describe(names)
-    missing = [name for name in names if name not in topics]
-    if missing:
-        raise TopicError(f"missing: {', '.join(missing)}; create them first")
-    return Targets(*(topics[name] for name in names))
 
 
 def check_targets(names: tuple[str, str], own: set[str], allowed: set[str]) -> None:

@@ -8,17 +8,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from knowledgepulse_worker.errors import TopicError
-from knowledgepulse_worker.kafka.preflight.rights import require_rights, scored_rights
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.preflight.rights import scored_rights
 from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader, read_topic
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.records.content import content_of
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.terminal.progress import TopicProgressCallback
+from knowledgepulse_worker.terminal.progress import TopicProgressCallback, topic_progress
 from knowledgepulse_worker.tools.policies.labels import native_id_of
+from knowledgepulse_worker.tools.policies.rights import require_topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +40,6 @@ class Period:
 
 class ScoredTopics:
     """Read scored records up to the current end of their topics.
-
-    Args:
-        reader: a connected reader.
-        topics: the workers' output topics.
-        progress: called while reading.
 
     Attributes:
         topics: the workers' output topics.
@@ -94,22 +88,12 @@ class ScoredTopics:
 
 
 @asynccontextmanager
-async def open_scored_topics(
-    settings: Settings, progress: TopicProgressCallback
-) -> AsyncIterator[ScoredTopics]:
-    """Connect and open `contribute` and `rejected`.
-
-    Raises:
-        NoBrokerError: the brokers cannot be reached.
-        SecurityError: the brokers reject the login, the certificate or an operation.
-        TopicError: a topic is missing.
-    """
-    await require_rights(settings.kafka, scored_rights(settings))
+async def open_scored_topics(settings: Settings) -> AsyncIterator[ScoredTopics]:
+    """Open `contribute` and `rejected`, and show how far they are read; see :func:`require_topics`."""
     names = (settings.topics.contribute, settings.topics.rejected)
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics = await admin.existing()
-    missing = [name for name in names if name not in topics]
-    if missing:
-        raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
+    topics = await require_topics(
+        settings, names, scored_rights(settings), "; `kp-worker topics` creates them"
+    )
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
-        yield ScoredTopics(reader, [topics[name] for name in names], progress)
+        with topic_progress() as progress:
+            yield ScoredTopics(reader, topics, progress)

@@ -16,6 +16,7 @@ from knowledgepulse_worker.tools.policies.embedders import described
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.intervals import Estimate, with_interval
 from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT
+from knowledgepulse_worker.tools.policies.output import new_table
 from knowledgepulse_worker.tools.policies.tune import DomainTuning, Tuning, effect
 from knowledgepulse_worker.tools.policies.verdict import verdict
 
@@ -211,13 +212,4 @@ def _advice(domains: list[DomainEvaluation]) -> Table:
             found = one.advice.get(name)
             cells += [found.auc, found.within] if found else [None, None]
         table.add_row(name, *map(with_interval, cells))
-    return table
-
-
-def new_table(first: str, *others: str) -> Table:
-    """Return a table without lines, of figures."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column(first, no_wrap=True)
-    for name in others:
-        table.add_column(name, justify="right")
     return table

@@ -6,17 +6,16 @@ import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from knowledgepulse_worker.errors import InputError, TopicError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.terminal.progress import errors, topic_progress
+from knowledgepulse_worker.terminal.progress import errors
 from knowledgepulse_worker.terminal.text import printable, time_text
-from knowledgepulse_worker.tools.policies.inputs import read_records, settings_and_policy_of, settings_of
+from knowledgepulse_worker.tools.policies.inputs import Inputs
 from knowledgepulse_worker.tools.policies.options import SCORE, policy_option, source_options
 from knowledgepulse_worker.tools.policies.output import print_parts
 
@@ -40,7 +39,7 @@ def traces() -> None:
 @click.option("--min", "least", type=SCORE, default=0.0, help="Lowest score to list.")
 @click.option("--max", "most", type=SCORE, default=1.0, help="Highest score to list.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-def list_traces(domain: str | None, least: float, most: float, as_json: bool, **source: Any) -> None:
+def list_traces(domain: str | None, least: float, most: float, as_json: bool, given: Inputs) -> None:
     """List scored traces, one per line.
 
     Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
@@ -48,13 +47,9 @@ def list_traces(domain: str | None, least: float, most: float, as_json: bool, **
     """
     if least > most:
         raise click.UsageError(f"--min {least:g} is above --max {most:g}: no score is between them")
-    records = read_records(settings_of(source), source)
+    records = given.records()
     if not as_json:
-        click.echo(
-            _COLUMNS.format(
-                "SOURCE", "TIME", "DOMAIN", "SCORE", "DECISION", "ID", "STEPS", "OBJECTIVE → RESULT"
-            )
-        )
+        click.echo(_COLUMNS.format(*_HEADS))
     count = 0
     for record in records:
         if domain in (None, record.task_domain, record.score.domain) and (
@@ -102,7 +97,7 @@ def _line(record: ScoredRecord) -> str:
 @click.argument("name")
 @source_options
 @policy_option
-def show_trace(name: str, file: Path | None, **source: Any) -> None:
+def show_trace(name: str, given: Inputs) -> None:
     """Explain the score of a trace.
 
     NAME is its id, its run's native id, topic/partition/offset of the raw or of the scored record, or
@@ -113,30 +108,27 @@ def show_trace(name: str, file: Path | None, **source: Any) -> None:
     """
     from knowledgepulse_worker.tools.policies.explain import explain  # noqa: PLC0415 - keeps `--help` fast
 
-    settings, active = settings_and_policy_of(source, file)
-    if source["files"]:
+    active = given.policy
+    if given.files:
         from knowledgepulse_worker.tools.policies.labels import native_id_of  # noqa: PLC0415 - keeps `--help` fast
 
-        found = [
-            one for one in read_records(settings, source) if name in (one.id, one.source, native_id_of(one))
-        ]
+        found = [one for one in given.records() if name in (one.id, one.source, native_id_of(one))]
     else:
-        found = asyncio.run(_find(settings, name))
+        found = asyncio.run(_find(given.settings, name))
     if not found:
         raise InputError(f"no scored trace is {name}")
-    policies = {} if file else asyncio.run(_policies(settings, found))
+    policies = {} if given.policy_file else asyncio.run(_policies(given.settings, found))
     for number, record in enumerate(found):
         print_parts(*([""] if number else []), *explain(record, policies.get(record.policy, active)))
-    if not source["files"]:
-        print_parts(*asyncio.run(_contributions(settings, found)))
+    if not given.files:
+        print_parts(*asyncio.run(_contributions(given.settings, found)))
 
 
 async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
     from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415 - files need no Kafka
 
-    with topic_progress() as progress:
-        async with open_scored_topics(settings, progress) as topics:
-            return await topics.find(name)
+    async with open_scored_topics(settings) as topics:
+        return await topics.find(name)
 
 
 async def _contributions(settings: Settings, records: Iterable[ScoredRecord]) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.policies.inputs import Inputs
 from knowledgepulse_worker.tools.policies.labelling import label_file
 from knowledgepulse_worker.tools.policies.labelling.label_file import open_labels
 from knowledgepulse_worker.tools.policies.labelling.reading import traces_to_label
@@ -94,9 +95,9 @@ def test_a_session_continues_after_the_labellers_last_label_then_with_the_skippe
 def test_a_scored_line_is_shown_as_far_as_it_was_kept(tmp_path, real_traces):
     scorer = make_scorer(Settings(), None)
     (tmp_path / "scored.jsonl").write_text(score_line(real_traces[0], scorer, 10**7).to_json("none"))
-    source = {"files": [tmp_path / "scored.jsonl"], "since": None, "until": None}
+    given = Inputs((tmp_path / "scored.jsonl",))
 
-    (trace,) = traces_to_label(Settings(), source, {}, Policy(), 5)
+    (trace,) = traces_to_label(given, {}, Policy(), 5)
     view, whole = text_view(None, trace.record.content), text_view(real_traces[0], None)
 
     assert trace.value is None

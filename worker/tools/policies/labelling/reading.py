@@ -9,9 +9,7 @@ from pathlib import Path
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.terminal.progress import topic_progress
-from knowledgepulse_worker.tools.policies.inputs import Source, read_records
+from knowledgepulse_worker.tools.policies.inputs import Inputs
 from knowledgepulse_worker.tools.policies.labelling.session import ToLabel
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.queue import labelling_queue
@@ -21,27 +19,24 @@ Name = tuple[str, str]
 """Source and id: offsets start over when a raw topic is recreated."""
 
 
-def traces_to_label(
-    settings: Settings, source: Source, labels: Labels, policy: Policy, count: int
-) -> list[ToLabel]:
+def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -> list[ToLabel]:
     """Return the traces of the labelling queue; only these are held in memory.
 
     The queue depends on its arguments alone, so two labellers, and one who continues, get the same.
 
     Args:
-        settings: the brokers, and how to score raw traces.
-        source: the options that select scored traces.
+        given: the options that select scored traces.
         labels: of traces that nobody needs to label again.
         policy: the policy to label for.
         count: maximum number of traces.
     """
-    queue = labelling_queue(read_records(settings, source), labels, policy, count)
+    queue = labelling_queue(given.records(), labels, policy, count)
     wanted = {(one.record.source, one.record.id) for one in queue}
-    if source["files"]:
-        values = _values_of_files(source["files"], {place for place, _ in wanted})
+    if given.files:
+        values = _values_of_files(given.files, {place for place, _ in wanted})
         by_name = {(place, name): values[place] for place, name in wanted if place in values}
     else:
-        by_name = asyncio.run(_values_of_topics(settings, source, wanted))
+        by_name = asyncio.run(_values_of_topics(given, wanted))
     traces = [
         ToLabel(
             replace(one.record, score=one.score, policy=policy.digest),
@@ -61,16 +56,12 @@ def _values_of_files(paths: Iterable[Path], wanted: Collection[str]) -> dict[str
     return {place: line for place, line in lines if place in wanted and is_raw(place, line)}
 
 
-async def _values_of_topics(
-    settings: Settings, source: Source, wanted: Collection[Name]
-) -> dict[Name, bytes]:
-    from knowledgepulse_worker.tools.policies.scored_topics import Period, open_scored_topics  # noqa: PLC0415 - files need no Kafka
+async def _values_of_topics(given: Inputs, wanted: Collection[Name]) -> dict[Name, bytes]:
+    from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415 - files need no Kafka
 
-    with topic_progress() as progress:
-        async with open_scored_topics(settings, progress) as topics:
-            period = Period(source["since"], source["until"])
-            return {
-                name: record.value or b""
-                async for record, scored in topics.read(period)
-                if (name := (scored.source, scored.id)) in wanted
-            }
+    async with open_scored_topics(given.settings) as topics:
+        return {
+            name: record.value or b""
+            async for record, scored in topics.read(given.period)
+            if (name := (scored.source, scored.id)) in wanted
+        }
