@@ -55,7 +55,7 @@ def rows(folder):
 def export(config):
     async def run(stream, folder, *options, settings=None):
         place = config(settings or stream.settings)
-        return await kp_worker("export", str(folder), "--config", place, *options)
+        return await kp_worker("export", str(folder), "--not-cleaned", "--config", place, *options)
 
     return run
 
@@ -115,7 +115,7 @@ async def test_an_export_that_is_killed_again_and_again_ends_as_one_that_is_not(
         "export 1: 100 traces of 101 records; 1 left out: repeats of earlier records\n",
     )
     command = [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "export", str(tmp_path / "killed")]
-    command += ["--config", config(stream.settings), *options]
+    command += ["--not-cleaned", "--config", config(stream.settings), *options]
     kills = await asyncio.to_thread(killed_at_each_new_path, command, tmp_path / "killed", KILLS)
 
     assert kills >= 8
@@ -249,7 +249,7 @@ def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
     monkeypatch.setattr(store, "DEAD", 1.0)
 
     def export(place):
-        options = (str(scored), "--embedder", "lexical", "--also", "messages")
+        options = (str(scored), "--not-cleaned", "--embedder", "lexical", "--also", "messages")
         result = CliRunner().invoke(main, ["export", place, *options])
         return result.stderr + str(result.exception if result.exit_code else "")
 

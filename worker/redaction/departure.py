@@ -35,4 +35,9 @@ def held_back(trace: Mapping[str, Any], visibilities: Collection[str], *, requir
     """
     metadata = trace["metadata"]
     held = private(metadata["visibility"], metadata["privacy_level"], visibilities)
-    return held or ("not_clean" if require_clean and clean(dict(trace)) != trace else None)
+    return held or ("not_clean" if require_clean and not is_clean(trace) else None)
+
+
+def is_clean(trace: Mapping[str, Any]) -> bool:
+    """Return whether the SDK's cleaning finds nothing in a trace."""
+    return clean(dict(trace)) == trace

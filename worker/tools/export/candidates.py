@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from knowledgepulse_worker.records.entry import ScoreHeader
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.scored import worker_headers
 from knowledgepulse_worker.records.summary import MetadataSummary, OutcomeSummary
-from knowledgepulse_worker.redaction.departure import private
+from knowledgepulse_worker.redaction.departure import is_clean, private
 from knowledgepulse_worker.scoring import Score, rescore
 from knowledgepulse_worker.tools.export.options import Choices
 
@@ -29,6 +30,7 @@ Dropped = Literal[
     "not_redacted",
     "visibility",
     "privacy_level",
+    "not_clean",
     "other_domain",
     "before_since",
     "policy",
@@ -44,6 +46,7 @@ REASONS: dict[str, str] = {
     "not_redacted": "no redacted copy could be made",
     "visibility": "their visibility may not leave",
     "privacy_level": "their privacy level is private",
+    "not_clean": "with secrets, or what identifies a person",
     "other_domain": "of another domain",
     "before_since": "from before `--since`",
     "policy": "below the threshold of `--policy`",
@@ -51,6 +54,14 @@ REASONS: dict[str, str] = {
     "not_selected": "not among the best or most diverse",
     "both_sides": "alike to traces of two splits",
 }
+
+
+HELD: dict[Dropped, str] = {
+    "visibility": "its visibility may not leave",
+    "privacy_level": "its privacy_level may not leave",
+    "not_clean": "the SDK's cleaning finds something in it",
+}
+"""Why a trace may not leave, as the log says it."""
 
 
 class _Metadata(MetadataSummary, frozen=True):
@@ -174,7 +185,11 @@ def read_candidate(
         ("policy", choices.policy is not None and (parts is None or parts.decision != "contribute")),
         ("min_score", candidate.score < choices.min_score),
     )
-    return next((reason for reason, applies in checks if applies), candidate)
+    if dropped := next((reason for reason, applies in checks if applies), None):
+        return dropped
+    # json, as it reads lone surrogates.
+    is_held = choices.require_clean and not is_clean(json.loads(record.value or b""))
+    return "not_clean" if is_held else candidate
 
 
 def _rescored(candidate: Candidate, parts: Score, policy: Policy) -> Candidate:

@@ -24,7 +24,13 @@ from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.summary import TraceSummary
 from knowledgepulse_worker.scoring import TraceText, bounded_id, embedding_text
 from knowledgepulse_worker.terminal.text import printable
-from knowledgepulse_worker.tools.export.candidates import Candidate, Dropped, groups_of, read_candidate
+from knowledgepulse_worker.tools.export.candidates import (
+    HELD,
+    Candidate,
+    Dropped,
+    groups_of,
+    read_candidate,
+)
 from knowledgepulse_worker.tools.export.manifest import Export, Manifest, Plan, Planned
 from knowledgepulse_worker.tools.export.options import SPLITS, TABLE, Choices, Split
 from knowledgepulse_worker.tools.export.selection import best, diverse
@@ -149,8 +155,8 @@ class _Reading:
             found = self._checked(found, record)
         if not isinstance(found, Candidate):
             self.dropped[found] += 1
-            if found in {"visibility", "privacy_level"}:
-                logger.warning("%s: its %s may not leave: not exported", _name(record), found)
+            if found in HELD:
+                logger.warning("%s: %s: not exported", _name(record), HELD[found])
             return
         target = f"{_folder(found.profile)}/{found.day}"
         groups = groups_of(found, self._rules.tasks)

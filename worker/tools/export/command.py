@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     help="Write this besides Parquet: OpenAI's chat messages with tools, or ATIF. Repeatable.",
 )
 @click.option("--unredacted", is_flag=True, help="Read `contribute` although topics.redacted is set.")
+@click.option(
+    "--not-cleaned",
+    is_flag=True,
+    help="Also traces in which the SDK's cleaning finds secrets, or what identifies a person.",
+)
 @click.option("--min-score", type=SCORE, default=0.0, help="Least score.")
 @click.option("--domain", "domains", multiple=True, help="Only this task domain or profile. Repeatable.")
 @click.option(
@@ -159,6 +164,7 @@ def _rules(
         visibilities=policy.visibilities,
         embedder=embedder_name(settings.embedding),
         redacted=redacted is not None,
+        require_clean=not options["not_cleaned"],
         **{name: options[name] for name in ("min_score", "best", "diverse", "seed", "shares", "similarity")},
     )
     return Rules(

@@ -36,6 +36,7 @@ class Choices:
         similarity: the cosine from which on two traces are near-duplicates.
         embedder: what vectors are computed with.
         redacted: whether the traces are redacted copies.
+        require_clean: whether traces stay in which the SDK's cleaning finds anything.
     """
 
     formats: tuple[Format, ...]
@@ -50,6 +51,7 @@ class Choices:
     similarity: float
     embedder: str
     redacted: bool
+    require_clean: bool
 
     def as_dict(self) -> dict[str, Any]:
         """Return the members as JSON has them."""

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.records.decode import with_quality_score
 
-OPTIONS = ("--embedder", "lexical", "--also", "messages", "--also", "atif")
+OPTIONS = ("--not-cleaned", "--embedder", "lexical", "--also", "messages", "--also", "atif")
 
 
 @pytest.fixture
@@ -98,9 +98,7 @@ def test_selections(tmp_path, scored, real_traces):
     }
 
     def ids(name, *options):
-        status, said = export(
-            tmp_path / name, scored, "--embedder", "lexical", "--also", "messages", *options
-        )
+        status, said = export(tmp_path / name, scored, *OPTIONS, *options)
         assert status == 0, said
         files = (tmp_path / name).glob("messages/**/*.jsonl")
         return {row["id"] for file in files for row in rows_of(file)}, said
@@ -183,6 +181,24 @@ def test_options_that_make_no_sense_together(tmp_path, scored, options, said):
     status, errors = export(tmp_path / "set", scored, *options)
     assert (status, said in " ".join(errors.split())) == (2, True), errors
     assert not (tmp_path / "set").exists()
+
+
+def test_what_the_cleaning_would_change_stays_unless_told_otherwise(tmp_path, real_traces, caplog):
+    texts = ("Fix the build", "Call me at 555-123-4567", "The key is sk-" + "a" * 24)
+    step = {"step_id": 0, "type": "thought", "content": "Done"}
+    scored = tmp_path / "scored.jsonl"
+    with scored.open("wb") as file:
+        for line, text in zip(real_traces, texts, strict=False):
+            trace = json.loads(line) | {"task": {"objective": text}, "steps": [step]}
+            trace["outcome"]["result_summary"] = ""
+            file.write(with_quality_score(json.dumps(trace).encode(), 0.5) + b"\n")
+
+    status, said = export(tmp_path / "clean", scored, "--embedder", "lexical")
+    assert status == 0
+    assert "1 traces of 3 records; 2 left out: with secrets, or what identifies a person" in said
+    assert caplog.text.count("the SDK's cleaning finds something in it: not exported") == 2
+    everything = export(tmp_path / "all", scored, "--embedder", "lexical", "--not-cleaned")
+    assert everything == (0, "export 1: 3 traces of 3 records\n")
 
 
 def test_a_check_finds_what_was_changed_since(dataset, scored):
