@@ -42,12 +42,8 @@ async def republish(
 
     Key, timestamp and all other data of a record are unchanged.
 
-    Args:
-        settings: the brokers, and the topics to read.
-        period: the period to read.
-        policy: the new policy.
-        names: target topics for `contribute` and `rejected` decisions; they must exist.
-        live: allow the workers' output topics as targets.
+    ``names``: target topics for `contribute` and `rejected` decisions; they must exist. ``live``: allow the
+    workers' output topics as targets.
 
     Raises:
         InputError: a target is one of the workers' topics and ``live`` is false, or no scored traces exist.

@@ -22,11 +22,8 @@ def read_files(
 ) -> Iterator[ScoredRecord]:
     """Yield the traces of files, one per line; raw traces are scored in order, as in one partition.
 
-    Args:
-        paths: files of lines of one kind, which the first line determines.
-        make_scorer: called for the first raw trace, as it may load a model.
-        embedder: the name of the scorer's embedder.
-        max_bytes: maximum size of a raw trace.
+    ``paths``: files of lines of one kind, which the first line determines. ``make_scorer``: called for the
+    first raw trace, as it may load a model.
 
     Raises:
         InputError: a file is empty or a line is invalid.

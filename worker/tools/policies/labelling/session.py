@@ -16,15 +16,10 @@ Verdict = Literal["keep", "drop", "skip"]
 
 @dataclass(frozen=True)
 class ToLabel:
-    """A trace to label.
+    """A trace to label."""
 
-    Attributes:
-        record: its score under the policy to label for.
-        value: its JSON; None if only the record's shortened content is at hand.
-    """
-
-    record: ScoredRecord
-    value: bytes | None
+    record: ScoredRecord  # its score under the policy to label for
+    value: bytes | None  # its JSON; None if only the record's shortened content is at hand
 
 
 class Session:
@@ -34,7 +29,6 @@ class Session:
 
     Args:
         traces: in the order to label them.
-        file: the labels.
         by: who labels, the labels' ``source``.
 
     Attributes:
