@@ -37,10 +37,7 @@ def auc(kept: Bools, values: Floats, counts: Integers | None = None) -> Floats:
 
 
 def areas(
-    kept: Bools,
-    columns: Sequence[Floats],
-    groups: Integers,
-    strata: Integers | None = None,
+    kept: Bools, columns: Sequence[Floats], groups: Integers, strata: Integers | None = None
 ) -> tuple[list[float], Floats]:
     """Return the AUC of each column, and of each on resamples of whole groups.
 

@@ -63,10 +63,7 @@ def _best_dimension(values: Floats, kept: Bools, *, hold: bool) -> Floats:
 
 
 def judged(
-    learners: Mapping[str, Learn],
-    values: Floats,
-    columns: Columns,
-    target: float,
+    learners: Mapping[str, Learn], values: Floats, columns: Columns, target: float
 ) -> tuple[dict[str, Candidate], Estimate]:
     """Return the candidates, and the difference of the AUCs of the fitted weights and those in force.
 

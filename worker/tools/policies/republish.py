@@ -86,13 +86,7 @@ async def send_rescored(
 
 
 def rescored_record(
-    record: Record,
-    scored: ScoredRecord,
-    score: Score,
-    policy: Policy,
-    topic: str,
-    *,
-    keeps_partition: bool,
+    record: Record, scored: ScoredRecord, score: Score, policy: Policy, topic: str, *, keeps_partition: bool
 ) -> OutputRecord:
     """Return a scored record in the form that a worker with another policy would have published."""
     ours = (scored.source.encode(), msgspec.json.encode(ScoreHeader.of(score)), policy.digest.encode())

@@ -48,10 +48,7 @@ CASES = {
     "success": (((0.9, 0.9, 0.9, 0.24), "medical"), "  success, with the same confidence of 0.8"),
     "one override less": ((HIGH, "code", ("single_tool",)), "  no override single_tool"),
     "a single thought": (((1, 1, 1, 1), "code", ("single_thought",)), "no override single_thought"),
-    "a poor single thought": (
-        ((0, 0, 0, 0), "code", ("single_thought",)),
-        "no single change would suffice",
-    ),
+    "a poor single thought": (((0, 0, 0, 0), "code", ("single_thought",)), "no single change would suffice"),
     "a margin": ((HIGH, "code"), "it passes by 0.0500"),
     "no nearest trace": ((), "no earlier trace to compare with, so novelty is 0.5"),
     "no profile": ((HIGH, "legal"), "of default (no profile is named legal): contribute"),

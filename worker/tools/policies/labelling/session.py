@@ -45,8 +45,8 @@ class Session:
         given = {label.id: bool(label.keep) for label in file.labels if label.source == by}
         done = [number for number, one in enumerate(traces) if one.record.id in given]
         after = done[-1] + 1 if done else 0
-        self._kept = {traces[number].record.id: given[traces[number].record.id] for number in done}
         self.labelled = [(traces[number], given[traces[number].record.id]) for number in done]
+        self._kept = {one.record.id: keep for one, keep in self.labelled}
         in_order = [*traces[after:], *traces[:after]]
         self._waiting = deque(one for one in in_order if one.record.id not in given)
         self._decided: list[tuple[ToLabel, Verdict]] = []
