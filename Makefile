@@ -41,6 +41,12 @@ $(VENV)/quix: $(VENV)/.test tests/bench/peers/quix.txt
 chaos: $(VENV)/.test ## break workers and brokers while traces flow, for hours; ROWS="kill network" selects rows
 	PYTHONPATH=tests $(BIN)/python -m chaos $(ROWS)
 
+SECONDS := 60
+
+.PHONY: simulate
+simulate: $(VENV)/.test ## play histories on simulated brokers, on all cores; SECONDS=3600 for an hour
+	PYTHONPATH=tests $(BIN)/python -m simulation --seconds $(SECONDS)
+
 .PHONY: lint
 lint: $(VENV)/.test ## check style, import bans and types
 	$(BIN)/ruff check .

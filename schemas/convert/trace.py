@@ -49,6 +49,7 @@ class Options:
         domains: ``task_domain`` by the name of an agent, service, project or format; others are ``default``.
         labels: labels by the run's native id or the trace's id; they override the source's.
         visibility: ``visibility`` of all traces.
+        privacy_level: ``privacy_level`` of all traces.
         keep_prompt: keep system text and tool definitions, as ``task.system`` and ``task.tools``.
         per_request: make a trace of each request of the user.
         recorded_at: ``created_at`` of runs without a time: when their file was last modified.
@@ -57,6 +58,7 @@ class Options:
     domains: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, Labels] = field(default_factory=dict)
     visibility: Literal["private", "org", "network"] = "private"
+    privacy_level: Literal["aggregated", "federated", "private"] = "private"
     keep_prompt: bool = False
     per_request: bool = False
     recorded_at: datetime | None = None
@@ -93,7 +95,7 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
         "task_domain": _domain(run, options.domains),
         "success": success,
         "visibility": options.visibility,
-        "privacy_level": "private",
+        "privacy_level": options.privacy_level,
         "framework": run.framework,
         "outcome_source": outcome_source,
         "confidence_source": "default" if labels.confidence is None else "label",

@@ -1,7 +1,13 @@
 import pytest
 
 
-@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.integration)])
-def make_stream_if_real(request):
-    """Make streams at a real broker; None for the implementation in memory."""
-    return request.getfixturevalue("make_stream") if request.param == "kafka" else None
+@pytest.fixture(params=["memory", "simulated", pytest.param("kafka", marks=pytest.mark.integration)])
+def implementation(request):
+    """Where a test runs: in memory, on the brokers of tests/simulation, or on real ones."""
+    return request.param
+
+
+@pytest.fixture
+def make_stream_if_real(request, implementation):
+    """Make streams at a real broker; None for the other implementations."""
+    return request.getfixturevalue("make_stream") if implementation == "kafka" else None

@@ -1,4 +1,4 @@
-"""The contract of every group member, in memory and on a real broker."""
+"""The contract of every group member, in memory, on simulated brokers and on a real one."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -9,7 +9,10 @@ from aiokafka.errors import IllegalStateError
 
 from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
+from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.testing.memory_group import MemoryGroupMember, MemoryTopic
+from simulation.brokers import SimTopic, new_cluster
+from simulation.clients import SimMember
 from support.streams import Message
 
 PARTITIONS = 2
@@ -56,6 +59,34 @@ class Memory:
         self._topic.delete_before(partition, offset)
 
 
+class Simulated:
+    """The simulated client of simulated brokers."""
+
+    name = "a-topic"
+
+    def __init__(self):
+        self._cluster = new_cluster()
+        self._topic = SimTopic.new(self.name, PARTITIONS)
+        self._cluster.create(self._topic)
+
+    def new_member(self):
+        return SimMember(self._cluster, "host", self.name, Lease(10), session=10, rebalance=10)
+
+    async def rebalance(self, member):
+        """Do nothing: the coordinator assigns partitions."""
+
+    async def publish(self, partition, *values):
+        records = [OutputRecord(self.name, partition, 0, None, value, ()) for value in values]
+        self._topic.logs[partition].append(records, 0)
+
+    async def publish_in_open_transaction(self, partition, value):
+        self._topic.logs[partition].open_from = self._topic.logs[partition].end
+        await self.publish(partition, value)
+
+    async def delete_before(self, partition, offset):
+        self._topic.logs[partition].delete_before(offset)
+
+
 class Kafka:
     """The real member, with a topic on a real broker."""
 
@@ -94,9 +125,9 @@ async def stack():
 
 
 @pytest.fixture
-async def stage(make_stream_if_real, stack):
-    if make_stream_if_real is None:
-        return Memory()
+async def stage(implementation, make_stream_if_real, stack):
+    if implementation != "kafka":
+        return {"memory": Memory, "simulated": Simulated}[implementation]()
     return Kafka(await make_stream_if_real(PARTITIONS), stack)
 
 

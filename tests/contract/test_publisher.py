@@ -1,4 +1,4 @@
-"""The contract of every publisher, in memory and on a real broker."""
+"""The contract of every publisher, in memory, on simulated brokers and on a real one."""
 
 import asyncio
 import math
@@ -17,6 +17,8 @@ from knowledgepulse_worker.kafka.output_publisher import OutputPublisher
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, Headers, OutputRecord
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
+from simulation.brokers import SimTopic, new_cluster
+from simulation.clients import SimPublisher
 from support.streams import Stream
 
 PARTITIONS = 3
@@ -77,6 +79,40 @@ class Memory:
         return sorted(found, key=lambda one: (one.partition, one.offset))
 
 
+class Simulated:
+    """The simulated client of simulated brokers."""
+
+    def __init__(self):
+        self._cluster = new_cluster()
+        self._cluster.epoch = NOW / 1000 - self._cluster.loop.time()
+        self.publisher = SimPublisher(self._cluster, "host", held(), timeout=30)
+
+    async def topic(self, **limits):
+        topic = SimTopic.new(uuid4().hex, PARTITIONS, **limits)
+        self._cluster.create(topic)
+        return topic.name
+
+    async def topic_for_one_at_a_time(self):
+        return await self.topic(max_bytes=20_000)
+
+    async def topic_for_small_ones(self):
+        return await self.topic(max_bytes=1000)
+
+    async def topic_for_recent_ones(self):
+        return await self.topic(max_age_ms=3_600_000)
+
+    async def topic_that_fails(self):
+        self.publisher = SimPublisher(self._cluster, "host", held(), timeout=0.5)
+        return "no-such-topic"
+
+    async def read(self, topic):
+        return [
+            Read(partition, one.offset, one.timestamp_ms, one.key, one.value, one.headers)
+            for partition, records in self._cluster.committed_records(topic).items()
+            for one in records
+        ]
+
+
 def held():
     """Return a lease that never expires."""
     lease = Lease(math.inf)
@@ -133,16 +169,16 @@ class Kafka:
         ]
 
 
-@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.integration)])
-def servers(request):
+@pytest.fixture
+def servers(request, implementation):
     """Where the broker is; None where there is none to be."""
-    return request.getfixturevalue("broker").bootstrap_servers if request.param == "kafka" else None
+    return request.getfixturevalue("broker").bootstrap_servers if implementation == "kafka" else None
 
 
 @pytest.fixture
-async def stage(servers, tmp_path):
+async def stage(implementation, servers, tmp_path):
     if servers is None:
-        yield Memory()
+        yield {"memory": Memory, "simulated": Simulated}[implementation]()
     else:
         async with Kafka(servers, tmp_path) as kafka:
             yield kafka

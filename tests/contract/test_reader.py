@@ -1,4 +1,4 @@
-"""The contract of every reader, in memory and on a real broker."""
+"""The contract of every reader, in memory, on simulated brokers and on a real one."""
 
 import time
 from dataclasses import replace
@@ -7,7 +7,10 @@ import pytest
 
 from knowledgepulse_worker.kafka.topic_reader import TopicReader, read_topic
 from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.testing.memory_reader import MemoryReader
+from simulation.brokers import SimTopic, new_cluster
+from simulation.clients import SimReader
 from support.scored import dead_letter
 from support.streams import Message
 
@@ -28,6 +31,22 @@ class Memory:
             self.reader.append(replace(record, value=one.value, timestamp=one.timestamp_ms))
 
 
+class Simulated:
+    """The simulated client of simulated brokers."""
+
+    def __init__(self):
+        cluster = new_cluster()
+        self.reader = SimReader(cluster, "host")
+        self.topic = Topic("a-topic", PARTITIONS, 10**6)
+        self._logs = SimTopic.new(self.topic.name, PARTITIONS)
+        cluster.create(self._logs)
+
+    async def write(self, messages):
+        for one in messages:
+            record = OutputRecord(self.topic.name, one.partition, one.timestamp_ms, None, one.value, ())
+            self._logs.logs[one.partition].append([record], 0)
+
+
 class Kafka:
     """The real reader, with a topic on a real broker."""
 
@@ -38,9 +57,9 @@ class Kafka:
 
 
 @pytest.fixture
-async def stage(make_stream_if_real):
-    if make_stream_if_real is None:
-        yield Memory()
+async def stage(implementation, make_stream_if_real):
+    if implementation != "kafka":
+        yield {"memory": Memory, "simulated": Simulated}[implementation]()
     else:
         stream = await make_stream_if_real(PARTITIONS)
         async with TopicReader(stream.settings.kafka, stream.settings.limits.batch_bytes) as reader:

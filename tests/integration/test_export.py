@@ -276,8 +276,12 @@ def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
     assert export(url) == "export 1: 154 traces of 154 records\n"
     assert objects(folder) == tree(tmp_path / "local")
 
-    with store.open_store(url):
+    with store.open_store(url) as held:
         assert "s3://bucket/set: another export is writing to it: " in export(url)
+        for claim in folder.glob(".lock/*"):
+            claim.unlink()
+        with pytest.raises(OSError, match="another export took over"):
+            held.require_claim()
     assert export(url) == "nothing new\n"
 
 

@@ -68,6 +68,7 @@ def test_what_needs_kafka_gets_as_far_as_the_broker(base_install, command):
         (["run"], "worker"),
         (["assemble"], "worker"),
         (["evaluations"], "worker"),
+        (["contributions", "send"], "worker"),
         (["score", "TRACES"], "worker"),
         (["traces", "list", "TRACES"], "worker"),
         (["demo"], "demo"),

@@ -69,7 +69,13 @@ class SoleReader:
             batches = await self._consumer.getmany(timeout_ms=_POLL_MS)
         except KafkaError as error:
             raise await unreachable(self._kafka, error) from error
+        self._generation = self._consumer.generation
         return [record for records in batches.values() for record in records]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the last batch will not be read again from what is committed, as after a rebalance."""
+        return self._generation == self._consumer.generation
 
     @property
     def not_ready(self) -> list[str]:

@@ -7,8 +7,22 @@ from typing import Any, Literal
 
 from knowledgepulse_worker.redaction.sdk import clean
 
-Held = Literal["visibility", "privacy_level", "not_clean"]
+Private = Literal["visibility", "privacy_level"]
+Held = Literal[Private, "not_clean"]
 """Why a trace may not leave."""
+
+
+def private(visibility: str, privacy_level: str, visibilities: Collection[str]) -> Private | None:
+    """Return which of a trace's members keeps it from leaving, if one does.
+
+    Args:
+        visibility: its ``metadata.visibility``; ``private`` never leaves.
+        privacy_level: its ``metadata.privacy_level``; likewise.
+        visibilities: those that may leave.
+    """
+    if visibility == "private" or visibility not in visibilities:
+        return "visibility"
+    return "privacy_level" if privacy_level == "private" else None
 
 
 def held_back(trace: Mapping[str, Any], visibilities: Collection[str], *, require_clean: bool) -> Held | None:
@@ -16,12 +30,9 @@ def held_back(trace: Mapping[str, Any], visibilities: Collection[str], *, requir
 
     Args:
         trace: what would leave, and nothing else.
-        visibilities: the ``metadata.visibility`` that may leave; a ``private`` one never may.
+        visibilities: see :func:`private`.
         require_clean: whether the SDK's cleaning must find nothing in it.
     """
     metadata = trace["metadata"]
-    if metadata["visibility"] == "private" or metadata["visibility"] not in visibilities:
-        return "visibility"
-    if metadata["privacy_level"] == "private":
-        return "privacy_level"
-    return "not_clean" if require_clean and clean(dict(trace)) != trace else None
+    held = private(metadata["visibility"], metadata["privacy_level"], visibilities)
+    return held or ("not_clean" if require_clean and clean(dict(trace)) != trace else None)

@@ -140,6 +140,7 @@ class Source:
         self._recovery: asyncio.Task[None] | None = None
         self._committing = asyncio.Lock()
         self._topic_id = b""
+        self._may_still_send = False
         self.is_rebalancing = False
         self.gaps = Gaps(services.client, services.metrics)
         self.progress = Progress(services.topic, services.client, services.lanes, lambda: self._partitions)
@@ -164,6 +165,8 @@ class Source:
         self.is_rebalancing = True
         await self._host.rebalance_started()
         await self._finish()
+        if self._may_still_send:
+            await asyncio.Future()  # to join again would hand the partitions over; the program ends
         await self._host.partitions_revoked(revoked)
 
     async def assign(self, assigned: Iterable[TopicPartition]) -> None:
@@ -184,9 +187,16 @@ class Source:
         return self._client.assignment()
 
     async def stop(self) -> None:
-        """Finish and commit, then leave the group."""
+        """Finish and commit, then leave the group.
+
+        A member whose client may still send records leaves by the session timeout: its successor would read
+        the ledgers before the last entries are there, and score their records again.
+        """
         await self._finish()
-        for stop in (self._services.topic_ids.stop, self._client.stop):
+        stops = [self._services.topic_ids.stop]
+        if not self._may_still_send:
+            stops.append(self._client.stop)
+        for stop in stops:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_COMMIT_LIMIT):
                     await stop()
@@ -207,6 +217,7 @@ class Source:
         try:
             await self._lanes.drain()
         except ExceptionGroup as error:
+            self._may_still_send = True
             await self._host.crash(error)
         # With the coordinator down the commit fails, and the uncommitted records are redelivered.
         with suppress(TimeoutError):

@@ -23,7 +23,7 @@ class MemoryPublisher:
     """Implements :class:`~knowledgepulse_worker.records.publisher.Publisher` in memory.
 
     Every record is confirmed at once, except on topics on hold: there it waits, in order, until it is
-    confirmed or lost, and only then is its result decided. As with a real broker, a sender that stops waiting
+    confirmed, and only then is its result decided. As with a real broker, a sender that stops waiting
     for the confirmation does not recall its record.
 
     Args:
@@ -85,12 +85,6 @@ class MemoryPublisher:
         for sent in [sent for sent in self._waiting if sent.record.topic in topics][:count]:
             self._waiting.remove(sent)
             self._decide(sent)
-
-    def lose(self) -> None:
-        """Drop the waiting records: the broker receives them never, and their sender hears nothing."""
-        for sent in self._waiting:
-            sent.ended.set()
-        self._waiting.clear()
 
     def _hand_over(self, record: OutputRecord, *, alone: bool) -> asyncio.Future[int]:
         delivery: asyncio.Future[int] = asyncio.get_running_loop().create_future()

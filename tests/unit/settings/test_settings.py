@@ -367,6 +367,12 @@ def test_no_error_shows_a_secret_from_the_environment(problems_of, monkeypatch, 
     assert not any(SECRET in line for line in problems_of())
 
 
+def test_the_registrys_key_is_a_secret_too(problems_of, monkeypatch):
+    assert SECRET not in problems_of(f'[registry]\napi_key = ["{SECRET}"]')[0]
+    monkeypatch.setenv("KP_REGISTRY__API_KEY", SECRET)
+    assert "# registry.api_key is set, but omitted here" in render(load_settings())
+
+
 def test_the_effective_settings_are_rendered_without_the_secret(monkeypatch):
     monkeypatch.setenv("KP_KAFKA__SASL_PASSWORD", SECRET)
 

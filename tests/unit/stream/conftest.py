@@ -1,11 +1,10 @@
 """A whole worker without a broker and without Faust: in-memory group, topic and publisher."""
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
-from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry
 
 from knowledgepulse_schemas import ReasoningTrace
@@ -18,6 +17,7 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.app import Parts, WorkerApp
 from knowledgepulse_worker.testing.memory_group import MemoryGroupMember, MemoryTopic, MemoryTopicIds
 from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
+from support.program import Program
 
 RAW = "raw-traces"
 TRACE = ReasoningTrace.new(
@@ -69,92 +69,6 @@ class MemoryReader:
             size = -1 if one.value is None else len(one.value)
             yield Record(topic, partition, offset, 0, 0, one.key, one.value, None, -1, size, ())
         self.reading.discard(partition)
-
-
-class Program:
-    """The host of a source: a task for each partition takes its batches.
-
-    Attributes:
-        error: what ended the program.
-        may_resume: clear it to stay suspended after an assignment.
-    """
-
-    def __init__(self, worker):
-        self.error = None
-        self.may_resume = asyncio.Event()
-        self.may_resume.set()
-        self._worker = worker
-        self._active = asyncio.Event()
-        self._suspended = asyncio.Event()
-        self._queues = {}
-        self._actors = []
-        self._tasks = []
-
-    async def start(self):
-        self.source = self._worker.connect(self)
-        await self.source.start()
-        self.source.subscribe()
-        self._tasks = [asyncio.create_task(self._fetch()), asyncio.create_task(self._commit())]
-
-    async def stop(self):
-        await self.source.stop()
-        for task in (*self._tasks, *self._actors):
-            task.cancel()
-        await asyncio.wait([*self._tasks, *self._actors])
-
-    async def _fetch(self):
-        try:
-            await self.source.hand_over(lambda: self.error is None)
-        except KafkaError as error:
-            await self.crash(error)
-
-    async def _commit(self):
-        requested = self._worker.lanes.commit_requested
-        while self.error is None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(0.05):
-                    await requested.wait()
-            requested.clear()
-            await self.source.commit()
-
-    async def rebalance_started(self):
-        self._active.clear()
-        self._suspended.set()
-
-    async def partitions_revoked(self, partitions):
-        for actor in self._actors:
-            actor.cancel()
-        self._queues.clear()
-
-    async def partitions_assigned(self, partitions):
-        self._queues = {number: asyncio.Queue() for number in partitions}
-        self._actors = [asyncio.create_task(self._act(queue)) for queue in self._queues.values()]
-        self._tasks.append(asyncio.create_task(self._resume()))
-
-    async def _resume(self):
-        await self.may_resume.wait()
-        self._suspended.clear()
-        self._active.set()
-
-    async def _act(self, queue):
-        while True:
-            await (await queue.get()).give(self._worker.lanes.take)
-
-    async def resumed(self):
-        await self._active.wait()
-
-    async def take(self, batch):
-        if self._active.is_set():
-            self._queues[batch.records[0].partition].put_nowait(batch)
-
-    async def unless_suspended(self, work):
-        waiting = {asyncio.ensure_future(work), asyncio.ensure_future(self._suspended.wait())}
-        _, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
-
-    async def crash(self, error):
-        self.error = self.error or error
 
 
 class World:

@@ -306,6 +306,23 @@ async def test_an_error_in_a_rebalance_ends_the_program(start, monkeypatch, mome
     await world.until(lambda: world.program.error)
 
 
+async def test_a_worker_that_could_not_drain_leaves_its_group_by_the_session_timeout(start):
+    """Its client may still send entries, which a successor must find before it scores their records."""
+    world = await start(drain=0.05)
+    await world.member.rebalance([0])
+    world.publisher.hold("rejected")
+    world.publish(0, 1)
+    await world.until(lambda: world.publisher.waiting("rejected"))
+
+    rebalancing = asyncio.create_task(world.member.rebalance([]))
+    await world.until(lambda: world.program.error)
+    await world.program.stop()
+
+    assert world.member.is_member
+    assert not rebalancing.done()
+    rebalancing.cancel()
+
+
 async def test_the_end_of_the_group_membership_ends_the_program(start):
     world = await start()
     await world.member.rebalance([0])

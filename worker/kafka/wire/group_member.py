@@ -70,9 +70,14 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         coordinator._send_req = self._observed(coordinator._send_req)  # noqa: SLF001
 
     @property
+    def generation(self) -> int:
+        """The group's generation, which each rebalance raises; negative without a membership."""
+        return -1 if self._coordinator is None else cast("int", self._coordinator.generation)
+
+    @property
     def is_member(self) -> bool:
         """Whether this worker is a group member, as far as the client knows."""
-        return self._coordinator is not None and cast("int", self._coordinator.generation) >= 0
+        return self.generation >= 0
 
     def check_membership(self) -> None:
         """Check that the client is still in its group; a fetch does so too.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator
-from typing import Literal, TypeAlias, get_args
+from typing import Literal
 
 import msgspec
 
@@ -17,16 +17,8 @@ from knowledgepulse_worker.scoring import bounded_id
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.contributions.registry_client import Verdict
 
-Result: TypeAlias = Verdict | Held | Literal["invalid", "not_redacted", "foreign"]
+Result = Literal[Verdict, Held, "invalid", "not_redacted", "foreign"]
 """What became of a record: the registry's answer, or why it was not sent."""
-
-RESULTS: tuple[str, ...] = (
-    *get_args(Verdict),
-    *get_args(Held),
-    "invalid",
-    "not_redacted",
-    "foreign",
-)
 
 
 class Contribution(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -12,7 +12,7 @@ from knowledgepulse_worker.observe.registry import (
     render_text,
     start_at_zero,
 )
-from knowledgepulse_worker.tools.contributions.contributions_topic import RESULTS
+from knowledgepulse_worker.tools.contributions.contributions_topic import Result
 from knowledgepulse_worker.tools.contributions.registry_client import RetryReason
 
 
@@ -26,25 +26,24 @@ class ContributionMetrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = prepare_registry(registry)
         make = Makers(self.registry)
-        results = make.counter(
+        self._results = make.counter(
             "kp_contributions",
             "Contributed traces by the registry's answer, or why they are not sent",
             ["result"],
         )
-        retries = make.counter("kp_contribution_retries", "Requests without an answer for good", ["reason"])
+        self._retries = make.counter(
+            "kp_contribution_retries", "Requests without an answer for good", ["reason"]
+        )
         self.lag = make.gauge("kp_contributions_lag_records", "Traces between the position and the ends")
-        self.results = start_at_zero(results, RESULTS)
-        self.retries = start_at_zero(retries, get_args(RetryReason))
+        self.results = start_at_zero(self._results, get_args(Result))
+        self.retries = start_at_zero(self._retries, get_args(RetryReason))
 
     def counts(self) -> dict[str, int]:
         """Return the number of traces by result and of repeated requests by reason, without zeros."""
         totals = {
-            name: int(self.registry.get_sample_value(f"{metric}_total", {label: name}) or 0)
-            for metric, label, names in (
-                ("kp_contributions", "result", self.results),
-                ("kp_contribution_retries", "reason", self.retries),
-            )
-            for name in names
+            sample.labels[label]: int(sample.value)
+            for metric, label in ((self._results, "result"), (self._retries, "reason"))
+            for sample in next(iter(metric.collect())).samples
         }
         return {name: count for name, count in totals.items() if count}
 

@@ -198,6 +198,8 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
             logger.info("sending %s to %s", source, settings.registry.url)
             while not stop.is_set():
                 for record in await reader.batch():
+                    if not reader.is_current:  # a killed process has left the group: the rest is read again
+                        break
                     contribution = await sender.send(record)
                     after = GroupOffset(group, record.topic, record.partition, record.offset + 1)
                     async with publisher.transaction(after) as send:

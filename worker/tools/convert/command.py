@@ -44,6 +44,13 @@ def conversion_options(function: Function) -> Function:
             help="Visibility of the traces.",
         ),
         click.option(
+            "--privacy-level",
+            type=click.Choice(["aggregated", "federated", "private"]),
+            default="private",
+            show_default=True,
+            help="Privacy level of the traces; private ones never leave.",
+        ),
+        click.option(
             "--keep-prompt",
             is_flag=True,
             help="Keep system text and tool definitions, as task.system and task.tools.",
@@ -109,8 +116,8 @@ class ConversionReport:
             errors.print(line, markup=False, emoji=False)
 
 
-def read_options(domain_map: Path | None, labels: Path | None, visibility: Any, **flags: Any) -> Options:
-    """Return the options of a conversion; the flags are those of :class:`Options`.
+def read_options(domain_map: Path | None, labels: Path | None, **others: Any) -> Options:
+    """Return the options of a conversion; the others are those of :class:`Options`.
 
     Raises:
         InputError: a file is invalid.
@@ -118,8 +125,7 @@ def read_options(domain_map: Path | None, labels: Path | None, visibility: Any, 
     return Options(
         domains={} if domain_map is None else read_domains(domain_map),
         labels={} if labels is None else read_labels(labels),
-        visibility=visibility,
-        **flags,
+        **others,
     )
 
 

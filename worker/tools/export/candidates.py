@@ -19,6 +19,7 @@ from knowledgepulse_worker.records.entry import ScoreHeader
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.scored import worker_headers
 from knowledgepulse_worker.records.summary import MetadataSummary, OutcomeSummary
+from knowledgepulse_worker.redaction.departure import private
 from knowledgepulse_worker.scoring import Score, rescore
 from knowledgepulse_worker.tools.export.options import Choices
 
@@ -27,6 +28,7 @@ Dropped = Literal[
     "foreign",
     "not_redacted",
     "visibility",
+    "privacy_level",
     "other_domain",
     "before_since",
     "policy",
@@ -41,6 +43,7 @@ REASONS: dict[str, str] = {
     "foreign": "no scored traces of a worker",
     "not_redacted": "no redacted copy could be made",
     "visibility": "their visibility may not leave",
+    "privacy_level": "their privacy level is private",
     "other_domain": "of another domain",
     "before_since": "from before `--since`",
     "policy": "below the threshold of `--policy`",
@@ -52,6 +55,7 @@ REASONS: dict[str, str] = {
 
 class _Metadata(MetadataSummary, frozen=True):
     created_at: str = ""
+    privacy_level: str = ""
     quality_score: float | None = None
     native_id: Any = None
     parent_id: Any = None
@@ -158,8 +162,10 @@ def read_candidate(
     if choices.policy is not None and candidate.parts is not None:
         candidate = _rescored(candidate, candidate.parts, policy)
     metadata, parts = candidate.members.metadata, candidate.parts
+    held = private(metadata.visibility, metadata.privacy_level, choices.visibilities)
+    if held is not None:
+        return held
     checks: tuple[tuple[Dropped, bool], ...] = (
-        ("visibility", metadata.visibility not in choices.visibilities),
         (
             "other_domain",
             bool(choices.domains) and not {metadata.task_domain, candidate.profile} & {*choices.domains},

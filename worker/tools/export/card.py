@@ -60,8 +60,9 @@ def _text(manifest: Manifest) -> Iterator[str]:
     for name in _TABLES:
         yield from _table(name.capitalize(), manifest.total(name))
     yield "\n## What is not in it\n"
-    yield f"Only traces whose visibility is {', '.join(choices['visibilities'])} may leave. They are "
-    yield f"{'redacted copies' if choices['redacted'] else 'not redacted'}. Before an export read them, "
+    leaving = ", ".join(one for one in choices["visibilities"] if one != "private") or "none"
+    yield f"Traces leave whose visibility is one of: {leaving}; none whose privacy level is private. They"
+    yield f"are {'redacted copies' if choices['redacted'] else 'not redacted'}. Before an export read them, "
     yield f"{sum(one.deleted for one in exports)} offsets had been deleted. Selected by"
     selection = {name: choices[name] for name in ("domains", "min_score", "policy", "best", "diverse")}
     yield f"`{json.dumps(selection)}`."

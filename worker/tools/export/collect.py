@@ -149,8 +149,8 @@ class _Reading:
             found = self._checked(found, record)
         if not isinstance(found, Candidate):
             self.dropped[found] += 1
-            if found == "visibility":
-                logger.warning("%s: its visibility may not leave: not exported", _name(record))
+            if found in {"visibility", "privacy_level"}:
+                logger.warning("%s: its %s may not leave: not exported", _name(record), found)
             return
         target = f"{_folder(found.profile)}/{found.day}"
         groups = groups_of(found, self._rules.tasks)

@@ -94,6 +94,7 @@ async def _carry_out(plan: Plan, source: Source, store: Store, rules: Rules, bef
         exports=(*before.exports, plan.export),
         files=before.files | new,
     )
+    store.require_claim()
     text = card(manifest)
     manifest.files[CARD] = File.of(text)
     write(store, CARD, text)

@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -53,6 +54,39 @@ class Store:
         self.staging = staging
         self._files = files
         self._folder = folder.rstrip("/")
+        self._claim: str | None = None
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Claim a folder of an object store, and renew the claim."""
+        self._claim, ended, number = f"{_LOCK}/{uuid.uuid4().hex}", Event(), count(1)
+
+        def renew() -> None:
+            text = f"{socket.gethostname()} process {os.getpid()}, {next(number)}"
+            write(self, str(self._claim), text.encode())
+
+        def keep_renewing() -> None:
+            while not ended.wait(RENEWAL):
+                with suppress(OSError):  # the export itself will tell what is wrong
+                    self.require_claim()
+                    renew()
+
+        renew()
+        renewing = Thread(target=keep_renewing, daemon=True)
+        renewing.start()
+        try:
+            _require_sole(self, self._claim)
+            yield
+        finally:
+            ended.set()
+            renewing.join()
+            with suppress(OSError):
+                self.delete(self._claim)
+
+    def require_claim(self) -> None:
+        """Raise an OSError if another export took over, as after a pause of this process."""
+        if self._claim is not None and self.read(self._claim) is None:
+            raise OSError("another export took over, since this one did not renew its claim")
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content; None if there is none."""
@@ -131,7 +165,7 @@ def _remote(place: str) -> Iterator[Store]:
         raise InputError(f"{shown(place)}: {error}") from error
     with tempfile.TemporaryDirectory(prefix="kp-export-") as staging:
         store = Store(place, files, folder, Path(staging))
-        with _claim(store):
+        with store.claimed():
             yield store
 
 
@@ -171,43 +205,16 @@ def shown(place: str) -> str:
     return re.sub(r"(?<=://)[^/@]*@|\?.*", "", place) if "://" in place else place
 
 
-@contextmanager
-def _claim(store: Store) -> Iterator[None]:
-    mine, ended = f"{_LOCK}/{uuid.uuid4().hex}", Event()
-    number = 0
-
-    def renew() -> None:
-        nonlocal number
-        number += 1
-        write(store, mine, f"{socket.gethostname()} process {os.getpid()}, {number}".encode())
-
-    def keep_renewing() -> None:
-        while not ended.wait(RENEWAL):
-            with suppress(OSError):  # the export itself will tell what is wrong
-                renew()
-
-    renew()
-    renewing = Thread(target=keep_renewing, daemon=True)
-    renewing.start()
-    try:
-        others = {name: text for name, text in _claims(store).items() if name != mine}
-        if others:
-            time.sleep(DEAD)
-            _require_dead(store, others)
-        yield
-    finally:
-        ended.set()
-        renewing.join()
-        with suppress(OSError):
-            store.delete(mine)
-
-
 def _claims(store: Store) -> dict[str, bytes | None]:
     return {name: store.read(name) for name in (f"{_LOCK}/{one}" for one in store.names(_LOCK))}
 
 
-def _require_dead(store: Store, others: dict[str, bytes | None]) -> None:
-    """Delete the claims that were not renewed; refuse if one was."""
+def _require_sole(store: Store, mine: str) -> None:
+    """Delete the claims of others that are not renewed; refuse if one is."""
+    others = _claims(store)
+    others.pop(mine, None)
+    if others:
+        time.sleep(DEAD)
     for name, text in _claims(store).items():
         if name in others and text == others[name]:
             store.delete(name)

@@ -340,9 +340,10 @@ def test_the_formats_name_is_the_last_in_the_domain_map():
     assert convert(ASK, DONE, names=("payments",), options=options).trace.metadata.task_domain == "finance"
 
 
-def test_visibility_is_private_by_default():
-    assert convert(ASK, DONE).trace.metadata.visibility == "private"
-    assert convert(ASK, DONE, options=Options(visibility="org")).trace.metadata.visibility == "org"
+@pytest.mark.parametrize(("name", "other"), [("visibility", "org"), ("privacy_level", "federated")])
+def test_a_trace_is_private_by_default(name, other):
+    assert getattr(convert(ASK, DONE).trace.metadata, name) == "private"
+    assert getattr(convert(ASK, DONE, options=Options(**{name: other})).trace.metadata, name) == other
 
 
 def test_consecutive_texts_of_a_message_are_one_step():

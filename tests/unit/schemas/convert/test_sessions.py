@@ -1,6 +1,7 @@
 """Session logs of coding agents: Claude Code, Codex, Gemini CLI, OpenCode."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -645,4 +646,4 @@ def test_no_line_makes_a_session_fail(name, data):
     target[data.draw(st.sampled_from(sorted(target)))] = data.draw(JSON)
 
     for conversion in convert(iter(lines), name):
-        assert not isinstance(conversion, ConversionError) or "objective" in str(conversion), str(conversion)
+        assert not isinstance(conversion, ConversionError) or re.search("objective|no steps", str(conversion))

@@ -31,13 +31,14 @@ def text_view(value: bytes | None, content: Content | None) -> dict[str, Any]:
         return {"objective": objective, "steps": [_step(one) for one in steps], "result": result}
     if content is None:
         return {"objective": "", "steps": [], "result": ""}
-    cut = (step.partition(": ") for step in content.steps)
-    steps = [StepText(kind, "", said, "", "") for kind, _, said in cut]
+    cut = (step.partition(":") for step in content.steps)
+    steps = [StepText(kind, "", said.strip(), "", "") for kind, _, said in cut]
     return {"objective": content.objective, "steps": [_step(one) for one in steps], "result": content.result}
 
 
 def _step(step: StepText) -> dict[str, Any]:
-    return {**step._asdict(), "arguments": _arguments(step.input.encode())}
+    shown = {name: getattr(step, name) for name in ("type", "tool", "content", "output")}
+    return {**shown, "arguments": _arguments(step.input.encode())}
 
 
 def _arguments(text: bytes) -> list[tuple[str, str]]:

@@ -1,0 +1,293 @@
+"""Brokers: the logs of partitions, each at its leader, and topics that are deleted and created again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
+
+from aiokafka.errors import (
+    InvalidTimestampError,
+    MessageSizeTooLargeError,
+    NotEnoughReplicasError,
+    NotLeaderForPartitionError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
+
+from knowledgepulse_worker.records.record import NO_TIMESTAMP, Headers, OutputRecord
+from simulation.group import Group
+from simulation.loop import EPOCH
+from simulation.network import Network
+
+FETCH_WAIT = 0.5
+
+
+class Stored(NamedTuple):
+    """A record in a log; ``is_data`` is false for what consumers never see: markers and aborted records."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    is_data: bool = True
+
+
+class Log:
+    """One partition's records.
+
+    Attributes:
+        written: every record ever appended, whatever was deleted since.
+        open_from: the first offset of an open transaction.
+    """
+
+    def __init__(self):
+        self.records = []
+        self.written = []
+        self.begin = self.end = 0
+        self.open_from = None
+        self._readers = []
+
+    @property
+    def stable_end(self):
+        return self.end if self.open_from is None else self.open_from
+
+    def append(self, records, now_ms):
+        """Append a batch; return its first offset."""
+        first = self.end
+        for one in records:
+            time = now_ms if one.timestamp_ms == NO_TIMESTAMP else one.timestamp_ms
+            self._store(Stored(self.end, time, one.key, one.value, one.headers))
+        return first
+
+    def skip(self, offsets):
+        """Leave offsets without records, as markers of transactions and compaction do."""
+        self.end += offsets
+        self._wake()
+
+    def _store(self, record):
+        self.records.append(record)
+        self.written.append(record)
+        self.end = record.offset + 1
+        self._wake()
+
+    def abort(self):
+        """Abort the open transaction: nobody sees its records."""
+        if self.open_from is not None:
+            for log in (self.records, self.written):
+                log[:] = [one._replace(is_data=one.is_data and one.offset < self.open_from) for one in log]
+        self.commit()
+
+    def commit(self):
+        """End the open transaction with a marker."""
+        self.open_from = None
+        self.skip(1)
+
+    def read(self, start, count):
+        """Return committed records from an offset on."""
+        low, high = 0, len(self.records)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self.records[middle].offset < start else (low, middle)
+        found = []
+        for one in self.records[low:]:
+            if one.offset >= self.stable_end or len(found) == count:
+                break
+            if one.is_data:
+                found.append(one)
+        return found
+
+    def delete_before(self, offset):
+        """Delete records, as retention does."""
+        self.begin = max(self.begin, min(offset, self.stable_end))
+        self.records = [one for one in self.records if one.offset >= self.begin]
+
+    def compact(self, random):
+        """Keep the last record of each key up to some offset, all behind it, and not all tombstones."""
+        until = random.randint(self.begin, self.end)
+        last = {one.key: one for one in self.records if one.offset < until}
+        self.records = [
+            one
+            for one in self.records
+            if one.offset >= until
+            or (one is last[one.key] and (one.value is not None or random.random() < 0.7))
+        ]
+
+    def call_on_change(self, reader):
+        """Call a reader once, when there is more to read."""
+        self._readers.append(reader)
+
+    def _wake(self):
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            reader()
+
+
+@dataclass
+class SimTopic:
+    """A topic; a new one of the same name has another id.
+
+    Attributes:
+        max_bytes: the largest batch that it takes.
+        refuses: whether it takes no record at all of more than this many bytes.
+        after_ms: the newest timestamp it takes, as an age in milliseconds; None takes all.
+    """
+
+    name: str
+    id: bytes
+    logs: list[Log]
+    max_bytes: int = 1_000_000
+    max_age_ms: int | None = None
+
+    @classmethod
+    def new(cls, name, partitions, topic_id=b"", **limits):
+        return cls(name, topic_id, [Log() for _ in range(partitions)], **limits)
+
+
+class Answer(NamedTuple):
+    """A fetch's answer for one partition; None for its error."""
+
+    records: list[Stored]
+    high: int
+    stable: int
+    next: int
+    error: type[Exception] | None = None
+
+
+@dataclass
+class Cluster:
+    """Some brokers.
+
+    Attributes:
+        epoch: the brokers' clock at the loop's time 0.
+        views: the topics as each broker knows them: one may serve a deleted topic a while longer.
+        leaders: the broker of each partition.
+        starved: brokers without enough replicas, of which some partitions refuse what is written.
+        on_append: called with topic, partition, first offset, records and writer after each append.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    random: Random
+    network: Network
+    group: Group
+    count: int = 2
+    epoch: float = EPOCH
+    views: list[dict[str, SimTopic]] = field(default_factory=list)
+    topics: dict[str, SimTopic] = field(default_factory=dict)
+    leaders: dict[tuple[str, int], int] = field(default_factory=dict)
+    starved: set[int] = field(default_factory=set)
+    on_append: Callable[[SimTopic, int, int, Sequence[OutputRecord], str], None] = lambda *_: None
+
+    def __post_init__(self):
+        self.views = [{} for _ in range(self.count)]
+
+    def create(self, topic, lag=0.0):
+        """Create a topic, or create it again: brokers notice it one after another."""
+        self.topics[topic.name] = topic
+        for partition in range(len(topic.logs)):
+            self.leaders.setdefault((topic.name, partition), (partition + len(topic.name)) % self.count)
+        for view in self.views:
+            self.loop.call_later(self.random.random() * lag, self._notice, view, topic, context=Context())
+            if not lag:
+                view[topic.name] = topic
+
+    def _notice(self, view, topic):
+        if self.topics[topic.name] is topic:  # otherwise there is a newer one already
+            view[topic.name] = topic
+
+    def leader(self, topic, partition):
+        """Return a partition's leader, as a client that asks now learns it."""
+        return self.leaders.get((topic, partition), 0)
+
+    def move_leaders(self, away_from):
+        """Elect other leaders than this broker."""
+        for at, broker in self.leaders.items():
+            if broker == away_from:
+                self.leaders[at] = (broker + 1) % self.count
+
+    def find(self, broker, name, partition):
+        """Return the topic as a broker knows it."""
+        topic = self.views[broker].get(name)
+        if topic is None or partition >= len(topic.logs):
+            raise UnknownTopicOrPartitionError
+        if self.leaders[name, partition] != broker:
+            raise NotLeaderForPartitionError
+        return topic
+
+    def produce(self, broker, batches, writer):
+        """Append batches of several partitions; each succeeds or fails by itself."""
+        return {at: self._append(broker, *at, batch, writer) for at, batch in batches.items()}
+
+    def _append(self, broker, name, partition, batch, writer):
+        now_ms = int((self.epoch + self.loop.time()) * 1000)
+        try:
+            topic = self.find(broker, name, partition)
+        except (UnknownTopicOrPartitionError, NotLeaderForPartitionError) as error:
+            return error
+        if broker in self.starved and self.random.random() < 0.5:
+            return NotEnoughReplicasError()
+        if sum(map(_size, batch)) > topic.max_bytes:
+            return MessageSizeTooLargeError()
+        ages = [now_ms - one.timestamp_ms for one in batch if one.timestamp_ms != NO_TIMESTAMP]
+        if topic.max_age_ms is not None and ages and max(ages) > topic.max_age_ms:
+            return InvalidTimestampError()
+        first = topic.logs[partition].append(batch, now_ms)
+        self.on_append(topic, partition, first, batch, writer)
+        return first
+
+    def fetch(self, broker, positions, count, reply, wait=FETCH_WAIT):
+        """Answer with committed records from each position on, as soon as there are any."""
+        found = {at: self._read(broker, at, position, count) for at, position in positions.items()}
+        if wait <= 0 or any(
+            one.records or one.error or one.next > positions[at] for at, one in found.items()
+        ):
+            reply(found)
+            return
+
+        def again():
+            if not waiting.cancelled():
+                waiting.cancel()
+                self.fetch(broker, positions, count, reply, 0)
+
+        waiting = self.loop.call_later(wait, again, context=Context())
+        for name, partition in positions:
+            self.views[broker][name].logs[partition].call_on_change(again)
+
+    def _read(self, broker, at, position, count):
+        try:
+            log = self.find(broker, *at).logs[at[1]]
+        except (UnknownTopicOrPartitionError, NotLeaderForPartitionError) as error:
+            return Answer([], -1, -1, position, type(error))
+        if not log.begin <= position <= log.end:
+            return Answer([], log.end, log.stable_end, position, OffsetOutOfRangeError)
+        records = log.read(position, count)
+        full = len(records) == count
+        following = records[-1].offset + 1 if full else max(position, log.stable_end)
+        return Answer(records, log.end, log.stable_end, following)
+
+    def bounds(self, broker, name, partition):
+        """Return the offsets that a partition holds, up to the first open transaction."""
+        log = self.find(broker, name, partition).logs[partition]
+        return range(log.begin, log.stable_end)
+
+    def committed_records(self, name):
+        """Return the records of a topic that consumers see, by partition."""
+        return {
+            number: [one for one in log.records if one.is_data and one.offset < log.stable_end]
+            for number, log in enumerate(self.topics[name].logs)
+        }
+
+
+def _size(record):
+    return len(record.key or b"") + len(record.value or b"") + sum(len(v or b"") for _, v in record.headers)
+
+
+def new_cluster(seed=0, **group):
+    """Return brokers without topics, in the running loop."""
+    loop = asyncio.get_running_loop()
+    network = Network(Random(f"network {seed}"), loop)
+    return Cluster(loop, Random(f"brokers {seed}"), network, Group(loop, **group))

@@ -1,0 +1,256 @@
+"""A consumer group at its coordinator: generations, sessions, commits (Kafka's classic protocol)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextvars import Context
+from dataclasses import dataclass, field
+
+from aiokafka.errors import (
+    GroupLoadInProgressError,
+    IllegalGenerationError,
+    NotCoordinatorForGroupError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+
+Place = tuple[str, int]
+Reply = Callable[[object], None]
+
+
+@dataclass
+class _Member:
+    id: str
+    session: float
+    rebalance: float
+    has: tuple[Place, ...] = ()
+    joining: Reply | None = None
+    syncing: Reply | None = None
+    expiry: asyncio.TimerHandle | None = None
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A join's answer; the leader also learns what every member had."""
+
+    member: str
+    generation: int
+    members: Mapping[str, tuple[Place, ...]] | None
+
+
+@dataclass
+class Group:
+    """The group.
+
+    Attributes:
+        coordinator: the broker that coordinates it.
+        loading_until: until then, a new coordinator answers that it is loading.
+        refusing: the error with which commits are refused, if any.
+        expired: the members that the group has given up.
+        first_delay: seconds that the first rebalance of an empty group waits for more members.
+        owners: the members of the last complete generation by partition; nobody where a member has gone.
+        on_commit: called before each commit with places, offsets and the member's id.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    coordinator: int = 0
+    loading_until: float = 0.0
+    refusing: type[Exception] | None = None
+    generation: int = 0
+    state: str = "empty"
+    members: dict[str, _Member] = field(default_factory=dict)
+    committed: dict[Place, int] = field(default_factory=dict)
+    owners: dict[Place, str] = field(default_factory=dict)
+    expired: set[str] = field(default_factory=set)
+    first_delay: float = 0.3
+    on_commit: Callable[[Mapping[Place, int], str], None] = lambda *_: None
+    on_change: Callable[[str], None] = lambda _: None
+    _leader: str = ""
+    _count: int = 0
+    _is_patient: bool = False
+    _assignment: dict[str, tuple[Place, ...]] = field(default_factory=dict)
+    _deadline: asyncio.TimerHandle | None = None
+
+    def move(self, coordinator, loading):
+        """Move to another coordinator, which loads the group: what was answered late is never answered."""
+        self.coordinator = coordinator
+        self.loading_until = self.loop.time() + loading
+        for member in self.members.values():
+            self._touch(member, loading)
+            for reply in (member.joining, member.syncing):
+                if reply is not None:
+                    reply(NotCoordinatorForGroupError())
+            member.joining = member.syncing = None
+        if self.state == "preparing" and self.members:
+            self._prepare()
+        self.on_change(f"coordinator {coordinator}")
+
+    def _problem(self, broker):
+        if broker != self.coordinator:
+            return NotCoordinatorForGroupError()
+        return GroupLoadInProgressError() if self.loop.time() < self.loading_until else None
+
+    def join(self, broker, member, session, rebalance, has, reply):
+        if problem := self._problem(broker):
+            reply(problem)
+            return
+        if member and member not in self.members:
+            reply(UnknownMemberIdError())
+            return
+        if not member:
+            self._count += 1
+            member = f"member-{self._count}"
+            self.members[member] = _Member(member, session, rebalance)
+        one = self.members[member]
+        one.has, one.joining = has, reply
+        self._touch(one)
+        if self.state != "preparing":
+            self._prepare()
+        self._complete_join()
+
+    def _prepare(self):
+        was_empty = self._is_patient = self.state == "empty"
+        self.state = "preparing"
+        for one in self.members.values():
+            if one.syncing is not None:
+                one.syncing(RebalanceInProgressError())
+                one.syncing = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+        limit = self.first_delay if was_empty else max(one.rebalance for one in self.members.values())
+        self._deadline = self.loop.call_later(limit, self._join_over, context=Context())
+        self.on_change("rebalance")
+
+    def _join_over(self):
+        for one in [one for one in self.members.values() if one.joining is None]:
+            self.expired.add(one.id)
+            self._remove(one)
+        self._deadline = None
+        self._is_patient = False
+        self._complete_join()
+
+    def _complete_join(self):
+        if self.state != "preparing":
+            return
+        waiting = any(one.joining is None for one in self.members.values())
+        if not self.members:
+            self.state, self.owners = "empty", {}
+            return
+        if waiting or self._is_patient:
+            return
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self.generation += 1
+        self.state = "completing"
+        if self._leader not in self.members:
+            self._leader = min(self.members)
+        has = {one.id: one.has for one in self.members.values()}
+        for one in self.members.values():
+            answer = Joined(one.id, self.generation, has if one.id == self._leader else None)
+            reply, one.joining = one.joining, None
+            self._touch(one)
+            if reply is not None:
+                reply(answer)
+
+    def sync(self, broker, member, generation, assignment, reply):
+        if problem := self._problem(broker) or self._stranger(member, generation):
+            reply(problem)
+            return
+        one = self.members[member]
+        self._touch(one)
+        if self.state == "preparing":
+            reply(RebalanceInProgressError())
+        elif self.state == "stable":
+            reply(self._assignment.get(member, ()))
+        else:
+            one.syncing = reply
+            if assignment is not None:
+                self._assignment = dict(assignment)
+                self.owners = {at: who for who, places in assignment.items() for at in places}
+                self.state = "stable"
+                self.on_change(f"generation {generation}: {sorted(self.owners.items())}")
+                for other in self.members.values():
+                    if other.syncing is not None:
+                        other.syncing(self._assignment.get(other.id, ()))
+                        other.syncing = None
+
+    def _stranger(self, member, generation):
+        if member not in self.members:
+            return UnknownMemberIdError()
+        return None if generation == self.generation else IllegalGenerationError()
+
+    def heartbeat(self, broker, member, generation, reply):
+        problem = self._problem(broker) or self._stranger(member, generation)
+        if problem is None:
+            self._touch(self.members[member])
+            problem = RebalanceInProgressError() if self.state == "preparing" else None
+        reply(problem)
+
+    def leave(self, broker, member, reply):
+        if self._problem(broker) is None and member in self.members:
+            self._remove(self.members[member])
+            self._rebalance_without()
+        reply(None)
+
+    def commit(self, broker, member, generation, offsets, reply):
+        """Commit; anyone without a generation may, once the group is empty."""
+        problem = self._problem(broker)
+        if problem is None and not (generation < 0 and self.state == "empty"):
+            problem = self._stranger(member, generation)
+            if problem is None and self.state == "completing":
+                problem = RebalanceInProgressError()
+        if problem is None and self.refusing is not None:
+            problem = self.refusing()
+        if problem is None:
+            if member in self.members:
+                self._touch(self.members[member])
+            self.on_commit(offsets, member)
+            self.committed.update(offsets)
+        reply(problem)
+
+    def fetch_offsets(self, broker, places, reply):
+        reply(self._problem(broker) or {at: self.committed.get(at) for at in places})
+
+    def forget(self, positions):
+        """Drop the positions in a deleted topic, unless others were committed since."""
+        for at, offset in positions.items():
+            if self.committed.get(at) == offset:
+                del self.committed[at]
+
+    def _touch(self, member, extra=0.0):
+        if member.expiry is not None:
+            member.expiry.cancel()
+        member.expiry = self.loop.call_later(member.session + extra, self._expire, member, context=Context())
+
+    def _expire(self, member):
+        if self.members.get(member.id) is not member:
+            return
+        if member.joining is not None:  # it waits for the others
+            self._touch(member)
+            return
+        self.expired.add(member.id)
+        self.on_change(f"session of {member.id} expired")
+        self._remove(member)
+        self._rebalance_without()
+
+    def _remove(self, member):
+        if member.expiry is not None:
+            member.expiry.cancel()
+        if self.members.pop(member.id, None) is not None:
+            self.owners = {at: who for at, who in self.owners.items() if who != member.id}
+        if member.syncing is not None:
+            member.syncing(UnknownMemberIdError())
+
+    def _rebalance_without(self):
+        if not self.members:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+            self.state = "empty"
+            self.generation += 1
+        elif self.state == "preparing":
+            self._complete_join()
+        else:
+            self._prepare()

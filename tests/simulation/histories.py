@@ -1,0 +1,238 @@
+"""Histories: what is published, and what happens to workers and brokers; each is a function of its seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+
+MOMENTS = (
+    "entry taken",
+    "entry written",
+    "output taken",
+    "output written",
+    "commit sent",
+    "committed",
+    "embedding",
+    "revoking",
+    "assigned",
+    "expelled",
+)
+"""What an event may follow: between two of them lie the records that a crash may lose or repeat."""
+
+KINDS = {
+    "kill": 14,
+    "suspend": 14,
+    "stop": 8,
+    "add": 5,
+    "cut": 8,
+    "isolate": 8,
+    "deaf": 6,
+    "down": 5,
+    "move": 5,
+    "refuse": 4,
+    "starve": 4,
+    "slow": 3,
+    "leaders": 3,
+    "policy": 6,
+    "compact": 5,
+    "retain": 3,
+    "recreate": 2,
+    "transaction": 4,
+    "hang": 3,
+    "skew": 2,
+}
+"""What happens, and how often."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What stays the same throughout a history."""
+
+    partitions: int
+    pods: int
+    window: int
+    max_elements: int
+    ttl: int | None
+    in_flight: int
+    is_noisy: bool
+    embeds: bool
+    redacts: bool
+    small: tuple[tuple[str, int], ...]
+    max_age: bool
+    deadly: float = 0.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happens.
+
+    Attributes:
+        at: virtual seconds; with a moment, the earliest.
+        moment: what it waits for in its pod, ``count`` times, and then for some more callbacks, ``steps``.
+        seconds: how long it lasts.
+        value: between 0 and 1, what else is random about it.
+    """
+
+    kind: str
+    at: float
+    pod: int = 0
+    moment: str = ""
+    count: int = 1
+    steps: int = 0
+    seconds: float = 0.0
+    value: float = 0.0
+
+    def __str__(self):
+        when = f"at {self.at:.2f} s"
+        if self.moment:
+            when += f", {self.steps} callbacks after {self.count} x {self.moment}"
+        return f"{when}: {self.kind} pod {self.pod} for {self.seconds:.2f} s ({self.value:.2f})"
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A raw record: a trace of some confidence, or no trace at all."""
+
+    partition: int
+    at: float
+    kind: str
+    confidence: float = 0.5
+    age: int = 0
+    gap: int = 0
+
+
+@dataclass(frozen=True)
+class History:
+    """All that happens from a seed."""
+
+    seed: int
+    setting: Setting
+    publications: tuple[Publication, ...]
+    events: tuple[Event, ...]
+
+    def without(self, **changes):
+        return replace(self, **changes)
+
+    def __str__(self):
+        kinds = ", ".join(f"{one.partition}:{one.kind}" for one in self.publications)
+        lines = [f"seed {self.seed}", str(self.setting), f"records: {kinds}", *map(str, self.events)]
+        return "\n  ".join(lines)
+
+
+def history(seed):
+    """Return the history of a seed."""
+    random = Random(f"history {seed}")
+    setting = _setting(random)
+    if setting.deadly:
+        setting = replace(setting, partitions=3, embeds=True)
+    count = random.randint(6, 14) * setting.partitions
+    span = random.choice((2.0, 10.0, 25.0))
+    publications = tuple(
+        sorted((_publication(random, setting, span) for _ in range(count)), key=lambda one: one.at)
+    )
+    events = [_event(random, setting, span) for _ in range(random.choice((1, 2, 2, 3, 4, 6)))]
+    is_deadly = any(one.kind == "deadly" for one in publications)
+    if is_deadly or random.random() < 0.5:
+        events += random.choice((_replaced, _flapping, _recreated) if not is_deadly else (_suspects,))(
+            random, setting
+        )
+    if is_deadly:
+        # Otherwise records that were only there when a process was killed may be taken for deadly.
+        events = [one for one in events if one.kind != "kill"]
+    return History(seed, setting, publications, tuple(sorted(events, key=lambda one: one.at)))
+
+
+def _setting(random):
+    small = random.choice(((), (), (), ("contribute",), ("changelog",), ("contribute", "changelog")))
+    return Setting(
+        partitions=random.choice((1, 2, 2, 3)),
+        pods=random.choice((1, 2, 2, 3)),
+        window=random.choice((2, 4, 7, 16)),
+        max_elements=random.choice((1, 2, 5, 5)),
+        ttl=random.choice((None, None, 3)),
+        in_flight=random.choice((1, 3, 8)),
+        is_noisy=random.random() < 0.6,
+        embeds=random.random() < 0.9,
+        redacts=random.random() < 0.15,
+        small=tuple((name, 700 if name == "changelog" else random.choice((300, 1400))) for name in small),
+        max_age=random.random() < 0.1,
+        deadly=random.choice((0, 0, 0, 0, 0, 0.06)),
+    )
+
+
+def _publication(random, setting, span):
+    kinds = ("trace", "trace", "trace", "trace", "trace", "no trace", "empty")
+    kind = "deadly" if random.random() < setting.deadly else random.choice(kinds)
+    return Publication(
+        random.randrange(setting.partitions),
+        random.random() * span,
+        kind,
+        random.choice((0.2, 0.6, 0.9)),
+        random.randrange(10),
+        random.choice((0, 0, 0, 0, 0, 1, 4, 1000)),
+    )
+
+
+def _event(random, setting, span):
+    kind = random.choices(tuple(KINDS), tuple(KINDS.values()))[0]
+    event = Event(
+        kind,
+        random.random() * (span + 6),
+        random.randrange(setting.pods),
+        seconds=random.choice((0.3, 3.0, 8.0, 14.0)) * (0.5 + random.random()),
+        value=random.random(),
+    )
+    if random.random() < 0.65:
+        moment = random.choice(MOMENTS)
+        few = moment in {"revoking", "assigned", "expelled"}
+        event = replace(
+            event,
+            moment=moment,
+            count=random.randint(1, 2 if few else 12),
+            steps=random.choice((0, 0, 1, 2, 3, 5, 8, 13, 30)),
+            at=random.choice((0.0, event.at)),
+        )
+    return event
+
+
+def _replaced(random, setting):
+    """A worker is away for longer than a session, and comes back when its successor may have left again."""
+    pod, at, away = random.randrange(setting.pods), 2 + random.random() * 6, 6 + random.random() * 8
+    left = at + away * (0.6 + random.random() * 0.5)
+    others = [other for other in range(setting.pods) if other != pod]
+    kind = random.choice(("suspend", "isolate", "cut"))
+    moment = random.choice(("", "entry taken", "entry taken", "output taken"))
+    events = [Event(kind, at, pod, moment, 1, random.randrange(4), away, random.random())]
+    leave = random.choice(("stop", "kill"))
+    return events + [Event(leave, left, other, seconds=random.random() * 9) for other in others]
+
+
+def _flapping(random, setting):
+    """A worker is expelled, and gets its partitions back at once."""
+    at, count, steps = random.random() * 5, random.randint(1, 8), random.randrange(6)
+    seconds, longer = 5 + random.random() * 4, 1 + random.random() * 5
+    if random.random() < 0.5:  # the broker with an entry under way is away for longer than the coordinator
+        return [
+            Event("cut", at, pod, "entry taken", count, steps % 3, seconds + longer * value, value)
+            for pod in range(setting.pods)
+            for value in (0.0, 0.9)
+        ]
+    kind, moment = random.choice(("isolate", "suspend")), random.choice(MOMENTS[:6])
+    return [Event(kind, at, pod, moment, count, steps, seconds) for pod in range(setting.pods)]
+
+
+def _recreated(random, setting):
+    """The raw topic is created again; a moment later a worker dies."""
+    at = 2 + random.random() * 8
+    kill = Event("kill", at, 0, random.choice(MOMENTS[:7]), random.randint(1, 6), random.randrange(9))
+    return [Event("recreate", at, value=random.random()), kill]
+
+
+def _suspects(random, setting):
+    """While suspects of a deadly record wait for their turn, their partitions move."""
+    kind, steps, events = random.choice(("add", "isolate", "stop")), random.randrange(20), []
+    for pod in range(setting.pods):
+        count = random.randint(1, 2)
+        events.append(Event("hang", 0.0, pod, "isolating", count, steps, 3 + random.random() * 6))
+        events.append(Event(kind, 0.0, pod, "isolating", count, random.randrange(300), random.random() * 12))
+    return events

@@ -1,0 +1,63 @@
+"""Break the worker on purpose, one break of ``mutants.jsonl`` after another: which do the histories find?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+WORKER = HERE.parents[1] / "worker"
+_SCRIPT = """
+from simulation.histories import history; from simulation.play import play
+for seed in range({limit}):
+    violations = play(history(seed)).violations
+    if violations: print(seed + 1, violations[0], sep=' | '); break
+else: print('not found')
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m simulation.mutants", description=__doc__)
+    parser.add_argument("words", nargs="*", help="only breaks whose description has one of these")
+    parser.add_argument("--limit", type=int, default=400, help="histories after which a break is not found")
+    arguments = parser.parse_args()
+    mutants = [json.loads(line) for line in (HERE / "mutants.jsonl").read_text().splitlines()]
+    chosen = [one for one in mutants if not arguments.words or any(w in one["what"] for w in arguments.words)]
+    missed = 0
+    for mutant in chosen:
+        result = _play(mutant, arguments.limit)
+        missed += not result[0].isdigit()
+        print(f"| {mutant['what']} | {mutant['file']} | {result[:70]} |", flush=True)
+    print(f"{len(chosen) - missed} of {len(chosen)} found")
+    return missed
+
+
+def _play(mutant, limit):
+    """Play histories on a broken copy of the worker until one fails; return how many it took, and why."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "knowledgepulse_worker"
+        shutil.copytree(WORKER, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        text = (copy / mutant["file"]).read_text()
+        for old, new in mutant["edits"]:
+            if text.count(old) != 1:
+                return f"its text occurs {text.count(old)} times: {old!r}"
+            text = text.replace(old, new)
+        (copy / mutant["file"]).write_text(text)
+        ran = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", _SCRIPT.format(limit=limit)],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([folder, str(HERE.parent)])},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return ran.stdout.strip() or f"ends at once: {ran.stderr.strip().splitlines()[-1]}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

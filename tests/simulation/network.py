@@ -1,0 +1,95 @@
+"""The network between processes and brokers: latency, cuts, dead brokers, lost answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any
+
+from aiokafka.errors import KafkaConnectionError, RequestTimedOutError
+
+from simulation.loop import OWNER
+
+Reply = Callable[[Any], None]
+"""Answers a request, with a result or with an exception."""
+
+_RETRANSMISSION = 0.2
+_NOBODY = Context()
+
+
+class Network:
+    """Carries requests and answers, in order on each line.
+
+    As with TCP, what is sent into a cut arrives once it is healed, unless the sender has given up by then; a
+    broker that dies breaks its connections.
+
+    Attributes:
+        cut: pairs of a process's host and a broker that cannot reach each other.
+        down: brokers that are dead.
+        deaf: pairs whose requests arrive, but whose connection breaks before the answer.
+        slow: seconds added to the latency of a broker.
+    """
+
+    def __init__(self, random, loop):
+        self.cut = set()
+        self.deaf = set()
+        self.down = set()
+        self.slow = {}
+        self._random = random
+        self._loop = loop
+        self._busy_until = {}
+
+    def call(self, host, channel, broker, operation, timeout):
+        """Send a request: ``operation`` runs at the broker, and its reply resolves the future.
+
+        The future raises KafkaConnectionError or RequestTimedOutError if no answer arrives.
+        """
+        answer = self._loop.create_future()
+        sender = OWNER.get()
+        line = (host, channel, broker)
+        given_up = self._loop.call_later(timeout, self._fail, answer, RequestTimedOutError)
+
+        def arrive():
+            if answer.done():
+                return
+            if broker in self.down:
+                self._fail(answer, KafkaConnectionError)
+            elif (host, broker) in self.cut:
+                if sender is None or not sender.is_dead:
+                    self._later(line, arrive, _RETRANSMISSION)
+            else:
+                operation(reply)
+
+        def reply(result):
+            is_lost = (host, broker) in self.deaf
+            result = KafkaConnectionError() if is_lost else result
+            self._later((host, channel, -1 - broker), lambda: receive(result))
+
+        def receive(result):
+            if answer.done():
+                return
+            if broker in self.down:
+                self._fail(answer, KafkaConnectionError)
+            elif (host, broker) in self.cut:
+                self._later(line, lambda: receive(result), _RETRANSMISSION)
+            else:
+                given_up.cancel()
+                if isinstance(result, Exception):
+                    answer.set_exception(result)
+                else:
+                    answer.set_result(result)
+
+        self._later(line, arrive)
+        return answer
+
+    @staticmethod
+    def _fail(answer, error):
+        if not answer.done():
+            answer.set_exception(error())
+
+    def _later(self, line, what, least=0.0):
+        broker = line[2] if line[2] >= 0 else -1 - line[2]
+        latency = least + self._random.choice((0.0005, 0.001, 0.002, 0.02)) + self.slow.get(broker, 0.0)
+        at = max(self._loop.time() + latency, self._busy_until.get(line, 0.0))
+        self._busy_until[line] = at + 1e-6
+        self._loop.call_at(at, what, context=_NOBODY)

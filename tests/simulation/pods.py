@@ -1,0 +1,330 @@
+"""Pods: hosts on which worker processes run, of the worker's own parts on simulated clients."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context
+from dataclasses import dataclass, field
+from random import Random
+from zlib import crc32
+
+import numpy as np
+from aiokafka.errors import KafkaError
+from prometheus_client import CollectorRegistry
+
+from knowledgepulse_worker.embedding.base import Embeddings
+from knowledgepulse_worker.embedding.batcher import Batcher
+from knowledgepulse_worker.errors import StalledError, WorkerError
+from knowledgepulse_worker.kafka.lease import Lease, heartbeat_interval
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import Policy, PolicyInForce
+from knowledgepulse_worker.process import poison
+from knowledgepulse_worker.records import journal
+from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.stream.app import Parts, WorkerApp
+from knowledgepulse_worker.stream.worker import REBALANCE_MARGIN, STOP_LIMIT, _blamed
+from simulation.brokers import Cluster
+from simulation.clients import SimMember, SimPublisher, SimReader, SimTopicIds
+from simulation.loop import Process
+from support.lanes import VECTORS
+from support.program import Program
+
+COMMIT_INTERVAL = 1.0
+DEADLY = "deadly"
+METRICS = Metrics(Policy(), 0.1, CollectorRegistry())
+
+
+@dataclass
+class World:
+    """What all pods share.
+
+    Attributes:
+        policy: in force in processes that start now.
+        is_noisy: whether a text gets another vector each time it is embedded.
+        moment: called with a pod and what happens there.
+        taken: called with a pod and a record that its client takes.
+        violated: called with what must not be.
+        failed: called with a process that ended by itself, and why.
+    """
+
+    cluster: Cluster
+    settings: Settings
+    topics: dict[str, Topic]
+    policy: Policy
+    seed: int
+    is_noisy: bool
+    moment: Callable[[Pod, str], None]
+    taken: Callable[[Pod, OutputRecord], None]
+    violated: Callable[[str], None]
+    failed: Callable[[str], None]
+    log: Callable[..., None]
+    pods: list[Pod] = field(default_factory=list)
+
+
+class SimEmbedder:
+    """Unit vectors with exact products; like real ones, they differ from call to call if noise is wanted."""
+
+    dimensions = 4
+    identity = "simulated"
+    precision = "float32"
+    device = "cpu"
+    parallel = 2
+    batch = 2
+    description = "simulated"
+
+    def __init__(self, random):
+        self._random = random
+
+    def embed(self, texts):
+        chosen = [
+            self._random.choice(VECTORS) if self._random else VECTORS[crc32(text.encode()) % len(VECTORS)]
+            for text in texts
+        ]
+        return Embeddings(np.array(chosen, dtype=np.float32), 0)
+
+
+class InlineBatcher(Batcher):
+    """The batcher with a timer in place of its threads."""
+
+    def __init__(self, pod, embedder, random):
+        super().__init__(embedder)
+        self.hangs_until = 0.0
+        self._pod = pod
+        self._random = random
+        self._batches = 0
+
+    def _start(self, loop):
+        self._threads = [None]
+
+    async def submit(self, text):
+        result = await super().submit(text)
+        self._work_soon()
+        return result
+
+    def _work_soon(self):
+        """Take batches as two threads would; the later one may be done first."""
+        self._admit()
+        while self._batches < 2 and self._admitted:
+            self._batches += 1
+            delay = self._random.choice((0.001, 0.01, 0.05))
+            asyncio.get_running_loop().call_later(delay, self._work_once, self._take())
+
+    def _work_once(self, batch):
+        loop = asyncio.get_running_loop()
+        if loop.time() < self.hangs_until:
+            loop.call_at(self.hangs_until, self._work_once, batch)
+            return
+        self._batches -= 1
+        self._pod.note("embedding")
+        if any(DEADLY in waiting.text for waiting in batch):
+            self._pod.kill("a deadly record")
+            return
+        outcome = self._embed([waiting.text for waiting in batch])
+        self._embedding -= len(batch)
+        self._resolve(batch, outcome, loop.time(), loop.time())
+        self._work_soon()
+
+
+class Pod:
+    """A host, and its supervisor.
+
+    Attributes:
+        deaths: why its processes have ended.
+        app: the present process's worker, if it runs.
+    """
+
+    def __init__(self, world, number):
+        self.name = f"pod-{number}"
+        self.deaths = []
+        self.app = None
+        self.member = None
+        self.batcher = None
+        self.is_wanted = False
+        self.process = None
+        self._world = world
+        self._loop = world.cluster.loop
+        self._memory = os.memfd_create(self.name)
+        os.ftruncate(self._memory, 2 * journal._TABLE_BYTES)
+        self._lives = 0
+        self._isolates = False
+        self._pause = 1.0
+        self._stop = None
+
+    def note(self, moment):
+        self._world.moment(self, moment)
+        if moment == "assigned" and self._isolates:
+            self._world.moment(self, "isolating")
+
+    @property
+    def runs(self):
+        return self.process is not None and not self.process.is_dead
+
+    # --- what happens to it
+
+    def start(self):
+        """Start a process, and another one after each that fails."""
+        self.is_wanted = True
+        if not self.runs:
+            self._launch()
+
+    def _launch(self):
+        if self.runs or not self.is_wanted:
+            return
+        self._lives += 1
+        self._started = self._loop.time()
+        self.process = Process(f"{self.name}/{self._lives}")
+        self._stop = asyncio.Event()
+        self._world.log("start", self.process.name)
+        process = self.process
+        task = process.start(self._work(process))
+        task.add_done_callback(lambda task: self._ended(process, task), context=Context())
+
+    def kill(self, reason="killed"):
+        """Kill the process: it runs no further, and says nothing to anyone."""
+        if self.runs:
+            self._bury(self.process, reason)
+
+    def stop(self):
+        """Ask the process to end, as an orchestrator does."""
+        self.is_wanted = False
+        if self._stop is not None and self.runs:
+            self.resume()
+            self._stop.set()
+
+    def suspend(self):
+        if self.runs:
+            self.process.suspend()
+            self._world.log("suspend", self.process.name)
+
+    def resume(self):
+        if self.runs and self.process.is_suspended:
+            self._world.log("resume", self.process.name)
+            self.process.resume()
+
+    def close(self):
+        os.close(self._memory)
+
+    def _ended(self, process, task):
+        if process.is_dead:
+            return
+        error = StalledError("cancelled as it ended") if task.cancelled() else task.exception()
+        self._bury(process, "stopped" if error is None else f"{type(error).__name__}: {error}")
+        if error is not None and not _is_expected(error):
+            self._world.violated(f"{process.name} ended with an unexpected error: {error!r}")
+
+    def _bury(self, process, reason):
+        process.is_dead = True
+        self.app = self.member = self.batcher = None
+        self.deaths.append(reason)
+        if reason not in {"stopped", "killed", "a deadly record"}:
+            self._world.failed(f"{process.name}: {reason}")
+        self._world.log("end", process.name, reason)
+        self._learn_suspects()
+        if self._loop.time() - self._started > 10:
+            self._pause = 1.0
+        self._loop.call_later(self._pause, self._launch, context=Context())
+        self._pause = min(2 * self._pause, 8.0)
+
+    def _learn_suspects(self):
+        memory, limits = journal.Journal(self._memory), self._world.settings.limits
+        suspects = poison.after_death(
+            memory.suspects(), memory.in_progress(), limits.poison_attempts, skip=limits.skip_poison
+        )
+        memory.prepare(suspects)
+        self._isolates = any(one.treatment is journal.Treatment.ISOLATED for one in suspects.values())
+
+    # --- a process
+
+    async def _work(self, process):
+        """Work until it is stopped or fails, as ``stream.worker`` does."""
+        world, settings = self._world, self._world.settings
+        cluster, kafka, stop = world.cluster, settings.kafka, self._stop
+        failed = self._loop.create_future()
+        notes = journal.Journal(self._memory)
+
+        def fail(error):
+            if not failed.done():
+                world.log("fail", process.name, type(error).__name__)
+                notes.close(_blamed(error))
+                failed.set_exception(error)
+
+        lease = Lease(kafka.session_timeout - heartbeat_interval(kafka.session_timeout))
+        publisher = SimPublisher(
+            cluster, self.name, lease, kafka.request_timeout, lambda one: world.taken(self, one), process.name
+        )
+        raw, in_force = settings.topics.raw, PolicyInForce(world.policy)
+        self.in_force = in_force
+        random = Random(f"{world.seed} {process.name}")
+        if settings.embedding.backend != "none":
+            embedder = SimEmbedder(Random(random.random()) if world.is_noisy else None)
+            self.batcher = InlineBatcher(self, embedder, random)
+        self.member = SimMember(
+            cluster,
+            self.name,
+            raw,
+            lease,
+            kafka.session_timeout,
+            settings.limits.drain + REBALANCE_MARGIN,
+            self.note,
+        )
+        METRICS._refreshers.clear()
+        self.app = app = WorkerApp(
+            Parts(
+                settings,
+                world.topics,
+                self.batcher,
+                group=lambda: self.member,
+                topic_ids=SimTopicIds(cluster, self.name, raw),
+                reader=lambda: SimReader(cluster, self.name),
+                publisher=publisher,
+                metrics=METRICS,
+                in_force=in_force,
+                on_failure=fail,
+                journal=notes,
+                redact=self._redact(random) if settings.topics.redacted else None,
+            )
+        )
+        program = Program(app, COMMIT_INTERVAL, fail)
+        await program.start()
+        self.source = program.source
+        watching = [asyncio.create_task(app.guard.watch(program.source)), *program._tasks]
+        for task in watching:
+            task.add_done_callback(lambda task: _pass_on(task, fail))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait([stopping, failed], return_when=asyncio.FIRST_COMPLETED)
+        watching[0].cancel()
+        limit = STOP_LIMIT + (settings.limits.drain if stop.is_set() else 0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit):
+                await program.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_LIMIT):
+                await publisher.stop()
+        notes.close()
+        if failed.done():
+            failed.result()
+
+    @staticmethod
+    def _redact(random):
+        async def redact(value):
+            await asyncio.sleep(random.choice((0.0, 0.5, 1.5)))
+            return value
+
+        return redact
+
+
+def _pass_on(task, fail):
+    if not task.cancelled() and (error := task.exception()) is not None:
+        fail(error)
+
+
+def _is_expected(error):
+    """Return whether the worker may end with an error: what it says of Kafka, not a mistake of its own."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_expected, error.exceptions))
+    return isinstance(error, WorkerError | KafkaError)
