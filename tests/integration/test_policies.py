@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -136,7 +137,7 @@ async def test_tune_rescore_evaluate_queue_and_show_on_topics(
     output(await kp_worker(stream, "policy", "drift", "--accept", reference))
     found = json.loads(output(await kp_worker(stream, "policy", "drift", "--json", "--reference", reference)))
     assert {(one["traces"], one["reference"], one["distance"]) for one in found} == {(TRACES, TRACES, 0)}
-    given = Inputs(config=config(stream.settings))
+    given = Inputs(config=Path(config(stream.settings)))
     queue = await asyncio.to_thread(traces_to_label, given, {}, Policy(), TRACES)
     assert queue
     assert [json.loads(one.value)["id"] for one in queue] == [one.record.id for one in queue]

@@ -24,7 +24,7 @@ from knowledgepulse_worker.tools.policies.advice import FEATURES, advise, usual_
 from knowledgepulse_worker.tools.policies.auc import auc, estimates
 from knowledgepulse_worker.tools.policies.fit import DomainFit, fit
 from knowledgepulse_worker.tools.policies.intervals import signed, with_interval
-from knowledgepulse_worker.tools.policies.labelled import Labelled, kept_and_groups, matched
+from knowledgepulse_worker.tools.policies.labelled import Labelled, columns_of, matched
 from knowledgepulse_worker.tools.policies.labels import Labels, labels_of_files
 from knowledgepulse_worker.tools.policies.queue import labelling_queue
 from knowledgepulse_worker.tools.policies.scored_files import read_files
@@ -140,7 +140,7 @@ def print_features(corpora: list[Corpus]) -> None:
     columns = []
     for corpus in corpora:
         labelled = matched(corpus.records, corpus.labels, 0.5)
-        kept, groups = kept_and_groups(labelled)
+        kept, groups, *_ = columns_of(labelled)
         found = advise(labelled, usual_lengths(corpus.records), FEATURES)
         agents = np.unique([corpus.agents[one.label.id] for one in labelled], return_inverse=True)[1]
         usual = usual_lengths(corpus.records)
@@ -180,7 +180,7 @@ def print_queue(corpora: list[Corpus]) -> None:
                 for count in counts:
                     chosen = more(chosen, pool, count, None if how == "by the queue" else drawn)
                     curve[-1].append(held_auc(chosen, held) if len(chosen) == count else np.nan)
-        kept, _ = kept_and_groups(labelled)
+        kept = columns_of(labelled).kept
         force = float(auc(kept, values_of([one.record.score for one in labelled], hold=True) @ START))
         for how, curve in curves.items():
             row(corpus.name, f"{force:.3f}", how, *(f"{figure:.3f}" for figure in np.mean(curve, axis=0)))
@@ -211,12 +211,12 @@ def more(
 
 
 def held_auc(chosen: list[Labelled], held: list[Labelled]) -> float:
-    kept, _ = kept_and_groups(chosen)
+    kept = columns_of(chosen).kept
     values = values_of([one.record.score for one in [*chosen, *held]], hold=True)
     if kept.all() or not kept.any():
-        return float(auc(kept_and_groups(held)[0], values[len(chosen) :] @ START))
+        return float(auc(columns_of(held).kept, values[len(chosen) :] @ START))
     weights = fitted_weights(values[: len(chosen)], kept, START, hold=True)
-    return float(auc(kept_and_groups(held)[0], values[len(chosen) :] @ weights))
+    return float(auc(columns_of(held).kept, values[len(chosen) :] @ weights))
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from knowledgepulse_worker.scoring import Features, ScoredRecord
 from knowledgepulse_worker.tools.policies.auc import estimates
 from knowledgepulse_worker.tools.policies.intervals import Estimate
-from knowledgepulse_worker.tools.policies.labelled import Labelled, kept_and_groups
+from knowledgepulse_worker.tools.policies.labelled import Labelled, columns_of
 
 FEATURES: Mapping[str, Callable[[Features, float], float]] = {
     "shorter than usual": lambda one, usual: -one.length / usual,
@@ -34,15 +34,10 @@ HOLDING = ("shorter than usual", "fewer repeated calls", "fewer failed calls")
 
 @dataclass(frozen=True)
 class Advice:
-    """What a feature tells of the labels.
+    """What a feature tells of the labels."""
 
-    Attributes:
-        auc: its AUC over all traces.
-        within: over pairs of one group, such as a task; None unless labels share groups.
-    """
-
-    auc: Estimate
-    within: Estimate | None
+    auc: Estimate  # its AUC over all traces
+    within: Estimate | None  # over pairs of one group, such as a task; None unless labels share groups
 
 
 def usual_lengths(records: Iterable[ScoredRecord]) -> dict[str, float]:
@@ -59,12 +54,9 @@ def advise(
 ) -> dict[str, Advice]:
     """Return what features tell of the labels; empty without content or with labels of one kind.
 
-    Args:
-        labelled: the traces.
-        usual: of :func:`usual_lengths`.
-        names: of :data:`FEATURES`.
+    ``usual``: of :func:`usual_lengths`.
     """
-    kept, groups = kept_and_groups(labelled)
+    kept, groups, *_ = columns_of(labelled)
     contents = [(one.record.content, one.record.task_domain) for one in labelled]
     if kept.all() or not kept.any() or any(content is None for content, _ in contents):
         return {}
@@ -85,9 +77,7 @@ def advise(
 def remarks(features: Features, usual: float) -> list[str]:
     """Return what of a trace speaks against it, by the features that hold.
 
-    Args:
-        features: the trace's.
-        usual: the usual length in its domain.
+    ``usual``: the usual length in its domain.
     """
     found = {"repeated": features.repeated, "failed": features.failed}
     longer = [f"{features.length / usual:.1f} times as long as usual"] * (features.length > usual)

@@ -14,18 +14,12 @@ from knowledgepulse_worker.tools.policies.labels import Label
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far two sources of labels agree.
+    """How far two sources of labels agree."""
 
-    Attributes:
-        sources: the two, in alphabetical order.
-        traces: number of traces that both labelled.
-        agreed: number of these with the same label.
-        kappa: Cohen's kappa, the agreement beyond chance, at most 1; None if all their labels are equal.
-    """
-
-    sources: tuple[str, str]
-    traces: int
-    agreed: int
+    sources: tuple[str, str]  # the two, in alphabetical order
+    traces: int  # number of traces that both labelled
+    agreed: int  # number of these with the same label
+    # Cohen's kappa, the agreement beyond chance, at most 1; None if all their labels are equal
     kappa: float | None
 
     def __str__(self) -> str:
@@ -37,9 +31,7 @@ class Agreement:
 def agreements(labels: Iterable[Label], min_reward: float) -> Iterator[Agreement]:
     """Yield the agreement of every two sources that labelled the same traces, most traces first.
 
-    Args:
-        labels: of all sources; a source's last label of a trace counts. Those without a source are left out.
-        min_reward: the lowest reward of a trace worth keeping.
+    ``labels``: of all sources; a source's last label of a trace counts. Those without a source are left out.
     """
     by_trace: defaultdict[str, dict[str, bool]] = defaultdict(dict)
     for label in labels:

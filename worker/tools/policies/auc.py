@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from knowledgepulse_worker.tools.policies.intervals import Estimate, percentiles, resampled_counts
+from knowledgepulse_worker.tools.policies.intervals import (
+    Bools,
+    Estimate,
+    Floats,
+    Integers,
+    percentiles,
+    resampled_counts,
+)
 
 CHANCE = 0.5
 """The AUC of a random order."""
 
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Integers = NDArray[np.integer]
 
-
-def auc(kept: Bools, values: Floats, counts: NDArray[np.int64] | None = None) -> Floats:
+def auc(kept: Bools, values: Floats, counts: Integers | None = None) -> Floats:
     """Return the AUC of values.
 
     Args:
@@ -35,10 +37,7 @@ def auc(kept: Bools, values: Floats, counts: NDArray[np.int64] | None = None) ->
 
 
 def areas(
-    kept: Bools,
-    columns: Sequence[Floats],
-    groups: NDArray[np.intp],
-    strata: NDArray[np.intp] | None = None,
+    kept: Bools, columns: Sequence[Floats], groups: Integers, strata: Integers | None = None
 ) -> tuple[list[float], Floats]:
     """Return the AUC of each column, and of each on resamples of whole groups.
 
@@ -56,7 +55,7 @@ def areas(
         parts = [at for one in np.unique(strata) if kept[at := np.flatnonzero(strata == one)].any()]
     whole = np.ones((1, len(kept)), dtype=np.int64)
 
-    def of(column: Floats, counts: NDArray[np.int64]) -> Floats:
+    def of(column: Floats, counts: Integers) -> Floats:
         wins = [_wins(kept[at], column[at], counts[:, at]) for at in parts]
         return _area(sum((one for one, _ in wins), np.zeros(1)), sum((one for _, one in wins), np.zeros(1)))
 
@@ -65,7 +64,7 @@ def areas(
 
 
 def estimates(
-    kept: Bools, columns: Sequence[Floats], groups: NDArray[np.intp], strata: NDArray[np.intp] | None = None
+    kept: Bools, columns: Sequence[Floats], groups: Integers, strata: Integers | None = None
 ) -> list[Estimate]:
     """Return the AUC of each column with its interval; see :func:`areas`."""
     values, resampled = areas(kept, columns, groups, strata)
@@ -77,7 +76,7 @@ def _area(wins: Floats, pairs: Floats) -> Floats:
     return found
 
 
-def _wins(kept: Bools, values: Floats, counts: NDArray[np.int64]) -> tuple[Floats, Floats]:
+def _wins(kept: Bools, values: Floats, counts: Integers) -> tuple[Floats, Floats]:
     """Return the pairs that the trace worth keeping wins, and all pairs, by resample."""
     order = np.argsort(values, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(values[order]) > 0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,15 +10,24 @@ from rich.table import Table
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.tools.policies.auc import Bools, Floats, Integers, areas
+from knowledgepulse_worker.tools.policies.auc import areas
 from knowledgepulse_worker.tools.policies.intervals import (
+    Bools,
     Estimate,
+    Floats,
+    Integers,
     percentiles,
     resampled_counts,
     signed,
     with_interval,
 )
-from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT, Labelled, kept_and_groups, matched
+from knowledgepulse_worker.tools.policies.labelled import (
+    LEAK_AGREEMENT,
+    Labelled,
+    by_domain,
+    columns_of,
+    matched,
+)
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.operating import SUPPORT
 from knowledgepulse_worker.tools.policies.output import new_table
@@ -33,34 +41,22 @@ Figures = dict[str, Estimate | None]
 
 @dataclass(frozen=True)
 class Compared:
-    """Policies on the labels of a domain.
+    """Policies on the labels of a domain."""
 
-    Attributes:
-        domain: the profile's name in the first policy.
-        traces: number of labelled traces.
-        held: whether outcome confidence is held constant for the AUC, as labels equal ``metadata.success``.
-        policies: :data:`FIGURES` by the policies' digests.
-        differences: the same of each later policy, minus the first one's.
-    """
-
-    domain: str
+    domain: str  # the profile's name in the first policy
     traces: int
-    held: bool
-    policies: dict[str, Figures]
-    differences: dict[str, Figures]
+    held: bool  # whether outcome confidence is held constant for the AUC, as labels equal `metadata.success`
+    policies: dict[str, Figures]  # FIGURES by the policies' digests
+    differences: dict[str, Figures]  # the same of each later policy, minus the first one's
 
 
 def compare(
     records: Sequence[ScoredRecord], labels: Labels, policies: Sequence[Policy], *, min_reward: float = 0.5
 ) -> list[Compared]:
     """Compare two policies or more, by the first one's domains; those with too few labels are left out."""
-    of_domain: defaultdict[str, list[Labelled]] = defaultdict(list)
-    for one in matched(records, labels, min_reward):
-        of_domain[policies[0].profile(one.record.task_domain).domain].append(one)
+    labelled = by_domain(matched(records, labels, min_reward), policies[0])
     return [
-        _compare(name, labelled, policies)
-        for name, labelled in sorted(of_domain.items())
-        if min(kept := sum(one.kept for one in labelled), len(labelled) - kept) >= SUPPORT
+        _compare(name, each, policies) for name, each in labelled.items() if columns_of(each).fewer >= SUPPORT
     ]
 
 
@@ -90,8 +86,9 @@ def _sentence(digest: str, difference: Figures) -> str:
 
 
 def _compare(name: str, labelled: Sequence[Labelled], policies: Sequence[Policy]) -> Compared:
-    kept, groups = kept_and_groups(labelled)
-    held = float(np.mean([one.kept == one.record.success for one in labelled])) >= LEAK_AGREEMENT
+    columns = columns_of(labelled)
+    kept, groups, *_ = columns
+    held = bool(columns.succeeded.mean() >= LEAK_AGREEMENT)
     by_policy = [[one.record.under(policy) for one in labelled] for policy in policies]
     orders = [np.array([score.quality_score for score in scores]) for scores in by_policy]
     if held:

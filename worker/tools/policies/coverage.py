@@ -8,38 +8,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.tools.policies.intervals import Estimate, percentiles, resampled_counts
+from knowledgepulse_worker.tools.policies.intervals import (
+    Bools,
+    Estimate,
+    Floats,
+    Integers,
+    percentiles,
+    resampled_counts,
+)
 
 with extra("policy"):
     from scipy import stats
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.integer]
-
 
 @dataclass(frozen=True)
 class Coverage:
-    """The groups of the traces that pass.
+    """The groups of the traces that pass."""
 
-    Attributes:
-        passing: number of traces that pass, of those with a group.
-        groups: number of groups.
-        covered: number of groups with a trace that passes.
-        random: expected number of groups of as many traces, drawn at random.
-        gain: ``covered`` divided by ``random``, over resamples of whole groups; None if no trace passes.
-    """
-
-    passing: int
+    passing: int  # number of traces that pass, of those with a group
     groups: int
-    covered: int
-    random: float
+    covered: int  # number of groups with a trace that passes
+    random: float  # expected number of groups of as many traces, drawn at random
+    # `covered` divided by `random`, over resamples of whole groups; None if no trace passes
     gain: Estimate | None
 
 
-def coverage(passes: NDArray[np.bool_], groups: Integers) -> Coverage:
+def coverage(passes: Bools, groups: Integers) -> Coverage:
     """Return the coverage of the traces that pass.
 
     Args:

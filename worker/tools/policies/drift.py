@@ -67,39 +67,24 @@ class _Groups(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Window:
-    """The distributions of a window's traces.
+    """The distributions of a window's traces."""
 
-    Attributes:
-        policy: digest of the policy that the scores and decisions are computed with.
-        traces: number of traces, by domain and dimension.
-        cdf: shares of the values up to each bound, by domain and dimension, and by bound.
-    """
-
-    policy: str
-    traces: dict[Key, int]
+    policy: str  # digest of the policy that the scores and decisions are computed with
+    traces: dict[Key, int]  # number of traces, by domain and dimension
+    # shares of the values up to each bound, by domain and dimension, and by bound
     cdf: dict[Key, dict[float, float]]
 
 
 @dataclass(frozen=True)
 class Drift:
-    """How far a dimension has moved.
+    """How far a dimension has moved."""
 
-    Attributes:
-        domain: the profile's name.
-        dimension: a dimension, ``quality_score`` or ``decision``.
-        traces: number of traces in the current window.
-        reference: number of traces in the reference.
-        distance: the Kolmogorov-Smirnov distance, 0 to 1; None if a window has no traces.
-        limit: the distance above which it is relevant, and more than chance explains.
-        drifted: whether it is above.
-    """
-
-    domain: str
-    dimension: str
+    domain: str  # the profile's name
+    dimension: str  # a dimension, `quality_score` or `decision`
     traces: int
-    reference: int
-    distance: float | None
-    limit: float
+    reference: int  # number of traces in the reference
+    distance: float | None  # the Kolmogorov-Smirnov distance, 0 to 1; None if a window has no traces
+    limit: float  # the distance above which it is relevant, and more than chance explains
     drifted: bool
 
 

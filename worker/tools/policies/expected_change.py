@@ -8,8 +8,8 @@ import numpy as np
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score
-from knowledgepulse_worker.tools.policies.auc import Bools, Floats
-from knowledgepulse_worker.tools.policies.labelled import Labelled, kept_and_groups
+from knowledgepulse_worker.tools.policies.intervals import Bools, Floats, resampled_counts
+from knowledgepulse_worker.tools.policies.labelled import Labelled, columns_of
 from knowledgepulse_worker.tools.policies.simplex import HELD, fitted_weights, values_of
 
 REFITS = 20
@@ -25,11 +25,8 @@ def expected_changes(
 
     A refit lets as many traces pass as the policy. Outcome confidence is held constant.
 
-    Args:
-        labelled: traces of one domain with labels of both kinds.
-        scores: theirs under the policy, one for each.
-        others: those of the domain's traces without a label.
-        policy: the policy in force.
+    ``labelled``: traces of one domain with labels of both kinds. ``scores``: theirs under the policy, one for
+    each. ``others``: those of the domain's traces without a label.
     """
     everything = [*scores, *others]
     weights = np.array([weight for _, weight in policy.profile(everything[0].domain).weights])
@@ -38,12 +35,10 @@ def expected_changes(
     passing = sum(one.reaches_threshold for one in everything)
     if not 0 < passing < len(everything):
         passing = max(1, round(SHARE * len(everything)))
-    kept, groups = kept_and_groups(labelled)
-    rng = np.random.default_rng(0)
+    kept, groups, *_ = columns_of(labelled)
     now, changed = _best(values @ weights, passing), []
-    for _ in range(REFITS):
-        drawn = rng.multinomial(groups.max() + 1, np.full(groups.max() + 1, 1 / (groups.max() + 1)))
-        at = np.repeat(np.arange(len(kept)), drawn[groups])
+    for drawn in next(resampled_counts(groups))[:REFITS]:
+        at = np.repeat(np.arange(len(kept)), drawn)
         if 0 < kept[at].sum() < len(at):
             fitted = fitted_weights(values[at], kept[at], weights, hold=hold)
             changed.append(_best(values @ fitted, passing) != now)

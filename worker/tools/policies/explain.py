@@ -20,9 +20,7 @@ from knowledgepulse_worker.terminal.text import printable, time_text
 def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:
     """Yield the lines of an explanation; text from producers is escaped.
 
-    Args:
-        record: the trace.
-        policy: the policy that the trace was presumably scored under; if that is wrong, weights are omitted.
+    ``policy``: the policy that the trace was presumably scored under; if that is wrong, weights are omitted.
     """
     score = record.score
     reached = "reaches" if score.reaches_threshold else "is below"

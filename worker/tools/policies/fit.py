@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from knowledgepulse_worker.policy import Policy, Weights
 from knowledgepulse_worker.scoring import Score, ScoredRecord
-from knowledgepulse_worker.tools.policies.auc import CHANCE, Bools, estimates
+from knowledgepulse_worker.tools.policies.auc import CHANCE, estimates
 from knowledgepulse_worker.tools.policies.folds import FOLDS, Candidate, judged, learners_of
 from knowledgepulse_worker.tools.policies.intervals import Estimate
-from knowledgepulse_worker.tools.policies.labelled import Labelled, kept_and_groups, leaks_label, matched
+from knowledgepulse_worker.tools.policies.labelled import (
+    Columns,
+    LabelCounts,
+    Labelled,
+    by_domain,
+    columns_of,
+    leaks_label,
+    matched,
+)
 from knowledgepulse_worker.tools.policies.labels import Labels
-from knowledgepulse_worker.tools.policies.operating import (
-    SUPPORT,
-)
+from knowledgepulse_worker.tools.policies.operating import SUPPORT
 from knowledgepulse_worker.tools.policies.proposal import with_changes
-from knowledgepulse_worker.tools.policies.simplex import (
-    DIMENSIONS,
-    HELD,
-    values_of,
-)
+from knowledgepulse_worker.tools.policies.simplex import DIMENSIONS, HELD, values_of
 from knowledgepulse_worker.tools.policies.tune import Tuning, tune
 
 FEW_GROUPS = 20
@@ -33,52 +34,28 @@ FEW_GROUPS = 20
 Outcome = Literal["supported", "not supported", "too few labels"]
 
 
-@dataclass(frozen=True)
-class DomainFit:
-    """The fit of one domain.
+@dataclass(frozen=True, kw_only=True)
+class DomainFit(LabelCounts):
+    """The fit of one domain."""
 
-    Attributes:
-        domain: the profile's name.
-        traces, kept, groups: numbers of labelled traces, of those worth keeping, and of independent groups.
-        held: whether outcome confidence kept its weight and was held constant.
-        leaks: AUCs of the dimensions that predict the label on their own, of those that were fitted.
-        agreement: share of the labels that equal ``metadata.success``.
-        candidates: by name; empty if there are too few labels.
-        difference: AUC of the fitted weights minus that of those in force; None without candidates.
-        outcome: whether the labels support the change.
-    """
-
-    domain: str
-    traces: int
-    kept: int
-    groups: int
-    held: bool
+    held: bool  # whether outcome confidence kept its weight and was held constant
+    # AUCs of the dimensions that predict the label on their own, of those that were fitted
     leaks: dict[str, Estimate]
-    agreement: float
-    candidates: dict[str, Candidate]
-    difference: Estimate | None
-    outcome: Outcome
+    candidates: dict[str, Candidate]  # by name; empty if there are too few labels
+    difference: Estimate | None  # AUC of the fitted weights minus that of those in force
+    outcome: Outcome  # whether the labels support the change
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The fits of all domains that have labels.
+    """The fits of all domains that have labels."""
 
-    Attributes:
-        policy: the policy in force.
-        target: the share of the traces that should pass at most.
-        domains: by name.
-        proposed: the policy with weights and thresholds of the domains whose labels support a change.
-        tuning: the thresholds that were found for the fitted weights.
-        unmatched: number of labels that match no trace.
-    """
-
-    policy: Policy
-    target: float
+    policy: Policy  # the policy in force
+    target: float  # the share of the traces that should pass at most
     domains: dict[str, DomainFit]
-    proposed: Policy
-    tuning: Tuning
-    unmatched: int
+    proposed: Policy  # the policy with weights and thresholds of the domains whose labels support a change
+    tuning: Tuning  # the thresholds that were found for the fitted weights
+    unmatched: int  # number of labels that match no trace
 
     @property
     def supported(self) -> list[str]:
@@ -107,24 +84,15 @@ def fit(
 ) -> Fit:
     """Fit weights to labels, domain by domain, and propose what they support.
 
-    Args:
-        records: scored under any policy.
-        labels: by the id that they give.
-        policy: the policy in force.
-        target: the share of a domain's traces that should pass at most, more than 0 and up to 1.
-        min_reward: the lowest reward of a trace worth keeping.
-        outcome_confidence: fit its weight too, which labels that depend on the outcome make meaningless.
+    ``target``: the share of a domain's traces that should pass at most, more than 0 and up to 1.
 
     Raises:
         InputError: no label matches a trace, or all matching labels are equal.
     """
     labelled = matched(records, labels, min_reward)
-    of_domain: dict[str, list[Labelled]] = {}
-    for one in labelled:
-        of_domain.setdefault(policy.profile(one.record.task_domain).domain, []).append(one)
     domains = {
-        name: _fit_domain(name, of_domain[name], policy, target, hold=not outcome_confidence)
-        for name in sorted(of_domain)
+        name: _fit_domain(name, each, policy, target, hold=not outcome_confidence)
+        for name, each in by_domain(labelled, policy).items()
     }
     weights = {
         name: {"weights": Weights(**one.candidates["fitted"].weights)}
@@ -145,44 +113,33 @@ def fit(
 def _fit_domain(
     name: str, labelled: Sequence[Labelled], policy: Policy, target: float, *, hold: bool
 ) -> DomainFit:
-    kept, groups = kept_and_groups(labelled)
+    columns = columns_of(labelled)
     scores = [one.record.under(policy) for one in labelled]
     start = np.array([weight for _, weight in policy.profile(name).weights])
     hold = hold and bool(start[HELD] < 1)
     candidates: dict[str, Candidate] = {}
     leaks: dict[str, Estimate] = {}
-    difference = None
-    if min(kept.sum(), (~kept).sum()) >= SUPPORT and groups.max() + 1 >= 2 * FOLDS:
-        values = values_of(scores, hold=hold)
+    difference: Estimate | None = None
+    outcome: Outcome = "too few labels"
+    if columns.fewer >= SUPPORT and columns.groups.max() + 1 >= 2 * FOLDS:
         learners = learners_of(name, start, hold=hold)
-        grouped = np.array([one.label.group is not None for one in labelled])
-        candidates, difference = judged(learners, values, kept, groups, grouped, target)
-        leaks = _leaks(scores, kept, groups, hold=hold)
+        candidates, difference = judged(learners, values_of(scores, hold=hold), columns, target)
+        leaks = _leaks(scores, columns, hold=hold)
+        better = difference.low > 0 and candidates["fitted"].auc.low > CHANCE
+        outcome = "supported" if better else "not supported"
     return DomainFit(
         domain=name,
-        traces=len(labelled),
-        kept=int(kept.sum()),
-        groups=int(groups.max()) + 1,
+        **columns.counts,
         held=hold,
         leaks=leaks,
-        agreement=float(np.mean([one.kept == one.record.success for one in labelled])),
         candidates=candidates,
         difference=difference,
-        outcome=_outcome(candidates, difference),
+        outcome=outcome,
     )
 
 
-def _leaks(
-    scores: Sequence[Score], kept: Bools, groups: NDArray[np.intp], *, hold: bool
-) -> dict[str, Estimate]:
+def _leaks(scores: Sequence[Score], columns: Columns, *, hold: bool) -> dict[str, Estimate]:
     fitted = [name for at, name in enumerate(DIMENSIONS) if not (hold and at == HELD)]
-    columns = [np.array([getattr(one, name) for one in scores]) for name in fitted]
-    alone = zip(fitted, estimates(kept, columns, groups), strict=True)
+    values = [np.array([getattr(one, name) for one in scores]) for name in fitted]
+    alone = zip(fitted, estimates(columns.kept, values, columns.groups), strict=True)
     return {name: one for name, one in alone if leaks_label(one)}
-
-
-def _outcome(candidates: Mapping[str, Candidate], difference: Estimate | None) -> Outcome:
-    if difference is None:
-        return "too few labels"
-    better = difference.low > 0 and candidates["fitted"].auc.low > CHANCE
-    return "supported" if better else "not supported"

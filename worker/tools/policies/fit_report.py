@@ -71,8 +71,7 @@ def _warnings(one: DomainFit) -> Iterator[str]:
             "computed: its weight is fitted to the label itself"
         )
     for name, alone in one.leaks.items():
-        title = name.replace("_", " ")
-        told = f"{title} alone predicts the label (AUC {alone.value:.2f})"
+        told = f"{name.replace('_', ' ')} alone predicts the label (AUC {alone.value:.2f})"
         yield f"{told}: its weight is fitted to the label itself"
 
 

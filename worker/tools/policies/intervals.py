@@ -17,6 +17,10 @@ from knowledgepulse_worker.extras import extra
 with extra("policy"):
     from scipy import stats
 
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Integers = NDArray[np.integer]
+
 LEVEL = 0.95
 RESAMPLES = 1000
 _CELLS = 2_000_000
@@ -40,7 +44,7 @@ def share(count: int, total: int) -> Estimate:
     return Estimate(count / total, float(interval.low), float(interval.high))
 
 
-def kth_largest(values: NDArray[np.float64], k: int) -> Estimate:
+def kth_largest(values: Floats, k: int) -> Estimate:
     """Return the k-th largest value with its bootstrap interval.
 
     A resample's k-th largest value is at least the j-th largest value if at least k of the draws are among
@@ -57,7 +61,7 @@ def kth_largest(values: NDArray[np.float64], k: int) -> Estimate:
     return Estimate(float(descending[k - 1]), float(low), float(high))
 
 
-def resampled_counts(groups: NDArray[np.intp]) -> Iterator[NDArray[np.int64]]:
+def resampled_counts(groups: Integers) -> Iterator[Integers]:
     """Draw groups with replacement and yield the number of draws of each member.
 
     Members of a group, such as the trials of one task, are drawn together, as they are not independent.
@@ -76,12 +80,10 @@ def resampled_counts(groups: NDArray[np.intp]) -> Iterator[NDArray[np.int64]]:
         yield rng.multinomial(total, chances, size=min(at_once, RESAMPLES - start))[:, groups]
 
 
-def percentiles(value: float, resampled: NDArray[np.float64]) -> Estimate:
+def percentiles(value: float, resampled: Floats) -> Estimate:
     """Return an estimate with the interval of its resamples, ignoring NaN.
 
-    Args:
-        value: the estimate on the original traces.
-        resampled: the estimate on each resample, shape (resamples,).
+    ``resampled``: the estimate on each resample, shape (resamples,).
     """
     low, high = np.nanquantile(resampled, _TAILS) if np.isfinite(resampled).any() else (np.nan, np.nan)
     return Estimate(value, float(low), float(high))

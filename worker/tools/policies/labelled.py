@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.terminal.text import printable
-from knowledgepulse_worker.tools.policies.intervals import Estimate
+from knowledgepulse_worker.tools.policies.intervals import Bools, Estimate, Integers
 from knowledgepulse_worker.tools.policies.labels import Label, Labels, label_of, native_id_of
 
 LEAK_AUC = 0.95
@@ -38,11 +40,6 @@ class Labelled:
 def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) -> list[Labelled]:
     """Return the traces that have a label, of both kinds.
 
-    Args:
-        records: scored under any policy.
-        labels: by the id that they give.
-        min_reward: the lowest reward of a trace worth keeping.
-
     Raises:
         InputError: no label matches a trace, or all matching labels are equal.
     """
@@ -60,6 +57,14 @@ def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) 
     return labelled
 
 
+def by_domain(labelled: Iterable[Labelled], policy: Policy) -> dict[str, list[Labelled]]:
+    """Return labelled traces by the policy's profile, in the profiles' order."""
+    found: defaultdict[str, list[Labelled]] = defaultdict(list)
+    for one in labelled:
+        found[policy.profile(one.record.task_domain).domain].append(one)
+    return dict(sorted(found.items()))
+
+
 def no_match(records: Sequence[ScoredRecord], labels: Labels) -> str:
     """Say that no label matches a trace, and which id is meant."""
     first, given = records[0], next(iter(labels))
@@ -71,10 +76,49 @@ def no_match(records: Sequence[ScoredRecord], labels: Labels) -> str:
     )
 
 
-def kept_and_groups(labelled: Sequence[Labelled]) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Return whether each trace is worth keeping, and the index of its group, from 0; shape (n,) each."""
-    kept = np.array([one.kept for one in labelled])
-    return kept, np.unique([one.group for one in labelled], return_inverse=True)[1]
+class Columns(NamedTuple):
+    """What labels say of traces, shape (traces,) each."""
+
+    kept: Bools
+    groups: Integers  # index of the unit of resampling, from 0
+    grouped: Bools  # whether that is a group of the labels, not the trace alone
+    succeeded: Bools  # whether the label equals `metadata.success`
+
+    @property
+    def fewer(self) -> int:
+        """The number of traces of the rarer kind: worth keeping, or not."""
+        return int(min(self.kept.sum(), (~self.kept).sum()))
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """The members of :class:`LabelCounts`."""
+        return {
+            "traces": len(self.kept),
+            "kept": int(self.kept.sum()),
+            "groups": int(self.groups.max()) + 1,
+            "agreement": float(self.succeeded.mean()),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelCounts:
+    """The labelled traces of a domain."""
+
+    domain: str  # the profile's name, or that of all domains
+    traces: int
+    kept: int  # number of traces worth keeping
+    groups: int  # number of independent groups
+    agreement: float  # share of the labels that equal `metadata.success`
+
+
+def columns_of(labelled: Sequence[Labelled]) -> Columns:
+    """Return labelled traces by column."""
+    return Columns(
+        np.array([one.kept for one in labelled]),
+        np.unique([one.group for one in labelled], return_inverse=True)[1],
+        np.array([one.label.group is not None for one in labelled]),
+        np.array([one.kept == one.record.success for one in labelled]),
+    )
 
 
 def leaks_label(alone: Estimate) -> bool:

@@ -21,20 +21,14 @@ from knowledgepulse_worker.tools.policies.scored_files import lines_of
 
 
 class Label(msgspec.Struct, frozen=True):
-    """A judgement whether a trace is worth keeping; it has either ``keep`` or ``reward``.
+    """A judgement whether a trace is worth keeping; it has either ``keep`` or ``reward``."""
 
-    Attributes:
-        id: the trace's id, or that of its run in the system it comes from (``metadata.native_id``).
-        keep: whether the trace is worth keeping.
-        reward: the trace's reward.
-        source: the person or the tool that gave the label.
-        group: shared by traces that are not independent, such as the trials of one task.
-    """
-
+    # the trace's id, or that of its run in the system it comes from (`metadata.native_id`)
     id: Annotated[str, Meta(min_length=1)]
     keep: bool | None = None
     reward: float | None = None
-    source: str | None = None
+    source: str | None = None  # the person or the tool that gave the label
+    # shared by traces that are not independent, such as the trials of one task
     group: str | int | None = None
 
     def is_kept(self, min_reward: float) -> bool:

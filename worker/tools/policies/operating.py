@@ -6,11 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.tools.policies.coverage import Coverage, coverage
-from knowledgepulse_worker.tools.policies.intervals import Estimate, percentiles, resampled_counts, share
+from knowledgepulse_worker.tools.policies.intervals import (
+    Bools,
+    Estimate,
+    Floats,
+    percentiles,
+    resampled_counts,
+    share,
+)
+from knowledgepulse_worker.tools.policies.labelled import Columns
 from knowledgepulse_worker.tools.policies.thresholds import typed
 
 with extra("policy"):
@@ -19,55 +26,27 @@ with extra("policy"):
 SUPPORT = 10
 """A verdict needs this many traces of each kind, a proposed threshold as many on each side of it."""
 
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class LabelledScores:
-    """Labelled traces, by column; each has shape (traces,).
-
-    Attributes:
-        scores: their scores.
-        kept: whether they are worth keeping.
-        groups: index of the unit of resampling, from 0.
-        grouped: whether that is a group of the labels, not the trace alone.
-    """
-
-    scores: Floats
-    kept: Bools
-    groups: NDArray[np.intp]
-    grouped: Bools
-
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """Precision and recall at a threshold.
+    """Precision and recall at a threshold."""
 
-    Attributes:
-        threshold: the lowest score that passes.
-        passing: number of traces that pass.
-        precision: share of the passing traces that are worth keeping; None if none passes.
-        recall: share of the traces worth keeping that pass.
-        f1: harmonic mean of precision and recall.
-        coverage: the groups of the passing traces; None unless labels share groups.
-    """
-
-    threshold: float
+    threshold: float  # the lowest score that passes
     passing: int
-    precision: Estimate | None
+    precision: Estimate | None  # share of the passing traces that are worth keeping; None if none passes
     recall: float
     f1: float
-    coverage: Coverage | None
+    coverage: Coverage | None  # the groups of the passing traces; None unless labels share groups
 
 
-def proposed_thresholds(traces: LabelledScores, precision: float) -> tuple[float | None, float | None]:
+def proposed_thresholds(
+    scores: Floats, columns: Columns, precision: float
+) -> tuple[float | None, float | None]:
     """Return the thresholds with the highest F1 and with the highest recall at a precision.
 
     Each has :data:`SUPPORT` traces or more on both sides; None if there is no such threshold.
     """
-    scores = traces.scores
-    precisions, recalls, thresholds = precision_recall_curve(traces.kept, scores)
+    precisions, recalls, thresholds = precision_recall_curve(columns.kept, scores)
     # The curve's last point has no threshold.
     f1 = 2 * precisions * recalls / np.maximum(precisions + recalls, np.finfo(float).tiny)
     passing = len(scores) - np.searchsorted(np.sort(scores), thresholds)
@@ -79,37 +58,37 @@ def proposed_thresholds(traces: LabelledScores, precision: float) -> tuple[float
     return typed(scores, float(best)), typed(scores, float(precise.min())) if len(precise) else None
 
 
-def operating_points(traces: LabelledScores, thresholds: Iterable[float]) -> dict[float, OperatingPoint]:
+def operating_points(
+    scores: Floats, columns: Columns, thresholds: Iterable[float]
+) -> dict[float, OperatingPoint]:
     """Return the operating points by threshold."""
     thresholds = sorted({*thresholds})
-    kept, passes = traces.kept, traces.scores[:, None] >= thresholds
+    kept, passes = columns.kept, scores[:, None] >= thresholds
     passing, hits = passes.sum(axis=0), passes[kept].sum(axis=0)
     recalls, f1s = hits / max(1, kept.sum()), 2 * hits / np.maximum(1, passing + kept.sum())
-    rows = zip(thresholds, passing, _precisions(traces, passes), recalls, f1s, passes.T, strict=True)
+    rows = zip(thresholds, passing, _precisions(columns, passes), recalls, f1s, passes.T, strict=True)
     return {
         threshold: OperatingPoint(
-            threshold, int(count), precision, float(recall), float(f1), _coverage(traces, reached)
+            threshold, int(count), precision, float(recall), float(f1), _coverage(columns, reached)
         )
         for threshold, count, precision, recall, f1, reached in rows
     }
 
 
-def _precisions(traces: LabelledScores, passes: Bools) -> list[Estimate | None]:
+def _precisions(columns: Columns, passes: Bools) -> list[Estimate | None]:
     """Return the precision at each threshold; None where no trace passes.
 
     The interval is the wider one at each end: the bootstrap takes nine hits of nine for certain, and Wilson's
     takes the trials of one task for as many tasks.
 
-    Args:
-        traces: the traces.
-        passes: whether each trace passes each threshold, shape (traces, thresholds).
+    ``passes``: whether each trace passes each threshold, shape (traces, thresholds).
     """
-    hits = passes & traces.kept[:, None]
-    drawn = [(counts @ hits, counts @ passes) for counts in resampled_counts(traces.groups)]
+    hits = passes & columns.kept[:, None]
+    drawn = [(counts @ hits, counts @ passes) for counts in resampled_counts(columns.groups)]
     drawn_hits, drawn_passing = (np.concatenate(parts).astype(float) for parts in zip(*drawn, strict=True))
     drawn_passing[drawn_passing == 0] = np.nan
-    columns = zip(hits.sum(axis=0), passes.sum(axis=0), (drawn_hits / drawn_passing).T, strict=True)
-    return [_precision(int(hit), int(passing), resampled) for hit, passing, resampled in columns]
+    counted = zip(hits.sum(axis=0), passes.sum(axis=0), (drawn_hits / drawn_passing).T, strict=True)
+    return [_precision(int(hit), int(passing), resampled) for hit, passing, resampled in counted]
 
 
 def _precision(hits: int, passing: int, resampled: Floats) -> Estimate | None:
@@ -120,10 +99,10 @@ def _precision(hits: int, passing: int, resampled: Floats) -> Estimate | None:
     return Estimate(value, min(low, lowest), max(high, highest))
 
 
-def _coverage(traces: LabelledScores, passes: Bools) -> Coverage | None:
+def _coverage(columns: Columns, passes: Bools) -> Coverage | None:
     """Return the coverage of the traces whose labels have a group; None if no two have the same."""
-    at = traces.grouped
-    groups = np.unique(traces.groups[at], return_inverse=True)[1]
+    at = columns.grouped
+    groups = np.unique(columns.groups[at], return_inverse=True)[1]
     if not len(groups) or groups.max() + 1 == len(groups):
         return None
     return coverage(passes[at], groups)

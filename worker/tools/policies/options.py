@@ -83,7 +83,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the wh
 
 
 def source_options(command: Command) -> Command:
-    """Add the options that select scored traces; with a policy's and labels', they come as ``given``."""
+    """Add the options that select scored traces; all that `Inputs` has come to the command as ``given``."""
 
     @wraps(command)
     def bundled(**options: Any) -> Any:

@@ -22,17 +22,12 @@ FEW = 5
 
 @dataclass(frozen=True)
 class Candidate:
-    """A trace to label.
-
-    Attributes:
-        record: the trace.
-        score: its score under the policy.
-        change: how often weights fitted to resampled labels decide otherwise than those in force; None if
-            there are too few labels to fit.
-    """
+    """A trace to label."""
 
     record: ScoredRecord
-    score: Score
+    score: Score  # its score under the policy
+    # how often weights fitted to resampled labels decide otherwise than those in force; None if there are too
+    # few labels to fit
     change: float | None = None
 
     @property
@@ -82,13 +77,6 @@ def labelling_queue(
     disagree, and then those close to the threshold, where a small change of it changes the route. Domains
     take turns, starting with the one with the fewest labels. Near copies of queued or labelled traces are
     left out.
-
-    Args:
-        records: scored under any policy.
-        labels: by the id that they give.
-        policy: the policy to label for.
-        count: maximum number of traces.
-        min_reward: the lowest reward of a trace worth keeping.
     """
     by_domain: defaultdict[str, _Domain] = defaultdict(_Domain)
     known = set()

@@ -42,12 +42,8 @@ async def republish(
 
     Key, timestamp and all other data of a record are unchanged.
 
-    Args:
-        settings: the brokers, and the topics to read.
-        period: the period to read.
-        policy: the new policy.
-        names: target topics for `contribute` and `rejected` decisions; they must exist.
-        live: allow the workers' output topics as targets.
+    ``names``: target topics for `contribute` and `rejected` decisions; they must exist. ``live``: allow the
+    workers' output topics as targets.
 
     Raises:
         InputError: a target is one of the workers' topics and ``live`` is false, or no scored traces exist.
@@ -90,13 +86,7 @@ async def send_rescored(
 
 
 def rescored_record(
-    record: Record,
-    scored: ScoredRecord,
-    score: Score,
-    policy: Policy,
-    topic: str,
-    *,
-    keeps_partition: bool,
+    record: Record, scored: ScoredRecord, score: Score, policy: Policy, topic: str, *, keeps_partition: bool
 ) -> OutputRecord:
     """Return a scored record in the form that a worker with another policy would have published."""
     ours = (scored.source.encode(), msgspec.json.encode(ScoreHeader.of(score)), policy.digest.encode())

@@ -21,12 +21,6 @@ async def require_topics(
 ) -> list[Topic]:
     """Return topics that exist and may be used.
 
-    Args:
-        settings: the brokers.
-        names: the topics' names.
-        rights: what is done with them.
-        hint: how to create a missing one.
-
     Raises:
         NoBrokerError: the brokers cannot be reached.
         SecurityError: they refuse the login, the certificate or a right.

@@ -14,33 +14,33 @@ from knowledgepulse_worker.scoring import ScoredRecord, Scorer
 from knowledgepulse_worker.terminal.lines import without_mark
 from knowledgepulse_worker.tools.score.offline import score_line
 
-MakeScorer = Callable[[], Scorer]
-
 
 def read_files(
-    paths: Iterable[Path], make_scorer: MakeScorer, embedder: str, max_bytes: int
+    paths: Iterable[Path], make_scorer: Callable[[], Scorer], embedder: str, max_bytes: int
 ) -> Iterator[ScoredRecord]:
     """Yield the traces of files, one per line; raw traces are scored in order, as in one partition.
 
-    Args:
-        paths: files of lines of one kind, which the first line determines.
-        make_scorer: called for the first raw trace, as it may load a model.
-        embedder: the name of the scorer's embedder.
-        max_bytes: maximum size of a raw trace.
+    ``paths``: files of lines of one kind, which the first line determines. ``make_scorer``: called for the
+    first raw trace, as it may load a model.
 
     Raises:
         InputError: a file is empty or a line is invalid.
     """
     scorer = cache(make_scorer)
+
+    def read_raw(source: str, line: bytes) -> ScoredRecord:
+        scored = score_line(line, scorer(), max_bytes)
+        return ScoredRecord.of(source, scored.trace, scored.score, embedder, scored.content)
+
     for path in paths:
-        read = None
+        raw = None
         for source, line in lines_of(path):
-            if read is None:
-                read = _read_raw(scorer(), embedder, max_bytes) if is_raw(source, line) else read_line
+            raw = is_raw(source, line) if raw is None else raw
             try:
-                yield read(source, line)
+                yield (read_raw if raw else read_line)(source, line)
             except (msgspec.MsgspecError, RejectedRecord) as error:
-                raise InputError(f"{source}: {_kind(read)}: {error}") from None
+                kind = "a trace" if raw else "output of `kp-worker score`"
+                raise InputError(f"{source}: not {kind}: {error}") from None
 
 
 def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -77,15 +77,3 @@ def is_raw(source: str, line: bytes) -> bool:
     if isinstance(members, dict) and "steps" in members:
         return True
     raise InputError(f"{source}: neither output of `kp-worker score` nor a trace")
-
-
-def _read_raw(scorer: Scorer, embedder: str, max_bytes: int) -> Callable[[str, bytes], ScoredRecord]:
-    def read(source: str, line: bytes) -> ScoredRecord:
-        scored = score_line(line, scorer, max_bytes)
-        return ScoredRecord.of(source, scored.trace, scored.score, embedder, scored.content)
-
-    return read
-
-
-def _kind(read: Callable[[str, bytes], ScoredRecord]) -> str:
-    return "not output of `kp-worker score`" if read is read_line else "not a trace"

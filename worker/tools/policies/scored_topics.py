@@ -42,7 +42,6 @@ class ScoredTopics:
     """Read scored records up to the current end of their topics.
 
     Attributes:
-        topics: the workers' output topics.
         foreign: number of skipped records that were not written by a worker.
         repeats: number of skipped records that repeat an earlier one, as after a crash.
     """

@@ -17,7 +17,7 @@ import numpy as np
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.policy import Weights
 from knowledgepulse_worker.scoring import Score, apply_overrides
-from knowledgepulse_worker.tools.policies.auc import Bools, Floats
+from knowledgepulse_worker.tools.policies.intervals import Bools, Floats
 
 with extra("policy"):
     from scipy.optimize import minimize
@@ -37,9 +37,7 @@ _NOTHING = 1e-9
 def values_of(scores: Sequence[Score], *, hold: bool) -> Floats:
     """Return what the weights average, shape (traces, 4): the dimensions, with what the overrides add.
 
-    Args:
-        scores: the traces' scores.
-        hold: give every trace the mean outcome confidence.
+    ``hold``: give every trace the mean outcome confidence.
     """
     values = np.array([astuple(one.dimensions) for one in scores])
     if hold:

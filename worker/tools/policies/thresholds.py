@@ -6,12 +6,13 @@ import math
 from decimal import ROUND_FLOOR, Decimal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from knowledgepulse_worker.tools.policies.intervals import Floats
 
 _DECIMALS = range(4, 20)
 
 
-def typed(scores: NDArray[np.float64], lowest: float) -> float:
+def typed(scores: Floats, lowest: float) -> float:
     """Return a threshold that the scores from ``lowest`` on reach and no others.
 
     It is rounded down to four decimals, or to as many more as it takes to stay above the next lower score.
@@ -28,7 +29,7 @@ def typed(scores: NDArray[np.float64], lowest: float) -> float:
     return next((one for one in rounded if one > below), lowest)
 
 
-def lowest_within(scores: NDArray[np.float64], target: float) -> tuple[float, int] | None:
+def lowest_within(scores: Floats, target: float) -> tuple[float, int] | None:
     """Return the lowest score of the best traces that are at most a target share, and their number.
 
     Equal scores pass or fail together. None if even the best ones are more than the target.

@@ -8,13 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord
 from knowledgepulse_worker.tools.policies.embedders import described, embedders_of
-from knowledgepulse_worker.tools.policies.intervals import Estimate, kth_largest, share
+from knowledgepulse_worker.tools.policies.intervals import Estimate, Floats, kth_largest, share
 from knowledgepulse_worker.tools.policies.proposal import policy_toml, with_changes
 from knowledgepulse_worker.tools.policies.thresholds import lowest_within, typed
 
@@ -32,59 +31,36 @@ class Passing:
 
 @dataclass(frozen=True)
 class Proposal:
-    """The threshold that lets at most the target share pass.
+    """The threshold that lets at most the target share pass."""
 
-    Attributes:
-        needed: the lowest score that passes, with its bootstrap interval.
-        passing: that score as a threshold to type, and the share that passes it.
-    """
-
-    needed: Estimate
-    passing: Passing
+    needed: Estimate  # the lowest score that passes, with its bootstrap interval
+    passing: Passing  # that score as a threshold to type, and the share that passes it
 
 
 @dataclass(frozen=True)
 class DomainTuning:
-    """The tuning of one domain.
+    """The tuning of one domain."""
 
-    Attributes:
-        domain: the profile's name.
-        traces: number of traces.
-        quantiles: quantiles of the score, by :data:`QUANTILES`.
-        current: the policy's threshold.
-        grid: thresholds from 0 to 1.
-        proposal: the proposed threshold; None if the equals of the best trace are more than the target.
-        scores: shape (traces,), for plots.
-    """
-
-    domain: str
-    traces: int
-    quantiles: dict[float, float]
-    current: Passing
-    grid: list[Passing]
+    domain: str  # the profile's name
+    traces: int  # number of traces
+    quantiles: dict[float, float]  # quantiles of the score, by QUANTILES
+    current: Passing  # the policy's threshold
+    grid: list[Passing]  # thresholds from 0 to 1
+    # the proposed threshold; None if the equals of the best trace are more than the target
     proposal: Proposal | None
-    scores: NDArray[np.float64]
+    scores: Floats  # shape (traces,), for plots
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The tuning of all domains that have traces.
+    """The tuning of all domains that have traces."""
 
-    Attributes:
-        policy: the policy that all traces are scored under.
-        target: the target share.
-        domains: the tunings by domain name.
-        embedders: number of traces by what their novelty was computed with.
-        withheld: number of traces that are left out, as the policy withholds them whatever their score.
-        proposed: the policy with the proposed thresholds; domains without a proposal keep theirs.
-    """
-
-    policy: Policy
+    policy: Policy  # the policy that all traces are scored under
     target: float
-    domains: dict[str, DomainTuning]
-    embedders: dict[str, int]
-    withheld: int
-    proposed: Policy
+    domains: dict[str, DomainTuning]  # the tunings by domain name
+    embedders: dict[str, int]  # number of traces by what their novelty was computed with
+    withheld: int  # number of traces that are left out, as the policy withholds them whatever their score
+    proposed: Policy  # the policy with the proposed thresholds; domains without a proposal keep theirs
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON, without the scores."""
@@ -104,10 +80,7 @@ class Tuning:
 def tune(records: Iterable[ScoredRecord], policy: Policy, target: float) -> Tuning:
     """Score records under a policy and propose thresholds.
 
-    Args:
-        records: scored under any policy.
-        policy: the policy to tune.
-        target: the share of each domain that should pass, more than 0 and up to 1.
+    ``target``: the share of each domain that should pass, more than 0 and up to 1.
 
     Raises:
         InputError: there are no records, or the policy withholds them all.
@@ -169,5 +142,5 @@ def _tune_domain(scores: Sequence[Score], policy: Policy, target: float) -> Doma
     )
 
 
-def _passing(values: NDArray[np.float64], threshold: float) -> Passing:
+def _passing(values: Floats, threshold: float) -> Passing:
     return Passing(threshold, share(int((values >= threshold).sum()), len(values)))

@@ -11,12 +11,7 @@ from knowledgepulse_worker.tools.policies.operating import SUPPORT, OperatingPoi
 
 
 def verdict(one: DomainEvaluation, precision: float) -> Iterator[str]:
-    """Yield what a domain's labels say of its score, of thresholds and of the groups that pass.
-
-    Args:
-        one: the evaluation.
-        precision: the precision that was asked for.
-    """
+    """Yield what a domain's labels say of its score, of thresholds and of the groups that pass."""
     yield f"verdict: {one.domain}: {_score(one)}{_proposals(one, precision)}"
     current = one.current
     if current and current.coverage:

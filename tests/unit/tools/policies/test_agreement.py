@@ -40,11 +40,15 @@ def test_only_traces_that_both_labelled_count_each_with_the_last_label():
     assert (one.sources, one.traces, one.agreed) == (("ann", "ben"), 2, 1)
 
 
-def test_evaluate_prints_the_agreement_first(kp_worker, tmp_path, real_traces):
+@pytest.mark.parametrize(("second", "used"), [("ben", "20 from ben"), ("judge:m:1", "20 from ann")])
+def test_evaluate_prints_the_agreement_first_and_leaves_judges_out(
+    kp_worker, tmp_path, real_traces, second, used
+):
+    """A model's labels also if they come last."""
     traces = tmp_path / "traces.jsonl"
     traces.write_bytes(b"\n".join(real_traces[:20]))
     files = []
-    for name, step in (("ann", 2), ("ben", 3)):
+    for name, step in (("ann", 2), (second, 3)):
         files += ["--labels", tmp_path / name]
         lines = [
             {"id": json.loads(line)["id"], "keep": n % step == 0, "source": name}
@@ -56,5 +60,8 @@ def test_evaluate_prints_the_agreement_first(kp_worker, tmp_path, real_traces):
 
     assert result.exit_code == 0, result.output
     # Kept by both: 0, 6, 12, 18; by neither: 1, 5, 7, 11, 13, 17, 19. By chance, half of them.
-    expected = "agreement: ann and ben give 11 of 20 traces the same label; Cohen's kappa 0.10"
+    expected = f"agreement: ann and {second} give 11 of 20 traces the same label; Cohen's kappa 0.10"
     assert result.stdout.splitlines()[0] == expected
+    assert f"\nlabels: {used}\n" in result.stdout
+    left_out = "left out 20 labels of judges, as there are people's"
+    assert (left_out in result.stderr) is second.startswith("judge")

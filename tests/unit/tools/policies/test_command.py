@@ -19,34 +19,37 @@ def policy_file(tmp_path):
     return write
 
 
-def test_check_prints_digest_table_and_changes_from_the_sdk(kp_worker, policy_file):
-    file = policy_file("[policy.domains.finance]\nthreshold = 0.6\n[web]\nport = 6067\n")
-
-    result = kp_worker("policy", "check", file)
-
-    assert result.exit_code == 0
-    assert "  finance: threshold 0.75 → 0.6\n" in result.stdout
-    rows = [line.split() for line in result.stdout.splitlines()]
-    assert ["customer_service", "0.75", "0.2", "0.3", "0.2", "0.3"] in rows
-
-
-def test_check_ignores_the_environment(kp_worker, policy_file, monkeypatch):
-    """The output depends on the file alone."""
+def test_check_prints_digest_table_and_changes_from_the_sdk(kp_worker, policy_file, monkeypatch):
+    """Whatever the environment: the output depends on the file alone."""
     monkeypatch.setenv("KP_POLICY__THRESHOLD", "0.1")
+    finance = policy_file("[policy.domains.finance]\nthreshold = 0.6\n[web]\nport = 6067\n", "finance.toml")
 
-    result = kp_worker("policy", "check", policy_file("[policy]\nthreshold = 0.75\n"))
+    changed, same = (kp_worker("policy", "check", file) for file in (finance, policy_file(OLD)))
 
-    assert f"policy {Policy().digest}\n" in result.stdout
-    assert "no effect on the score or decision of any trace" in result.stdout
+    assert changed.exit_code == 0
+    assert "  finance: threshold 0.75 → 0.6\n" in changed.stdout
+    rows = [line.split() for line in changed.stdout.splitlines()]
+    assert ["customer_service", "0.75", "0.2", "0.3", "0.2", "0.3"] in rows
+    assert f"policy {Policy().digest}\n" in same.stdout
+    assert "no effect on the score or decision of any trace" in same.stdout
 
 
-def test_check_and_diff_report_the_visibilities(kp_worker, policy_file):
-    old = policy_file("[policy]\nthreshold = 0.75\n", "old.toml")
-    new = policy_file('[policy]\ncontribute_visibility = ["org"]\n', "new.toml")
-    change = "  contribute_visibility: private, org, network → org"
+OLD = "[policy]\nthreshold = 0.75\n"
 
-    assert change in kp_worker("policy", "check", new).stdout.splitlines()
-    assert kp_worker("policy", "diff", old, new).stdout.splitlines()[1:] == [change]
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ('[policy]\ncontribute_visibility = ["org"]\n', "contribute_visibility: private, org, network → org"),
+        (f"{OLD}[policy.domains.code]\nthreshold = 0.5\n", "code: threshold 0.75 → 0.5"),
+    ],
+)
+def test_check_and_diff_print_the_changes(kp_worker, policy_file, text, change):
+    old, new = policy_file(OLD, "old.toml"), policy_file(text, "new.toml")
+
+    assert f"  {change}" in kp_worker("policy", "check", new).stdout.splitlines()
+    assert kp_worker("policy", "diff", old, new).stdout.splitlines()[1:] == [f"  {change}"]
+    assert kp_worker("policy", "diff", old, old).stdout == "no effect on the score or decision of any trace\n"
 
 
 WEIGHTS = "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confidence = 0.3\n"
@@ -84,11 +87,3 @@ def test_an_invalid_policy_is_a_one_line_error(kp_worker, policy_file, text, mes
     assert result.stderr.startswith(f"Error: {file}: ")
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
-
-
-def test_diff_prints_the_changes(kp_worker, policy_file):
-    old = policy_file("[policy]\nthreshold = 0.75\n", "old.toml")
-    new = policy_file("[policy]\nthreshold = 0.75\n[policy.domains.code]\nthreshold = 0.5\n", "new.toml")
-
-    assert kp_worker("policy", "diff", old, new).stdout.splitlines()[1:] == ["  code: threshold 0.75 → 0.5"]
-    assert kp_worker("policy", "diff", old, old).stdout == "no effect on the score or decision of any trace\n"

@@ -50,19 +50,18 @@ def test_a_better_policy_differs_by_more_than_chance(labelled):
     assert json.loads(json.dumps(asdict(one)))["differences"]
 
 
-def test_a_policy_does_not_differ_from_itself(labelled):
-    (one,) = compare(*labelled, [NOVEL, Policy(threshold=0.5001)], min_reward=0.5)
+@pytest.mark.parametrize(
+    ("threshold", "said"), [(0.5001, "the labels show no difference"), (1.0, "has lower recall")]
+)
+def test_a_policy_with_the_same_weights_orders_alike(labelled, threshold, said):
+    """A precision of nothing is a dash."""
+    (one,) = compare(*labelled, [NOVEL, Policy(threshold=threshold)], min_reward=0.5)
 
     (difference,) = one.differences.values()
+    _, _, table, sentence = comparison_tables([one])
     assert difference["AUC"] == (0, 0, 0)
-    assert "the labels show no difference" in [*comparison_tables([one])][-1]
-
-
-def test_a_precision_of_nothing_is_a_dash(labelled):
-    (one,) = compare(*labelled, [NOVEL, Policy(threshold=1.0)], min_reward=0.5)
-
-    _, _, table, _ = comparison_tables([one])
-    assert [*table.columns[2].cells][1:] == ["-", "-"]
+    assert said in sentence
+    assert ([*table.columns[2].cells][1:] == ["-", "-"]) is (threshold == 1)
 
 
 def test_labels_that_are_the_outcome_are_compared_without_it(make_record):

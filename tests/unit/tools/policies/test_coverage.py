@@ -59,24 +59,22 @@ def test_the_expected_number_is_the_mean_over_all_choices(rows):
     assert found.covered <= min(passes.sum(), found.groups)
 
 
-def labelled(make_record, groups):
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        # Traces from 20 on pass: four of ten tasks, and ten traces without a group.
+        ([n % 10 if n < 24 else None for n in range(40)], (4, 10, 4)),
+        ([None] * 40, None),
+        (range(40), None),
+    ],
+)
+def test_only_labels_that_share_a_group_count(make_record, groups, expected):
     records = [make_record((n / 40,) * 4, id=f"kp:trace:{n}") for n in range(40)]
     labels = {
         one.id: Label(one.id, keep=n % 3 == 0, group=group)
         for n, (one, group) in enumerate(zip(records, groups, strict=True))
     }
-    return evaluate(records, labels, Policy(threshold=0.5)).domains["default"].current.coverage
 
+    found = evaluate(records, labels, Policy(threshold=0.5)).domains["default"].current.coverage
 
-def test_only_labels_with_a_group_count(make_record):
-    """Traces from 20 on pass: four of ten tasks, and ten traces without a group."""
-    groups = [n % 10 if n < 24 else None for n in range(40)]
-
-    found = labelled(make_record, groups)
-
-    assert (found.passing, found.groups, found.covered) == (4, 10, 4)
-
-
-@pytest.mark.parametrize("groups", [[None] * 40, range(40)])
-def test_there_is_no_coverage_unless_labels_share_a_group(make_record, groups):
-    assert labelled(make_record, groups) is None
+    assert (found and (found.passing, found.groups, found.covered)) == expected

@@ -95,27 +95,22 @@ def test_its_buckets_are_those_of_the_workers_histograms(make_record):
     assert {f"{one['dimension']} {one['le']}" for one in labels} == exposed | {"decision 0.0"}
 
 
+RULES = '{"groups": [{"name": "a", "interval": "1m", "rules": %s}]}'
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("[policy]\n", "got `array`"),
         ('{"groups": []}', "it has no traces"),
-        (
-            '{"groups": [{"name": "a", "interval": "1m", "rules": [{"alert": "A"}]}]}',
-            "missing required field",
-        ),
+        (RULES % '[{"alert": "A"}]', "missing required field"),
+        (None, "other buckets of complexity"),
     ],
 )
-def test_what_is_no_reference_is_named(tmp_path, text, message):
-    (tmp_path / "reference.json").write_text(text)
+def test_what_is_no_reference_is_named(make_record, tmp_path, text, message):
+    other = reference_rules(window([make_record()], POLICY)).replace('"le": "0.3"', '"le": "0.33"')
+    (tmp_path / "reference.json").write_text(text or other)
     with pytest.raises(InputError, match=f"reference.json: not a reference .*{message}"):
-        read_reference(tmp_path / "reference.json")
-
-
-def test_other_buckets_are_refused(make_record, tmp_path):
-    rules = reference_rules(window([make_record()], POLICY)).replace('"le": "0.3"', '"le": "0.33"')
-    (tmp_path / "reference.json").write_text(rules)
-    with pytest.raises(InputError, match="other buckets of complexity"):
         read_reference(tmp_path / "reference.json")
 
 

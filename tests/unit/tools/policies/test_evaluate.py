@@ -35,46 +35,78 @@ def column(records, name):
     return np.array([getattr(one.score, name) for one in records])
 
 
-def test_detects_the_leak_in_the_real_traces_score(evaluation):
-    """As measured on the SDK's scores: success determines the score, and nothing else predicts success."""
-    one = evaluation.domains["customer_service"]
+def judged(records, keep, group=lambda n: None):
+    """Return labels of records, by their number and score."""
+    return {
+        one.id: Label(one.id, keep=bool(keep(n, one.score)), group=group(n), source="me")
+        for n, one in enumerate(records)
+    }
 
-    assert (one.traces, one.kept, one.groups) == (140, 43, 35)
+
+def only(records, labels, policy=None, **options):
+    return evaluate(records, labels, policy or Policy(), **options).domains["default"]
+
+
+@pytest.fixture
+def line_up(make_record):
+    """Return traces whose dimensions all are their number over a total."""
+
+    def make(count, total, **others):
+        return [make_record((n / total,) * 4, id=f"kp:trace:{n}", **others) for n in range(count)]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def scattered(make_record):
+    """Return 200 traces with dimensions at random."""
+    rng = np.random.default_rng(5)
+    return [make_record(tuple(rng.random(4)), id=f"kp:trace:{n}") for n in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("domain", "counts", "alone"),
+    [
+        ("customer_service", (140, 43, 35), [0.41, 0.44, 0.52, 1]),
+        (ALL, (154, 57, 49), [0.4675, 0.456, 0.595, 1]),
+    ],
+)
+def test_detects_the_leak_in_the_real_traces_score(evaluation, domain, counts, alone):
+    """As measured on the SDK's scores: success determines the score, and nothing else predicts success."""
+    one = evaluation.domains[domain]
+
+    assert (one.traces, one.kept, one.groups) == counts
     assert round(one.score.value, 2) == 0.99
-    assert round(one.without["outcome_confidence"].value, 2) == 0.41
-    assert [round(one.alone[name].value, 2) for name in ("complexity", "novelty", "tool_diversity")] == [
-        0.41,
-        0.44,
-        0.52,
-    ]
+    assert [found.value for found in one.alone.values()] == pytest.approx(alone, abs=5e-3)
     assert [leak.dimension for leak in one.leaks] == ["outcome_confidence"]
     assert one.agreement == 1
 
 
-def test_detects_the_leak_over_all_domains(evaluation):
-    one = evaluation.domains[ALL]
-
-    assert round(one.score.value, 2) == 0.99
-    assert one.alone["complexity"].value == pytest.approx(0.4675, abs=1e-4)
-    assert one.alone["novelty"].value == pytest.approx(0.456, abs=2e-3)
-    assert one.alone["tool_diversity"].value == pytest.approx(0.595, abs=1e-4)
-
-
-def test_the_report_warns_of_a_leak(evaluation):
-    warnings = [line for line in evaluation_tables(evaluation) if str(line).startswith("warning: customer")]
-
-    assert "100% of the labels equal metadata.success" in warnings[0]
-    assert "outcome confidence alone predicts the label (AUC 1.00); with it held constant" in warnings[1]
-    assert "the score's AUC is 0.41 (" in warnings[1]
-    assert "no better than chance" in warnings[2]
-
-
-def test_a_domain_with_equal_labels_is_not_compared(evaluation):
-    one = evaluation.domains["code"]
-    assert (one.traces, one.kept, one.score, one.alone, one.leaks) == (14, 14, None, {}, [])
-    assert "warning: code: all 14 labels are equal, so there is nothing to compare" in [
-        *evaluation_tables(evaluation)
+def test_the_report_warns_of_a_leak_and_of_equal_labels(evaluation):
+    told = " ".join(str(line) for line in evaluation_tables(evaluation))
+    verdicts = [
+        line for name in ("customer_service", "code") for line in verdict(evaluation.domains[name], 0.9)
     ]
+
+    for part in (
+        "warning: customer_service: 100% of the labels equal metadata.success",
+        "alone predicts the label (AUC 1.00); with it held constant, the score's AUC is 0.41 (",
+        "customer_service: without outcome confidence, the score is no better than chance",
+        "warning: code: all 14 labels are equal, so there is nothing to compare",
+    ):
+        assert part in told
+    assert (
+        "the score contains the label; without it, the score does not tell these labels apart: AUC 0.41"
+        in verdicts[0]
+    )
+    assert verdicts[0].endswith("; no threshold is proposed")
+    assert verdicts[1] == (
+        "coverage: customer_service: no trace reaches 0.75, so none of 35 groups is covered"
+    )
+    assert verdicts[2].startswith("verdict: code: too few labels: 14 of 14 traces are worth keeping")
+    report = json.loads(json.dumps(evaluation.as_dict()))
+    assert report["policy"] == Policy().digest
+    assert report["domains"]["customer_service"]["leaks"][0]["dimension"] == "outcome_confidence"
 
 
 def test_intervals_resample_whole_tasks(evaluation, reference_records, labels):
@@ -107,14 +139,12 @@ def test_precision_and_recall_match_scikit_learn(evaluation, reference_records, 
 
 
 @pytest.fixture(scope="module")
-def noisy(make_record):
-    """Return 200 traces whose labels agree with the score somewhat, evaluated for a precision of 0.8."""
+def noisy(scattered):
+    """Return an evaluation for a precision of 0.8 by labels that agree with the score somewhat."""
     rng = np.random.default_rng(5)
-    records = [make_record(tuple(rng.random(4)), id=f"kp:trace:{n}") for n in range(200)]
-    keep = {one.id: bool(one.score.quality_score + rng.normal(0, 0.1) > 0.5) for one in records}
-    labels = {name: Label(name, keep=kept) for name, kept in keep.items()}
-    one = evaluate(records, labels, Policy(), precision=0.8).domains["default"]
-    return one, column(records, "quality_score"), np.array([*keep.values()])
+    labels = judged(scattered, lambda _, score: score.quality_score + rng.normal(0, 0.1) > 0.5)
+    kept = np.array([one.keep for one in labels.values()])
+    return only(scattered, labels, precision=0.8), column(scattered, "quality_score"), kept
 
 
 def test_the_proposed_thresholds_are_the_best_with_ten_traces_on_each_side(noisy):
@@ -140,25 +170,24 @@ def test_a_printed_threshold_passes_the_number_beside_it(noisy):
     assert all(sum(scores >= float(threshold)) == int(passing) for threshold, passing in promised)
 
 
-def test_precision_has_the_wider_interval_at_each_end(make_record):
+@pytest.mark.parametrize(
+    ("keep", "group", "expected"),
+    [
+        (lambda n, _: n >= 20, lambda _: None, (1, 0.84, 1)),
+        (lambda n, _: n % 20 < 10, lambda n: n // 10, (0.5, 0, 1)),
+    ],
+)
+def test_precision_has_the_wider_interval_at_each_end(line_up, keep, group, expected):
     """Nine hits of nine are not certain, and ten trials of one task are not ten tasks."""
-
-    def precision(keep, group):
-        records = [make_record((n / 40,) * 4, id=f"kp:trace:{n}") for n in range(40)]
-        labels = {one.id: Label(one.id, keep=keep(n), group=group(n)) for n, one in enumerate(records)}
-        return evaluate(records, labels, Policy(threshold=0.5)).domains["default"].current.precision
-
-    alone = precision(lambda n: n >= 20, lambda n: None)
-    assert alone == pytest.approx((1, 0.84, 1), abs=0.01)
-    trials = precision(lambda n: n % 20 < 10, lambda n: n // 10)
-    assert (trials.value, trials.low, trials.high) == (0.5, 0, 1)
+    records = line_up(40, 40)
+    one = only(records, judged(records, keep, group), Policy(threshold=0.5))
+    assert one.current.precision == pytest.approx(expected, abs=0.01)
 
 
-def test_nine_of_a_kind_are_too_few_to_judge(make_record):
-    records = [make_record((n / 100,) * 4, id=f"kp:trace:{n}") for n in range(19)]
-    labels = {one.id: Label(one.id, keep=n >= 9) for n, one in enumerate(records)}
+def test_nine_of_a_kind_are_too_few_to_judge(line_up):
+    records = line_up(19, 100)
 
-    one = evaluate(records, labels, Policy()).domains["default"]
+    one = only(records, judged(records, lambda n, _: n >= 9))
 
     assert (one.score.value, one.verdict) == (1, "too few labels")
     assert (one.best_f1, one.precise) == (None, None)
@@ -180,14 +209,10 @@ def test_a_resamples_auc_matches_scikit_learn(rows):
         assert area == pytest.approx(roc_auc_score(kept[drawn], values[drawn]))
 
 
-def test_independent_labels_give_no_warning(make_record):
+def test_independent_labels_give_no_warning(scattered):
     rng = np.random.default_rng(4)
-    records = [make_record(tuple(rng.random(4)), id=f"kp:trace:{n}", success=True) for n in range(200)]
-    labels = {
-        one.id: Label(one.id, keep=bool(one.score.complexity + rng.normal(0, 0.5) > 0.5)) for one in records
-    }
 
-    one = evaluate(records, labels, Policy()).domains["default"]
+    one = only(scattered, judged(scattered, lambda _, score: score.complexity + rng.normal(0, 0.5) > 0.5))
 
     assert one.leaks == []
     assert one.alone["complexity"].low > 0.5
@@ -196,29 +221,23 @@ def test_independent_labels_give_no_warning(make_record):
 
 def test_a_dimension_in_reverse_order_is_a_leak(make_record):
     records = [make_record((n / 40, 0.5, 0.5, 0.5), id=f"kp:trace:{n}") for n in range(40)]
-    labels = {one.id: Label(one.id, keep=one.score.complexity < 0.5) for one in records}
 
-    (leak,) = evaluate(records, labels, Policy()).domains["default"].leaks
+    (leak,) = only(records, judged(records, lambda _, score: score.complexity < 0.5)).leaks
 
     assert (leak.dimension, leak.alone.value, leak.rest.value) == ("complexity", 0, 0.5)
 
 
-def test_unmatched_labels_and_unlabelled_traces_are_counted(make_record):
-    records = [make_record((n / 10, 0, 0, 0), id=f"kp:trace:{n}") for n in range(10)]
-    labels = {f"kp:trace:{n}": Label(f"kp:trace:{n}", keep=n > 5, source="me") for n in range(3, 30)}
+def test_unmatched_labels_and_unlabelled_traces_are_counted(line_up):
+    labels = judged(line_up(30, 30), lambda n, _: n > 5)
 
-    evaluation = evaluate(records, labels, Policy())
+    evaluation = evaluate(line_up(10, 10), dict([*labels.items()][3:]), Policy())
 
     assert (evaluation.unmatched, evaluation.unlabelled) == (20, 3)
     assert evaluation.sources == {"me": 7}
 
 
 @pytest.mark.parametrize(
-    ("native_id", "meant"),
-    [
-        (None, "native_id, which the first one lacks"),
-        ("run-1", "native_id run-1"),
-    ],
+    ("native_id", "meant"), [(None, "native_id, which the first one lacks"), ("run-1", "native_id run-1")]
 )
 def test_rejects_labels_that_match_no_trace(make_record, make_content, native_id, meant):
     record = make_record(content=make_content(native_id=native_id))
@@ -243,12 +262,11 @@ def test_rejects_labels_that_are_all_equal(make_record, keep, said):
         evaluate([make_record()], {"kp:trace:1": Label("kp:trace:1", keep=keep)}, Policy())
 
 
-def test_no_threshold_reaches_the_requested_precision(make_record):
+def test_no_threshold_reaches_the_requested_precision(line_up):
     """The best five are worth keeping, but not the best ten."""
-    records = [make_record((n / 100,) * 4, id=f"kp:trace:{n}") for n in range(100)]
-    labels = {one.id: Label(one.id, keep=n > 30 and n % 9 != 4) for n, one in enumerate(records)}
+    records = line_up(100, 100)
 
-    one = evaluate(records, labels, Policy(), precision=1.0).domains["default"]
+    one = only(records, judged(records, lambda n, _: n > 30 and n % 9 != 4), precision=1.0)
 
     assert one.best_f1 is not None
     assert one.precise is None
@@ -268,37 +286,16 @@ def test_no_threshold_reaches_the_requested_precision(make_record):
         (9.0, 1, "does not tell apart", "the score does not tell these labels apart: AUC 0."),
     ],
 )
-def test_the_verdict_says_what_the_score_is_worth(make_record, noise, sign, expected, sentence):
+def test_the_verdict_says_what_the_score_is_worth(scattered, noise, sign, expected, sentence):
     rng = np.random.default_rng(6)
-    records = [make_record(tuple(rng.random(4)), id=f"kp:trace:{n}") for n in range(200)]
-    labels = {
-        one.id: Label(one.id, keep=bool(sign * (one.score.quality_score - 0.5) + rng.normal(0, noise) > 0))
-        for one in records
-    }
+    labels = judged(scattered, lambda _, score: sign * (score.quality_score - 0.5) + rng.normal(0, noise) > 0)
 
-    one = evaluate(records, labels, Policy()).domains["default"]
+    one = only(scattered, labels)
     (line,) = verdict(one, 0.9)
 
     assert one.verdict == expected
     assert line.startswith(f"verdict: default: {sentence}")
     assert ("no threshold is proposed" in line) is (one.best_f1 is None) is (expected != "tells apart")
-
-
-def test_the_verdict_on_a_score_that_contains_the_label(evaluation):
-    """Its AUC is 0.99, of which nothing is left with outcome confidence held constant."""
-    line, _ = verdict(evaluation.domains["customer_service"], 0.9)
-
-    assert (
-        "the score contains the label; without it, the score does not tell these labels apart: AUC 0.41"
-        in line
-    )
-    assert line.endswith("; no threshold is proposed")
-
-
-def test_the_verdict_on_equal_labels(evaluation):
-    line = next(verdict(evaluation.domains["code"], 0.9))
-
-    assert line.startswith("verdict: code: too few labels: 14 of 14 traces are worth keeping")
 
 
 def test_coverage_is_told_for_the_policys_threshold(reference_records, labels):
@@ -311,15 +308,3 @@ def test_coverage_is_told_for_the_policys_threshold(reference_records, labels):
         f"{covered.covered} of 35 groups, {covered.gain.value:.2f} ("
     )
     assert line.endswith(f" times as many as at random ({covered.random:.1f})")
-
-
-def test_no_group_is_covered_if_no_trace_passes(evaluation):
-    assert [*verdict(evaluation.domains["customer_service"], 0.9)][1] == (
-        "coverage: customer_service: no trace reaches 0.75, so none of 35 groups is covered"
-    )
-
-
-def test_the_report_is_plain_json(evaluation):
-    report = json.loads(json.dumps(evaluation.as_dict()))
-    assert report["policy"] == Policy().digest
-    assert report["domains"]["customer_service"]["leaks"][0]["dimension"] == "outcome_confidence"

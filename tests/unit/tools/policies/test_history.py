@@ -9,6 +9,8 @@ from knowledgepulse_worker.tools.policies.history import find_policy
 
 HISTORY = [KeptPolicy(Policy(threshold=number / 100), number) for number in range(40)]
 ONE = HISTORY[7].policy
+FIRST = next(one.policy.digest[0] for one in HISTORY)
+ALIKE = [one.policy.digest for one in HISTORY if one.policy.digest.startswith(FIRST)]
 
 
 def test_a_policy_is_found_by_its_digest_or_the_beginning_of_it():
@@ -16,14 +18,13 @@ def test_a_policy_is_found_by_its_digest_or_the_beginning_of_it():
     assert find_policy(HISTORY, ONE.digest[:8]).policy == ONE
 
 
-def test_an_unknown_digest_is_refused_with_those_there_are():
-    with pytest.raises(InputError, match="ffffffffffff: no such policy was in force: .*" + ONE.digest):
-        find_policy(HISTORY, "ffffffffffff")
-
-
-def test_an_ambiguous_digest_is_refused_with_those_that_begin_with_it():
-    first = next(one.policy.digest[0] for one in HISTORY)
-    alike = [one.policy.digest for one in HISTORY if one.policy.digest.startswith(first)]
-
-    with pytest.raises(InputError, match=f"{first}: {len(alike)} policies begin with it: {', '.join(alike)}"):
-        find_policy(HISTORY, first)
+@pytest.mark.parametrize(
+    ("digest", "message"),
+    [
+        ("ffffffffffff", "ffffffffffff: no such policy was in force: .*" + ONE.digest),
+        (FIRST, f"{FIRST}: {len(ALIKE)} policies begin with it: {', '.join(ALIKE)}"),
+    ],
+)
+def test_another_digest_is_refused_with_those_that_could_be_meant(digest, message):
+    with pytest.raises(InputError, match=message):
+        find_policy(HISTORY, digest)

@@ -1,6 +1,7 @@
 """The labelling queue."""
 
 import numpy as np
+import pytest
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.tools.policies.advice import usual_lengths
@@ -14,46 +15,39 @@ def ids(candidates):
     return [one.record.id for one in candidates]
 
 
-def at(make_record, score, name, domain="default", **others):
+def at(score, name, domain="default"):
     """Return a trace with this score that is not a near copy."""
-    return make_record((score, score, score, score), domain, id=name, **others)
+    return {"dimensions": (score,) * 4, "domain": domain, "id": name}
 
 
-def test_traces_closest_to_the_threshold_come_first(make_record):
-    records = [at(make_record, score, f"{score}") for score in (0.1, 0.9, 0.45, 0.56, 0.5)]
-
-    assert ids(labelling_queue(records, {}, POLICY, 3)) == ["0.5", "0.45", "0.56"]
-
-
-def test_leaves_out_labelled_traces(make_record):
-    records = [at(make_record, 0.5, "a"), at(make_record, 0.6, "b")]
-
-    assert ids(labelling_queue(records, {"a": Label("a", keep=True)}, POLICY, 5)) == ["b"]
-
-
-def test_domains_take_turns_fewest_labels_first(make_record):
-    records = [
-        at(make_record, 0.5 + n / 100, f"{domain}{n}", domain)
-        for domain in ("code", "finance")
-        for n in range(3)
-    ]
-    labels = {"code0": Label("code0", keep=True)}
-
-    assert ids(labelling_queue(records, labels, POLICY, 4)) == ["finance0", "code1", "finance1", "code2"]
-
-
-def test_queues_only_one_of_several_near_copies(make_record):
-    copy = make_record((1, 0.01, 1, 0.5), id="copy", nearest="original")
-    records = [copy, at(make_record, 0.55, "original"), at(make_record, 0.9, "other")]
-
-    assert ids(labelling_queue(records, {}, POLICY, 5)) in (["copy", "other"], ["original", "other"])
-    assert ids(labelling_queue(records, {"original": Label("original", keep=True)}, POLICY, 5)) == ["other"]
+COPY = {"dimensions": (1, 0.01, 1, 0.5), "id": "copy", "nearest": "original"}
+CASES = {
+    "closest to the threshold": (
+        *([at(score, f"{score}") for score in (0.1, 0.9, 0.45, 0.56, 0.5)], []),
+        (["0.5", "0.45", "0.56"],),
+    ),
+    "not labelled": ([at(0.5, "a"), at(0.6, "b")], ["a"], (["b"],)),
+    "domains in turns, fewest labels first": (
+        [at(0.5 + n / 100, f"{domain}{n}", domain) for domain in ("code", "finance") for n in range(2)],
+        *(["code0"], (["finance0", "code1", "finance1"],)),
+    ),
+    "one of near copies": (
+        *([COPY, at(0.55, "original"), at(0.9, "other")], []),
+        (["copy", "other"], ["original", "other"]),
+    ),
+    "no copy of a labelled one": (
+        *([COPY, at(0.55, "original"), at(0.9, "other")], ["original"]),
+        (["other"],),
+    ),
+    "each once": ([at(0.5, "a"), at(0.6, "a")], [], (["a"],)),
+}
 
 
-def test_queues_a_trace_scored_twice_only_once(make_record):
-    records = [at(make_record, 0.5, "a"), at(make_record, 0.6, "a")]
+@pytest.mark.parametrize(("traces", "labelled", "queues"), CASES.values(), ids=CASES)
+def test_which_traces_come_first(make_record, traces, labelled, queues):
+    labels = {name: Label(name, keep=True) for name in labelled}
 
-    assert ids(labelling_queue(records, {}, POLICY, 5)) == ["a"]
+    assert ids(labelling_queue([make_record(**one) for one in traces], labels, POLICY, 3)) in queues
 
 
 def test_traces_whose_decision_fitted_weights_change_come_first(make_record):
@@ -75,7 +69,7 @@ def test_traces_whose_decision_fitted_weights_change_come_first(make_record):
 
 def test_each_has_what_one_needs_to_judge_it(make_record, make_content):
     records = [
-        at(make_record, 0.5, f"{n}", content=make_content(length=2 + 8 * (n == 0), failed=0.5))
+        make_record(**at(0.5, f"{n}"), content=make_content(length=2 + 8 * (n == 0), failed=0.5))
         for n in range(3)
     ]
 

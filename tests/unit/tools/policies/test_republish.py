@@ -1,6 +1,7 @@
 """Republishing rescored records, on topics in memory."""
 
 import json
+from contextlib import nullcontext
 
 import msgspec
 import pytest
@@ -97,22 +98,22 @@ async def test_keeps_the_partition_if_the_partition_counts_match(topics, partiti
     assert set(sent) == {kept}
 
 
+OUTPUTS = {"contribute", "rejected"}
+USED = "is one of the workers' topics"
+
+
 @pytest.mark.parametrize(
     ("names", "allowed", "message"),
     [
-        (("contribute", "b"), set(), "contribute is one of the workers' topics; --live allows"),
-        (("a", "raw-traces"), set(), "raw-traces is one of the workers' topics; --live allows"),
-        (("raw-traces", "b"), {"contribute", "rejected"}, "raw-traces is one of the workers' topics"),
-        (("a", "g-ledger-changelog"), {"contribute", "rejected"}, "g-ledger-changelog is one of the"),
+        (("contribute", "b"), set(), f"contribute {USED}; --live allows"),
+        (("a", "raw-traces"), set(), f"raw-traces {USED}; --live allows"),
+        (("raw-traces", "b"), OUTPUTS, f"raw-traces {USED}"),
+        (("a", "g-ledger-changelog"), OUTPUTS, f"g-ledger-changelog {USED}"),
         (("a", "a"), set(), "a cannot be the target of both decisions"),
+        (("contribute", "rejected"), OUTPUTS, None),
+        (("a", "b"), set(), None),
     ],
 )
 def test_rejects_the_workers_topics_as_targets(names, allowed, message):
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=f"^{message}") if message else nullcontext():
         check_targets(names, OWN, allowed)
-    assert str(error.value).startswith(message)
-
-
-def test_live_allows_the_output_topics():
-    check_targets(("contribute", "rejected"), OWN, {"contribute", "rejected"})
-    check_targets(("a", "b"), OWN, set())

@@ -1,5 +1,6 @@
 """Scored traces from files."""
 
+import re
 from codecs import BOM_UTF8
 
 import pytest
@@ -30,52 +31,32 @@ def test_scores_raw_traces_and_reads_scored_ones(tmp_path, real_traces, scored_l
 
     assert [one.score for one in records[:5]] == [one.score for one in records[5:]]
     assert {one.embedder for one in records} == {"none"}
-    assert records[1].source == f"{raw}:2"
-    assert records[6].source == f"{scored}:3"
+    assert (records[1].source, records[6].source) == (f"{raw}:2", f"{scored}:3")
+    assert len(read(scored, make_scorer=lambda: pytest.fail("nothing is to be scored"))) == 5
 
 
-def test_scored_lines_need_no_embedder(tmp_path, scored_lines):
-    file = tmp_path / "scored.jsonl"
-    file.write_bytes(b"\n".join(scored_lines))
-
-    assert len(read(file, make_scorer=lambda: pytest.fail("nothing is to be scored"))) == 5
-
-
-@pytest.mark.parametrize("content", [b"", b"\n \n"])
-def test_rejects_an_empty_file(tmp_path, content):
-    file = tmp_path / "empty.jsonl"
-    file.write_bytes(content)
-    with pytest.raises(InputError, match=f"{file}: is empty"):
-        read(file)
-
-
-@pytest.mark.parametrize("cut", [1, 40, -3])
-def test_the_error_for_a_truncated_file_names_the_line(tmp_path, scored_lines, cut):
-    file = tmp_path / "half.jsonl"
-    file.write_bytes(scored_lines[0] + b"\n" + scored_lines[1][:cut])
-    with pytest.raises(InputError, match=f"{file}:2: not output of `kp-worker score`: .*truncated"):
-        read(file)
+NO_FORMAT = ":1: neither output of `kp-worker score` nor a trace"
+HALF = ":2: not output of `kp-worker score`: "
+BAD = {
+    **{repr(text): (text, ": is empty") for text in (b"", b"\n \n")},
+    **{repr(text): (text, NO_FORMAT) for text in (b"{}", b"[]", b"3", b"text", b"\xff", b'{"quality')},
+    **{
+        f"scored, cut at {at}": (lambda _, scored, at=at: scored[0] + b"\n" + scored[1][:at], HALF)
+        for at in (1, 40, -3)
+    },
+    "raw, cut": (lambda raw, _: raw[0] + b"\n" + raw[1][:100], ":2: not a trace: "),
+    "out of range": (
+        lambda _, scored: scored[0].replace(b'"complexity": 1', b'"complexity": 2'),
+        ":1: not output of `kp-worker score`: Expected `float` <= 1.0 - at `$.complexity`",
+    ),
+}
 
 
-def test_the_error_for_a_truncated_raw_file_names_the_line(tmp_path, real_traces):
-    file = tmp_path / "half.jsonl"
-    file.write_bytes(real_traces[0] + b"\n" + real_traces[1][:100])
-    with pytest.raises(InputError, match=f"{file}:2: not a trace: "):
-        read(file)
-
-
-@pytest.mark.parametrize("content", [b"{}", b"[]", b"3", b"text", b"\xff", b'{"quality'])
-def test_rejects_a_file_in_another_format(tmp_path, content):
-    file = tmp_path / "other.jsonl"
-    file.write_bytes(content)
-    with pytest.raises(InputError, match=f"{file}:1: neither output"):
-        read(file)
-
-
-def test_rejects_a_score_out_of_range(tmp_path, scored_lines):
-    file = tmp_path / "scored.jsonl"
-    file.write_bytes(scored_lines[0].replace(b'"complexity": 1', b'"complexity": 2'))
-    with pytest.raises(InputError, match=r"`float` <= 1.0 - at `\$.complexity`"):
+@pytest.mark.parametrize(("content", "message"), BAD.values(), ids=BAD)
+def test_the_error_for_a_bad_file_names_the_line(tmp_path, real_traces, scored_lines, content, message):
+    file = tmp_path / "bad.jsonl"
+    file.write_bytes(content(real_traces, scored_lines) if callable(content) else content)
+    with pytest.raises(InputError, match=re.escape(f"{file}{message}")):
         read(file)
 
 

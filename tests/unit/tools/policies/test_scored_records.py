@@ -92,14 +92,6 @@ def test_a_record_not_written_by_a_worker_is_none(published_traces, spoil):
     assert read_record(spoil(published_traces[0])) is None
 
 
-def test_rescoring_uses_the_traces_own_visibility(make_record):
-    record = make_record((0.8,) * 4, visibility="private")
-    guarded = Policy(contribute_visibility=["org"])
-
-    assert (record.score.decision, record.under(guarded).decision) == ("contribute", "rejected")
-    assert make_record((0.8,) * 4, visibility="org").under(guarded).decision == "contribute"
-
-
 def test_a_withheld_record_is_read_back(real_traces):
     trace = ReasoningTrace.model_validate_json(real_traces[0])
     guarded = Policy(threshold=0, contribute_visibility=["private"])
@@ -111,9 +103,10 @@ def test_a_withheld_record_is_read_back(real_traces):
     assert (read.score.withheld, read.under(guarded)) == ("visibility", score)
 
 
-def test_rescoring_uses_the_traces_own_domain(make_record):
+def test_rescoring_uses_the_traces_own_domain_and_visibility(make_record):
     record = replace(make_record(), task_domain="legal")
-    policy = Policy(domains={"legal": {"threshold": 0.4}})
+    policy = Policy(domains={"legal": {"threshold": 0.4}}, contribute_visibility=["network"])
 
     assert (record.score.domain, record.under(policy).domain) == ("default", "legal")
     assert record.under(policy).decision == "contribute"
+    assert replace(record, visibility="private").under(policy).decision == "rejected"

@@ -29,25 +29,13 @@ def at(second):
     return datetime.fromtimestamp(second, UTC)
 
 
-async def test_reads_every_scored_record_once(topics, published_traces):
-    assert len(await sources(topics[1])) == len(published_traces)
-
-
-async def test_skips_and_counts_repeats(topics, published_traces):
+async def test_reads_every_scored_record_once_and_counts_the_others(topics, published_traces):
     reader, scored_topics = topics
-    for record in published_traces[:3]:
+    for record in (*published_traces[:3], replace(dead_letter(200), topic="rejected")):
         reader.append(record)
 
     assert len(await sources(scored_topics)) == len(published_traces)
-    assert scored_topics.repeats == 3
-
-
-async def test_skips_and_counts_records_not_written_by_a_worker(topics, published_traces):
-    reader, scored_topics = topics
-    reader.append(replace(dead_letter(200), topic="rejected"))
-
-    assert len(await sources(scored_topics)) == len(published_traces)
-    assert scored_topics.foreign == 1
+    assert (scored_topics.repeats, scored_topics.foreign) == (3, 1)
 
 
 @pytest.mark.parametrize(

@@ -57,21 +57,13 @@ _read_answer = msgspec.json.Decoder(_Answer).decode
 
 @dataclass(frozen=True)
 class Judge:
-    """A model and what it judges by.
+    """A model and what it judges by."""
 
-    Attributes:
-        url: the endpoint's base, which ends with its version: ``https://host/v1``.
-        model: the model's name there.
-        rubric: what makes a run worth keeping.
-        per_minute: maximum number of requests a minute.
-        key: the endpoint's key; None if it needs none.
-    """
-
-    url: URL
+    url: URL  # the endpoint's base, which ends with its version: `https://host/v1`
     model: str
     rubric: str
-    per_minute: int
-    key: str | None
+    per_minute: int  # maximum number of requests a minute
+    key: str | None  # the endpoint's key; None if it needs none
 
     @property
     def source(self) -> str:

@@ -41,7 +41,6 @@ class LabelFile:
     What a writer that was killed left half written is removed: that label was never confirmed.
 
     Args:
-        path: the file's path.
         file: the file, open for appending, without a buffer.
 
     Attributes:

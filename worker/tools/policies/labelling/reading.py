@@ -24,11 +24,7 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
 
     The queue depends on its arguments alone, so two labellers, and one who continues, get the same.
 
-    Args:
-        given: the options that select scored traces.
-        labels: of traces that nobody needs to label again.
-        policy: the policy to label for.
-        count: maximum number of traces.
+    ``labels``: of traces that nobody needs to label again.
     """
     queue = labelling_queue(given.records(), labels, policy, count)
     wanted = {(one.record.source, one.record.id) for one in queue}

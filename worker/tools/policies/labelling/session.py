@@ -16,15 +16,10 @@ Verdict = Literal["keep", "drop", "skip"]
 
 @dataclass(frozen=True)
 class ToLabel:
-    """A trace to label.
+    """A trace to label."""
 
-    Attributes:
-        record: its score under the policy to label for.
-        value: its JSON; None if only the record's shortened content is at hand.
-    """
-
-    record: ScoredRecord
-    value: bytes | None
+    record: ScoredRecord  # its score under the policy to label for
+    value: bytes | None  # its JSON; None if only the record's shortened content is at hand
 
 
 class Session:
@@ -34,7 +29,6 @@ class Session:
 
     Args:
         traces: in the order to label them.
-        file: the labels.
         by: who labels, the labels' ``source``.
 
     Attributes:
@@ -51,8 +45,8 @@ class Session:
         given = {label.id: bool(label.keep) for label in file.labels if label.source == by}
         done = [number for number, one in enumerate(traces) if one.record.id in given]
         after = done[-1] + 1 if done else 0
-        self._kept = {traces[number].record.id: given[traces[number].record.id] for number in done}
         self.labelled = [(traces[number], given[traces[number].record.id]) for number in done]
+        self._kept = {one.record.id: keep for one, keep in self.labelled}
         in_order = [*traces[after:], *traces[:after]]
         self._waiting = deque(one for one in in_order if one.record.id not in given)
         self._decided: list[tuple[ToLabel, Verdict]] = []

@@ -61,9 +61,7 @@ def _readable(text: bytes) -> str:
 def score_view(record: ScoredRecord, policy: Policy) -> dict[str, Any]:
     """Return a trace's score under a policy, and why it has it.
 
-    Args:
-        record: the trace, with its score under this policy.
-        policy: the policy to label for.
+    ``record``: the trace, with its score under this policy.
     """
     score, explanation = record.score, explain_score(record, policy)
     return {
