@@ -25,6 +25,7 @@ from knowledgepulse_worker.tools.policies.label_command import label
 from knowledgepulse_worker.tools.policies.options import (
     POLICY_FILE,
     SHARE,
+    count_option,
     json_option,
     label_options,
     output_option,
@@ -280,13 +281,7 @@ def fit(given: Inputs, output: Path | None, as_json: bool, **options: Any) -> No
 @label_options
 @policy_option
 @reward_option
-@click.option(
-    "--count",
-    type=click.IntRange(1, sys.maxsize),
-    default=20,
-    show_default=True,
-    help="Maximum number of traces.",
-)
+@count_option(20, sys.maxsize)
 def queue(given: Inputs, min_reward: float, count: int) -> None:
     """Print the traces with the most informative labels, one JSON object per line.
 

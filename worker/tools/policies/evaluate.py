@@ -170,14 +170,12 @@ def _aucs(
     if not columns.fewer:
         return None, {}, {}
     dimensions = np.array([astuple(one.dimensions) for one in by_trace])
-    constants = zip(DIMENSIONS, dimensions.mean(axis=0), strict=True)
-    held = [np.array([_held(one, {name: mean}, policy) for one in by_trace]) for name, mean in constants]
-    score, *parts = estimates(columns.kept, [scores, *dimensions.T, *held], columns.groups)
+    held = np.empty_like(dimensions)
+    for at, (name, mean) in enumerate(zip(DIMENSIONS, dimensions.mean(axis=0), strict=True)):
+        for number, one in enumerate(by_trace):
+            constant = replace(one.dimensions, **{name: mean})
+            held[number, at] = quality_score(constant, one.overrides, policy.profile(one.domain).weights)
+    score, *parts = estimates(columns.kept, [scores, *dimensions.T, *held.T], columns.groups)
     count = len(DIMENSIONS)
     alone, without = (dict(zip(DIMENSIONS, each, strict=True)) for each in (parts[:count], parts[count:]))
     return score, alone, without
-
-
-def _held(score: Score, constant: Mapping[str, float], policy: Policy) -> float:
-    dimensions = replace(score.dimensions, **constant)
-    return quality_score(dimensions, score.overrides, policy.profile(score.domain).weights)

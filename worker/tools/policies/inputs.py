@@ -48,7 +48,8 @@ class Inputs:
     @cached_property
     def policy(self) -> Policy:
         """The policy of the file, or else of the settings; to be read before minutes go into traces."""
-        return load_policy(self.policy_file) if self.policy_file else self.settings.policy
+        settings = self.settings  # of a wrong one, too, one hears at once
+        return load_policy(self.policy_file) if self.policy_file else settings.policy
 
     @property
     def period(self) -> Period:

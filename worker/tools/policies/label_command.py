@@ -15,6 +15,7 @@ from knowledgepulse_worker.tools.policies.inputs import JUDGE, Inputs
 from knowledgepulse_worker.tools.policies.options import (
     POLICY_FILE,
     NewFile,
+    count_option,
     label_options,
     policy_option,
     source_options,
@@ -41,9 +42,7 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
 @policy_option
 @click.option("--output", type=NewFile(), required=True, help="File of labels to add to.")
 @click.option("--by", callback=_labeller, help="Who labels: the `source` of the labels.")
-@click.option(
-    "--count", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Maximum number of traces."
-)
+@count_option(50, 10_000)
 @click.option(
     "--port", type=click.IntRange(1, 65_535), default=6068, show_default=True, help="Port on 127.0.0.1."
 )

@@ -79,6 +79,19 @@ output_option = click.option(
 plot_option = click.option(
     "--plot", type=NewFile(*_PLOT_SUFFIXES), help="Write a plot to this .png or .svg file."
 )
+
+
+def count_option(default: int, most: int) -> Callable[[Command], Command]:
+    """Return the option for how many traces to label."""
+    return click.option(
+        "--count",
+        type=click.IntRange(1, most),
+        default=default,
+        show_default=True,
+        help="Maximum number of traces.",
+    )
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 
 

@@ -39,14 +39,12 @@ def _proposals(one: DomainEvaluation, precision: float) -> str:
     base = one.kept / one.traces
     points = {f"precision {precision:g}": one.precise, "the best F1": one.best_f1}
     sentences = [
-        f"; for {aim}, {_worth(point, one.traces)}" if point else f"; {_none(aim)}"
+        f"; for {aim}, {_worth(point, one.traces)}"
+        if point
+        else f"; no threshold with {SUPPORT} traces on each side has {aim}"
         for aim, point in points.items()
     ]
     return f"{''.join(sentences)}; of all traces, {base:.2f} are"
-
-
-def _none(aim: str) -> str:
-    return f"no threshold with {SUPPORT} traces on each side has {aim}"
 
 
 def _worth(point: OperatingPoint, traces: int) -> str:
