@@ -275,10 +275,13 @@ class SimMember:
         self._require_assigned(*offsets)
         places = {(tp.topic, tp.partition): offset for tp, offset in offsets.items()}
         self._moment("commit sent")
+        generation = self._generation
         while True:
+            if self._generation != generation:  # as `GroupMember.commit`
+                raise CommitFailedError
             try:
                 await self._connection.coordinate(
-                    self._cluster.group.commit, self._member, self._generation, places
+                    self._cluster.group.commit, self._member, generation, places
                 )
             except (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError) as error:
                 if isinstance(error, RebalanceInProgressError):

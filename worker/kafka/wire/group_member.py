@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import NoError, NotCoordinatorForGroupError, RebalanceInProgressError, for_code
-from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.errors import (
+    IllegalGenerationError,
+    NoError,
+    NotCoordinatorForGroupError,
+    RebalanceInProgressError,
+    for_code,
+)
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 
 from knowledgepulse_worker.kafka.connection import client_arguments
@@ -60,6 +66,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         )
         self._lease = lease
         self._batch_bytes = batch_bytes
+        self._commits_as = -1
 
     async def start(self) -> None:
         """Connect."""
@@ -79,6 +86,20 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         """Whether this worker is a group member, as far as the client knows."""
         return self.generation >= 0
 
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets as a member of the present generation.
+
+        The client repeats a commit that was not answered, even as a member of a later generation: a worker
+        that was suspended meanwhile would move the group back, behind what its successor has finished.
+
+        Raises:
+            CommitFailedError: the partitions may have other owners.
+            IllegalStateError: a partition is not assigned.
+            KafkaError: the coordinator refused the commit.
+        """
+        self._commits_as = self.generation
+        await super().commit(offsets)
+
     def check_membership(self) -> None:
         """Check that the client is still in its group; a fetch does so too.
 
@@ -90,6 +111,8 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
 
     def _observed(self, send: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Awaitable[Any]]:
         async def send_and_observe(request: Any) -> Any:
+            if isinstance(request, OffsetCommitRequest) and self.generation != self._commits_as:
+                raise IllegalGenerationError("the group has rebalanced since")
             sent_at = time.monotonic()
             response = await send(request)
             if isinstance(request, HeartbeatRequest | SyncGroupRequest) and response.error_code in _IS_KNOWN:

@@ -1,10 +1,12 @@
 """What the group member makes of its coordinator's answers."""
 
+import asyncio
+
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.errors import GroupAuthorizationFailedError
-from aiokafka.protocol.commit import OffsetFetchResponse_v3
+from aiokafka.errors import CommitFailedError, GroupAuthorizationFailedError, KafkaConnectionError
+from aiokafka.protocol.commit import OffsetCommitResponse_v2, OffsetFetchResponse_v3
 
 from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
@@ -19,12 +21,17 @@ class ScriptedCoordinator(GroupCoordinator):
 
     def __init__(self, *answers):
         self.group_id = "a-group"
+        self.member_id = "a-member"
+        self.coordinator_id = 0
+        self.generation = 1
         self.looked_up = 0
+        self._commit_lock = asyncio.Lock()
         self._answers = list(answers)
         self._retry_backoff_ms = 0
 
     async def _send_req(self, request):
-        return self._answers.pop(0)
+        answer = self._answers.pop(0)
+        return answer() if callable(answer) else answer
 
     async def ensure_coordinator_known(self): ...
 
@@ -85,3 +92,36 @@ async def test_a_position_that_may_not_be_read_is_an_error(member):
 
     with pytest.raises(GroupAuthorizationFailedError):
         await one.committed(AT)
+
+
+@pytest.fixture
+async def committing(member):
+    """Start a member that owns a partition; the first answer to its commit is lost, the second is not."""
+
+    async def start(rejoined):
+        def lose():
+            one._coordinator.generation += rejoined
+            raise KafkaConnectionError
+
+        one = await member(lose, OffsetCommitResponse_v2([(AT.topic, [(AT.partition, 0)])]))
+        one._subscription.assign_from_user([AT])
+        return one
+
+    return start
+
+
+async def test_a_commit_that_was_not_answered_is_sent_again(committing):
+    one = await committing(rejoined=False)
+
+    await one.commit({AT: 5})
+
+    assert one._coordinator._answers == []
+
+
+async def test_a_commit_is_not_sent_again_by_the_member_that_the_worker_has_become(committing):
+    """A worker that was suspended moved the group back to where it had been before."""
+    one = await committing(rejoined=True)
+
+    with pytest.raises(CommitFailedError):
+        await one.commit({AT: 5})
+    assert len(one._coordinator._answers) == 1
