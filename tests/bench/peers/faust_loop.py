@@ -5,17 +5,20 @@ What is built on Faust can hardly be faster.
 
 from __future__ import annotations
 
+from tempfile import TemporaryDirectory
+
 import faust
 from faust.types import StreamT
 
 from bench.peers.loop import COMMIT_INTERVAL, SESSION, Task, parse_task, scored
 
 
-def main(task: Task) -> None:
+def main(task: Task, folder: str) -> None:
     app = faust.App(
         task.group,
         broker=f"kafka://{task.servers}",
         store="memory://",
+        datadir=folder,
         web_enabled=False,
         autodiscover=False,
         topic_allow_declare=False,
@@ -41,4 +44,5 @@ def main(task: Task) -> None:
 
 
 if __name__ == "__main__":
-    main(parse_task())
+    with TemporaryDirectory() as folder:
+        main(parse_task(), folder)
