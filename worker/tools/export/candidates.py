@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from knowledgepulse_worker.records.entry import ScoreHeader
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.scored import worker_headers
 from knowledgepulse_worker.records.summary import MetadataSummary, OutcomeSummary
-from knowledgepulse_worker.redaction.departure import is_clean, private
+from knowledgepulse_worker.redaction.departure import private
 from knowledgepulse_worker.scoring import Score, rescore
 from knowledgepulse_worker.tools.export.options import Choices
 
@@ -54,7 +53,6 @@ REASONS: dict[str, str] = {
     "not_selected": "not among the best or most diverse",
     "both_sides": "alike to traces of two splits",
 }
-
 
 HELD: dict[Dropped, str] = {
     "visibility": "its visibility may not leave",
@@ -185,11 +183,7 @@ def read_candidate(
         ("policy", choices.policy is not None and (parts is None or parts.decision != "contribute")),
         ("min_score", candidate.score < choices.min_score),
     )
-    if dropped := next((reason for reason, applies in checks if applies), None):
-        return dropped
-    # json, as it reads lone surrogates.
-    is_held = choices.require_clean and not is_clean(json.loads(record.value or b""))
-    return "not_clean" if is_held else candidate
+    return next((reason for reason, applies in checks if applies), candidate)
 
 
 def _rescored(candidate: Candidate, parts: Score, policy: Policy) -> Candidate:

@@ -201,6 +201,23 @@ def test_what_the_cleaning_would_change_stays_unless_told_otherwise(tmp_path, re
     assert everything == (0, "export 1: 3 traces of 3 records\n")
 
 
+@pytest.mark.parametrize("damage", ["no privacy level", "nested too deep"])
+def test_what_is_no_trace_is_left_out_before_it_is_cleaned(tmp_path, real_traces, damage):
+    trace = json.loads(with_quality_score(real_traces[0], 0.5))
+    trace["metadata"] |= {"visibility": "network", "privacy_level": "aggregated"}
+    if damage == "no privacy level":
+        del trace["metadata"]["privacy_level"]
+    nested = "[" * 450 + "]" * 450 if damage == "nested too deep" else "0"
+    scored = tmp_path / "scored.jsonl"
+    scored.write_text(f'{json.dumps(trace)[:-1]}, "more": {nested}}}\n')
+
+    status, said = export(tmp_path / "set", scored, "--embedder", "lexical")
+    assert (status, said) == (
+        0,
+        "export 1: 0 traces of 1 records; 1 left out: no scored traces of a worker\n",
+    )
+
+
 def test_a_check_finds_what_was_changed_since(dataset, scored):
     assert export(dataset, scored, *OPTIONS, "--check") == (0, "")
     table = next(dataset.glob("data/test/**/*.parquet"))
