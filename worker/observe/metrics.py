@@ -79,7 +79,7 @@ class Metrics:
         self._describe(policy, budget, make)
 
     def _count_traces(self, make: Makers) -> None:
-        self._traces = make.counter("kp_traces", "Records with a confirmed output", ["outcome"])
+        traces = make.counter("kp_traces", "Records with a confirmed output", ["outcome"])
         self._dead_letters = make.counter("kp_dead_letters", "Records that could not be scored", ["reason"])
         self._quality = make.histogram(
             "kp_quality_score",
@@ -107,9 +107,8 @@ class Metrics:
             "kp_redactions", "Contributed traces that were redacted, or could not be", ["result"]
         )
         start_at_zero(self._redactions, REDACTION_RESULTS)
-        start_at_zero(self._traces, OUTCOMES)
+        self._traces_of = start_at_zero(traces, OUTCOMES)
         start_at_zero(self._dead_letters, REASONS)
-        self._traces_of = children_of(self._traces)
         self._quality_of = children_of(self._quality)
         self._dimension_of = children_of(self._dimension)
 
@@ -273,7 +272,7 @@ class Metrics:
 
     def published(self, domain: str, outcome: str, quality_score: float, end_to_end: float | None) -> None:
         """Observe a confirmed output of a trace."""
-        self._traces_of(outcome).inc()
+        self._traces_of[outcome].inc()
         self._quality_of(domain, outcome).observe(quality_score)
         self._observe_end_to_end(end_to_end)
 
@@ -292,7 +291,7 @@ class Metrics:
 
     def dead_lettered(self, reason: str, end_to_end: float | None) -> None:
         """Observe a confirmed dead letter."""
-        self._traces.labels("dead_letter").inc()
+        self._traces_of["dead_letter"].inc()
         self._dead_letters.labels(reason).inc()
         self._observe_end_to_end(end_to_end)
 

@@ -23,6 +23,7 @@ from prometheus_client import generate_latest as render_text
 __all__ = [
     "TEXT",
     "CollectorRegistry",
+    "CommandMetrics",
     "Counter",
     "Gauge",
     "Histogram",
@@ -60,6 +61,22 @@ class Makers:
         self.counter = partial(Counter, registry=registry)
         self.gauge = partial(Gauge, registry=registry)
         self.histogram = partial(Histogram, registry=registry)
+
+
+class CommandMetrics:
+    """The metrics of a command, and their page.
+
+    Args:
+        registry: the registry; by default a new one with process and platform collectors.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = prepare_registry(registry)
+        self._make = Makers(self.registry)
+
+    def render(self) -> tuple[str, bytes]:
+        """Return the content type and the metrics page."""
+        return TEXT, render_text(self.registry)
 
 
 def children_of(metric: _Metric) -> Callable[..., _Metric]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 
 
@@ -13,3 +14,9 @@ def stop_signals() -> tuple[signal.Signals, ...]:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         return (signal.SIGTERM,)
     return (signal.SIGTERM, signal.SIGHUP)
+
+
+def set_when_stopped(event: asyncio.Event) -> None:
+    """Let the running loop set an event when SIGTERM, SIGHUP or SIGINT, as of Ctrl-C, requests a stop."""
+    for number in (*stop_signals(), signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, event.set)

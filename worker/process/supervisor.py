@@ -23,7 +23,7 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.process.descriptors import raise_descriptor_limit
 from knowledgepulse_worker.process.heartbeat import INTERVAL, read_beat
 from knowledgepulse_worker.process.poison import after_death
-from knowledgepulse_worker.process.signals import stop_signals
+from knowledgepulse_worker.process.signals import set_when_stopped
 from knowledgepulse_worker.records.journal import Journal, Treatment, shared_memory
 from knowledgepulse_worker.settings import Settings
 
@@ -80,8 +80,7 @@ class Supervisor:
             StartError: the web port is unavailable.
         """
         raise_descriptor_limit()
-        for number in (*stop_signals(), signal.SIGINT):
-            self._loop.add_signal_handler(number, self._stop.set)
+        set_when_stopped(self._stop)
         with socket_name() as self._socket:
             async with serving(self._settings.web, self._socket) as self._port:
                 return await self._run()

@@ -7,7 +7,6 @@ import faulthandler
 import gc
 import logging
 import os
-import signal
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
@@ -41,7 +40,7 @@ from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import beat
-from knowledgepulse_worker.process.signals import stop_signals
+from knowledgepulse_worker.process.signals import set_when_stopped
 from knowledgepulse_worker.records.journal import Journal, Phase
 from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
@@ -135,8 +134,7 @@ async def _work(setup: _Setup) -> None:
     settings, topics = setup.settings, setup.topics
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (*stop_signals(), signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    set_when_stopped(stop)
     failed: asyncio.Future[None] = loop.create_future()
 
     def fail(error: BaseException) -> None:

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from knowledgepulse_worker.errors import REASONS
-from knowledgepulse_worker.observe.registry import (
-    TEXT,
-    CollectorRegistry,
-    Makers,
-    prepare_registry,
-    render_text,
-    start_at_zero,
-)
+from knowledgepulse_worker.observe.registry import CollectorRegistry, CommandMetrics, start_at_zero
 
 SPAN_RESULTS = ("taken", "duplicate", "late")
 
 
-class AssemblyMetrics:
+class AssemblyMetrics(CommandMetrics):
     """All metrics of an assembler.
 
     Args:
@@ -26,8 +19,8 @@ class AssemblyMetrics:
     """
 
     def __init__(self, completed_by: Iterable[str], registry: CollectorRegistry | None = None) -> None:
-        self.registry = prepare_registry(registry)
-        make = Makers(self.registry)
+        super().__init__(registry)
+        make = self._make
         spans = make.counter(
             "kp_assembly_spans", "Spans, as they were read: taken, duplicate or late", ["result"]
         )
@@ -70,7 +63,3 @@ class AssemblyMetrics:
         """Remove the series of a partition that is no longer assigned."""
         for gauge in (self._open_runs, self._open_bytes):
             gauge.remove_by_labels({"partition": str(partition)})
-
-    def render(self) -> tuple[str, bytes]:
-        """Return the content type and the metrics page."""
-        return TEXT, render_text(self.registry)

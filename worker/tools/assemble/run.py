@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from functools import partial
 
 from knowledgepulse_schemas.convert import Options
@@ -16,7 +15,7 @@ from knowledgepulse_worker.kafka.preflight.rights import require_rights
 from knowledgepulse_worker.kafka.shared_reader import OnRevoked, SharedReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import Topic
-from knowledgepulse_worker.process.signals import stop_signals
+from knowledgepulse_worker.process.signals import set_when_stopped
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembler import Assembler
 from knowledgepulse_worker.tools.assemble.assembly_topics import (
@@ -51,8 +50,7 @@ def run_assembler(settings: Settings, options: Options) -> None:
 
 async def _work(settings: Settings, options: Options) -> None:
     stop = asyncio.Event()
-    for number in (*stop_signals(), signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    set_when_stopped(stop)
     topics = await _require_topics(settings)
     metrics = AssemblyMetrics(COMPLETED_BY)
     assembler = Assembler(

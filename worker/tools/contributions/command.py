@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from importlib.metadata import version
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import click
 
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.logs import configure, errors_logged
-from knowledgepulse_worker.process.signals import stop_signals
+from knowledgepulse_worker.process.signals import set_when_stopped
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors
@@ -44,8 +43,7 @@ def send(config: Path | None) -> None:
 
     async def run() -> dict[str, int]:
         stop = asyncio.Event()
-        for number in (*stop_signals(), signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        set_when_stopped(stop)
         return await run_sender(settings, stop)
 
     configure(settings.log)

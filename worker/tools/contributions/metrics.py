@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from typing import get_args
 
-from knowledgepulse_worker.observe.registry import (
-    TEXT,
-    CollectorRegistry,
-    Makers,
-    prepare_registry,
-    render_text,
-    start_at_zero,
-)
+from knowledgepulse_worker.observe.registry import CollectorRegistry, CommandMetrics, start_at_zero
 from knowledgepulse_worker.tools.contributions.contributions_topic import Result
 from knowledgepulse_worker.tools.contributions.registry_client import RetryReason
 
 
-class ContributionMetrics:
+class ContributionMetrics(CommandMetrics):
     """All metrics of the command.
 
     Args:
@@ -24,8 +17,8 @@ class ContributionMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry = prepare_registry(registry)
-        make = Makers(self.registry)
+        super().__init__(registry)
+        make = self._make
         self._results = make.counter(
             "kp_contributions",
             "Contributed traces by the registry's answer, or why they are not sent",
@@ -46,7 +39,3 @@ class ContributionMetrics:
             for sample in next(iter(metric.collect())).samples
         }
         return {name: count for name, count in totals.items() if count}
-
-    def render(self) -> tuple[str, bytes]:
-        """Return the content type and the metrics page."""
-        return TEXT, render_text(self.registry)

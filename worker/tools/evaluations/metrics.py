@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from knowledgepulse_worker.observe.registry import (
-    TEXT,
-    CollectorRegistry,
-    Makers,
-    prepare_registry,
-    render_text,
-    start_at_zero,
-)
+from knowledgepulse_worker.observe.registry import CollectorRegistry, CommandMetrics, start_at_zero
 
 RESULTS = ("sent", "without_span", "repeat", "foreign")
 
 
-class EvaluationMetrics:
+class EvaluationMetrics(CommandMetrics):
     """All metrics of the command.
 
     Args:
@@ -22,8 +15,8 @@ class EvaluationMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry = prepare_registry(registry)
-        make = Makers(self.registry)
+        super().__init__(registry)
+        make = self._make
         self._evaluations = make.counter(
             "kp_evaluations",
             "Outputs read: sent, without a span to send it to, repeated, or not by a worker",
@@ -42,7 +35,3 @@ class EvaluationMetrics:
             result: int(self.registry.get_sample_value("kp_evaluations_total", {"result": result}) or 0)
             for result in RESULTS
         }
-
-    def render(self) -> tuple[str, bytes]:
-        """Return the content type and the metrics page."""
-        return TEXT, render_text(self.registry)
