@@ -54,6 +54,10 @@ class Weights(BaseModel):
         return self
 
 
+DIMENSIONS = tuple(Weights.model_fields)
+"""The names of the four dimensions of a score, in the order of the formula."""
+
+
 class DomainPolicy(BaseModel):
     """One domain's deviations from the default."""
 

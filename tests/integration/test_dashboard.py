@@ -15,8 +15,7 @@ import pytest
 import yaml
 
 from knowledgepulse_worker.errors import REASONS, REDACTION_REASONS
-from knowledgepulse_worker.observe.metrics import DIMENSIONS
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import rescore_all
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports, start

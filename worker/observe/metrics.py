@@ -25,13 +25,12 @@ from knowledgepulse_worker.observe.registry import (
     render_text,
     start_at_zero,
 )
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import Rescored, Score, ScoredRecord
 from knowledgepulse_worker.settings import FleetSettings
 
 DECISIONS = ("contribute", "rejected")
 OUTCOMES = (*DECISIONS, "dead_letter")
-DIMENSIONS = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
 STAGES = ("decode", "queue", "embed", "score", "remember", "publish", "redact")
 REDACTION_RESULTS = ("ok", *REDACTION_REASONS)
 RELOAD_RESULTS = ("ok", "failed")

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from knowledgepulse_worker.observe.metrics import DIMENSIONS
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord
 from knowledgepulse_worker.tools.policies.drift import reference_rules, window
 from support.tools import tool

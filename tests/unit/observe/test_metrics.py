@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import REASONS
-from knowledgepulse_worker.observe.metrics import DIMENSIONS, Metrics
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord, score_trace
 from knowledgepulse_worker.settings import FleetSettings
 

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.policy import Policy, Weights
+from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import ScoredRecord
 
 RELEVANT = 0.2
@@ -33,10 +33,9 @@ traces."""
 OF_POLICY = ("quality_score", "decision")
 """What also depends on the weights and thresholds, and is compared only under the reference's policy."""
 
-_DIMENSIONS = tuple(Weights.model_fields)
 _TENTHS = tuple(step / 10 for step in range(1, 10))
 _BOUNDS: dict[str, tuple[float, ...]] = {
-    **dict.fromkeys(_DIMENSIONS, _TENTHS),
+    **dict.fromkeys(DIMENSIONS, _TENTHS),
     "quality_score": tuple(step / 20 for step in range(1, 20)),
     "decision": (0.0,),
 }
@@ -93,7 +92,7 @@ def window(records: Iterable[ScoredRecord], policy: Policy) -> Window:
     values: defaultdict[Key, list[float]] = defaultdict(list)
     for record in records:
         score = record.under(policy)
-        for name in (*_DIMENSIONS, "quality_score"):
+        for name in (*DIMENSIONS, "quality_score"):
             values[score.domain, name].append(getattr(score, name))
         values[score.domain, "decision"].append(score.decision == "contribute")
     return Window(

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from knowledgepulse_worker.policy import Policy, Weights
+from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
 from knowledgepulse_worker.tools.policies.advice import Advice, advise, usual_lengths
 from knowledgepulse_worker.tools.policies.auc import CHANCE, estimates
@@ -38,7 +38,6 @@ from knowledgepulse_worker.tools.policies.operating import (
 from knowledgepulse_worker.tools.policies.tune import GRID
 
 ALL = "all domains"
-DIMENSIONS = tuple(Weights.model_fields)
 
 Verdict = Literal["tells apart", "does not tell apart", "points the wrong way", "too few labels"]
 

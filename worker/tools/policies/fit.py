@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from knowledgepulse_worker.policy import Policy, Weights
+from knowledgepulse_worker.policy import DIMENSIONS, Policy, Weights
 from knowledgepulse_worker.scoring import Score, ScoredRecord
 from knowledgepulse_worker.tools.policies.auc import CHANCE, estimates
 from knowledgepulse_worker.tools.policies.folds import FOLDS, Candidate, judged, learners_of
@@ -25,7 +25,7 @@ from knowledgepulse_worker.tools.policies.labelled import (
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.operating import SUPPORT
 from knowledgepulse_worker.tools.policies.proposal import with_changes
-from knowledgepulse_worker.tools.policies.simplex import DIMENSIONS, HELD, values_of
+from knowledgepulse_worker.tools.policies.simplex import HELD, values_of
 from knowledgepulse_worker.tools.policies.tune import Tuning, tune
 
 FEW_GROUPS = 20

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from knowledgepulse_worker.policy import Weights
 from knowledgepulse_worker.tools.policies.auc import CHANCE
 from knowledgepulse_worker.tools.policies.fit import FEW_GROUPS, DomainFit, Fit
 from knowledgepulse_worker.tools.policies.folds import FOLDS
 from knowledgepulse_worker.tools.policies.intervals import signed, with_interval
 from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT
 from knowledgepulse_worker.tools.policies.operating import SUPPORT
-from knowledgepulse_worker.tools.policies.output import new_table
+from knowledgepulse_worker.tools.policies.output import DIMENSION_TITLES, new_table
 from knowledgepulse_worker.tools.policies.proposal import policy_toml
 from knowledgepulse_worker.tools.policies.tune import effect
 
@@ -50,8 +49,9 @@ def _domain(one: DomainFit, target: float) -> Iterator[Table | str]:
 
 
 def _candidates(one: DomainFit, target: float) -> Table:
-    names = [name.replace("_", " ") for name in Weights.model_fields]
-    table = new_table("weights", *names, "AUC", f"best {target:.0%}", "worth keeping", "groups / at random")
+    table = new_table(
+        "weights", *DIMENSION_TITLES, "AUC", f"best {target:.0%}", "worth keeping", "groups / at random"
+    )
     for name, found in one.candidates.items():
         weights = (f"{weight:g}" for weight in found.weights.values())
         gain = found.point.coverage.gain if found.point.coverage else None

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.policy import DEFAULT_DOMAIN, REFERENCE_WEIGHTS
+from knowledgepulse_worker.policy import DEFAULT_DOMAIN, DIMENSIONS, REFERENCE_WEIGHTS
 from knowledgepulse_worker.tools.policies.auc import areas, auc
 from knowledgepulse_worker.tools.policies.intervals import Bools, Estimate, Floats, Integers, percentiles
 from knowledgepulse_worker.tools.policies.labelled import Columns
 from knowledgepulse_worker.tools.policies.operating import OperatingPoint, operating_points
-from knowledgepulse_worker.tools.policies.simplex import DIMENSIONS, HELD, fitted_weights, typed_weights
+from knowledgepulse_worker.tools.policies.simplex import HELD, fitted_weights, typed_weights
 from knowledgepulse_worker.tools.policies.thresholds import lowest_within
 
 with extra("policy"):

@@ -13,8 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.tools.policies.changes import changes
+
+DIMENSION_TITLES = [name.replace("_", " ") for name in DIMENSIONS]
 
 _UNLIMITED = 10_000
 """Width of tables that are written to a file or a pipe: enough for all columns."""

@@ -15,7 +15,7 @@ from dataclasses import astuple
 import numpy as np
 
 from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.policy import Weights
+from knowledgepulse_worker.policy import DIMENSIONS
 from knowledgepulse_worker.scoring import Score, apply_overrides
 from knowledgepulse_worker.tools.policies.intervals import Bools, Floats
 
@@ -26,7 +26,6 @@ with extra("policy"):
 PRIOR = 1.0
 """Chosen on three of the corpora of tests/policies."""
 
-DIMENSIONS = tuple(Weights.model_fields)
 HELD = DIMENSIONS.index("outcome_confidence")
 
 _DECIMALS = 3

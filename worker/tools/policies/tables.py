@@ -7,7 +7,7 @@ from itertools import islice
 
 from rich.table import Table
 
-from knowledgepulse_worker.policy import Policy, Weights
+from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.policies.advice import HOLDING
@@ -16,7 +16,7 @@ from knowledgepulse_worker.tools.policies.embedders import described
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.intervals import Estimate, with_interval
 from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT
-from knowledgepulse_worker.tools.policies.output import new_table
+from knowledgepulse_worker.tools.policies.output import DIMENSION_TITLES, new_table
 from knowledgepulse_worker.tools.policies.tune import DomainTuning, Tuning, effect
 from knowledgepulse_worker.tools.policies.verdict import verdict
 
@@ -26,12 +26,10 @@ SDK_RETRIEVAL, SDK_SEARCH = 0.80, 0.75
 DETAILS = 10
 """Maximum number of flips listed one by one."""
 
-_DIMENSIONS = [name.replace("_", " ") for name in Weights.model_fields]
-
 
 def policy_table(policy: Policy) -> Table:
     """Return a table of thresholds and weights by domain."""
-    table = new_table("domain", "threshold", *_DIMENSIONS)
+    table = new_table("domain", "threshold", *DIMENSION_TITLES)
     for profile in policy.profiles.values():
         weights = (repr(weight) for _, weight in profile.weights)
         table.add_row(profile.domain, repr(profile.threshold), *weights)
@@ -162,10 +160,10 @@ def _aucs(domains: list[DomainEvaluation]) -> Table:
     table.add_row("independent groups", *(str(one.groups) for one in domains))
     table.add_section()
     table.add_row("score", *(with_interval(one.score) for one in domains))
-    for name, title in zip(Weights.model_fields, _DIMENSIONS, strict=True):
+    for name, title in zip(DIMENSIONS, DIMENSION_TITLES, strict=True):
         table.add_row(f"{title} alone", *(with_interval(one.alone.get(name)) for one in domains))
     table.add_section()
-    for name, title in zip(Weights.model_fields, _DIMENSIONS, strict=True):
+    for name, title in zip(DIMENSIONS, DIMENSION_TITLES, strict=True):
         table.add_row(f"score, {title} constant", *(with_interval(one.without.get(name)) for one in domains))
     return table
 

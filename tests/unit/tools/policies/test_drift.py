@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from scipy.stats import ks_2samp
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.observe.metrics import DIMENSIONS, Metrics
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.tools.policies.drift import (
     RELEVANT,
     drifts,
