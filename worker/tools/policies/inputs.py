@@ -48,7 +48,7 @@ class Inputs:
     @cached_property
     def policy(self) -> Policy:
         """The policy of the file, or else of the settings; to be read before minutes go into traces."""
-        settings = self.settings  # of a wrong one, too, one hears at once
+        settings = self.settings  # read even with a file, so that wrong settings are reported at once
         return load_policy(self.policy_file) if self.policy_file else settings.policy
 
     @property
