@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
@@ -18,5 +21,7 @@ def stop_signals() -> tuple[signal.Signals, ...]:
 
 def set_when_stopped(event: asyncio.Event) -> None:
     """Let the running loop set an event when SIGTERM, SIGHUP or SIGINT, as of Ctrl-C, requests a stop."""
+    import asyncio  # noqa: PLC0415 - keeps `--help` fast
+
     for number in (*stop_signals(), signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, event.set)
