@@ -280,11 +280,16 @@ def test_a_bucket_gets_the_same_dataset_however_its_credentials_end(
         assert "s3://bucket/set: another export is writing to it: " in export(url)
         monkeypatch.setattr(store, "RENEWAL", 3600.0)
         with pytest.raises(OSError, match="another export took over"):
-            for _ in range(100):  # a renewal that was under way may write the claim once more
-                for claim in folder.glob(".lock/*"):
-                    claim.unlink(missing_ok=True)
-                held.require_claim()
+            _take_over(folder, held)
     assert export(url) == "nothing new\n"
+
+
+def _take_over(folder, held):
+    """Delete a claim; a renewal that was under way may write it once more."""
+    for _ in range(100):
+        for claim in folder.glob(".lock/*"):
+            claim.unlink(missing_ok=True)
+        held.require_claim()
 
 
 def objects(folder):
