@@ -9,10 +9,11 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 from aiokafka import AIOKafkaProducer
@@ -149,23 +150,23 @@ async def publish(stream: Stream, records: Iterable[tuple[int, tuple[bytes, byte
             await producer.send(stream.settings.topics.raw, value, key=key, partition=partition)
 
 
-async def _create_topics(settings: Settings, partitions: int, **config: str) -> None:
+async def _create_topics(settings: Settings, partitions: int) -> None:
     """Create a stream's topics with Kafka's default record size limit, whatever the broker's."""
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         limits = dict.fromkeys(admin.outputs, KAFKA_MAX_MESSAGE_BYTES + OUTPUT_HEADROOM)
         for name, limit in {settings.topics.raw: KAFKA_MAX_MESSAGE_BYTES, **limits}.items():
-            await admin.create(name, partitions, -1, {MAX_MESSAGE_BYTES: str(limit), **config})
+            await admin.create(name, partitions, -1, {MAX_MESSAGE_BYTES: str(limit)})
         await admin.create_missing(partitions, replication_factor=-1)
 
 
 @asynccontextmanager
 async def _stream(
-    bootstrap_servers: str, folder: Path, partitions: int, **config: str
+    bootstrap_servers: str, folder: Path, partitions: int, *layers: Mapping[str, Mapping[str, Any]]
 ) -> AsyncIterator[Stream]:
-    """Yield a stream, and delete its large topics afterwards."""
+    """Yield a stream with these settings, and delete its large topics afterwards."""
     usual = {"embedding": {"backend": "lexical"}, "policy": {"threshold": 0.4}}
-    settings = own_settings(bootstrap_servers, "overload", usual)
-    await _create_topics(settings, partitions, **config)
+    settings = own_settings(bootstrap_servers, "overload", usual, *layers)
+    await _create_topics(settings, partitions)
     own = folder / settings.kafka.group
     own.mkdir()
     try:
@@ -238,7 +239,9 @@ async def gap(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Ou
     """Let a worker cross a wide range of offsets from an aborted transaction."""
     started = time.monotonic()
     count, wide = (600, 2_000_000) if short else (5_000, 50_000_000)
-    async with _stream(bootstrap_servers, folder, 1) as stream:
+    # The ledger is full before the gap, so that it does not grow behind it.
+    small = {"cache": {"max_elements": 100}, "limits": {"uncommitted_records": 200}}
+    async with _stream(bootstrap_servers, folder, 1, small) as stream:
         make = traces_of(SMALL)
         await publish(stream, ((0, make(number)) for number in range(count)))
         await _abort(stream, wide)
