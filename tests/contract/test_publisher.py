@@ -345,6 +345,18 @@ async def test_an_unconfirmed_record_is_an_error_that_names_only_topic_and_parti
     assert "private" not in str(failure.value)
 
 
+async def test_after_an_unconfirmed_record_nothing_more_is_sent(publish, stage):
+    """An entry must not be written whose predecessor was not."""
+    topic, failing = await stage.topic(), await stage.topic_that_fails()
+    with pytest.raises(DeliveryError):
+        await publish(record(failing))
+
+    with pytest.raises(DeliveryError):
+        await publish(record(topic))
+
+    assert await stage.read(topic) == []
+
+
 @pytest.mark.integration
 async def test_a_record_beyond_the_client_s_own_limit_is_also_too_large(broker, tmp_path):
     """The client rejects it before sending."""

@@ -23,6 +23,7 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     OffsetOutOfRangeError,
     RebalanceInProgressError,
+    RequestTimedOutError,
     UnknownMemberIdError,
 )
 from aiokafka.structs import ConsumerRecord
@@ -36,6 +37,7 @@ BACKOFF = 0.1
 REQUEST_TIMEOUT = 40.0
 FETCH_COUNT = 3
 BATCH_BYTES = 262_144
+_REFUSALS = (MessageSizeTooLargeError, InvalidTimestampError)
 
 
 class Connection:
@@ -253,9 +255,8 @@ class SimMember:
         """Start at the group's positions, or at the beginning."""
         committed = await self._committed(tuple(sorted((tp.topic, tp.partition) for tp in assigned)))
         for tp, state in assigned.items():
-            offset = committed[tp.topic, tp.partition]
-            if offset is None:
-                offset = (await self.beginning_offsets([tp]))[tp]
+            position = committed[tp.topic, tp.partition]
+            offset = (await self.beginning_offsets([tp]))[tp] if position is None else position.offset
             if state.position is None:
                 state.position = offset
         self._arrived.set()
@@ -271,9 +272,9 @@ class SimMember:
         at = (partition.topic, partition.partition)
         return (await self._committed((at,)))[at]
 
-    async def commit(self, offsets):
-        self._require_assigned(*offsets)
-        places = {(tp.topic, tp.partition): offset for tp, offset in offsets.items()}
+    async def commit(self, positions):
+        self._require_assigned(*positions)
+        places = {(tp.topic, tp.partition): position for tp, position in positions.items()}
         self._moment("commit sent")
         generation = self._generation
         while True:
@@ -562,7 +563,7 @@ class SimPublisher:
         self._queues = {}
         self._muted = set()
         self._busy = set()
-        self._is_open = False
+        self._has_failed = False
         self._due = None
         self._tasks = set()
 
@@ -615,8 +616,18 @@ class SimPublisher:
         batch.bytes += size
         inner = self._loop.create_future()
         batch.deliveries.append(inner)
+        if self._has_failed:
+            self._send_no_more()
         self._wake(0.005)
         return _result_of(inner)
+
+    def _send_no_more(self):
+        """Fail what was not sent yet; requests under way go on."""
+        self._has_failed = True
+        for at, queue in self._queues.items():
+            under_way = 1 if at in self._muted else 0
+            while len(queue) > under_way:
+                self._settle(at, queue.pop(), RequestTimedOutError())
 
     def _wake(self, delay):
         if self._due is None or self._due.cancelled():
@@ -625,6 +636,8 @@ class SimPublisher:
     def _drain(self):
         """Send the first batch of each partition to its leader, one request per broker at a time."""
         self._due = None
+        if self._has_failed:
+            return
         requests = {}
         for at in sorted(at for at, queue in self._queues.items() if queue and at not in self._muted):
             batch = self._queues[at][0]
@@ -663,8 +676,7 @@ class SimPublisher:
         self._muted.difference_update(batches)
         self._wake(0.0)
 
-    @staticmethod
-    def _settle(at, batch, result):
+    def _settle(self, at, batch, result):
         for number, delivery in enumerate(batch.deliveries):
             if delivery.done():
                 continue
@@ -678,6 +690,8 @@ class SimPublisher:
                 delivery.set_exception(TimestampError(where))
             else:
                 delivery.set_exception(DeliveryError(where))
+        if isinstance(result, Exception) and not isinstance(result, _REFUSALS) and not self._has_failed:
+            self._send_no_more()
 
 
 def _result_of(inner):

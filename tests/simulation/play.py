@@ -261,9 +261,9 @@ class _Player:
         if pod is not None:
             self._moment(pod, "entry written" if topic.name == self.changelog else "output written")
 
-    def _committing(self, offsets, member):
-        self.log("commit", member, sorted(offsets.items()))
-        self.oracles.committing(offsets)
+    def _committing(self, positions, member):
+        self.log("commit", member, *(f"{at[1]}:{one.offset}" for at, one in sorted(positions.items())))
+        self.oracles.committing(positions)
 
     # --- what happens
 

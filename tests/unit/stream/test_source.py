@@ -374,6 +374,31 @@ async def test_a_topic_recreated_while_no_worker_ran_is_read_from_its_beginning(
     assert second.outputs()[5:] == list(range(100, 110))
 
 
+async def test_a_commit_for_the_topic_before_that_arrives_late_skips_nothing(start):
+    """A commit names its topic by name only: one that was under way becomes a position in the new topic."""
+    first = await start()
+    first.publish(0, *range(5))
+    await first.member.rebalance([0])
+    await first.committed({0: 5})
+    late = first.topic.metadata[0]
+    await first.stop()
+    first.topic.records[0].clear()
+    first.topic.id = b"second"
+    second = await start(first.topic, first.publisher)
+    second.publish(0, 100, 101)
+    await second.member.rebalance([0])
+    await second.committed({0: 2})
+    await second.stop()
+
+    second.topic.committed[0], second.topic.metadata[0] = 5, late
+    third = await start(second.topic, second.publisher)
+    third.publish(0, *range(102, 110))
+    await third.member.rebalance([0])
+    await third.committed({0: 10})
+
+    assert set(third.outputs()) == {*range(5), *range(100, 110)}
+
+
 async def skipped(world):
     await world.check()
     return world.metric("kp_skipped_offsets_total")
