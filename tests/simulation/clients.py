@@ -299,7 +299,7 @@ class SimMember:
                 return
 
     def assignment(self):
-        return set(self._assigned)
+        return self._assigned.keys()  # unlike a set's, their order does not depend on the hashes of strings
 
     def partitions_for_topic(self, topic):
         found = self._cluster.topics.get(topic)

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
+from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
@@ -86,6 +87,7 @@ class _Player:
         self._faults_end = 0.0
         self._is_undisturbed = True
         self._is_healed = False
+        self._written = asyncio.Event()
         self.settings = _settings(history)
         first_delay = self._random.choice((0.0, 0.0, 0.3, 3.0))
         self.cluster = new_cluster(
@@ -149,10 +151,13 @@ class _Player:
     def _idle(self):
         return not self._waiting or self.oracles.all_finished()
 
-    async def _until(self, condition, limit, poll=0.2):
+    async def _until(self, condition, limit, on_append=False):
         end = self._loop.time() + limit + self._faults_end
         while not (met := condition()) and self._loop.time() < end and not self.violations:
-            await asyncio.sleep(poll)
+            self._written.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await (self._written.wait() if on_append else asyncio.sleep(1))
         return met or bool(self.violations)
 
     async def _finish(self):
@@ -170,7 +175,7 @@ class _Player:
             self._loop.call_later(0.05 * number, self._publish, 100_000 + number, one)
         last.start()
         await asyncio.sleep(0.05 * TAIL * self.history.setting.partitions)
-        if not await self._until(self.oracles.all_published, LIVENESS, poll=0.002):
+        if not await self._until(self.oracles.all_published, LIVENESS, on_append=True):
             self.violated("liveness: records without outputs, with an undisturbed worker")
         last.stop()
         if not await self._until(lambda: not last.runs, 60.0):
@@ -214,18 +219,15 @@ class _Player:
         return UUID(int=self._random.getrandbits(128)).bytes
 
     def _publish(self, number, one):
-        values = {
-            "trace": trace_of(number, f"trace {number}", one.confidence),
-            "deadly": trace_of(number, f"{DEADLY} {number}", one.confidence),
-            "no trace": b"no trace %d" % number,
-            "empty": None,
-        }
+        value = None if one.kind == "empty" else b"no trace %d" % number
+        if one.kind in {"trace", DEADLY}:
+            value = trace_of(number, f"{one.kind} {number}", one.confidence)
         log = self.cluster.topics[self.settings.topics.raw].logs[one.partition]
         if one.gap:
             log.skip(one.gap)
         at = int((EPOCH + self._loop.time()) * 1000) - one.age * 1000
         headers = (("h", None), ("number", b"%d" % number))
-        record = OutputRecord("", one.partition, at, b"%d" % number, values[one.kind], headers)
+        record = OutputRecord("", one.partition, at, b"%d" % number, value, headers)
         self.log("publish", one.partition, log.append([record], at))
         self._published += 1
 
@@ -257,6 +259,7 @@ class _Player:
         keys = [f"{'-' if one.value is None else ''}{(one.key or b'').decode()}" for one in records]
         self.log("append", topic.name, partition, first, *keys, "by", writer)
         self.oracles.appended(topic.name, partition, records, writer)
+        self._written.set()
         pod = next((pod for pod in self.world.pods if pod.runs and pod.process.name == writer), None)
         if pod is not None:
             self._moment(pod, "entry written" if topic.name == self.changelog else "output written")
