@@ -13,7 +13,7 @@ from knowledgepulse_worker.kafka.wire.group_member import GroupMember
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.testing.memory_group import MemoryGroupMember, MemoryTopic
 from simulation.brokers import SimTopic, new_cluster
-from simulation.clients import SimMember
+from simulation.member import SimMember
 from support.streams import Message
 
 PARTITIONS = 2

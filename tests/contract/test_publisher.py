@@ -18,7 +18,7 @@ from knowledgepulse_worker.records.record import NO_TIMESTAMP, Headers, OutputRe
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 from simulation.brokers import SimTopic, new_cluster
-from simulation.clients import SimPublisher
+from simulation.producer import SimPublisher
 from support.streams import Stream
 
 PARTITIONS = 3

@@ -29,8 +29,10 @@ from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.app import Parts, WorkerApp
 from knowledgepulse_worker.stream.worker import REBALANCE_MARGIN, STOP_LIMIT, _blamed
 from simulation.brokers import Cluster
-from simulation.clients import SimMember, SimPublisher, SimReader, SimTopicIds
+from simulation.clients import SimReader, SimTopicIds
 from simulation.loop import Process
+from simulation.member import SimMember
+from simulation.producer import SimPublisher
 from support.lanes import VECTORS
 from support.program import Program
 
@@ -64,6 +66,11 @@ class World:
     failed: Callable[[str], None]
     log: Callable[..., None]
     pods: list[Pod] = field(default_factory=list)
+
+    def add_pod(self):
+        """Add a pod, which does not run yet."""
+        self.pods.append(Pod(self, len(self.pods)))
+        return self.pods[-1]
 
 
 class SimEmbedder:

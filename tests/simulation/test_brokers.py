@@ -11,7 +11,8 @@ from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.records.record import OutputRecord
 from simulation import loop
 from simulation.brokers import SimTopic, new_cluster
-from simulation.clients import SimMember, SimPublisher
+from simulation.member import SimMember
+from simulation.producer import SimPublisher
 
 AT = TopicPartition("raw", 0)
 POSITION = OffsetAndMetadata(1, "")
