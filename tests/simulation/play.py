@@ -73,7 +73,7 @@ def play(history, *, keep_log=False):
 
 
 class Player:
-    def __init__(self, history, keep_log):
+    def __init__(self, history, keep_log=False, settings=None):
         self.history = history
         self._random = Random(f"play {history.seed}")
         self._loop = asyncio.get_running_loop()
@@ -87,7 +87,7 @@ class Player:
         self._is_undisturbed = True
         self._is_healed = False
         self._written = asyncio.Event()
-        self.settings = _settings(history)
+        self.settings = settings or _settings(history)
         first_delay = self._random.choice((0.0, 0.0, 0.3, 3.0))
         self.cluster = new_cluster(
             history.seed, first_delay=first_delay, on_change=lambda what: self.log("group", what)
