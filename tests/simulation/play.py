@@ -255,6 +255,8 @@ class Player:
     def _appended(self, topic, partition, first, records, writer):
         keys = [f"{'-' if one.value is None else ''}{(one.key or b'').decode()}" for one in records]
         self.log("append", topic.name, partition, first, *keys, "by", writer)
+        for one in records:
+            self._hash.update(one.value or b"")
         self.oracles.appended(topic.name, partition, records, writer)
         self._written.set()
         pod = next((pod for pod in self.world.pods if pod.runs and pod.process.name == writer), None)

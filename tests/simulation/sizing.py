@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import time
 from collections import Counter, defaultdict
+from itertools import pairwise
 from statistics import quantiles
 
 from knowledgepulse_worker.settings import Settings
@@ -86,7 +87,7 @@ class Trial(Player):
     def report(self, started, ended):
         pauses = []
         for times in self.appended.values():
-            gaps = [b - a - INTERVAL for a, b in zip(times, times[1:], strict=False) if b > started]
+            gaps = [b - a - INTERVAL for a, b in pairwise(times) if b > started]
             pauses.append((sum(one for one in gaps if one > 0.3), max(gaps, default=0.0)))
         whole, longest = zip(*pauses, strict=True)
         calm = [self.requests[second].total() for second in range(int(started), int(started + PAUSE))]
@@ -150,9 +151,8 @@ def main():
 
         with simulated_process():
             bounds = virtual.run(course, limit=10**9)
-        print(
-            f"{arguments.partitions} partitions, {arguments.workers} workers ({time.monotonic() - began:.0f} s)"
-        )
+        took = time.monotonic() - began
+        print(f"{arguments.partitions} partitions, {arguments.workers} workers, played in {took:.0f} s")
         trials[0].report(*bounds)
 
 
