@@ -144,6 +144,7 @@ class Source:
         self._committing = asyncio.Lock()
         self._topic_id = b""
         self._may_still_send = False
+        self._is_stopping = False
         self.is_rebalancing = False
         self.gaps = Gaps(services.client, services.metrics)
         self.progress = Progress(services.topic, services.client, services.lanes, lambda: self._partitions)
@@ -176,6 +177,8 @@ class Source:
         """Start the ledgers' recovery; each partition is consumed once its own is done."""
         owned = {at.partition: Partition(at) for at in assigned}
         self._client.pause(*(partition.at for partition in owned.values()))
+        if self._is_stopping:
+            return
         self._partitions = owned
         self._ledgers.retain(owned)
         await self._host.partitions_assigned(owned)
@@ -195,6 +198,7 @@ class Source:
         A member whose client may still send records leaves by the session timeout: its successor would read
         the ledgers before the last entries are there, and score their records again.
         """
+        self._is_stopping = True
         await self._finish()
         stops = [self._services.topic_ids.stop]
         if not self._may_still_send:

@@ -341,6 +341,20 @@ async def test_a_rejected_member_is_detected_before_the_first_fetch(start):
         await world.check()
 
 
+async def test_partitions_assigned_while_the_source_stops_are_not_taken(start):
+    """Their recovery outlived the partitions, and ended an orderly stop with an error."""
+    world = await start()
+    await world.member.rebalance([])
+    await world.source.stop()
+
+    world.publish(0, *range(3))
+    await world.member.rebalance([0])
+    await world.settle()
+
+    assert world.outputs() == []
+    assert world.failures == []
+
+
 async def test_a_recreated_topic_is_read_from_its_beginning_while_running(start):
     """The old position is valid in it too, so its records up to there would be skipped."""
     world = await start()
