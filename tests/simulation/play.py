@@ -100,11 +100,7 @@ class Player:
             Policy(threshold=0.4),
             history.seed,
             history.setting.is_noisy,
-            self._moment,
-            self._taken,
-            self.violated,
-            self._failed,
-            self.log,
+            self,
         )
         self.oracles = Oracles(history, self.world, self.violated)
         self._faults = Faults(history, self.world, self.oracles, self.changelog)
@@ -190,7 +186,7 @@ class Player:
         if self._log is not None:
             self._log.append(line)
 
-    def _failed(self, what):
+    def failed(self, what):
         self._counts["failed"] += 1
         if self._is_undisturbed:
             self.violated(f"liveness: a process failed without a fault: {what}")
@@ -230,7 +226,7 @@ class Player:
 
     # --- what the parts tell
 
-    def _moment(self, pod, moment):
+    def moment(self, pod, moment):
         number = self.world.pods.index(pod)
         self.log(pod.name, moment)
         self._counts[moment] += 1
@@ -248,9 +244,9 @@ class Player:
         else:
             self._loop.call_soon(self._happen, event, context=Context())
 
-    def _taken(self, pod, record):
+    def taken(self, pod, record):
         self.oracles.taken(pod, record)
-        self._moment(pod, "entry taken" if record.topic == self.changelog else "output taken")
+        self.moment(pod, "entry taken" if record.topic == self.changelog else "output taken")
 
     def _appended(self, topic, partition, first, records, writer):
         keys = [f"{'-' if one.value is None else ''}{(one.key or b'').decode()}" for one in records]
@@ -261,7 +257,7 @@ class Player:
         self._written.set()
         pod = next((pod for pod in self.world.pods if pod.runs and pod.process.name == writer), None)
         if pod is not None:
-            self._moment(pod, "entry written" if topic.name == self.changelog else "output written")
+            self.moment(pod, "entry written" if topic.name == self.changelog else "output written")
 
     def _committing(self, positions, member):
         self.log("commit", member, *(f"{at[1]}:{one.offset}" for at, one in sorted(positions.items())))
