@@ -7,6 +7,7 @@ import os
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -256,14 +257,8 @@ class Pod:
                 failed.set_exception(error)
 
         lease = Lease(kafka.session_timeout - heartbeat_interval(kafka.session_timeout))
-        publisher = SimPublisher(
-            cluster,
-            self.name,
-            lease,
-            kafka.request_timeout,
-            lambda one: world.watch.taken(self, one),
-            process.name,
-        )
+        taken = partial(world.watch.taken, self)
+        publisher = SimPublisher(cluster, self.name, lease, kafka.request_timeout, taken, process.name)
         raw, in_force = settings.topics.raw, PolicyInForce(world.policy)
         self.in_force = in_force
         random = Random(f"{world.seed} {process.name}")
