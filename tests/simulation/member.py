@@ -59,7 +59,7 @@ class SimMember:
         self._tasks = []
         self._heartbeat = None
         self._rejoin = asyncio.Event()
-        self._arrived = asyncio.Event()
+        self._arrived = cluster.loop.create_future()
 
     @property
     def is_member(self):
@@ -194,7 +194,7 @@ class SimMember:
             offset = (await self.beginning_offsets([tp]))[tp] if position is None else position.offset
             if state.position is None:
                 state.position = offset
-        self._arrived.set()
+        self._wake()
 
     async def _committed(self, places):
         while True:
@@ -304,15 +304,19 @@ class SimMember:
         self.check_membership()
         fetched = self._take()
         if not fetched:
-            self._arrived.clear()
+            self._arrived = self._loop.create_future()
             self._fetch()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout_ms / 1000):
-                    await self._arrived.wait()
+            given_up = self._loop.call_later(timeout_ms / 1000, self._wake)
+            await self._arrived
+            given_up.cancel()
             fetched = self._take()
         self._fetch()
         self.check_membership()
         return fetched
+
+    def _wake(self):
+        if not self._arrived.done():
+            self._arrived.set_result(None)
 
     def _take(self):
         fetched = {}
@@ -362,7 +366,7 @@ class SimMember:
                 state.high, state.stable = answer.high, answer.stable
                 state.records = [record(tp.topic, tp.partition, one) for one in answer.records]
                 state.following = answer.next if answer.next > asked else 0
-        self._arrived.set()
+        self._wake()
 
 
 def assign(places, members):
