@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
-from simulation.histories import history
+from simulation.histories import FOUND, history
 from simulation.play import play
 
 TESTS = Path(__file__).parents[1]
-FOUND = (101853, 101471, 100322, 100857, 2000259, 2003539, 3566, 1947)
-"""Seeds that have found something: the README says what."""
 SECONDS = 60
 
 
