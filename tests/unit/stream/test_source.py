@@ -371,13 +371,17 @@ async def test_a_recreated_topic_is_read_from_its_beginning_while_running(start)
     assert world.metric("kp_cache_resets_total", reason="recreated") == 1
 
 
-async def test_a_topic_recreated_while_no_worker_ran_is_read_from_its_beginning(start):
+@pytest.mark.parametrize("metadata", [None, "", "set by an operator"])
+async def test_a_topic_recreated_while_no_worker_ran_is_read_from_its_beginning(metadata, start):
+    """Also by the ledger alone: a position that an operator has set does not tell its topic."""
     first = await start()
     first.publish(0, *range(5))
     await first.member.rebalance([0])
     await first.committed({0: 5})
     await first.stop()
 
+    if metadata is not None:
+        first.topic.metadata[0] = metadata
     first.topic.records[0].clear()
     first.topic.id = b"second"
     second = await start(first.topic, first.publisher)
