@@ -18,7 +18,8 @@ from typing import Any
 from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
 from knowledgepulse_schemas.convert.hub import Labels
 from knowledgepulse_schemas.convert.losses import Loss, Losses
-from knowledgepulse_schemas.convert.sources import AUTO, SOURCES, Source, convert, source_of
+from knowledgepulse_schemas.convert.source import Source
+from knowledgepulse_schemas.convert.sources import AUTO, SOURCES, convert, source_of
 from knowledgepulse_schemas.convert.trace import Conversion, Options
 
 __all__ = [

@@ -7,14 +7,12 @@ Source: https://github.com/ethz-spylab/agentdojo, ``agentdojo.types`` and ``agen
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert import inspect_logs
-from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import Error, Labels, Message, Run
-from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, each, parse_time, read
+from knowledgepulse_schemas.convert.reading import SourceModel, parse_time, read_record
+from knowledgepulse_schemas.convert.source import of_records
 
 NAME = "agentdojo"
 
@@ -32,22 +30,8 @@ class _Log(SourceModel):
     evaluation_timestamp: str | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a log, or a list of these."""
-    if isinstance(document, list):
-        return bool(document) and all(recognises(one) for one in document)
-    return isinstance(document, dict) and {"suite_name", "pipeline_name", "messages"} <= document.keys()
-
-
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the run of each log, or an error in its place."""
-    yield from each(document, _run)
-
-
 def _run(document: Any, path: str) -> Run:
-    log = read(_Log, document, path)
-    losses = Losses()
-    count_unread(log, "", losses)
+    log, losses = read_record(_Log, document, path)
     messages = inspect_logs.messages_of(list(map(_renamed, log.messages)), "messages", losses)
     if log.error is not None:
         messages.append(Message("assistant", (Error(log.error),)))
@@ -101,3 +85,11 @@ def _renamed_call(call: Any) -> Any:
         case {"args": arguments, **rest}:
             return {**rest, "arguments": arguments}
     return call
+
+
+SOURCE = of_records(
+    NAME,
+    "suite_name pipeline_name messages",
+    lambda value: isinstance(value, dict) and {"suite_name", "pipeline_name", "messages"} <= value.keys(),
+    _run,
+)

@@ -22,7 +22,16 @@ from knowledgepulse_schemas.convert.hub import (
     role_of,
 )
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, each, read
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_others,
+    count_unread,
+    each,
+    read,
+    read_record,
+)
+from knowledgepulse_schemas.convert.source import Source, run_of_messages
 
 NAME = "anthropic"
 
@@ -63,28 +72,13 @@ class _Record(SourceModel):
 
 def recognises(document: Any) -> bool:
     """Check for content blocks that only Anthropic messages have."""
-    if isinstance(document, list):
-        return any(_is_message(one) or recognises_record(one) for one in document)
-    return recognises_record(document)
+    documents = document if isinstance(document, list) else [document]
+    return any(_is_record(one) or (_is_message(one) and one is not document) for one in documents)
 
 
-def recognises_record(document: Any) -> bool:
-    """Check for an object with Anthropic messages."""
-    if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
-        return False
-    answered = document.get("type") == "message" and "stop_reason" in document
-    return answered or any(_is_message(one) for one in document["messages"])
-
-
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the runs of a list of messages, a record that contains them, or a list of records.
-
-    Raises:
-        ConversionError: an item of the list is not a message.
-    """
+def _runs(document: Any) -> Iterator[Run | ConversionError]:
     if isinstance(document, list) and not any(isinstance(o, dict) and "messages" in o for o in document):
-        losses = Losses()
-        yield Run(NAME, messages_of(document, "", losses), losses=losses)
+        yield run_of_messages(NAME, document, messages_of)
     else:
         yield from each(document, run_of_record)
 
@@ -104,9 +98,7 @@ def run_of_record(document: Any, path: str) -> Run:
     Raises:
         ConversionError: the document is no such object.
     """
-    record = read(_Record, document, path)
-    losses = Losses()
-    count_unread(record, "", losses)
+    record, losses = read_record(_Record, document, path)
     messages = [*definitions_of(record.tools or [], "tools", losses)]
     if record.system is not None:
         messages.append(_message({"role": "system", "content": record.system}, "system", "", losses))
@@ -154,9 +146,7 @@ def _result(content: Any, path: str, losses: Losses) -> tuple[str, bool]:
         kind = value.get("type") if isinstance(value, dict) else None
         if kind == "text" and isinstance(value.get("text"), str):
             texts.append(value["text"])
-            for name, member in value.items():
-                if name not in {"type", "text"}:
-                    losses.add(f"{path}[].{name}", member)
+            count_others(value, {"type", "text"}, f"{path}[]", losses)
         elif kind in ("image", "document"):
             losses.add(f"{path}[].{kind}", value)
         else:
@@ -171,3 +161,13 @@ def _is_message(value: Any) -> bool:
     return "stop_reason" in value or any(
         kind in _OWN_BLOCKS or kind.endswith("_tool_result") for kind in kinds
     )
+
+
+def _is_record(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
+        return False
+    answered = value.get("type") == "message" and "stop_reason" in value
+    return answered or any(map(_is_message, value["messages"]))
+
+
+SOURCE = Source(NAME, "messages stop_reason", recognises, _runs)

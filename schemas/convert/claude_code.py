@@ -18,6 +18,7 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import Error, Part, Role, Run, Text, cut_off
 from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
+from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "claude_code"
 
@@ -62,8 +63,7 @@ class _Line(SourceModel):
     cwd: str | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a line of a session."""
+def _recognises(document: Any) -> bool:
     line = first_line(document)
     if not isinstance(line, dict) or not isinstance(line.get("type"), str):
         return False
@@ -76,8 +76,7 @@ def recognises(document: Any) -> bool:
     )
 
 
-def runs(document: Any) -> Iterator[Run]:
-    """Yield the run of a session's lines, and after it those of the subagents among them."""
+def _runs(document: Any) -> Iterator[Run]:
     session = _Session()
     for value in lines_of(document, session.main.losses):
         session.add(value)
@@ -206,3 +205,6 @@ def _of_user(part: Part, *, system: bool) -> tuple[Role, Part]:
     if command := _COMMAND.match(part.content):
         return "user", Text(" ".join(one.strip() for one in command.groups() if one and one.strip()))
     return "user", part
+
+
+SOURCE = of_session(NAME, "type uuid parentUuid sessionId message", _recognises, _runs)

@@ -20,6 +20,7 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import Error, Part, Run, Text, ToolCall, ToolCallResponse, join_texts
 from knowledgepulse_schemas.convert.reading import parse_json
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
+from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "codex"
 
@@ -36,8 +37,7 @@ _EXIT_CODE = re.compile(
 """The lines that Codex puts before a command's output."""
 
 
-def recognises(document: Any) -> bool:
-    """Check for a line of a session."""
+def _recognises(document: Any) -> bool:
     line = first_line(document)
     if not isinstance(line, dict):
         return False
@@ -50,8 +50,7 @@ def recognises(document: Any) -> bool:
     return is_meta and ("items" in line or session is line)
 
 
-def runs(document: Any) -> Iterator[Run]:
-    """Yield the run of a session's lines."""
+def _runs(document: Any) -> Iterator[Run]:
     session = _Session()
     for value in lines_of(document, session.transcript.losses):
         session.add(value)
@@ -243,3 +242,6 @@ def _has_failed(event: dict[str, Any]) -> bool:
         or (isinstance(result, dict) and "Err" in result)
         or (isinstance(answer, dict) and answer.get("isError") is True)
     )
+
+
+SOURCE = of_session(NAME, "timestamp type payload", _recognises, _runs)

@@ -20,13 +20,19 @@ from knowledgepulse_schemas.convert.hub import (
     cut_off,
 )
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, count_others
+from knowledgepulse_schemas.convert.reading import as_text, count_others, unwrap
 
 
 def recognises(value: Any) -> bool:
     """Check for a content; its parts, unlike those of OpenTelemetry's conventions, have no ``type``."""
     parts = value.get("parts") if isinstance(value, dict) else None
     return isinstance(parts, list) and all(isinstance(one, dict) and "type" not in one for one in parts)
+
+
+def recognises_all(document: Any) -> bool:
+    """Check for contents, alone or in a request."""
+    contents = unwrap(document, "contents")
+    return isinstance(contents, list) and bool(contents) and all(map(recognises, contents))
 
 
 def message_of(content: Any, role: Role, path: str, losses: Losses) -> Message:

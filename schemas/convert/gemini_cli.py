@@ -29,6 +29,7 @@ from knowledgepulse_schemas.convert.hub import (
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, read
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of
+from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "gemini_cli"
 
@@ -60,14 +61,12 @@ class _Message(SourceModel):
     model: str | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a session or its first line."""
+def _recognises(document: Any) -> bool:
     line = first_line(document)
     return isinstance(line, dict) and isinstance(line.get("sessionId"), str) and "projectHash" in line
 
 
-def runs(document: Any) -> Iterator[Run]:
-    """Yield the run of a session, or of its lines."""
+def _runs(document: Any) -> Iterator[Run]:
     session = _Session()
     for line in lines_of(document, session.losses):
         session.add(line)
@@ -180,3 +179,6 @@ class _Session:
 
 def _texts(parts: list[tuple[Role, tuple[Part, ...], Any]]) -> list[str]:
     return [part.content for _, own, _ in parts for part in own if isinstance(part, Text | Reasoning)]
+
+
+SOURCE = of_session(NAME, "sessionId projectHash messages", _recognises, _runs)

@@ -15,36 +15,26 @@ from typing import Any
 from pydantic import AliasChoices, Field
 
 from knowledgepulse_schemas.convert import gemini, openai
+from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import (
     ROLES,
     Error,
     Message,
-    ModelCall,
     Part,
     Reasoning,
     Role,
     Text,
     ToolCall,
     ToolCallResponse,
-    ToolRun,
     cut_off,
     role_of,
 )
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, parse_json, read
-from knowledgepulse_schemas.convert.reading import count_unread as count_unread_members
-from knowledgepulse_schemas.convert.span import (
-    Span,
-    count_unread,
-    count_whole,
-    error_of,
-    text_of,
-    texts_of,
-    unflatten,
-)
-from knowledgepulse_schemas.convert.tree import Node, labels_of, latency_ms
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_json, read
+from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of, texts_of, unflatten
+from knowledgepulse_schemas.convert.tree import Node, tool_run
 
 _OPERATION = "gen_ai.operation.name"
 _MODEL_CALLS = ("chat", "text_completion", "generate_content")
@@ -88,7 +78,6 @@ def node(span: Span) -> Node:
     losses = Losses()
     used = {_OPERATION, "gen_ai.agent.name", "gen_ai.agent.id", "error.type"}
     error = error_of(span, span.attributes.get("error.type"))
-    agent = span.attributes.get(_OPERATION) in _AGENTS or _kind(span) == "agent"
     event: ModelCall | ToolRun | None = None
     if span.attributes.get(_OPERATION) == "execute_tool" or _kind(span) == "tool":
         event = _tool_run(span, used, error, losses)
@@ -98,31 +87,20 @@ def node(span: Span) -> Node:
             event = ModelCall(call.input, call.output, error)
         elif error is not None and span.attributes.get(_OPERATION) in _MODEL_CALLS:
             event = ModelCall(error=error)
-    if event is not None or agent:
-        count_unread(span, used, losses)
-    else:
-        count_whole(span, losses)
-    return Node(
-        trace_id=span.trace_id,
-        id=span.id,
-        parent_id=span.parent_id,
-        start=span.start,
-        end=span.end,
-        agent=agent,
-        event=event,
-        error=error if agent else None,
+    return node_of(
+        span,
+        event,
+        error,
+        used,
+        losses,
+        agent=span.attributes.get(_OPERATION) in _AGENTS or _kind(span) == "agent",
         agent_id=text_of(span, "gen_ai.agent.id", "gen_ai.agent.name"),
         names=texts_of(span, "gen_ai.agent.name", "gen_ai.agent.id", "gen_ai.workflow.name", "service.name"),
-        labels=labels_of(
-            (
-                one.attributes.get(f"{_EVALUATION}.name"),
-                one.attributes.get(f"{_EVALUATION}.score.value"),
-            )
+        scores=(
+            (one.attributes.get(f"{_EVALUATION}.name"), one.attributes.get(f"{_EVALUATION}.score.value"))
             for one in span.events
             if one.name == f"{_EVALUATION}.result"
         ),
-        losses=losses,
-        shared=span.shared,
     )
 
 
@@ -142,7 +120,7 @@ def messages_of(document: Any, path: str, losses: Losses) -> tuple[Message, ...]
             continue
         message = read(_Message, value, f"{path}[{number}]")
         role = role_of(message.role, f"{path}[{number}]")
-        count_unread_members(message, f"{path}[]", losses)
+        count_unread(message, f"{path}[]", losses)
         parts = [part for one in message.parts for part in _parts(one, f"{path}[].parts[]", losses)]
         messages.append(Message(role, (*parts, *cut_off(message.finish_reason))))
     return tuple(messages)
@@ -276,36 +254,27 @@ def _nested_function(call: Any) -> Any:
 
 
 def _tool_run(span: Span, used: set[str], error: Error | None, losses: Losses) -> ToolRun:
-    names = {
-        "name": ("gen_ai.tool.name", "traceloop.entity.name"),
-        "id": (f"{_TOOL_CALL}.id",),
-        "arguments": (
-            "gen_ai.tool.call.arguments",
-            "gcp.vertex.agent.tool_call_args",
-            "traceloop.entity.input",
-        ),
-        "result": (f"{_TOOL_CALL}.result", f"{_ADK}.tool_response", "traceloop.entity.output"),
-    }
-    found = {
-        what: next((span.attributes[name] for name in named if name in span.attributes), None)
-        for what, named in names.items()
-    }
-    used.update(name for named in names.values() for name in named)
-    arguments, result = found["arguments"], found["result"]
+    def first(*names: str) -> Any:
+        used.update(names)
+        return next((span.attributes[name] for name in names if name in span.attributes), None)
+
+    name = first("gen_ai.tool.name", "traceloop.entity.name")
+    call_id = first(f"{_TOOL_CALL}.id")
+    arguments = first(f"{_TOOL_CALL}.arguments", f"{_ADK}.tool_call_args", "traceloop.entity.input")
+    result = first(f"{_TOOL_CALL}.result", f"{_ADK}.tool_response", "traceloop.entity.output")
     if arguments is None and result is None:
         losses.add("a tool's arguments and result, which were not recorded", "-")
     parsed = parse_json(result)
-    failed = error is not None or (isinstance(parsed, dict) and parsed.get("isError") is True)
-    response = None if result is None else as_text(result)
-    if response is None and error is not None:
-        response = error.message
-    call = ToolCall(
-        as_text(found["name"]) or span.name,
+    return tool_run(
+        as_text(name) or span.name,
         arguments,
-        _string(found["id"]),
-        latency_ms=latency_ms(span.start, span.end),
+        result,
+        error,
+        call_id=call_id if isinstance(call_id, str) else None,
+        start=span.start,
+        end=span.end,
+        failed=isinstance(parsed, dict) and parsed.get("isError") is True,
     )
-    return ToolRun(call, response, failed=failed)
 
 
 def _kind(span: Span) -> Any:
@@ -314,7 +283,3 @@ def _kind(span: Span) -> Any:
 
 def _strings(value: Any) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
-
-
-def _string(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None

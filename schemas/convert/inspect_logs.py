@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
+from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import (
@@ -30,7 +31,8 @@ from knowledgepulse_schemas.convert.hub import (
     role_of,
 )
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, parse_time, read
+from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, each, parse_time, read
+from knowledgepulse_schemas.convert.source import Source
 
 NAME = "inspect"
 
@@ -39,9 +41,7 @@ _VERDICTS = {"C": True, "I": False, "N": False, 1: True, 0: False}
 """The values of scores that judge the whole sample: correct, incorrect, no answer; others are partial."""
 
 
-class _Content(SourceModel):
-    type: str
-    text: str | None = None
+class _Content(Content):
     reasoning: str | None = None
 
 
@@ -99,27 +99,15 @@ class _Log(SourceModel):
     samples: list[dict[str, Any]] | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a log."""
-    return (
-        isinstance(document, dict)
-        and {"version", "eval", "plan"} <= document.keys()
-        and isinstance(document["eval"], dict)
-    )
+def _recognises(document: Any) -> bool:
+    if not isinstance(document, dict) or not {"version", "eval", "plan"} <= document.keys():
+        return False
+    return isinstance(document["eval"], dict)
 
 
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the run of each sample, or an error in its place.
-
-    Raises:
-        ConversionError: the document is not a log.
-    """
+def _runs(document: Any) -> Iterator[Run | ConversionError]:
     log = read(_Log, document)
-    for number, value in enumerate(log.samples or ()):
-        try:
-            yield _run(log, value, f"samples[{number}]")
-        except ConversionError as error:
-            yield error
+    yield from each(log.samples or [], lambda sample, path: _run(log, sample, f"samples{path}"))
 
 
 def _run(log: _Log, value: dict[str, Any], path: str) -> Run:
@@ -185,13 +173,11 @@ def _message(message: _Message, path: str, losses: Losses) -> Message:
 
 
 def _parts(content: str | list[_Content], losses: Losses) -> Iterator[Part]:
-    for part in [_Content(type="text", text=content)] if isinstance(content, str) else content:
-        if part.type == "text":
-            yield Text(part.text or "")
-        elif part.type == "reasoning":
+    for part in [content] if isinstance(content, str) else content:
+        if isinstance(part, _Content) and part.type == "reasoning":
             yield Reasoning(part.reasoning or "")
         else:
-            losses.add(f"messages[].content[].{part.type}", part.model_extra or "-")
+            yield from parts_of([part], "messages[].content", losses)
 
 
 def _tools(value: dict[str, Any], losses: Losses) -> tuple[Message, ...]:
@@ -259,3 +245,6 @@ def _resolved(value: Any, attachments: Any) -> Any:
     if isinstance(value, dict):
         return {name: _resolved(one, attachments) for name, one in value.items()}
     return value
+
+
+SOURCE = Source(NAME, "version eval plan", _recognises, _runs)

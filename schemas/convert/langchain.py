@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import (
     ROLES,
@@ -17,14 +18,22 @@ from knowledgepulse_schemas.convert.hub import (
     Reasoning,
     Role,
     Run,
-    Text,
     ToolCall,
     ToolCallResponse,
     cut_off,
     join_texts,
 )
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, each, parse_time, read
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_unread,
+    each,
+    parse_time,
+    read,
+    read_record,
+)
+from knowledgepulse_schemas.convert.source import Source, run_of_messages
 
 NAME = "langchain"
 
@@ -61,15 +70,13 @@ class _ProviderCall(SourceModel):
     type: str | None = None
 
 
-class _Block(SourceModel):
-    type: str
+class _Block(Content):
     id: str | None = None
     call_id: str | None = None
     name: str | None = None
     input: Any = None
     args: Any = None
     arguments: Any = None
-    text: str | None = None
     reasoning: str | None = None
     thinking: str | None = None
 
@@ -101,10 +108,10 @@ class _Snapshot(SourceModel):
     tasks: list[Any] | None = None
 
 
-def recognises(document: Any) -> bool:
+def _recognises(document: Any) -> bool:
     """Check for a list of messages, a state or a snapshot, or a list of these."""
     if isinstance(document, list):
-        return bool(document) and all(is_message(one) or recognises(one) for one in document)
+        return bool(document) and all(is_message(one) or _recognises(one) for one in document)
     if not isinstance(document, dict):
         return False
     if isinstance(document.get("values"), dict):
@@ -113,15 +120,9 @@ def recognises(document: Any) -> bool:
     return isinstance(messages, list) and bool(messages) and all(is_message(one) for one in messages)
 
 
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the runs of a list of messages, of a state or snapshot, or of a list of these.
-
-    Raises:
-        ConversionError: an item of the list is not a message.
-    """
-    if isinstance(document, list) and any(is_message(one) for one in document):
-        losses = Losses()
-        yield Run(NAME, messages_of(document, "", losses), losses=losses)
+def _runs(document: Any) -> Iterator[Run | ConversionError]:
+    if isinstance(document, list) and any(map(is_message, document)):
+        yield run_of_messages(NAME, document, messages_of)
     else:
         yield from each(document, _run_of_state)
 
@@ -144,10 +145,8 @@ def is_message(value: Any) -> bool:
 
 
 def _run_of_state(document: Any, path: str) -> Run:
-    losses = Losses()
     if isinstance(document, dict) and "values" in document:
-        snapshot = read(_Snapshot, document, path)
-        count_unread(snapshot, "", losses)
+        snapshot, losses = read_record(_Snapshot, document, path)
         messages = messages_of(snapshot.values.messages, "values.messages", losses)
         if any(isinstance(task, dict) and task.get("error") for task in snapshot.tasks or ()):
             messages.append(Message("assistant", (Error(),)))
@@ -158,8 +157,7 @@ def _run_of_state(document: Any, path: str) -> Run:
         native_id = "/".join(one for one in native if isinstance(one, str)) or None
         ended_at = parse_time(snapshot.created_at)
         return Run(NAME, messages, native_id=native_id, ended_at=ended_at, losses=losses)
-    state = read(_State, document, path)
-    count_unread(state, "", losses)
+    state, losses = read_record(_State, document, path)
     return Run(NAME, messages_of(state.messages, "messages", losses), losses=losses)
 
 
@@ -200,14 +198,10 @@ def _message(value: Any, path: str, unindexed: str, losses: Losses) -> Message:
 
 def _content(content: str | list[str | _Block], path: str, losses: Losses) -> Iterator[Part]:
     for block in [content] if isinstance(content, str) else content:
-        if isinstance(block, str):
-            yield Text(block)
-        elif block.type in {"text", "output_text"}:
-            yield Text(block.text or "")
-        elif block.type in {"reasoning", "thinking"}:
+        if isinstance(block, _Block) and block.type in {"reasoning", "thinking"}:
             yield Reasoning(block.reasoning or block.thinking or block.text or "")
-        elif block.type not in _CALL_BLOCKS:
-            losses.add(f"{path}[].{block.type}", block.text or "-")
+        elif isinstance(block, str) or block.type not in _CALL_BLOCKS:
+            yield from parts_of([block], path, losses)
 
 
 def _reasoning(message: _Message) -> Iterator[Part]:
@@ -257,3 +251,6 @@ def _unrepeated(members: dict[str, Any] | None) -> dict[str, Any]:
     """Return a provider's own members without those that the message repeats elsewhere."""
     elsewhere = {"tool_calls", "function_call", "reasoning_content"}
     return {name: value for name, value in (members or {}).items() if name not in elsewhere}
+
+
+SOURCE = Source(NAME, "type content", _recognises, _runs)

@@ -30,6 +30,7 @@ from knowledgepulse_schemas.convert.hub import (
 )
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
+from knowledgepulse_schemas.convert.source import Source
 
 NAME = "mini_swe_agent"
 
@@ -67,19 +68,14 @@ class _Trajectory(SourceModel):
     info: _Info = Field(default_factory=_Info)
 
 
-def recognises(document: Any) -> bool:
+def _recognises(document: Any) -> bool:
     """Check for a trajectory with this format's version, or a list of messages with commands and outputs."""
     if isinstance(document, list):
         return all(map(_is_plain, document)) and any(_answers(*two) for two in pairwise(document))
     return isinstance(document, dict) and str(document.get("trajectory_format")).startswith("mini-swe-agent")
 
 
-def runs(document: Any) -> Iterator[Run]:
-    """Yield the run of a trajectory.
-
-    Raises:
-        ConversionError: the document is not a trajectory.
-    """
+def _runs(document: Any) -> Iterator[Run]:
     if isinstance(document, list):
         document = {"trajectory_format": _FIRST_VERSION, "messages": document}
     trajectory = read(_Trajectory, document)
@@ -174,3 +170,6 @@ def _observed(message: Message, extra: _Extra, open_calls: deque[str]) -> Messag
         response = ToolCallResponse(join_texts(message.parts), open_calls.popleft(), failed=failed)
         return Message("tool", (response,))
     return message
+
+
+SOURCE = Source(NAME, "trajectory_format messages info", _recognises, _runs)

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import Field
-
+from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import (
@@ -27,19 +26,21 @@ from knowledgepulse_schemas.convert.hub import (
     role_of,
 )
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, each, parse_time, read
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_unread,
+    each,
+    parse_time,
+    read,
+    read_record,
+)
+from knowledgepulse_schemas.convert.source import Source, run_of_messages
 
 NAME = "openai"
 
 _UNFINISHED = {"failed", "incomplete", "cancelled"}
-_TEXTS = {"text", "input_text", "output_text", "summary_text", "reasoning_text"}
 _CALLS = {"function_call", "custom_tool_call", "mcp_call"}
-
-
-class _Content(SourceModel):
-    type: str
-    text: str | None = None
-    refusal: str | None = None
 
 
 class _Called(SourceModel):
@@ -62,7 +63,7 @@ class _Item(SourceModel):
     role: str | None = None
     id: str | None = None
     status: str | None = None
-    content: str | list[str | _Content] | None = None
+    content: str | list[str | Content] | None = None
     name: str | None = None
     # chat message
     reasoning: str | None = None  # OpenRouter, vLLM
@@ -76,9 +77,15 @@ class _Item(SourceModel):
     arguments: Any = None
     input: Any = None
     output: Any = None
-    summary: list[_Content] | None = None
+    summary: list[Content] | None = None
     server_label: str | None = None
     error: Any = None
+
+    @property
+    def is_hosted_call(self) -> bool:
+        """Whether it is a hosted tool's call, whose other members are arguments and results."""
+        kind = self.type or ""
+        return self.role is None and kind.endswith("_call") and kind not in _CALLS
 
 
 class _Choice(SourceModel):
@@ -103,28 +110,20 @@ class _Record(SourceModel):
     created: float | None = None
     created_at: float | None = None
     completed_at: float | None = None
-    metadata: dict[str, Any] | None = Field(default=None)
+    metadata: dict[str, Any] | None = None
 
 
-def recognises(document: Any) -> bool:
+def _recognises(document: Any) -> bool:
     """Check for chat messages, Responses items, or a record of them, all of which can be read."""
-    records = [one for one in document if _is_record(one)] if isinstance(document, list) else []
-    if _is_record(document):
-        records = [document]
-    if records:
+    documents = document if isinstance(document, list) else [document]
+    if records := list(filter(_is_record, documents)):
         return any(_fit(one.get("messages", one.get("input"))) for one in records)
     return are_items(document) and _fit(document)
 
 
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the runs of a list of messages or items, a record that contains them, or a list of records.
-
-    Raises:
-        ConversionError: an item of the list is neither a message nor a Responses item.
-    """
-    if isinstance(document, list) and not any(_is_record(one) for one in document):
-        losses = Losses()
-        yield Run(NAME, messages_of(document, "", losses), losses=losses)
+def _runs(document: Any) -> Iterator[Run | ConversionError]:
+    if isinstance(document, list) and not any(map(_is_record, document)):
+        yield run_of_messages(NAME, document, messages_of)
     else:
         yield from each(document, _run_of_record)
 
@@ -138,18 +137,15 @@ def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
     messages = []
     for number, value in enumerate(items):
         item = read(_Item, value, f"{path}[{number}]")
-        if item.role is not None:
+        if not item.is_hosted_call:
             count_unread(item, f"{path}[]", losses)
-            messages.append(_message(item, f"{path}[{number}]", losses))
-        else:
-            messages.append(_of_item(item, f"{path}[{number}]", losses))
+        convert = _message if item.role is not None else _of_item
+        messages.append(convert(item, f"{path}[{number}]", f"{path}[]", losses))
     return messages
 
 
 def _run_of_record(document: Any, path: str) -> Run:
-    record = read(_Record, document, path)
-    losses = Losses()
-    count_unread(record, "", losses)
+    record, losses = read_record(_Record, document, path)
     losses.add("metadata", record.metadata)
     inputs = record.messages if record.messages is not None else record.input
     if inputs is None:
@@ -159,9 +155,11 @@ def _run_of_record(document: Any, path: str) -> Run:
     name = "messages" if record.messages is not None else "input"
     messages = [*_instructions(record, losses), *messages_of(inputs, name, losses)]
     if record.choices:
-        messages += _answer(record.choices, losses)
-        for choice in record.choices[1:]:
-            losses.add("choices[] after the first", choice.message.content or choice.finish_reason)
+        choice, *others = record.choices
+        messages.append(_message(choice.message, "choices[0].message", "choices[0].message", losses))
+        messages += [Message("assistant", (error,)) for error in cut_off(choice.finish_reason)]
+        for other in others:
+            losses.add("choices[] after the first", other.message.content or other.finish_reason)
     if record.output is not None:
         messages += messages_of(record.output, "output", losses)
     if record.error is not None or record.status in _UNFINISHED:
@@ -178,21 +176,15 @@ def _instructions(record: _Record, losses: Losses) -> Iterator[Message]:
         yield from messages_of(record.instructions, "instructions", losses)
 
 
-def _answer(choices: list[_Choice], losses: Losses) -> Iterator[Message]:
-    choice = choices[0]
-    yield _message(choice.message, "choices[0].message", losses)
-    for error in cut_off(choice.finish_reason):
-        yield Message("assistant", (error,))
-
-
-def _message(item: _Item, path: str, losses: Losses) -> Message:
+def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> Message:
+    """Convert an item with a role."""
     role = role_of(item.role or "", path)
+    content = parts_of(item.content, f"{lost_at}.content", losses)
     if role == "tool":
-        text = _response_text(item.content, f"{_unindexed(path)}.content", losses)
-        return Message(role, (ToolCallResponse(text, item.tool_call_id, item.name),))
-    losses.add(f"{_unindexed(path)}.name", item.name)
+        return Message(role, (ToolCallResponse(join_texts(content), item.tool_call_id, item.name),))
+    losses.add(f"{lost_at}.name", item.name)
     parts: list[Part] = [Reasoning(text) for text in (item.reasoning_content, item.reasoning) if text]
-    parts += _content(item.content, f"{_unindexed(path)}.content", losses)
+    parts += content
     parts += [Reasoning(text.text) for text in item.summary or () if text.text]
     if item.refusal:
         parts += [Text(item.refusal), Error()]
@@ -210,46 +202,28 @@ def _tool_call(called: _Called, call_id: str | None) -> ToolCall:
     return ToolCall(called.name, called.input if called.arguments is None else called.arguments, call_id)
 
 
-def _content(content: str | list[str | _Content] | None, path: str, losses: Losses) -> Iterator[Part]:
-    for part in [content] if isinstance(content, str) else content or ():
-        if isinstance(part, str):
-            yield Text(part)
-        elif part.type in _TEXTS:
-            yield Text(part.text or "")
-        elif part.refusal:
-            yield from (Text(part.refusal), Error())
-        else:
-            losses.add(f"{path}[].{part.type}", part.text or "-")
-
-
-def _response_text(content: Any, path: str, losses: Losses) -> str:
-    return join_texts(_content(content, path, losses))
-
-
-def _of_item(item: _Item, path: str, losses: Losses) -> Message:
+def _of_item(item: _Item, path: str, lost_at: str, losses: Losses) -> Message:
     """Convert an item without a role."""
     kind = item.type or ""
     if not kind:
         raise ConversionError(f"{path}: neither `role` nor `type`")
     if kind in _CALLS:
-        count_unread(item, _unindexed(path), losses)
         return Message("assistant", tuple(_call(item, item.arguments, [item.output])))
-    if kind.endswith("_call"):
-        return Message("assistant", tuple(_hosted_call(item, _unindexed(path), losses)))
-    count_unread(item, _unindexed(path), losses)
+    if item.is_hosted_call:
+        return Message("assistant", tuple(_hosted_call(item, lost_at, losses)))
     if kind == "reasoning":
-        texts = [*(item.summary or ()), *_parts(item.content)]
-        return Message("assistant", tuple(Reasoning(one.text) for one in texts if one.text))
+        content = item.content if isinstance(item.content, list) else []
+        texts = (one.text for one in (*(item.summary or ()), *content) if isinstance(one, Content))
+        return Message("assistant", tuple(Reasoning(text) for text in texts if text))
     if kind.endswith("_output"):
-        text = _output_text(item.output, f"{_unindexed(path)}.output", losses)
+        text = _output_text(item.output, f"{lost_at}.output", losses)
         response = ToolCallResponse(text, item.call_id or item.id, item.name, failed=_failed(item))
         return Message("tool", (response,))
-    losses.add(f"{_unindexed(path)}.{kind}", [item.content, item.arguments, item.input, item.output])
+    losses.add(f"{lost_at}.{kind}", [item.content, item.arguments, item.input, item.output])
     return Message("assistant", ())
 
 
 def _hosted_call(item: _Item, path: str, losses: Losses) -> Iterator[Part]:
-    """Yield the call of a hosted tool; all members of its item are arguments or results."""
     members = dict(item.model_extra or {})
     losses.add(f"{path}.result", members.pop("result", None))  # an image
     results = [item.output, *(members.pop(name, None) for name in ("outputs", "results"))]
@@ -273,12 +247,8 @@ def _failed(item: _Item) -> bool:
 
 def _output_text(output: Any, path: str, losses: Losses) -> str:
     if isinstance(output, list) and all(isinstance(one, dict) and "type" in one for one in output):
-        return _response_text([read(_Content, one, path) for one in output], path, losses)
+        return join_texts(parts_of([read(Content, one, path) for one in output], path, losses))
     return as_text(output)
-
-
-def _parts(content: str | list[str | _Content] | None) -> list[_Content]:
-    return [one for one in content if isinstance(one, _Content)] if isinstance(content, list) else []
 
 
 def _error_text(error: Any) -> str:
@@ -319,5 +289,4 @@ def _fit(values: str | list[dict[str, Any]]) -> bool:
         return False
 
 
-def _unindexed(path: str) -> str:
-    return path[: path.rindex("[")] + "[]" if path.endswith("]") else path
+SOURCE = Source(NAME, "role content", _recognises, _runs)

@@ -29,6 +29,7 @@ from knowledgepulse_schemas.convert.hub import (
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
+from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "opencode"
 
@@ -91,7 +92,7 @@ class _Session:
     parts: dict[str, list[Any]] = field(default_factory=dict)
 
 
-def recognises(document: Any) -> bool:
+def _recognises(document: Any) -> bool:
     """Check for an export, or for an object of the storage."""
     line = first_line(document)
     if not isinstance(line, dict):
@@ -99,8 +100,7 @@ def recognises(document: Any) -> bool:
     return _is_export(line) or _kind(line) is not None
 
 
-def runs(document: Any) -> Iterator[Run]:
-    """Yield the run of each export, and then those of the storage's objects."""
+def _runs(document: Any) -> Iterator[Run]:
     losses = Losses()
     sessions: dict[str, _Session] = {}
     for line in lines_of(document, losses):
@@ -217,3 +217,6 @@ def _converted(part: _Part, is_user: bool, losses: Losses) -> Iterator[tuple[Rol
 
 def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
+
+
+SOURCE = of_session(NAME, "info messages", _recognises, _runs)

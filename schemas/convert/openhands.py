@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
+from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.hub import (
     Ending,
@@ -29,6 +30,7 @@ from knowledgepulse_schemas.convert.hub import (
 )
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
+from knowledgepulse_schemas.convert.source import Source
 
 NAME = "openhands"
 
@@ -36,9 +38,8 @@ _KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", 
 _BOOKKEEPING = {"null", "agent_state_changed", "change_agent_state", "recall"}
 
 
-class _Content(SourceModel):
+class _Content(Content):
     type: str = "text"
-    text: str | None = None
 
 
 class _Metadata(SourceModel):
@@ -111,28 +112,18 @@ class _Output(SourceModel):
     test_result: Any = None
 
 
-def recognises(document: Any) -> bool:
+def _recognises(document: Any) -> bool:
     """Check for a list of events, or for an evaluation's output."""
     if isinstance(document, dict):
         return (
-            recognises(document["history"])
+            _recognises(document["history"])
             if isinstance(document.get("history"), list)
             else _is_event(document)
         )
     return isinstance(document, list) and bool(document) and all(_is_event(one) for one in document)
 
 
-def is_fragment(document: Any) -> bool:
-    """Check for a single event, which is only part of a conversation."""
-    return isinstance(document, dict) and "history" not in document
-
-
-def runs(document: Any) -> Iterator[Run]:
-    """Yield the run of a list of events, or of an evaluation's output.
-
-    Raises:
-        ConversionError: the document is neither.
-    """
+def _runs(document: Any) -> Iterator[Run]:
     losses = Losses()
     if isinstance(document, dict) and "history" in document:
         output = read(_Output, document)
@@ -204,7 +195,7 @@ def _message(event: _Event, path: str, losses: Losses) -> Message:
         return _other_message(event, path, losses)
     count_unread(event, path, losses)
     if event.llm_message is not None:
-        content = tuple(_content(event.llm_message.content, f"{path}.llm_message.content", losses))
+        content = tuple(parts_of(event.llm_message.content, f"{path}.llm_message.content", losses))
         if event.llm_message.role != "assistant":
             return Message("system" if event.llm_message.role == "system" else "user", content)
         return Message("assistant", (*_reasoning(event.llm_message.reasoning_content), *content))
@@ -212,7 +203,7 @@ def _message(event: _Event, path: str, losses: Losses) -> Message:
         return _action(event, path, losses)
     failed = event.kind != "ObservationEvent"
     if event.observation is not None:
-        content = tuple(_content(event.observation.content, f"{path}.observation.content", losses))
+        content = tuple(parts_of(event.observation.content, f"{path}.observation.content", losses))
         text = join_texts(content)
         failed = failed or event.observation.is_error is True
     else:
@@ -243,7 +234,7 @@ def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> Messa
 
 def _action(event: _Event, path: str, losses: Losses) -> Message:
     parts: list[Part] = [*_reasoning(event.reasoning_content)]
-    parts += _content(event.thought or [], f"{path}.thought", losses)
+    parts += parts_of(event.thought or [], f"{path}.thought", losses)
     called = event.tool_call or _ToolCall()
     arguments = called.arguments if called.arguments is not None else event.action
     action = event.action or {}
@@ -256,14 +247,6 @@ def _action(event: _Event, path: str, losses: Losses) -> Message:
 def _reasoning(text: str | None) -> Iterator[Part]:
     if text:
         yield Reasoning(text)
-
-
-def _content(content: str | list[_Content], path: str, losses: Losses) -> Iterator[Part]:
-    for one in [_Content(text=content)] if isinstance(content, str) else content:
-        if one.type == "text":
-            yield Text(one.text or "")
-        else:
-            losses.add(f"{path}[].{one.type}", one.text or "-")
 
 
 def _is_failure(event: _Event) -> bool:
@@ -327,3 +310,12 @@ def _is_event(value: Any) -> bool:
     ):
         return "timestamp" in value or "id" in value
     return isinstance(value.get("action"), str) or isinstance(value.get("observation"), str)
+
+
+SOURCE = Source(
+    NAME,
+    "kind source timestamp",
+    _recognises,
+    _runs,
+    is_fragment=lambda line: isinstance(line, dict) and "history" not in line,
+)

@@ -8,31 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.hub import (
     ROLES,
     Error,
     Message,
-    ModelCall,
     Part,
     Reasoning,
     Role,
     Text,
     ToolCall,
     ToolCallResponse,
-    ToolRun,
     cut_off,
     join_texts,
 )
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, parse_json
-from knowledgepulse_schemas.convert.span import Span, count_unread, count_whole, error_of, text_of, unflatten
-from knowledgepulse_schemas.convert.tree import Node, labels_of, latency_ms
+from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of, texts_of, unflatten
+from knowledgepulse_schemas.convert.tree import Node, tool_run
 
 KIND = "openinference.span.kind"
 
 _INPUT, _OUTPUT = "llm.input_messages", "llm.output_messages"
 _TOOLS = "llm.tools"
+_VALUES = {"input.value", "output.value", "input.mime_type", "output.mime_type"}
 _SCORES = ("annotations", "evaluations", "trace.annotations", "trace.evaluations")
 
 
@@ -56,33 +56,17 @@ def node(span: Span) -> Node:
         event = _retrieval(span, used, error)
     elif kind == "AGENT":
         event = _values(span, used, None)
-    if event is not None:
-        count_unread(span, used, losses)
-    else:
-        count_whole(span, losses)
-    return Node(
-        trace_id=span.trace_id,
-        id=span.id,
-        parent_id=span.parent_id,
-        start=span.start,
-        end=span.end,
+    own_name = text_of(span, "agent.name", "graph.node.name")
+    return node_of(
+        span,
+        event,
+        error,
+        used,
+        losses,
         agent=kind == "AGENT",
-        event=event,
-        error=error if kind == "AGENT" else None,
-        agent_id=text_of(span, "agent.name", "graph.node.name") or (span.name if kind == "AGENT" else None),
-        names=tuple(
-            name
-            for name in (
-                text_of(span, "agent.name", "graph.node.name"),
-                span.name,
-                text_of(span, "service.name"),
-                text_of(span, "openinference.project.name"),
-            )
-            if name
-        ),
-        labels=labels_of(_scores(span)),
-        losses=losses,
-        shared=span.shared,
+        agent_id=own_name or (span.name if kind == "AGENT" else None),
+        names=(own_name, span.name, *texts_of(span, "service.name", "openinference.project.name")),
+        scores=_scores(span),
     )
 
 
@@ -107,7 +91,7 @@ def _messages(span: Span, prefix: str, default: Role, used: set[str], losses: Lo
 
 def _values(span: Span, used: set[str], error: Error | None) -> ModelCall:
     """Return a call of which only the whole input and output were recorded, not the messages."""
-    used |= {"input.value", "output.value", "input.mime_type", "output.mime_type"}
+    used |= _VALUES
     inputs, outputs = (as_text(span.attributes.get(name)) for name in ("input.value", "output.value"))
     return ModelCall(
         (Message("user", (Text(inputs),)),) if inputs else (),
@@ -170,22 +154,21 @@ def _tool_calls(message: dict[str, Any], path: str, losses: Losses) -> Iterator[
 
 
 def _tool_run(span: Span, used: set[str], error: Error | None) -> ToolRun:
-    used |= {"tool.name", "input.value", "output.value", "input.mime_type", "output.mime_type"}
-    used |= {"tool_call.id", "tool.id"}
-    output = span.attributes.get("output.value")
-    response = error.message if output is None and error is not None else output
-    call = ToolCall(
+    used |= {"tool.name", "tool_call.id", "tool.id", *_VALUES}
+    return tool_run(
         text_of(span, "tool.name") or span.name,
         parse_json(span.attributes.get("input.value")),
-        text_of(span, "tool_call.id", "tool.id"),
-        latency_ms=latency_ms(span.start, span.end),
+        span.attributes.get("output.value"),
+        error,
+        call_id=text_of(span, "tool_call.id", "tool.id"),
+        start=span.start,
+        end=span.end,
     )
-    return ToolRun(call, None if response is None else as_text(response), failed=error is not None)
 
 
 def _retrieval(span: Span, used: set[str], error: Error | None) -> ToolRun:
     """Convert a retrieval to a tool execution: the query is the argument, the documents are the response."""
-    used |= {"input.value", "input.mime_type", "output.value", "output.mime_type"}
+    used |= _VALUES
     documents = unflatten(span.attributes, "retrieval.documents")
     used.update(name for name in span.attributes if name.startswith("retrieval.documents"))
     response = span.attributes.get("output.value") if documents is None else documents

@@ -54,6 +54,23 @@ def read(model: type[T], value: Any, path: str = "") -> T:
         raise ConversionError(_describe(error, path)) from error
 
 
+def read_record(model: type[T], value: Any, path: str = "", lost_at: str = "") -> tuple[T, Losses]:
+    """Validate a value as a source model, and count what no field declares.
+
+    Args:
+        model: the source model.
+        value: plain JSON.
+        path: the value's path in the document, for the error.
+        lost_at: its path in the loss report.
+
+    Raises:
+        ConversionError: the value does not fit.
+    """
+    record, losses = read(model, value, path), Losses()
+    count_unread(record, lost_at, losses)
+    return record, losses
+
+
 def unwrap(document: Any, name: str) -> Any:
     """Return the list in an object's member, or the document itself if it has no such list."""
     items = document.get(name) if isinstance(document, dict) else None

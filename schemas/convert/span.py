@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from knowledgepulse_schemas.convert.hub import Error
+from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
+from knowledgepulse_schemas.convert.hub import Error, labels_of
 from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.tree import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,56 @@ def error_of(span: Span, kind: Any = None) -> Error | None:
     return Error(next((one for one in messages if isinstance(one, str) and one), ""))
 
 
-def count_unread(span: Span, used: set[str], losses: Losses) -> None:
-    """Count the unused attributes and events, with indexes removed from their names."""
+def node_of(
+    span: Span,
+    event: ModelCall | ToolRun | None,
+    error: Error | None,
+    used: set[str],
+    losses: Losses,
+    *,
+    agent: bool,
+    agent_id: str | None,
+    names: Iterable[str | None],
+    scores: Iterable[tuple[Any, Any]],
+) -> Node:
+    """Return the node of a span, and count what was not used.
+
+    Args:
+        span: the span.
+        event: the model call or tool execution that it records.
+        error: the failure that it flags.
+        used: the names of the attributes that were used.
+        losses: other dropped values.
+        agent: whether it is a call of an agent.
+        agent_id: the agent's id or name.
+        names: names to look up in a domain map.
+        scores: the names and values of its scores.
+    """
     losses.merge(span.losses)
+    if event is not None or agent:
+        _count_unread(span, used, losses)
+    else:
+        events = [event.attributes for event in span.events]
+        losses.add("spans other than agent, model and tool calls", [span.name, span.attributes, events])
+    return Node(
+        trace_id=span.trace_id,
+        id=span.id,
+        parent_id=span.parent_id,
+        start=span.start,
+        end=span.end,
+        agent=agent,
+        event=event,
+        error=error if agent else None,
+        agent_id=agent_id,
+        names=tuple(name for name in names if name),
+        labels=labels_of(scores),
+        losses=losses,
+        shared=span.shared,
+    )
+
+
+def _count_unread(span: Span, used: set[str], losses: Losses) -> None:
+    """Count the unused attributes and events, with indexes removed from their names."""
     for name, value in span.attributes.items():
         if name not in used:
             losses.add("attributes." + re.sub(r"\.\d+(?=\.|$)", "[]", name), value)
@@ -75,13 +125,6 @@ def count_unread(span: Span, used: set[str], losses: Losses) -> None:
         for name, value in event.attributes.items():
             if name not in used:
                 losses.add(f"events.{event.name}.{name}", value)
-
-
-def count_whole(span: Span, losses: Losses) -> None:
-    """Count a span of which nothing was used."""
-    losses.merge(span.losses)
-    events = [event.attributes for event in span.events]
-    losses.add("spans other than agent, model and tool calls", [span.name, span.attributes, events])
 
 
 def unflatten(attributes: dict[str, Any], prefix: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from pydantic import AliasChoices, Field
@@ -17,7 +18,8 @@ from knowledgepulse_schemas.convert import genai, openinference
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import Run
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, parse_time, read
+from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read
+from knowledgepulse_schemas.convert.source import Source
 from knowledgepulse_schemas.convert.span import Event, Span
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of
 
@@ -145,24 +147,16 @@ class _PhoenixSpan(SourceModel):
     events: list[_PhoenixEvent] | None = None
 
 
-def source_of(document: Any) -> str | None:
+def _source_of(document: Any) -> str | None:
     """Detect the export format of a document, or of a list of documents in the same format."""
     if not isinstance(document, list):
         return next((name for name, recognises in _FORMATS.items() if recognises(document)), None)
-    found = {source_of(one) for one in document}
+    found = {_source_of(one) for one in document}
     return found.pop() if len(found) == 1 else None
 
 
-def runs(document: Any, source: str) -> Iterator[Run | ConversionError]:
-    """Yield the agent runs of an export, or of a list of exports that share traces.
-
-    Args:
-        document: as exported by the backend.
-        source: the export format.
-
-    Raises:
-        ConversionError: the document does not have that format.
-    """
+def _runs(document: Any, source: str) -> Iterator[Run | ConversionError]:
+    """Yield the agent runs of an export, or of a list of exports that share traces."""
     documents = document if isinstance(document, list) else [document]
     spans_of = {OTLP: _otlp, TEMPO: _otlp, JAEGER: _jaeger, PHOENIX: _phoenix}[source]
     spans = [
@@ -170,11 +164,10 @@ def runs(document: Any, source: str) -> Iterator[Run | ConversionError]:
         for number, one in enumerate(documents)
         for span in spans_of(one, f"[{number}]" if isinstance(document, list) else "")
     ]
-    yield from runs_of(map(node_of, spans), source)
+    yield from runs_of(map(_node_of, spans), source)
 
 
-def node_of(span: Span) -> Node:
-    """Convert a span to a node of the call tree, by the conventions that it follows."""
+def _node_of(span: Span) -> Node:
     conventions = openinference if openinference.follows(span) else genai
     return Node.of(span.trace_id, span.id, span.parent_id, lambda: conventions.node(span))
 
@@ -185,7 +178,7 @@ def has_agent(export: Any) -> bool:
     Raises:
         ConversionError: it is no OTLP export.
     """
-    return any(node_of(span).agent for span in _otlp(export, ""))
+    return any(_node_of(span).agent for span in _otlp(export, ""))
 
 
 def _otlp(document: Any, path: str) -> Iterator[Span]:
@@ -266,8 +259,8 @@ def _phoenix(document: Any, path: str) -> Iterator[Span]:
 
 
 def _phoenix_time(value: Any) -> Any:
-    """Parse a time; pandas writes milliseconds since 1970."""
-    return parse_time(value / 1000 if isinstance(value, int) and not isinstance(value, bool) else value)
+    """Return a time as others write it; pandas writes milliseconds since 1970."""
+    return value / 1000 if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _nested_context(value: Any) -> Any:
@@ -381,3 +374,21 @@ def _integer(value: Any) -> int:
         return int(value or 0)
     except (TypeError, ValueError, OverflowError):
         return 0
+
+
+def _source(name: str, members: str) -> Source:
+    return Source(
+        name,
+        members,
+        lambda document: _source_of(document) == name,
+        partial(_runs, source=name),
+        is_fragment=lambda line: True,
+    )
+
+
+SOURCES = (
+    _source(OTLP, "resourceSpans"),
+    _source(TEMPO, "batches"),
+    _source(JAEGER, "traceID spanID operationName"),
+    _source(PHOENIX, "context span_kind attributes"),
+)

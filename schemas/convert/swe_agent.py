@@ -22,6 +22,7 @@ from knowledgepulse_schemas.convert.hub import (
 )
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, read
+from knowledgepulse_schemas.convert.source import Source
 
 NAME = "swe_agent"
 
@@ -71,8 +72,7 @@ class _Trajectory(SourceModel):
     replay_config: Any = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a trajectory."""
+def _recognises(document: Any) -> bool:
     if not isinstance(document, dict):
         return False
     steps, history = document.get("trajectory"), document.get("history")
@@ -83,12 +83,7 @@ def recognises(document: Any) -> bool:
     return any("message_type" in one or "agent" in one for one in history)
 
 
-def runs(document: Any) -> Iterator[Run]:
-    """Yield the run of a trajectory.
-
-    Raises:
-        ConversionError: the document is not a trajectory.
-    """
+def _runs(document: Any) -> Iterator[Run]:
     read_document = read(_Trajectory, document)
     losses = Losses()
     info = read_document.info or _Info()
@@ -187,3 +182,6 @@ def _count_unsaid(steps: list[_Step], messages: list[Message], losses: Losses) -
             text = getattr(step, name)
             if text and text.strip() not in transcript:
                 losses.add(f"trajectory[].{name}", text)
+
+
+SOURCE = Source(NAME, "trajectory history info", _recognises, _runs)

@@ -23,7 +23,8 @@ from knowledgepulse_schemas.convert.hub import (
     role_of,
 )
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, each, parse_time, read, unwrap
+from knowledgepulse_schemas.convert.reading import SourceModel, parse_time, read_record
+from knowledgepulse_schemas.convert.source import of_records
 
 NAME = "tau_bench"
 
@@ -68,35 +69,14 @@ class _Simulation(SourceModel):
     messages: list[_Message] | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a results file or a single result."""
-    document = unwrap(document, "simulations")
-    if isinstance(document, list):
-        return bool(document) and all(_is_result(one) or _is_simulation(one) for one in document)
-    return _is_result(document) or _is_simulation(document)
-
-
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the run of each result, or an error in its place."""
-    yield from each(unwrap(document, "simulations"), _run)
-
-
-def _run(value: Any, path: str) -> Run:
-    return _of_result(value, path) if _is_result(value) else _of_simulation(value, path)
-
-
 def _of_result(value: Any, path: str) -> Run:
-    result = read(_Result, value, path)
-    losses = Losses()
-    count_unread(result, "", losses)
+    result, losses = read_record(_Result, value, path)
     messages = openai.messages_of(result.messages, f"{path}.traj".lstrip("."), losses)
     return Run(NAME, messages, labels=_labels(result.reward), losses=losses)
 
 
 def _of_simulation(value: Any, path: str) -> Run:
-    simulation = read(_Simulation, value, path)
-    losses = Losses()
-    count_unread(simulation, "", losses)
+    simulation, losses = read_record(_Simulation, value, path)
     if simulation.messages is None:
         raise ConversionError(f"{simulation.id}: no messages; speech simulations are not supported")
     stopped = simulation.termination_reason in (None, *_STOPPED)
@@ -141,3 +121,12 @@ def _is_result(value: Any) -> bool:
 
 def _is_simulation(value: Any) -> bool:
     return isinstance(value, dict) and {"id", "task_id", "termination_reason"} <= value.keys()
+
+
+SOURCE = of_records(
+    NAME,
+    "task_id reward traj",
+    lambda value: _is_result(value) or _is_simulation(value),
+    lambda value, path: _of_result(value, path) if _is_result(value) else _of_simulation(value, path),
+    within="simulations",
+)

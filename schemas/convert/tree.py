@@ -8,21 +8,21 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun, conversation
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import (
     Error,
     Labels,
     Message,
-    ModelCall,
     Part,
     Reasoning,
     Run,
     Text,
+    ToolCall,
     ToolCallResponse,
-    ToolRun,
-    conversation,
 )
 from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import as_text, parse_time
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
@@ -298,24 +298,40 @@ def _datetime(nanoseconds: int) -> datetime | None:
         return None
 
 
-def nanoseconds(moment: datetime | None) -> int:
-    """Convert to nanoseconds since 1970; None becomes 0."""
+def nanoseconds(time: Any) -> int:
+    """Convert a time that :func:`parse_time` reads to nanoseconds since 1970; any other becomes 0."""
+    moment = parse_time(time)
     return 0 if moment is None else (moment - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
-def latency_ms(start: int, end: int) -> float | None:
-    """Return the milliseconds between two times in nanoseconds; None if one is unknown or out of order."""
-    return (end - start) / 1e6 if end > start > 0 else None
+def tool_run(
+    name: str,
+    arguments: Any,
+    response: Any,
+    error: Error | None,
+    *,
+    call_id: str | None = None,
+    mcp_server: str | None = None,
+    start: int = 0,
+    end: int = 0,
+    failed: bool = False,
+) -> ToolRun:
+    """Return the execution of a tool; without a response, the error's message is one.
 
-
-def labels_of(scores: Iterable[tuple[Any, Any]]) -> Labels:
-    """Return the labels in scores named ``success`` (true, false, 1 or 0) and ``confidence`` (0 to 1)."""
-    labels = Labels()
-    for name, value in scores:
-        if not isinstance(value, int | float):
-            continue
-        if name == "success" and value in {0, 1}:
-            labels = Labels(success=bool(value)).over(labels)
-        elif name == "confidence" and not isinstance(value, bool) and 0 <= value <= 1:
-            labels = Labels(confidence=float(value)).over(labels)
-    return labels
+    Args:
+        name: the tool's name.
+        arguments: its arguments.
+        response: its response, as text or JSON; None if it was not recorded.
+        error: the failure that the tracer flags.
+        call_id: the call's id.
+        mcp_server: the tool's server.
+        start: its start in nanoseconds since 1970; 0 if unknown.
+        end: its end, likewise.
+        failed: whether the response itself says that the call failed.
+    """
+    text = None if response is None else as_text(response)
+    if text is None and error is not None:
+        text = error.message
+    latency = (end - start) / 1e6 if end > start > 0 else None
+    call = ToolCall(name, arguments, call_id, mcp_server, latency)
+    return ToolRun(call, text, failed or error is not None)

@@ -25,6 +25,12 @@ _KINDS = {"text", "reasoning", "tool-call", "tool-result"}
 _READ = {"type", "text", _ID, "toolName", "input", "args", "output", "result", "isError"}
 
 
+def recognises_all(document: Any) -> bool:
+    """Check for a list of messages with parts that only this SDK has."""
+    objects = isinstance(document, list) and all(isinstance(one, dict) for one in document)
+    return objects and recognises(document)
+
+
 def recognises(values: list[dict[str, Any]]) -> bool:
     """Check for tool calls, or for messages with parts that only this SDK has."""
     if all(_ID in one for one in values):

@@ -1,0 +1,38 @@
+"""Content that is a text or a list of typed parts, as in OpenAI's API and in what follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from knowledgepulse_schemas.convert.hub import Error, Part, Text
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel
+
+_TEXTS = {"text", "input_text", "output_text", "summary_text", "reasoning_text"}
+
+
+class Content(SourceModel):
+    """A part of a content."""
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+
+
+def parts_of(content: str | Iterable[str | Content] | None, path: str, losses: Losses) -> Iterator[Part]:
+    """Convert the texts and refusals of a content; other parts, such as images, are losses.
+
+    Args:
+        content: the content.
+        path: its path, for the loss report.
+        losses: the loss report.
+    """
+    for part in [content] if isinstance(content, str) else content or ():
+        if isinstance(part, str):
+            yield Text(part)
+        elif part.type in _TEXTS:
+            yield Text(part.text or "")
+        elif part.refusal:
+            yield from (Text(part.refusal), Error())
+        else:
+            losses.add(f"{path}[].{part.type}", part.text or "-")
