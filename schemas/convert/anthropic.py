@@ -8,19 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    Message,
-    Part,
-    Reasoning,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    cut_off,
-    role_of,
-)
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
     SourceModel,
@@ -76,14 +66,14 @@ def recognises(document: Any) -> bool:
     return any(_is_record(one) or (_is_message(one) and one is not document) for one in documents)
 
 
-def _runs(document: Any) -> Iterator[Run | ConversionError]:
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     if isinstance(document, list) and not any(isinstance(o, dict) and "messages" in o for o in document):
         yield run_of_messages(NAME, document, messages_of)
     else:
         yield from each(document, run_of_record)
 
 
-def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
+def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
     """Convert Anthropic messages.
 
     Raises:
@@ -92,7 +82,7 @@ def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
     return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
 
 
-def run_of_record(document: Any, path: str) -> Run:
+def run_of_record(document: Any, path: str) -> hub.Run:
     """Convert a request's messages, together with the members of the response.
 
     Raises:
@@ -106,31 +96,31 @@ def run_of_record(document: Any, path: str) -> Run:
     if record.content is not None:
         answer = {"role": "assistant", "content": record.content, "stop_reason": record.stop_reason}
         messages.append(_message(answer, "content", "", losses))
-    return Run(NAME, messages, native_id=record.id, losses=losses)
+    return hub.Run(NAME, messages, native_id=record.id, losses=losses)
 
 
-def _message(value: Any, path: str, unindexed: str, losses: Losses) -> Message:
+def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Message:
     message = read(_Message, value, path)
     count_unread(message, unindexed, losses)
-    role = role_of(message.role, path)
+    role = hub.role_of(message.role, path)
     blocks = message.content
     if isinstance(blocks, str):
-        parts: list[Part] = [Text(blocks)]
+        parts: list[hub.Part] = [hub.Text(blocks)]
     else:
         parts = [part for block in blocks for part in _parts(block, f"{unindexed}.content[]", losses)]
-    return Message(role, (*parts, *cut_off(message.stop_reason)))
+    return hub.Message(role, (*parts, *hub.cut_off(message.stop_reason)))
 
 
-def _parts(block: _Block, path: str, losses: Losses) -> Iterator[Part]:
+def _parts(block: _Block, path: str, losses: Losses) -> Iterator[hub.Part]:
     if block.type == "text":
-        yield Text(block.text or "")
+        yield hub.Text(block.text or "")
     elif block.type == "thinking":
-        yield Reasoning(block.thinking or "")
+        yield hub.Reasoning(block.thinking or "")
     elif block.type.endswith("tool_use"):
-        yield ToolCall(block.name or block.type, block.input, block.id, mcp_server=block.server_name)
+        yield hub.ToolCall(block.name or block.type, block.input, block.id, mcp_server=block.server_name)
     elif block.type.endswith("tool_result"):
         text, failed = _result(block.content, f"{path}.content", losses)
-        yield ToolCallResponse(text, block.tool_use_id, failed=failed or block.is_error is True)
+        yield hub.ToolCallResponse(text, block.tool_use_id, failed=failed or block.is_error is True)
     else:
         losses.add(f"{path}.{block.type}", [block.text, block.content, block.input])
 

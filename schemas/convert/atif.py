@@ -8,18 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
-from knowledgepulse_schemas.convert.hub import (
-    Message,
-    Part,
-    Reasoning,
-    Role,
-    Run,
-    ToolCall,
-    ToolCallResponse,
-    join_texts,
-)
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import SourceModel, parse_time, read_record
 from knowledgepulse_schemas.convert.source import of_records
@@ -27,7 +18,7 @@ from knowledgepulse_schemas.convert.source import of_records
 NAME = "atif"
 
 _CONTENT = "steps[].message"
-_ROLES: dict[str, Role] = {"system": "system", "user": "user", "agent": "assistant"}
+_ROLES: dict[str, hub.Role] = {"system": "system", "user": "user", "agent": "assistant"}
 
 
 class _ToolCall(SourceModel):
@@ -70,7 +61,7 @@ class _Trajectory(SourceModel):
     steps: list[_Step]
 
 
-def _run(document: Any, path: str) -> Run:
+def _run(document: Any, path: str) -> hub.Run:
     trajectory, losses = read_record(_Trajectory, document, path)
     messages = [*definitions_of(trajectory.agent.tool_definitions or [], "agent.tool_definitions", losses)]
     ended_at = None
@@ -79,11 +70,11 @@ def _run(document: Any, path: str) -> Run:
         if step.is_copied_context:
             losses.add(
                 "steps[] copied from another trajectory",
-                [join_texts(parts_of(step.message, _CONTENT, losses))],
+                [hub.join_texts(parts_of(step.message, _CONTENT, losses))],
             )
         else:
             messages += _messages(step, losses)
-    return Run(
+    return hub.Run(
         NAME,
         messages,
         native_id=trajectory.trajectory_id or trajectory.session_id,
@@ -94,17 +85,17 @@ def _run(document: Any, path: str) -> Run:
     )
 
 
-def _messages(step: _Step, losses: Losses) -> Iterator[Message]:
-    parts: list[Part] = [Reasoning(step.reasoning_content)] if step.reasoning_content else []
+def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
+    parts: list[hub.Part] = [hub.Reasoning(step.reasoning_content)] if step.reasoning_content else []
     parts += parts_of(step.message, _CONTENT, losses)
     parts += [
-        ToolCall(one.function_name, one.arguments, one.tool_call_id or one.id)
+        hub.ToolCall(one.function_name, one.arguments, one.tool_call_id or one.id)
         for one in step.tool_calls or ()
     ]
-    yield Message(_ROLES.get(step.source, "assistant"), tuple(parts))
+    yield hub.Message(_ROLES.get(step.source, "assistant"), tuple(parts))
     for result in step.observation.results if step.observation else ():
-        text = join_texts(parts_of(result.content, _CONTENT, losses))
-        yield Message("tool", (ToolCallResponse(text, result.source_call_id),))
+        text = hub.join_texts(parts_of(result.content, _CONTENT, losses))
+        yield hub.Message("tool", (hub.ToolCallResponse(text, result.source_call_id),))
 
 
 SOURCE = of_records(

@@ -7,40 +7,30 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from knowledgepulse_schemas.convert.hub import (
-    Error,
-    Message,
-    Part,
-    Reasoning,
-    Role,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    ToolDefinition,
-)
+from knowledgepulse_schemas.convert import hub
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
     """A model call as recorded by a tracer; the input is the whole conversation so far."""
 
-    input: tuple[Message, ...] = ()
-    output: tuple[Message, ...] = ()
-    error: Error | None = None
+    input: tuple[hub.Message, ...] = ()
+    output: tuple[hub.Message, ...] = ()
+    error: hub.Error | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRun:
     """A tool execution as recorded by a tracer; ``response`` is None if the content was not recorded."""
 
-    call: ToolCall
+    call: hub.ToolCall
     response: str | None = None
     failed: bool = False
 
 
 def conversation(
-    events: Iterable[ModelCall | ToolRun | Error], earlier: tuple[Message, ...] = ()
-) -> list[Message]:
+    events: Iterable[ModelCall | ToolRun | hub.Error], earlier: tuple[hub.Message, ...] = ()
+) -> list[hub.Message]:
     """Rebuild a run's conversation from its recorded calls.
 
     The input of every model call repeats the conversation so far; only its new messages are added: tool calls
@@ -56,7 +46,7 @@ def conversation(
     return [*(one for one in messages[:before] if one.role == "system"), *messages[before:]]
 
 
-_Key = tuple[str, type[Part], str]  # role, type and text of a part, or type and id
+_Key = tuple[str, type[hub.Part], str]  # role, type and text of a part, or type and id
 _Position = tuple[int, int]  # of a part: index of its message, index in the message
 
 
@@ -71,17 +61,17 @@ class _Call:
 
 class _Conversation:
     def __init__(self) -> None:
-        self._messages: list[Message] = []
+        self._messages: list[hub.Message] = []
         self._seen: Counter[_Key] = Counter()
         self._responses: set[tuple[str, str]] = set()  # id and text
         self._calls: dict[tuple[str, str], deque[_Call]] = {}  # by id and by name; answered ones are dropped
         self._last: dict[str, _Call] = {}  # by id
 
-    def add(self, events: Iterable[ModelCall | ToolRun | Error]) -> list[Message]:
+    def add(self, events: Iterable[ModelCall | ToolRun | hub.Error]) -> list[hub.Message]:
         for event in events:
             if isinstance(event, ToolRun):
                 self._add_tool_run(event)
-            elif isinstance(event, Error):
+            elif isinstance(event, hub.Error):
                 self._append("assistant", (event,))
             else:
                 self._add_input(event.input)
@@ -91,7 +81,7 @@ class _Conversation:
                     self._append("assistant", (event.error,))
         return self._messages
 
-    def _add_input(self, messages: Iterable[Message]) -> None:
+    def _add_input(self, messages: Iterable[hub.Message]) -> None:
         repeated: Counter[_Key] = Counter()
         for message in messages:
             self._append(
@@ -99,43 +89,43 @@ class _Conversation:
                 tuple(part for part in message.parts if self._is_new(message.role, part, repeated)),
             )
 
-    def _is_new(self, role: str, part: Part, repeated: Counter[_Key]) -> bool:
+    def _is_new(self, role: str, part: hub.Part, repeated: Counter[_Key]) -> bool:
         key = _key(role, part)
         repeated[key] += 1
         if repeated[key] > self._seen[key]:
             return True
         # Agents that each number their calls from 1 share ids, but no inputs.
         return (
-            isinstance(part, ToolCallResponse)
+            isinstance(part, hub.ToolCallResponse)
             and part.id is not None
             and (part.id, part.response.strip()) not in self._responses
             and self._unanswered("id", part.id) is not None
         )
 
-    def _append(self, role: Role, parts: tuple[Part, ...]) -> None:
+    def _append(self, role: hub.Role, parts: tuple[hub.Part, ...]) -> None:
         for number, part in enumerate(parts):
             self._seen[_key(role, part)] += 1
             position = len(self._messages), number
-            if isinstance(part, ToolCall):
+            if isinstance(part, hub.ToolCall):
                 self._add_call(part, position)
-            elif isinstance(part, ToolCallResponse):
+            elif isinstance(part, hub.ToolCallResponse):
                 self._add_response(part, position)
         if parts:
-            self._messages.append(Message(role, parts))
+            self._messages.append(hub.Message(role, parts))
 
-    def _add_call(self, part: ToolCall, position: _Position) -> None:
+    def _add_call(self, part: hub.ToolCall, position: _Position) -> None:
         call = _Call(part.id, position)
         self._calls.setdefault(("name", part.name), deque()).append(call)
         if part.id is not None:
             self._calls.setdefault(("id", part.id), deque()).append(call)
             self._last[part.id] = call
 
-    def _add_response(self, part: ToolCallResponse, position: _Position) -> None:
+    def _add_response(self, part: hub.ToolCallResponse, position: _Position) -> None:
         call = self._unanswered("name", part.name) if part.id is None else self._unanswered("id", part.id)
         if call is not None:
             call.response = position
         if call is not None and call.id is not None and part.id is None:
-            self._seen["", ToolCallResponse, call.id] += 1  # inputs repeat it with its id
+            self._seen["", hub.ToolCallResponse, call.id] += 1  # inputs repeat it with its id
         if identity := part.id or (call and call.id):
             self._responses.add((identity, part.response.strip()))
 
@@ -156,10 +146,10 @@ class _Conversation:
         if call is not None and call.response is not None:
             self._change(call.response, failed=run.failed or None)
         elif run.response is not None or run.failed:
-            response = ToolCallResponse(run.response or "", run.call.id, run.call.name, failed=run.failed)
+            response = hub.ToolCallResponse(run.response or "", run.call.id, run.call.name, failed=run.failed)
             self._append("tool", (response,))
 
-    def _call_of(self, recorded: ToolCall) -> _Call | None:
+    def _call_of(self, recorded: hub.ToolCall) -> _Call | None:
         """Return the call that a tool execution answers, or has answered already."""
         if recorded.id is None:
             return self._unanswered("name", recorded.name)
@@ -174,18 +164,18 @@ class _Conversation:
         self._messages[message] = replace(self._messages[message], parts=tuple(parts))
 
 
-def _key(role: str, part: Part) -> _Key:
+def _key(role: str, part: hub.Part) -> _Key:
     match part:
-        case ToolCall(id=str(identity)) | ToolCallResponse(id=str(identity)):
+        case hub.ToolCall(id=str(identity)) | hub.ToolCallResponse(id=str(identity)):
             return "", type(part), identity
-        case Text() | Reasoning():
+        case hub.Text() | hub.Reasoning():
             text = part.content.strip()
-        case ToolCall():
+        case hub.ToolCall():
             text = part.name
-        case ToolCallResponse():
+        case hub.ToolCallResponse():
             text = part.response.strip()
-        case Error():
+        case hub.Error():
             text = part.message
-        case ToolDefinition():
+        case hub.ToolDefinition():
             text = part.name
     return role, type(part), text

@@ -7,18 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    ROLES,
-    Message,
-    Part,
-    Reasoning,
-    Role,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    cut_off,
-)
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, count_others, unwrap
 
@@ -35,7 +25,7 @@ def recognises_all(document: Any) -> bool:
     return isinstance(contents, list) and bool(contents) and all(map(recognises, contents))
 
 
-def message_of(content: Any, role: Role, path: str, losses: Losses) -> Message:
+def message_of(content: Any, role: hub.Role, path: str, losses: Losses) -> hub.Message:
     """Convert a content: ``{"role", "parts": [{"text" | "function_call" | …}]}``.
 
     Args:
@@ -55,17 +45,17 @@ def message_of(content: Any, role: Role, path: str, losses: Losses) -> Message:
         for part in content["parts"]
         if (converted := _part(part, f"{path}.parts[]", losses)) is not None
     ]
-    return Message(ROLES.get(as_text(content.get("role")), role), tuple(parts))
+    return hub.Message(hub.ROLES.get(as_text(content.get("role")), role), tuple(parts))
 
 
-def answer_of(response: dict[str, Any], path: str, losses: Losses) -> tuple[Message, ...]:
+def answer_of(response: dict[str, Any], path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Convert a candidate, or a response of the Agent Development Kit: ``{"content", "finish_reason"}``."""
     content, finish = response.get("content"), response.get("finish_reason", response.get("finishReason"))
     answer = (message_of(content, "assistant", f"{path}.content", losses),) if content else ()
-    return (*answer, *(Message("assistant", (error,)) for error in cut_off(finish)))
+    return (*answer, *(hub.Message("assistant", (error,)) for error in hub.cut_off(finish)))
 
 
-def _part(part: Any, path: str, losses: Losses) -> Part | None:
+def _part(part: Any, path: str, losses: Losses) -> hub.Part | None:
     if not isinstance(part, dict):
         losses.add(path, part)
         return None
@@ -74,18 +64,18 @@ def _part(part: Any, path: str, losses: Losses) -> Part | None:
     if isinstance(called, dict):
         count_others(called, {"name", "args", "id"}, path, losses)
         count_others(part, {"function_call", "functionCall"}, path, losses)
-        return ToolCall(as_text(called.get("name")), called.get("args"), _string(called.get("id")))
+        return hub.ToolCall(as_text(called.get("name")), called.get("args"), _string(called.get("id")))
     if isinstance(answered, dict):
         count_others(answered, {"name", "response", "id"}, path, losses)
         count_others(part, {"function_response", "functionResponse"}, path, losses)
         response = answered.get("response")
         failed = isinstance(response, dict) and response.get("isError") is True
-        return ToolCallResponse(
+        return hub.ToolCallResponse(
             as_text(response), _string(answered.get("id")), _string(answered.get("name")), failed=failed
         )
     if isinstance(part.get("text"), str):
         count_others(part, {"text", "thought"}, path, losses)
-        return Reasoning(part["text"]) if part.get("thought") is True else Text(part["text"])
+        return hub.Reasoning(part["text"]) if part.get("thought") is True else hub.Text(part["text"])
     losses.add(path, part)
     return None
 

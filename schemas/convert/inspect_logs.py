@@ -13,23 +13,10 @@ from typing import Any
 
 from pydantic import Field
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    Error,
-    Labels,
-    Message,
-    Part,
-    Reasoning,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    cut_off,
-    join_texts,
-    role_of,
-)
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, each, parse_time, read
 from knowledgepulse_schemas.convert.source import Source
@@ -105,29 +92,29 @@ def _recognises(document: Any) -> bool:
     return isinstance(document["eval"], dict)
 
 
-def _runs(document: Any) -> Iterator[Run | ConversionError]:
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     log = read(_Log, document)
     yield from each(log.samples or [], lambda sample, path: _run(log, sample, f"samples{path}"))
 
 
-def _run(log: _Log, value: dict[str, Any], path: str) -> Run:
+def _run(log: _Log, value: dict[str, Any], path: str) -> hub.Run:
     sample = read(_Sample, value, path)
     losses = Losses()
     count_unread(log.model_copy(update={"samples": None}), "", losses)
     count_unread(sample, "samples[]", losses)
     converted = messages_of(sample.messages, f"{path}.messages", losses)
-    transcript = "\n".join(join_texts(message.parts) for message in converted)
+    transcript = "\n".join(hub.join_texts(message.parts) for message in converted)
     for text in _inputs(sample.input):
         if not any(message.role == "user" for message in converted):
-            converted.insert(0, Message("user", (Text(text),)))
+            converted.insert(0, hub.Message("user", (hub.Text(text),)))
         elif text not in transcript:
             losses.add("samples[].input", text)
     output = value.get("output")
-    converted += [Message("assistant", (error,)) for error in cut_off(_stop_reason(output))]
+    converted += [hub.Message("assistant", (error,)) for error in hub.cut_off(_stop_reason(output))]
     if sample.error is not None:
-        converted.append(Message("assistant", (Error(sample.error.message),)))
+        converted.append(hub.Message("assistant", (hub.Error(sample.error.message),)))
     losses.add("samples[].limit", sample.limit)
-    return Run(
+    return hub.Run(
         NAME,
         [*_tools(value, losses), *converted],
         native_id=sample.uuid or "/".join(map(str, (_id_of(log.eval), sample.id, sample.epoch))),
@@ -140,7 +127,7 @@ def _run(log: _Log, value: dict[str, Any], path: str) -> Run:
     )
 
 
-def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
+def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
     """Convert messages.
 
     Raises:
@@ -158,29 +145,31 @@ def _id_of(evaluation: _Eval) -> str:
     return evaluation.eval_id or f"{evaluation.run_id}/{evaluation.task_id}"
 
 
-def _message(message: _Message, path: str, losses: Losses) -> Message:
-    role = role_of(message.role, path)
+def _message(message: _Message, path: str, losses: Losses) -> hub.Message:
+    role = hub.role_of(message.role, path)
     parts = list(_parts(message.content, losses))
     if role == "tool":
-        texts = [join_texts(parts)]
+        texts = [hub.join_texts(parts)]
         if message.error is not None and message.error.message not in texts[0]:
             texts.append(message.error.message)
         text = "\n".join(one for one in texts if one)
         failed = message.error is not None
-        return Message(role, (ToolCallResponse(text, message.tool_call_id, message.function, failed=failed),))
-    parts += [ToolCall(one.function, one.arguments, one.id) for one in message.tool_calls or ()]
-    return Message(role, tuple(parts))
+        return hub.Message(
+            role, (hub.ToolCallResponse(text, message.tool_call_id, message.function, failed=failed),)
+        )
+    parts += [hub.ToolCall(one.function, one.arguments, one.id) for one in message.tool_calls or ()]
+    return hub.Message(role, tuple(parts))
 
 
-def _parts(content: str | list[_Content], losses: Losses) -> Iterator[Part]:
+def _parts(content: str | list[_Content], losses: Losses) -> Iterator[hub.Part]:
     for part in [content] if isinstance(content, str) else content:
         if isinstance(part, _Content) and part.type == "reasoning":
-            yield Reasoning(part.reasoning or "")
+            yield hub.Reasoning(part.reasoning or "")
         else:
             yield from parts_of([part], "messages[].content", losses)
 
 
-def _tools(value: dict[str, Any], losses: Losses) -> tuple[Message, ...]:
+def _tools(value: dict[str, Any], losses: Losses) -> tuple[hub.Message, ...]:
     """Return the definitions of the tools of the first model call that has any."""
     for event in _events(value):
         if event.get("event") == "model" and event.get("tools"):
@@ -206,7 +195,7 @@ def _ended_at(log: _Log, sample: _Sample, value: dict[str, Any]) -> datetime | N
     return next((moment for time in times if (moment := parse_time(time)) is not None), None)
 
 
-def _labels(scores: dict[str, Any], losses: Losses) -> Labels:
+def _labels(scores: dict[str, Any], losses: Losses) -> hub.Labels:
     """Return the verdict of the scores, if all have one and the same."""
     verdicts = set()
     for value in scores.values():
@@ -215,9 +204,9 @@ def _labels(scores: dict[str, Any], losses: Losses) -> Labels:
         is_scalar = isinstance(score.value, str | int | float)
         verdicts.add(_VERDICTS.get(score.value) if is_scalar else None)
     if len(verdicts) == 1 and (verdict := verdicts.pop()) is not None:
-        return Labels(success=verdict)
+        return hub.Labels(success=verdict)
     losses.add("samples[].scores without a common verdict", scores)
-    return Labels()
+    return hub.Labels()
 
 
 def _inputs(value: str | list[Any]) -> Iterator[str]:

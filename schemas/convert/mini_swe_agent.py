@@ -18,16 +18,7 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_schemas.convert import openai
-from knowledgepulse_schemas.convert.hub import (
-    Ending,
-    Error,
-    Message,
-    Run,
-    ToolCall,
-    ToolCallResponse,
-    join_texts,
-)
+from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
 from knowledgepulse_schemas.convert.source import Source
@@ -75,7 +66,7 @@ def _recognises(document: Any) -> bool:
     return isinstance(document, dict) and str(document.get("trajectory_format")).startswith("mini-swe-agent")
 
 
-def _runs(document: Any) -> Iterator[Run]:
+def _runs(document: Any) -> Iterator[hub.Run]:
     if isinstance(document, list):
         document = {"trajectory_format": _FIRST_VERSION, "messages": document}
     trajectory = read(_Trajectory, document)
@@ -88,7 +79,7 @@ def _runs(document: Any) -> Iterator[Run]:
     ]
     if trajectory.trajectory_format == _FIRST_VERSION:
         _read_texts(trajectory.messages, extras)
-    yield Run(
+    yield hub.Run(
         NAME,
         list(_messages(trajectory.messages, extras, losses)),
         ended_at=parse_time(max((time for extra in extras for time in _times(extra)), default=None)),
@@ -128,7 +119,7 @@ def _read_texts(values: list[dict[str, Any]], extras: list[_Extra]) -> None:
         extras[number].returncode = int(status[1]) if status else int(timed_out)
 
 
-def _ending(status: str | None) -> Ending:
+def _ending(status: str | None) -> hub.Ending:
     return "submitted" if status in (None, "", _SUBMITTED) else "failed"
 
 
@@ -140,7 +131,7 @@ def _times(extra: _Extra) -> Iterator[float]:
             yield created
 
 
-def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses) -> Iterator[Message]:
+def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses) -> Iterator[hub.Message]:
     open_calls: deque[str] = deque()
     for number, (value, extra) in enumerate(zip(values, extras, strict=True)):
         count_unread(extra, "messages[].extra", losses)
@@ -155,20 +146,24 @@ def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses
         for index, action in enumerate(extra.actions):
             if action.tool_call_id is None:  # a command in the text
                 open_calls.append(f"action {number}.{index}")
-                yield Message("assistant", (ToolCall(_TOOL, {"command": action.command}, open_calls[-1]),))
+                yield hub.Message(
+                    "assistant", (hub.ToolCall(_TOOL, {"command": action.command}, open_calls[-1]),)
+                )
 
 
-def _observed(message: Message, extra: _Extra, open_calls: deque[str]) -> Message:
+def _observed(message: hub.Message, extra: _Extra, open_calls: deque[str]) -> hub.Message:
     """Return a message with the failure that ``extra`` flags, and as a response if it has an exit status."""
     if extra.interrupt_type == _FORMAT_ERROR:
-        return Message("assistant", (Error(join_texts(message.parts)),))
+        return hub.Message("assistant", (hub.Error(hub.join_texts(message.parts)),))
     failed = bool(extra.returncode) or bool(extra.exception_info)
     if message.role == "tool":
-        parts = (replace(part, failed=failed) for part in message.parts if isinstance(part, ToolCallResponse))
-        return Message("tool", tuple(parts))
+        parts = (
+            replace(part, failed=failed) for part in message.parts if isinstance(part, hub.ToolCallResponse)
+        )
+        return hub.Message("tool", tuple(parts))
     if message.role == "user" and extra.returncode is not None and open_calls:
-        response = ToolCallResponse(join_texts(message.parts), open_calls.popleft(), failed=failed)
-        return Message("tool", (response,))
+        response = hub.ToolCallResponse(hub.join_texts(message.parts), open_calls.popleft(), failed=failed)
+        return hub.Message("tool", (response,))
     return message
 
 

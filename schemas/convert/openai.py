@@ -8,23 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    ROLES,
-    Error,
-    Message,
-    Part,
-    Reasoning,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    cut_off,
-    join_texts,
-    role_of,
-)
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
     SourceModel,
@@ -121,14 +108,14 @@ def _recognises(document: Any) -> bool:
     return are_items(document) and _fit(document)
 
 
-def _runs(document: Any) -> Iterator[Run | ConversionError]:
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     if isinstance(document, list) and not any(map(_is_record, document)):
         yield run_of_messages(NAME, document, messages_of)
     else:
         yield from each(document, _run_of_record)
 
 
-def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
+def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
     """Convert chat messages or Responses items.
 
     Raises:
@@ -144,7 +131,7 @@ def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
     return messages
 
 
-def _run_of_record(document: Any, path: str) -> Run:
+def _run_of_record(document: Any, path: str) -> hub.Run:
     record, losses = read_record(_Record, document, path)
     losses.add("metadata", record.metadata)
     inputs = record.messages if record.messages is not None else record.input
@@ -157,37 +144,39 @@ def _run_of_record(document: Any, path: str) -> Run:
     if record.choices:
         choice, *others = record.choices
         messages.append(_message(choice.message, "choices[0].message", "choices[0].message", losses))
-        messages += [Message("assistant", (error,)) for error in cut_off(choice.finish_reason)]
+        messages += [hub.Message("assistant", (error,)) for error in hub.cut_off(choice.finish_reason)]
         for other in others:
             losses.add("choices[] after the first", other.message.content or other.finish_reason)
     if record.output is not None:
         messages += messages_of(record.output, "output", losses)
     if record.error is not None or record.status in _UNFINISHED:
-        messages.append(Message("assistant", (Error(_error_text(record.error)),)))
+        messages.append(hub.Message("assistant", (hub.Error(_error_text(record.error)),)))
     ended = record.completed_at or record.created_at or record.created
-    return Run(NAME, messages, native_id=record.id, ended_at=parse_time(ended), losses=losses)
+    return hub.Run(NAME, messages, native_id=record.id, ended_at=parse_time(ended), losses=losses)
 
 
-def _instructions(record: _Record, losses: Losses) -> Iterator[Message]:
+def _instructions(record: _Record, losses: Losses) -> Iterator[hub.Message]:
     yield from definitions_of(record.tools or [], "tools", losses)
     if isinstance(record.instructions, str):
-        yield Message("system", (Text(record.instructions),))
+        yield hub.Message("system", (hub.Text(record.instructions),))
     elif record.instructions is not None:
         yield from messages_of(record.instructions, "instructions", losses)
 
 
-def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> Message:
+def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Message:
     """Convert an item with a role."""
-    role = role_of(item.role or "", path)
+    role = hub.role_of(item.role or "", path)
     content = parts_of(item.content, f"{lost_at}.content", losses)
     if role == "tool":
-        return Message(role, (ToolCallResponse(join_texts(content), item.tool_call_id, item.name),))
+        return hub.Message(
+            role, (hub.ToolCallResponse(hub.join_texts(content), item.tool_call_id, item.name),)
+        )
     losses.add(f"{lost_at}.name", item.name)
-    parts: list[Part] = [Reasoning(text) for text in (item.reasoning_content, item.reasoning) if text]
+    parts: list[hub.Part] = [hub.Reasoning(text) for text in (item.reasoning_content, item.reasoning) if text]
     parts += content
-    parts += [Reasoning(text.text) for text in item.summary or () if text.text]
+    parts += [hub.Reasoning(text.text) for text in item.summary or () if text.text]
     if item.refusal:
-        parts += [Text(item.refusal), Error()]
+        parts += [hub.Text(item.refusal), hub.Error()]
     for number, call in enumerate(item.tool_calls or ()):
         called = call.function or call.custom
         if called is None:
@@ -195,50 +184,50 @@ def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> Message:
         parts.append(_tool_call(called, call.id))
     if item.function_call is not None:
         parts.append(_tool_call(item.function_call, None))
-    return Message(role, tuple(parts))
+    return hub.Message(role, tuple(parts))
 
 
-def _tool_call(called: _Called, call_id: str | None) -> ToolCall:
-    return ToolCall(called.name, called.input if called.arguments is None else called.arguments, call_id)
+def _tool_call(called: _Called, call_id: str | None) -> hub.ToolCall:
+    return hub.ToolCall(called.name, called.input if called.arguments is None else called.arguments, call_id)
 
 
-def _of_item(item: _Item, path: str, lost_at: str, losses: Losses) -> Message:
+def _of_item(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Message:
     """Convert an item without a role."""
     kind = item.type or ""
     if not kind:
         raise ConversionError(f"{path}: neither `role` nor `type`")
     if kind in _CALLS:
-        return Message("assistant", tuple(_call(item, item.arguments, [item.output])))
+        return hub.Message("assistant", tuple(_call(item, item.arguments, [item.output])))
     if item.is_hosted_call:
-        return Message("assistant", tuple(_hosted_call(item, lost_at, losses)))
+        return hub.Message("assistant", tuple(_hosted_call(item, lost_at, losses)))
     if kind == "reasoning":
         content = item.content if isinstance(item.content, list) else []
         texts = (one.text for one in (*(item.summary or ()), *content) if isinstance(one, Content))
-        return Message("assistant", tuple(Reasoning(text) for text in texts if text))
+        return hub.Message("assistant", tuple(hub.Reasoning(text) for text in texts if text))
     if kind.endswith("_output"):
         text = _output_text(item.output, f"{lost_at}.output", losses)
-        response = ToolCallResponse(text, item.call_id or item.id, item.name, failed=_failed(item))
-        return Message("tool", (response,))
+        response = hub.ToolCallResponse(text, item.call_id or item.id, item.name, failed=_failed(item))
+        return hub.Message("tool", (response,))
     losses.add(f"{lost_at}.{kind}", [item.content, item.arguments, item.input, item.output])
-    return Message("assistant", ())
+    return hub.Message("assistant", ())
 
 
-def _hosted_call(item: _Item, path: str, losses: Losses) -> Iterator[Part]:
+def _hosted_call(item: _Item, path: str, losses: Losses) -> Iterator[hub.Part]:
     members = dict(item.model_extra or {})
     losses.add(f"{path}.result", members.pop("result", None))  # an image
     results = [item.output, *(members.pop(name, None) for name in ("outputs", "results"))]
     yield from _call(item, members or None, results)
 
 
-def _call(item: _Item, arguments: Any, results: list[Any]) -> Iterator[Part]:
+def _call(item: _Item, arguments: Any, results: list[Any]) -> Iterator[hub.Part]:
     """Yield a call, and its response if the same item contains it."""
     name, call_id = item.name or (item.type or "").removesuffix("_call"), item.call_id or item.id
-    yield ToolCall(
+    yield hub.ToolCall(
         name, item.input if arguments is None else arguments, call_id, mcp_server=item.server_label
     )
     answers = [as_text(one) for one in results if one] + [_error_text(item.error)] * bool(item.error)
     if answers or _failed(item):
-        yield ToolCallResponse("\n".join(answers), call_id, name, failed=_failed(item))
+        yield hub.ToolCallResponse("\n".join(answers), call_id, name, failed=_failed(item))
 
 
 def _failed(item: _Item) -> bool:
@@ -247,7 +236,7 @@ def _failed(item: _Item) -> bool:
 
 def _output_text(output: Any, path: str, losses: Losses) -> str:
     if isinstance(output, list) and all(isinstance(one, dict) and "type" in one for one in output):
-        return join_texts(parts_of([read(Content, one, path) for one in output], path, losses))
+        return hub.join_texts(parts_of([read(Content, one, path) for one in output], path, losses))
     return as_text(output)
 
 
@@ -283,7 +272,7 @@ def _fit(values: str | list[dict[str, Any]]) -> bool:
     """Check that all messages and items can be read as this format's."""
     try:
         return isinstance(values, str) or all(
-            role is None or role in ROLES for role in (read(_Item, one).role for one in values)
+            role is None or role in hub.ROLES for role in (read(_Item, one).role for one in values)
         )
     except ConversionError:
         return False

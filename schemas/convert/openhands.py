@@ -13,21 +13,9 @@ from typing import Any
 
 from pydantic import Field
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
-from knowledgepulse_schemas.convert.hub import (
-    Ending,
-    Error,
-    Labels,
-    Message,
-    Part,
-    Reasoning,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    join_texts,
-)
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
 from knowledgepulse_schemas.convert.source import Source
@@ -123,7 +111,7 @@ def _recognises(document: Any) -> bool:
     return isinstance(document, list) and bool(document) and all(_is_event(one) for one in document)
 
 
-def _runs(document: Any) -> Iterator[Run]:
+def _runs(document: Any) -> Iterator[hub.Run]:
     losses = Losses()
     if isinstance(document, dict) and "history" in document:
         output = read(_Output, document)
@@ -132,21 +120,21 @@ def _runs(document: Any) -> Iterator[Run]:
         losses.add("test_result", output.test_result)
         _set_user_message(run.messages, output.instruction)
         if output.error:
-            run.messages.append(Message("assistant", (Error(output.error),)))
+            run.messages.append(hub.Message("assistant", (hub.Error(output.error),)))
         run.labels = _labels(output)
         yield run
     else:
         yield _run(document if isinstance(document, list) else [document], "", losses)
 
 
-def _set_user_message(messages: list[Message], instruction: str | None) -> None:
+def _set_user_message(messages: list[hub.Message], instruction: str | None) -> None:
     """Make the instruction the user's message if there is none.
 
     The oldest files omit the instruction's sender, or the message itself.
     """
     if instruction is None or any(message.role == "user" for message in messages):
         return
-    prompt = Message("user", (Text(instruction),))
+    prompt = hub.Message("user", (hub.Text(instruction),))
     index = next((n for n, message in enumerate(messages) if message.parts == prompt.parts), None)
     if index is None:
         messages.insert(0, prompt)
@@ -154,18 +142,18 @@ def _set_user_message(messages: list[Message], instruction: str | None) -> None:
         messages[index] = prompt
 
 
-def _labels(output: _Output) -> Labels:
+def _labels(output: _Output) -> hub.Labels:
     """Return the verdict of the benchmark's tests, else that of the resolver's judge."""
     result = output.test_result if isinstance(output.test_result, dict) else {}
     report = output.report or result.get("report") or {}
     resolved = report.get("resolved") if isinstance(report, dict) else None
-    return Labels(success=resolved if isinstance(resolved, bool) else output.success)
+    return hub.Labels(success=resolved if isinstance(resolved, bool) else output.success)
 
 
-def _run(values: list[Any], path: str, losses: Losses) -> Run:
-    messages: list[Message] = []
+def _run(values: list[Any], path: str, losses: Losses) -> hub.Run:
+    messages: list[hub.Message] = []
     ended_at = None
-    ending: Ending = "submitted"
+    ending: hub.Ending = "submitted"
     for number, value in enumerate(values):
         if isinstance(value, dict) and "kind" in value:
             event = read(_Event, value, f"{path}[{number}]")
@@ -179,7 +167,7 @@ def _run(values: list[Any], path: str, losses: Losses) -> Run:
         if failed:
             ending = "failed"
         messages.append(message)
-    return Run(
+    return hub.Run(
         NAME, messages, native_id=_conversation_id(values), ended_at=ended_at, ending=ending, losses=losses
     )
 
@@ -190,38 +178,40 @@ def _conversation_id(values: list[Any]) -> str | None:
     return first if isinstance(first, str) and len(first) >= len("xxxxxxxx-xxxx-xxxx") else None
 
 
-def _message(event: _Event, path: str, losses: Losses) -> Message:
+def _message(event: _Event, path: str, losses: Losses) -> hub.Message:
     if event.kind not in _KINDS:
         return _other_message(event, path, losses)
     count_unread(event, path, losses)
     if event.llm_message is not None:
         content = tuple(parts_of(event.llm_message.content, f"{path}.llm_message.content", losses))
         if event.llm_message.role != "assistant":
-            return Message("system" if event.llm_message.role == "system" else "user", content)
-        return Message("assistant", (*_reasoning(event.llm_message.reasoning_content), *content))
+            return hub.Message("system" if event.llm_message.role == "system" else "user", content)
+        return hub.Message("assistant", (*_reasoning(event.llm_message.reasoning_content), *content))
     if event.kind == "ActionEvent":
         return _action(event, path, losses)
     failed = event.kind != "ObservationEvent"
     if event.observation is not None:
         content = tuple(parts_of(event.observation.content, f"{path}.observation.content", losses))
-        text = join_texts(content)
+        text = hub.join_texts(content)
         failed = failed or event.observation.is_error is True
     else:
         text = event.error or event.rejection_reason or ""
-    return Message("tool", (ToolCallResponse(text, event.tool_call_id, event.tool_name, failed=failed),))
+    return hub.Message(
+        "tool", (hub.ToolCallResponse(text, event.tool_call_id, event.tool_name, failed=failed),)
+    )
 
 
-def _other_message(event: _Event, path: str, losses: Losses) -> Message:
+def _other_message(event: _Event, path: str, losses: Losses) -> hub.Message:
     if event.kind == "ConversationErrorEvent":
-        return Message("assistant", (Error(event.detail or event.code or ""),))
+        return hub.Message("assistant", (hub.Error(event.detail or event.code or ""),))
     kept = {"kind": event.kind, **(event.model_extra or {}), "value": event.value}
     if event.kind == "SystemPromptEvent":
         return _system(kept.pop("system_prompt", None), kept, path, losses)
     losses.add(f"{path}.{event.kind}", kept)
-    return Message("assistant", ())
+    return hub.Message("assistant", ())
 
 
-def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> Message:
+def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> hub.Message:
     """Return the message of an event with the system's text; ``rest`` has the tools, and what is lost."""
     if isinstance(text, dict):
         rest["system_prompt"] = dict(text)
@@ -229,24 +219,26 @@ def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> Messa
     defined = definitions_of(rest.pop("tools", None) or [], f"{path}.tools", losses)
     for name, value in rest.items():
         losses.add(f"{path}.{name}", value)
-    return Message("system", (Text(as_text(text)), *(part for one in defined for part in one.parts)))
+    return hub.Message("system", (hub.Text(as_text(text)), *(part for one in defined for part in one.parts)))
 
 
-def _action(event: _Event, path: str, losses: Losses) -> Message:
-    parts: list[Part] = [*_reasoning(event.reasoning_content)]
+def _action(event: _Event, path: str, losses: Losses) -> hub.Message:
+    parts: list[hub.Part] = [*_reasoning(event.reasoning_content)]
     parts += parts_of(event.thought or [], f"{path}.thought", losses)
     called = event.tool_call or _ToolCall()
     arguments = called.arguments if called.arguments is not None else event.action
     action = event.action or {}
     if action.get("kind") == "FinishAction" and isinstance(action.get("message"), str):
-        parts.append(Text(action["message"]))
-    parts.append(ToolCall(event.tool_name or called.name or "", arguments, event.tool_call_id or called.id))
-    return Message("assistant", tuple(parts))
+        parts.append(hub.Text(action["message"]))
+    parts.append(
+        hub.ToolCall(event.tool_name or called.name or "", arguments, event.tool_call_id or called.id)
+    )
+    return hub.Message("assistant", tuple(parts))
 
 
-def _reasoning(text: str | None) -> Iterator[Part]:
+def _reasoning(text: str | None) -> Iterator[hub.Part]:
     if text:
-        yield Reasoning(text)
+        yield hub.Reasoning(text)
 
 
 def _is_failure(event: _Event) -> bool:
@@ -255,12 +247,12 @@ def _is_failure(event: _Event) -> bool:
     return event.kind == "ConversationStateUpdateEvent" and event.value in ("error", "stuck")
 
 
-def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> Message:
+def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> hub.Message:
     kind = event.action or event.observation or ""
     if kind in _BOOKKEEPING or (event.action is None and event.observation is None):
         unused = [event.message, event.content, event.args, event.extras, event.model_extra]
         losses.add(f"{path}.{kind or 'event'}", unused)
-        return Message("assistant", ())
+        return hub.Message("assistant", ())
     if kind == "system":
         rest = {**(event.model_extra or {}), **(event.args or {}), "message": event.message}
         return _system(rest.pop("content", None), rest, path, losses)
@@ -275,12 +267,12 @@ def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> Message:
     code = event.exit_code if code is None else code
     failed = kind == "error" or (isinstance(code, int) and code > 0)
     text = as_text(event.content) or as_text(event.message)
-    return Message(
-        "tool", (ToolCallResponse(text, tool.tool_call_id, tool.function_name or kind, failed=failed),)
+    return hub.Message(
+        "tool", (hub.ToolCallResponse(text, tool.tool_call_id, tool.function_name or kind, failed=failed),)
     )
 
 
-def _legacy_action(event: _LegacyEvent, path: str, losses: Losses) -> Message:
+def _legacy_action(event: _LegacyEvent, path: str, losses: Losses) -> hub.Message:
     kind = event.action or ""
     if event.args is None:  # in the oldest files, the arguments are members of the event
         arguments = dict(event.model_extra or {})
@@ -292,14 +284,14 @@ def _legacy_action(event: _LegacyEvent, path: str, losses: Losses) -> Message:
     if kind == "message":
         text = arguments.pop("content", None) or event.content or event.message
         losses.add(f"{path}.args", arguments)
-        return Message("user" if event.source == "user" else "assistant", (Text(as_text(text)),))
-    parts: list[Part] = [Text(thought)] if isinstance(thought, str) and thought else []
+        return hub.Message("user" if event.source == "user" else "assistant", (hub.Text(as_text(text)),))
+    parts: list[hub.Part] = [hub.Text(thought)] if isinstance(thought, str) and thought else []
     if kind == "finish":
         result = arguments.get("final_thought") or event.message
-        parts += [Text(result)] if isinstance(result, str) and result and result != thought else []
+        parts += [hub.Text(result)] if isinstance(result, str) and result and result != thought else []
     if kind != "think" or tool.function_name:
-        parts.append(ToolCall(tool.function_name or kind, arguments, tool.tool_call_id))
-    return Message("assistant", tuple(parts))
+        parts.append(hub.ToolCall(tool.function_name or kind, arguments, tool.tool_call_id))
+    return hub.Message("assistant", tuple(parts))
 
 
 def _is_event(value: Any) -> bool:

@@ -8,21 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
-from knowledgepulse_schemas.convert.hub import (
-    ROLES,
-    Error,
-    Message,
-    Part,
-    Reasoning,
-    Role,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    cut_off,
-    join_texts,
-)
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, parse_json
 from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of, texts_of, unflatten
@@ -70,18 +58,20 @@ def node(span: Span) -> Node:
     )
 
 
-def _model_call(span: Span, used: set[str], error: Error | None, losses: Losses) -> ModelCall:
+def _model_call(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ModelCall:
     inputs = _messages(span, _INPUT, "user", used, losses)
     outputs = _messages(span, _OUTPUT, "assistant", used, losses)
     used.update(name for name in span.attributes if name == _TOOLS or name.startswith(f"{_TOOLS}."))
     tools = definitions_of(unflatten(span.attributes, _TOOLS) or [], _TOOLS, losses)
     whole = _values(span, set() if inputs and outputs else used, error)
     used.add("llm.finish_reason")
-    error = error or next(cut_off(span.attributes.get("llm.finish_reason")), None)
+    error = error or next(hub.cut_off(span.attributes.get("llm.finish_reason")), None)
     return ModelCall((*tools, *(inputs or whole.input)), outputs or whole.output, error)
 
 
-def _messages(span: Span, prefix: str, default: Role, used: set[str], losses: Losses) -> tuple[Message, ...]:
+def _messages(
+    span: Span, prefix: str, default: hub.Role, used: set[str], losses: Losses
+) -> tuple[hub.Message, ...]:
     values = unflatten(span.attributes, prefix)
     used.update(name for name in span.attributes if name == prefix or name.startswith(f"{prefix}."))
     return tuple(
@@ -89,30 +79,30 @@ def _messages(span: Span, prefix: str, default: Role, used: set[str], losses: Lo
     )
 
 
-def _values(span: Span, used: set[str], error: Error | None) -> ModelCall:
+def _values(span: Span, used: set[str], error: hub.Error | None) -> ModelCall:
     """Return a call of which only the whole input and output were recorded, not the messages."""
     used |= _VALUES
     inputs, outputs = (as_text(span.attributes.get(name)) for name in ("input.value", "output.value"))
     return ModelCall(
-        (Message("user", (Text(inputs),)),) if inputs else (),
-        (Message("assistant", (Text(outputs),)),) if outputs else (),
+        (hub.Message("user", (hub.Text(inputs),)),) if inputs else (),
+        (hub.Message("assistant", (hub.Text(outputs),)),) if outputs else (),
         error,
     )
 
 
-def _message(value: dict[str, Any], default: Role, path: str, losses: Losses) -> Message:
+def _message(value: dict[str, Any], default: hub.Role, path: str, losses: Losses) -> hub.Message:
     message = value.get("message")
     if not isinstance(message, dict):
         losses.add(path, value)
-        return Message(default, ())
-    role = ROLES.get(as_text(message.get("role")).lower(), default)
+        return hub.Message(default, ())
+    role = hub.ROLES.get(as_text(message.get("role")).lower(), default)
     texts = list(_contents(message, path, losses))
     if role == "tool":
         call_id, name = _text(message, "tool_call_id"), _text(message, "name")
-        return Message(role, (ToolCallResponse(join_texts(texts), call_id, name),))
-    parts: list[Part] = [*texts, *_tool_calls(message, path, losses)]
+        return hub.Message(role, (hub.ToolCallResponse(hub.join_texts(texts), call_id, name),))
+    parts: list[hub.Part] = [*texts, *_tool_calls(message, path, losses)]
     if (name := _text(message, "function_call_name")) is not None:
-        parts.append(ToolCall(name, message.get("function_call_arguments_json")))
+        parts.append(hub.ToolCall(name, message.get("function_call_arguments_json")))
     known = {
         "role",
         "content",
@@ -124,12 +114,12 @@ def _message(value: dict[str, Any], default: Role, path: str, losses: Losses) ->
     for member, one in message.items():
         if member not in known:
             losses.add(f"{path}.message.{member}", one)
-    return Message(role, tuple(parts))
+    return hub.Message(role, tuple(parts))
 
 
-def _contents(message: dict[str, Any], path: str, losses: Losses) -> Iterator[Part]:
+def _contents(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
     if message.get("content") not in (None, ""):
-        yield Text(as_text(message["content"]))
+        yield hub.Text(as_text(message["content"]))
     contents = message.get("contents")
     for one in contents if isinstance(contents, list) else []:
         content = one.get("message_content") if isinstance(one, dict) else None
@@ -137,23 +127,23 @@ def _contents(message: dict[str, Any], path: str, losses: Losses) -> Iterator[Pa
         if not isinstance(content, dict) or not isinstance(text, str):
             losses.add(f"{path}.message.contents[]", one)
         elif content.get("type") == "reasoning":
-            yield Reasoning(text)
+            yield hub.Reasoning(text)
         else:
-            yield Text(text)
+            yield hub.Text(text)
 
 
-def _tool_calls(message: dict[str, Any], path: str, losses: Losses) -> Iterator[Part]:
+def _tool_calls(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
     calls = message.get("tool_calls")
     for one in calls if isinstance(calls, list) else []:
         call = one.get("tool_call") if isinstance(one, dict) else None
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(call, dict) and isinstance(function, dict):
-            yield ToolCall(as_text(function.get("name")), function.get("arguments"), _text(call, "id"))
+            yield hub.ToolCall(as_text(function.get("name")), function.get("arguments"), _text(call, "id"))
         else:
             losses.add(f"{path}.message.tool_calls[]", one)
 
 
-def _tool_run(span: Span, used: set[str], error: Error | None) -> ToolRun:
+def _tool_run(span: Span, used: set[str], error: hub.Error | None) -> ToolRun:
     used |= {"tool.name", "tool_call.id", "tool.id", *_VALUES}
     return tool_run(
         text_of(span, "tool.name") or span.name,
@@ -166,13 +156,13 @@ def _tool_run(span: Span, used: set[str], error: Error | None) -> ToolRun:
     )
 
 
-def _retrieval(span: Span, used: set[str], error: Error | None) -> ToolRun:
+def _retrieval(span: Span, used: set[str], error: hub.Error | None) -> ToolRun:
     """Convert a retrieval to a tool execution: the query is the argument, the documents are the response."""
     used |= _VALUES
     documents = unflatten(span.attributes, "retrieval.documents")
     used.update(name for name in span.attributes if name.startswith("retrieval.documents"))
     response = span.attributes.get("output.value") if documents is None else documents
-    call = ToolCall(span.name, span.attributes.get("input.value"))
+    call = hub.ToolCall(span.name, span.attributes.get("input.value"))
     return ToolRun(call, None if response is None else as_text(response), failed=error is not None)
 
 
