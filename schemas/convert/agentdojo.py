@@ -56,18 +56,15 @@ def _id_of(document: dict[str, Any]) -> str | None:
 
 def _renamed(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message as Inspect has it."""
-    renamed = dict(message)
-    content = message.get("content")
-    if isinstance(content, list):
-        content = [_renamed_part(one) for one in content]
-    renamed["content"] = content or ""
-    calls = message.get("tool_calls")
-    if isinstance(calls, list):
-        renamed["tool_calls"] = [_renamed_call(one) for one in calls]
+    renamed = {**message, "content": message.get("content") or ""}
+    if isinstance(renamed["content"], list):
+        renamed["content"] = [_renamed_part(one) for one in renamed["content"]]
+    match message.get("tool_calls"):
+        case [*calls]:
+            renamed["tool_calls"] = [_renamed_call(one) for one in calls]
     match message.get("tool_call"):
         case {"function": function, **rest}:
-            renamed["function"] = function
-            renamed["tool_call"] = rest
+            renamed |= {"function": function, "tool_call": rest}
     if isinstance(message.get("error"), str):
         renamed["error"] = {"message": message["error"]}
     return renamed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from knowledgepulse_schemas.convert.hub import Error, Part, Text
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import SourceModel
 
@@ -17,10 +17,11 @@ class Content(SourceModel):
     type: str
     text: str | None = None
     refusal: str | None = None
+    reasoning: str | None = None
 
 
-def parts_of(content: str | Iterable[str | Content] | None, path: str, losses: Losses) -> Iterator[Part]:
-    """Convert the texts and refusals of a content; other parts, such as images, are losses.
+def parts_of(content: str | Iterable[str | Content] | None, path: str, losses: Losses) -> Iterator[hub.Part]:
+    """Convert the texts, reasoning and refusals of a content; other parts, such as images, are losses.
 
     Args:
         content: the content.
@@ -29,10 +30,12 @@ def parts_of(content: str | Iterable[str | Content] | None, path: str, losses: L
     """
     for part in [content] if isinstance(content, str) else content or ():
         if isinstance(part, str):
-            yield Text(part)
+            yield hub.Text(part)
         elif part.type in _TEXTS:
-            yield Text(part.text or "")
+            yield hub.Text(part.text or "")
+        elif part.type == "reasoning" and part.reasoning is not None:
+            yield hub.Reasoning(part.reasoning)
         elif part.refusal:
-            yield from (Text(part.refusal), Error())
+            yield from (hub.Text(part.refusal), hub.Error())
         else:
             losses.add(f"{path}[].{part.type}", part.text or "-")

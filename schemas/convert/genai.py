@@ -227,19 +227,11 @@ def _flat_message(values: dict[str, Any], default: hub.Role, path: str, losses: 
     }
     chat |= {"role": role, "content": content, "tool_calls": None}
     if isinstance(calls, list):
-        chat["tool_calls"] = [_nested_function(one) for one in calls]
+        chat["tool_calls"] = [openai.nested_function(one) for one in calls]
     if role == "tool":
         chat.setdefault("tool_call_id", values.get("id"))
     (message,) = openai.messages_of([chat], path, losses)
     return hub.Message(role, (*message.parts, *hub.cut_off(values.get("finish_reason"))))
-
-
-def _nested_function(call: Any) -> Any:
-    """Return a tool call in OpenAI's form; OpenLLMetry's has no nested ``function``."""
-    if not isinstance(call, dict) or "name" not in call:
-        return call
-    rest = {name: value for name, value in call.items() if name not in {"name", "arguments"}}
-    return {**rest, "function": {"name": call["name"], "arguments": call.get("arguments")}}
 
 
 def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ToolRun:

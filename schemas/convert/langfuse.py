@@ -14,14 +14,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pydantic import AliasChoices, Field
-
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import Error, Run, labels_of
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, each, parse_json, read, unwrap
+from knowledgepulse_schemas.convert.reading import (
+    CamelModel,
+    SourceModel,
+    count_unread,
+    each,
+    parse_json,
+    read,
+    unwrap,
+)
 from knowledgepulse_schemas.convert.source import Source, are_all
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
 
@@ -33,30 +39,25 @@ _TOOL_PREFIX = re.compile("^(execute_tool |running tool: )")
 _OBSERVATION_NAMES = ({"traceId", "startTime"}, {"trace_id", "start_time"})
 
 
-def _either(camel: str, snake: str) -> Any:
-    """Return a field with a camel-case name in the REST API and a snake-case name in blob exports."""
-    return Field(default=None, validation_alias=AliasChoices(camel, snake))
-
-
-class _Score(SourceModel):
+class _Score(CamelModel):
     name: str = ""
     value: Any = None
-    observation_id: str | None = _either("observationId", "observation_id")
+    observation_id: str | None = None
 
 
-class _Observation(SourceModel):
+class _Observation(CamelModel):
     id: str
-    trace_id: str | None = _either("traceId", "trace_id")
-    trace_name: str | None = _either("traceName", "trace_name")
-    parent_id: str | None = _either("parentObservationId", "parent_observation_id")
+    trace_id: str | None = None
+    trace_name: str | None = None
+    parent_observation_id: str | None = None
     type: str
     name: str | None = None
-    start: Any = _either("startTime", "start_time")
-    end: Any = _either("endTime", "end_time")
+    start_time: Any = None
+    end_time: Any = None
     input: Any = None
     output: Any = None
     level: str | None = None
-    status_message: str | None = _either("statusMessage", "status_message")
+    status_message: str | None = None
 
 
 class _Trace(SourceModel):
@@ -123,7 +124,7 @@ def _nodes_of_trace(value: Any, path: str) -> list[Node]:
         id=trace.id,
         parent_id=None,
         start=start,
-        end=max([start, *(nanoseconds(one.end) for one in observations)]),
+        end=max([start, *(nanoseconds(one.end_time) for one in observations)]),
         agent=True,
         event=_whole(trace, "", losses),
         agent_id=trace.name,
@@ -133,8 +134,8 @@ def _nodes_of_trace(value: Any, path: str) -> list[Node]:
     )
     known = {one.id for one in observations}
     for one in observations:
-        if one.parent_id not in known:  # outside of the export
-            one.parent_id = None
+        if one.parent_observation_id not in known:  # outside of the export
+            one.parent_observation_id = None
     return [root, *(_node_or_problem(observation, trace.id, trace.id) for observation in observations)]
 
 
@@ -146,7 +147,7 @@ def _whole(document: _Trace | _Observation, path: str, losses: Losses) -> ModelC
 
 def _node_or_problem(observation: _Observation, trace_id: str, root_id: str | None) -> Node:
     make = partial(_node, observation, trace_id, root_id)
-    return Node.of(trace_id, observation.id, observation.parent_id or root_id, make)
+    return Node.of(trace_id, observation.id, observation.parent_observation_id or root_id, make)
 
 
 def _node(observation: _Observation, trace_id: str, root_id: str | None) -> Node:
@@ -154,8 +155,8 @@ def _node(observation: _Observation, trace_id: str, root_id: str | None) -> Node
     count_unread(observation, "observations[]", losses)
     error = Error(observation.status_message or "") if observation.level == "ERROR" else None
     kind = observation.type.upper()
-    start, end = nanoseconds(observation.start), nanoseconds(observation.end)
-    parent_id = observation.parent_id or root_id
+    start, end = nanoseconds(observation.start_time), nanoseconds(observation.end_time)
+    parent_id = observation.parent_observation_id or root_id
     agent = kind == "AGENT" or (parent_id is None and kind not in {*_TOOLS, "GENERATION"})
     event: ModelCall | ToolRun | None = None
     if kind == "GENERATION":

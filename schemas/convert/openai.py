@@ -115,20 +115,35 @@ def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
         yield from each(document, _run_of_record)
 
 
-def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
+def messages_of(items: list[Any], path: str, losses: Losses, lost_at: str | None = None) -> list[hub.Message]:
     """Convert chat messages or Responses items.
+
+    Args:
+        items: the messages or items.
+        path: their path in the document, for an error.
+        losses: the loss report.
+        lost_at: a message's path in the loss report, if it is another one.
 
     Raises:
         ConversionError: an item is neither.
     """
+    lost_at = f"{path}[]" if lost_at is None else lost_at
     messages = []
     for number, value in enumerate(items):
         item = read(_Item, value, f"{path}[{number}]")
         if not item.is_hosted_call:
-            count_unread(item, f"{path}[]", losses)
+            count_unread(item, lost_at, losses)
         convert = _message if item.role is not None else _of_item
-        messages.append(convert(item, f"{path}[{number}]", f"{path}[]", losses))
+        messages.append(convert(item, f"{path}[{number}]", lost_at, losses))
     return messages
+
+
+def nested_function(call: Any, name: str = "name") -> Any:
+    """Return a tool call of this form from a flat one: ``{name, "arguments", …}``, the name under ``name``."""
+    if not isinstance(call, dict) or not isinstance(call.get(name), str):
+        return call
+    rest = {member: value for member, value in call.items() if member not in (name, "arguments")}
+    return {**rest, "function": {"name": call[name], "arguments": call.get("arguments")}}
 
 
 def _run_of_record(document: Any, path: str) -> hub.Run:

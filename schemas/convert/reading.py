@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasChoices, AliasGenerator, BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
 
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
@@ -31,6 +32,14 @@ class SourceModel(BaseModel):
 
     # Deferred, since a command needs the models of one format.
     model_config = ConfigDict(strict=True, extra="allow", populate_by_name=True, defer_build=True)
+
+
+class CamelModel(SourceModel):
+    """Base class of models whose members have camel-case or snake-case names, by the exporter."""
+
+    model_config = ConfigDict(
+        alias_generator=AliasGenerator(validation_alias=lambda name: AliasChoices(to_camel(name), name))
+    )
 
 
 T = TypeVar("T", bound=SourceModel)
