@@ -108,7 +108,7 @@ def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Messa
         parts: list[hub.Part] = [hub.Text(blocks)]
     else:
         parts = [part for block in blocks for part in _parts(block, f"{unindexed}.content[]", losses)]
-    return hub.Message(role, (*parts, *hub.cut_off(message.stop_reason)))
+    return hub.message(role, *parts, *hub.cut_off(message.stop_reason))
 
 
 def _parts(block: _Block, path: str, losses: Losses) -> Iterator[hub.Part]:

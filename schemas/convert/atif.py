@@ -86,16 +86,16 @@ def _run(document: Any, path: str) -> hub.Run:
 
 
 def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
-    parts: list[hub.Part] = [hub.Reasoning(step.reasoning_content)] if step.reasoning_content else []
-    parts += parts_of(step.message, _CONTENT, losses)
-    parts += [
+    content = parts_of(step.message, _CONTENT, losses)
+    calls = (
         hub.ToolCall(one.function_name, one.arguments, one.tool_call_id or one.id)
         for one in step.tool_calls or ()
-    ]
-    yield hub.Message(_ROLES.get(step.source, "assistant"), tuple(parts))
+    )
+    role = _ROLES.get(step.source, "assistant")
+    yield hub.message(role, hub.reasoning(step.reasoning_content), *content, *calls)
     for result in step.observation.results if step.observation else ():
         text = hub.join_texts(parts_of(result.content, _CONTENT, losses))
-        yield hub.Message("tool", (hub.ToolCallResponse(text, result.source_call_id),))
+        yield hub.message("tool", hub.ToolCallResponse(text, result.source_call_id))
 
 
 SOURCE = of_records(

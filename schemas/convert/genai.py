@@ -109,7 +109,7 @@ def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, 
         role = hub.role_of(message.role, f"{path}[{number}]")
         count_unread(message, f"{path}[]", losses)
         parts = [part for one in message.parts for part in _parts(one, f"{path}[].parts[]", losses)]
-        messages.append(hub.Message(role, (*parts, *hub.cut_off(message.finish_reason))))
+        messages.append(hub.message(role, *parts, *hub.cut_off(message.finish_reason)))
     return tuple(messages)
 
 
@@ -141,7 +141,7 @@ def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
     errors = [error for reason in _strings(parse_json(reasons)) for error in hub.cut_off(reason)][:1]
     has_error = any(isinstance(part, hub.Error) for message in call.output for part in message.parts)
     if errors and not has_error:
-        call = ModelCall(call.input, (*call.output, hub.Message("assistant", tuple(errors))))
+        call = ModelCall(call.input, (*call.output, hub.message("assistant", *errors)))
     return call
 
 
@@ -180,7 +180,7 @@ def _adk_system(config: dict[str, Any], losses: Losses) -> Iterator[hub.Message]
     losses.add(f"{_ADK_REQUEST}.config", rest)
     yield from definitions_of(tools or [], f"{_ADK_REQUEST}.config.tools", losses)
     if text:
-        yield hub.Message("system", (hub.Text(as_text(text)),))
+        yield hub.message("system", hub.Text(as_text(text)))
 
 
 def _numbered(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
@@ -231,7 +231,7 @@ def _flat_message(values: dict[str, Any], default: hub.Role, path: str, losses: 
     if role == "tool":
         chat.setdefault("tool_call_id", values.get("id"))
     (message,) = openai.messages_of([chat], path, losses)
-    return hub.Message(role, (*message.parts, *hub.cut_off(values.get("finish_reason"))))
+    return hub.message(role, *message.parts, *hub.cut_off(values.get("finish_reason")))
 
 
 def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ToolRun:

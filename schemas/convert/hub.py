@@ -141,6 +141,16 @@ class Message:
     at: datetime | None = None
 
 
+def message(role: Role, *parts: Part | None) -> Message:
+    """Return a message of the parts that are not None."""
+    return Message(role, tuple(part for part in parts if part is not None))
+
+
+def reasoning(text: str | None) -> Reasoning | None:
+    """Return the part for a text of reasoning; None if there is none."""
+    return Reasoning(text) if text else None
+
+
 @dataclass(frozen=True, slots=True)
 class Labels:
     """Success and confidence (0 to 1) of a run, as judged by a person or an evaluation."""

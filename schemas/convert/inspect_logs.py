@@ -92,14 +92,14 @@ def _run(log: _Log, value: dict[str, Any], path: str) -> hub.Run:
     transcript = "\n".join(hub.join_texts(message.parts) for message in messages)
     for text in _inputs(sample.input):
         if not any(message.role == "user" for message in messages):
-            messages.insert(0, hub.Message("user", (hub.Text(text),)))
+            messages.insert(0, hub.message("user", hub.Text(text)))
         elif text not in transcript:
             losses.add("samples[].input", text)
     match value.get("output"):
         case {"choices": [{"stop_reason": reason}, *_]}:
-            messages += [hub.Message("assistant", (error,)) for error in hub.cut_off(reason)]
+            messages += [hub.message("assistant", error) for error in hub.cut_off(reason)]
     if sample.error is not None:
-        messages.append(hub.Message("assistant", (hub.Error(sample.error.message),)))
+        messages.append(hub.message("assistant", hub.Error(sample.error.message)))
     losses.add("samples[].limit", sample.limit)
     evaluation, events = log.eval, _events(value)
     native_id = evaluation.eval_id or f"{evaluation.run_id}/{evaluation.task_id}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
@@ -43,19 +43,6 @@ class _Call(SourceModel):
     id: str | None = None
     type: str | None = None
     error: str | None = None
-
-
-class _Called(SourceModel):
-    name: str
-    arguments: Any = None
-
-
-class _ProviderCall(SourceModel):
-    """A tool call as OpenAI's API has it."""
-
-    function: _Called
-    id: str | None = None
-    type: str | None = None
 
 
 class _Block(Content):
@@ -137,7 +124,7 @@ def _run_of_state(document: Any, path: str) -> hub.Run:
         snapshot, losses = read_record(_Snapshot, document, path)
         messages = messages_of(snapshot.values.messages, "values.messages", losses)
         if any(isinstance(task, dict) and task.get("error") for task in snapshot.tasks or ()):
-            messages.append(hub.Message("assistant", (hub.Error(),)))
+            messages.append(hub.message("assistant", hub.Error()))
         checkpoint = dict(snapshot.checkpoint or {})
         native = [checkpoint.pop("thread_id", None), checkpoint.pop("checkpoint_id", None)]
         losses.add("checkpoint", checkpoint)
@@ -181,9 +168,9 @@ def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Messa
         response = hub.ToolCallResponse(
             hub.join_texts(content), message.tool_call_id, message.name, failed=failed
         )
-        return hub.Message(role, (response,))
+        return hub.message(role, response)
     losses.add(f"{unindexed}.name", message.name)
-    return hub.Message(role, (*_reasoning(message), *content, *_calls(message, path), *_cut_off(message)))
+    return hub.message(role, *_reasoning(message), *content, *_calls(message, path), *_cut_off(message))
 
 
 def _content(content: str | list[str | _Block], path: str, losses: Losses) -> Iterator[hub.Part]:
@@ -202,7 +189,7 @@ def _reasoning(message: _Message) -> Iterator[hub.Part]:
 
 def _calls(message: _Message, path: str) -> Iterator[hub.Part]:
     if not message.tool_calls and not message.invalid_tool_calls:
-        yield from list(_provider_calls(message, path)) or _block_calls(message)
+        yield from _provider_calls(message, path) or _block_calls(message)
     for call in message.tool_calls or ():
         yield hub.ToolCall(call.name or "", call.args, call.id)
     for call in message.invalid_tool_calls or ():
@@ -210,25 +197,19 @@ def _calls(message: _Message, path: str) -> Iterator[hub.Part]:
         yield hub.ToolCallResponse(call.error or "", call.id, call.name, failed=True)
 
 
-def _provider_calls(message: _Message, path: str) -> Iterator[hub.ToolCall]:
-    """Yield the calls as the provider wrote them, from before LangChain had ``tool_calls``."""
-    members = message.additional_kwargs or {}
-    for number, value in enumerate(members.get("tool_calls") or ()):
-        call = read(_ProviderCall, value, f"{path}.additional_kwargs.tool_calls[{number}]")
-        yield hub.ToolCall(call.function.name, call.function.arguments, call.id)
-    if members.get("function_call"):
-        called = read(_Called, members["function_call"], f"{path}.additional_kwargs.function_call")
-        yield hub.ToolCall(called.name, called.arguments)
+def _provider_calls(message: _Message, path: str) -> tuple[hub.Part, ...]:
+    """Return the calls as OpenAI wrote them, from before LangChain had ``tool_calls``."""
+    own = message.additional_kwargs or {}
+    chat = {name: own.get(name) or None for name in ("tool_calls", "function_call")} | {"role": "assistant"}
+    return openai.messages_of([chat], f"{path}.additional_kwargs", Losses())[0].parts
 
 
 def _block_calls(message: _Message) -> Iterator[hub.ToolCall]:
     """Yield the calls in a message's content, which ``tool_calls`` otherwise repeats."""
     for block in () if isinstance(message.content, str) else message.content:
         if isinstance(block, _Block) and block.type in _CALL_BLOCKS:
-            arguments = next(
-                (one for one in (block.input, block.args, block.arguments) if one is not None), None
-            )
-            yield hub.ToolCall(block.name or "", arguments, block.call_id or block.id)
+            given = (one for one in (block.input, block.args, block.arguments) if one is not None)
+            yield hub.ToolCall(block.name or "", next(given, None), block.call_id or block.id)
 
 
 def _cut_off(message: _Message) -> Iterator[hub.Part]:

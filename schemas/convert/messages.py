@@ -60,14 +60,16 @@ def _of_object(value: dict[str, Any], role: Role, path: str, losses: Losses) -> 
 
 
 def _completion(value: dict[str, Any], _role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
-    """Return the messages of an OpenAI completion."""
-    count_others(value, {"choices"}, path, losses)
-    return _choice(value["choices"], f"{path}.choices", losses)
-
-
-def _single_choice(value: dict[str, Any], _role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
-    """Return the message of one choice of an OpenAI completion."""
-    return _choice([value], path, losses)
+    """Return the message of an OpenAI completion's first choice, or of a choice alone."""
+    choices = [value]
+    if "choices" in value:
+        count_others(value, {"choices"}, path, losses)
+        choices, path = value["choices"], f"{path}.choices"
+    losses.add(f"{path}[] after the first", choices[1:])
+    first = choices[0] if isinstance(choices[0], dict) else {}
+    count_others(first, {"message", "finish_reason", "index"}, f"{path}[]", losses)
+    answer = messages_of([first["message"]] if "message" in first else [], "assistant", path, losses)
+    return (*answer, *(Message("assistant", (error,)) for error in cut_off(first.get("finish_reason"))))
 
 
 def _candidates(value: dict[str, Any], role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
@@ -83,31 +85,18 @@ def _candidate(value: dict[str, Any], _role: Role, path: str, losses: Losses) ->
     return gemini.answer_of(value, path, losses)
 
 
-def _choice(choices: list[Any], path: str, losses: Losses) -> tuple[Message, ...]:
-    """Return the messages of an OpenAI completion's first choice."""
-    losses.add(f"{path}[] after the first", choices[1:])
-    first = choices[0] if choices and isinstance(choices[0], dict) else {}
-    for name, value in first.items():
-        if name not in {"message", "finish_reason", "index"}:
-            losses.add(f"{path}[].{name}", value)
-    answer = messages_of([first["message"]] if "message" in first else [], "assistant", path, losses)
-    return (*answer, *(Message("assistant", (error,)) for error in cut_off(first.get("finish_reason"))))
-
-
 def _generations(value: dict[str, Any], role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
     """Return the messages of a LangChain LLMResult's first generation."""
     count_others(value, {"generations"}, path, losses)
-    first: Any = value["generations"]
+    path, first = f"{path}.generations", value["generations"]
     while isinstance(first, list) and first:
-        losses.add(f"{path}.generations[] after the first", first[1:])
+        losses.add(f"{path}[] after the first", first[1:])
         first = first[0]
     if not isinstance(first, dict):
         return ()
+    count_others(first, {"message", "text"}, f"{path}[]", losses)
     inner = first.get("message", first.get("text"))
-    for name, member in first.items():
-        if name not in {"message", "text"}:
-            losses.add(f"{path}.generations[].{name}", member)
-    return messages_of([inner] if isinstance(inner, dict) else inner, role, f"{path}.generations", losses)
+    return messages_of([inner] if isinstance(inner, dict) else inner, role, path, losses)
 
 
 def _of_list(values: list[Any], role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
@@ -149,17 +138,16 @@ def _as_chat(message: dict[str, Any]) -> dict[str, Any]:
     content = parse_json(message.get("content"))
     if isinstance(content, dict):
         return message | {"content": as_text(content)}
-    if isinstance(content, list) and content and all(_is_call(one) for one in content):
+    if isinstance(content, list) and content and all(map(_is_call, content)):
         return message | {"role": "assistant", "content": None, "tool_calls": content}
     return message
 
 
 def _is_call(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and value.get("type") == "function"
-        and isinstance(value.get("function"), dict)
-    )
+    match value:
+        case {"type": "function", "function": dict()}:
+            return True
+    return False
 
 
 def _is_message(value: dict[str, Any]) -> bool:
@@ -174,15 +162,13 @@ def _is_choice(value: dict[str, Any]) -> bool:
     return isinstance(value.get("message"), dict) and ("finish_reason" in value or "index" in value)
 
 
+_Object = dict[str, Any]
 _RESPONSES: tuple[
-    tuple[
-        Callable[[dict[str, Any]], bool], Callable[[dict[str, Any], Role, str, Losses], tuple[Message, ...]]
-    ],
-    ...,
+    tuple[Callable[[_Object], bool], Callable[[_Object, Role, str, Losses], tuple[Message, ...]]], ...
 ] = (
     (_has_list("generations"), _generations),
     (_has_list("choices"), _completion),
-    (_is_choice, _single_choice),
+    (_is_choice, _completion),
     (_has_list("candidates"), _candidates),
     (lambda value: gemini.recognises(value.get("content")), _candidate),
 )

@@ -20,7 +20,14 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_unread,
+    parse_time,
+    read,
+    read_record,
+)
 from knowledgepulse_schemas.convert.source import Source
 
 NAME = "mini_swe_agent"
@@ -69,9 +76,7 @@ def _recognises(document: Any) -> bool:
 def _runs(document: Any) -> Iterator[hub.Run]:
     if isinstance(document, list):
         document = {"trajectory_format": _FIRST_VERSION, "messages": document}
-    trajectory = read(_Trajectory, document)
-    losses = Losses()
-    count_unread(trajectory, "", losses)
+    trajectory, losses = read_record(_Trajectory, document)
     losses.add("info.submission", trajectory.info.submission)
     extras = [
         read(_Extra, value.get("extra") or {}, f"messages[{number}].extra")
@@ -83,15 +88,14 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         NAME,
         list(_messages(trajectory.messages, extras, losses)),
         ended_at=parse_time(max((time for extra in extras for time in _times(extra)), default=None)),
-        ending=_ending(trajectory.info.exit_status),
+        ending="submitted" if trajectory.info.exit_status in (None, "", "Submitted") else "failed",
         losses=losses,
     )
 
 
 def _is_plain(value: Any) -> bool:
-    return (
-        isinstance(value, dict) and value.keys() == {"role", "content"} and isinstance(value["content"], str)
-    )
+    is_message = isinstance(value, dict) and value.keys() == {"role", "content"}
+    return is_message and isinstance(value["content"], str)
 
 
 def _answers(value: dict[str, Any], following: dict[str, Any]) -> bool:
@@ -119,10 +123,6 @@ def _read_texts(values: list[dict[str, Any]], extras: list[_Extra]) -> None:
         extras[number].returncode = int(status[1]) if status else int(timed_out)
 
 
-def _ending(status: str | None) -> hub.Ending:
-    return "submitted" if status in (None, "", _SUBMITTED) else "failed"
-
-
 def _times(extra: _Extra) -> Iterator[float]:
     if extra.timestamp is not None:
         yield extra.timestamp
@@ -146,24 +146,24 @@ def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses
         for index, action in enumerate(extra.actions):
             if action.tool_call_id is None:  # a command in the text
                 open_calls.append(f"action {number}.{index}")
-                yield hub.Message(
-                    "assistant", (hub.ToolCall(_TOOL, {"command": action.command}, open_calls[-1]),)
+                yield hub.message(
+                    "assistant", hub.ToolCall(_TOOL, {"command": action.command}, open_calls[-1])
                 )
 
 
 def _observed(message: hub.Message, extra: _Extra, open_calls: deque[str]) -> hub.Message:
     """Return a message with the failure that ``extra`` flags, and as a response if it has an exit status."""
     if extra.interrupt_type == _FORMAT_ERROR:
-        return hub.Message("assistant", (hub.Error(hub.join_texts(message.parts)),))
+        return hub.message("assistant", hub.Error(hub.join_texts(message.parts)))
     failed = bool(extra.returncode) or bool(extra.exception_info)
     if message.role == "tool":
         parts = (
             replace(part, failed=failed) for part in message.parts if isinstance(part, hub.ToolCallResponse)
         )
-        return hub.Message("tool", tuple(parts))
+        return hub.message("tool", *parts)
     if message.role == "user" and extra.returncode is not None and open_calls:
         response = hub.ToolCallResponse(hub.join_texts(message.parts), open_calls.popleft(), failed=failed)
-        return hub.Message("tool", (response,))
+        return hub.message("tool", response)
     return message
 
 

@@ -139,7 +139,7 @@ def messages_of(items: list[Any], path: str, losses: Losses, lost_at: str | None
 
 
 def nested_function(call: Any, name: str = "name") -> Any:
-    """Return a tool call of this form from a flat one: ``{name, "arguments", …}``, the name under ``name``."""
+    """Return a tool call of this form from one with ``arguments`` and ``name`` at its top."""
     if not isinstance(call, dict) or not isinstance(call.get(name), str):
         return call
     rest = {member: value for member, value in call.items() if member not in (name, "arguments")}
@@ -159,13 +159,13 @@ def _run_of_record(document: Any, path: str) -> hub.Run:
     if record.choices:
         choice, *others = record.choices
         messages.append(_message(choice.message, "choices[0].message", "choices[0].message", losses))
-        messages += [hub.Message("assistant", (error,)) for error in hub.cut_off(choice.finish_reason)]
+        messages += [hub.message("assistant", error) for error in hub.cut_off(choice.finish_reason)]
         for other in others:
             losses.add("choices[] after the first", other.message.content or other.finish_reason)
     if record.output is not None:
         messages += messages_of(record.output, "output", losses)
     if record.error is not None or record.status in _UNFINISHED:
-        messages.append(hub.Message("assistant", (hub.Error(_error_text(record.error)),)))
+        messages.append(hub.message("assistant", hub.Error(_error_text(record.error))))
     ended = record.completed_at or record.created_at or record.created
     return hub.Run(NAME, messages, native_id=record.id, ended_at=parse_time(ended), losses=losses)
 
@@ -173,7 +173,7 @@ def _run_of_record(document: Any, path: str) -> hub.Run:
 def _instructions(record: _Record, losses: Losses) -> Iterator[hub.Message]:
     yield from definitions_of(record.tools or [], "tools", losses)
     if isinstance(record.instructions, str):
-        yield hub.Message("system", (hub.Text(record.instructions),))
+        yield hub.message("system", hub.Text(record.instructions))
     elif record.instructions is not None:
         yield from messages_of(record.instructions, "instructions", losses)
 
@@ -183,13 +183,10 @@ def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
     role = hub.role_of(item.role or "", path)
     content = parts_of(item.content, f"{lost_at}.content", losses)
     if role == "tool":
-        return hub.Message(
-            role, (hub.ToolCallResponse(hub.join_texts(content), item.tool_call_id, item.name),)
-        )
+        return hub.message(role, hub.ToolCallResponse(hub.join_texts(content), item.tool_call_id, item.name))
     losses.add(f"{lost_at}.name", item.name)
-    parts: list[hub.Part] = [hub.Reasoning(text) for text in (item.reasoning_content, item.reasoning) if text]
-    parts += content
-    parts += [hub.Reasoning(text.text) for text in item.summary or () if text.text]
+    parts = [hub.reasoning(item.reasoning_content), hub.reasoning(item.reasoning), *content]
+    parts += [hub.reasoning(one.text) for one in item.summary or ()]
     if item.refusal:
         parts += [hub.Text(item.refusal), hub.Error()]
     for number, call in enumerate(item.tool_calls or ()):
@@ -199,7 +196,7 @@ def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
         parts.append(_tool_call(called, call.id))
     if item.function_call is not None:
         parts.append(_tool_call(item.function_call, None))
-    return hub.Message(role, tuple(parts))
+    return hub.message(role, *parts)
 
 
 def _tool_call(called: _Called, call_id: str | None) -> hub.ToolCall:
@@ -212,19 +209,19 @@ def _of_item(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
     if not kind:
         raise ConversionError(f"{path}: neither `role` nor `type`")
     if kind in _CALLS:
-        return hub.Message("assistant", tuple(_call(item, item.arguments, [item.output])))
+        return hub.message("assistant", *_call(item, item.arguments, [item.output]))
     if item.is_hosted_call:
-        return hub.Message("assistant", tuple(_hosted_call(item, lost_at, losses)))
+        return hub.message("assistant", *_hosted_call(item, lost_at, losses))
     if kind == "reasoning":
         content = item.content if isinstance(item.content, list) else []
         texts = (one.text for one in (*(item.summary or ()), *content) if isinstance(one, Content))
-        return hub.Message("assistant", tuple(hub.Reasoning(text) for text in texts if text))
+        return hub.message("assistant", *map(hub.reasoning, texts))
     if kind.endswith("_output"):
         text = _output_text(item.output, f"{lost_at}.output", losses)
         response = hub.ToolCallResponse(text, item.call_id or item.id, item.name, failed=_failed(item))
-        return hub.Message("tool", (response,))
+        return hub.message("tool", response)
     losses.add(f"{lost_at}.{kind}", [item.content, item.arguments, item.input, item.output])
-    return hub.Message("assistant", ())
+    return hub.message("assistant")
 
 
 def _hosted_call(item: _Item, path: str, losses: Losses) -> Iterator[hub.Part]:

@@ -9,6 +9,7 @@ Source: https://docs.openhands.dev/sdk/arch/events, https://github.com/OpenHands
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from pydantic import Field
@@ -18,11 +19,14 @@ from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
-from knowledgepulse_schemas.convert.source import Source
+from knowledgepulse_schemas.convert.source import Source, are_all
 
 NAME = "openhands"
 
 _KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
+_FAILURE = "ConversationErrorEvent"
+_UUID = len("xxxxxxxx-xxxx-xxxx")
+"""The least length of the SDK's ids; earlier versions number their events."""
 _BOOKKEEPING = {"null", "agent_state_changed", "change_agent_state", "recall"}
 
 
@@ -100,17 +104,6 @@ class _Output(SourceModel):
     test_result: Any = None
 
 
-def _recognises(document: Any) -> bool:
-    """Check for a list of events, or for an evaluation's output."""
-    if isinstance(document, dict):
-        return (
-            _recognises(document["history"])
-            if isinstance(document.get("history"), list)
-            else _is_event(document)
-        )
-    return isinstance(document, list) and bool(document) and all(_is_event(one) for one in document)
-
-
 def _runs(document: Any) -> Iterator[hub.Run]:
     losses = Losses()
     if isinstance(document, dict) and "history" in document:
@@ -120,7 +113,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         losses.add("test_result", output.test_result)
         _set_user_message(run.messages, output.instruction)
         if output.error:
-            run.messages.append(hub.Message("assistant", (hub.Error(output.error),)))
+            run.messages.append(hub.message("assistant", hub.Error(output.error)))
         run.labels = _labels(output)
         yield run
     else:
@@ -134,7 +127,7 @@ def _set_user_message(messages: list[hub.Message], instruction: str | None) -> N
     """
     if instruction is None or any(message.role == "user" for message in messages):
         return
-    prompt = hub.Message("user", (hub.Text(instruction),))
+    prompt = hub.message("user", hub.Text(instruction))
     index = next((n for n, message in enumerate(messages) if message.parts == prompt.parts), None)
     if index is None:
         messages.insert(0, prompt)
@@ -151,31 +144,24 @@ def _labels(output: _Output) -> hub.Labels:
 
 
 def _run(values: list[Any], path: str, losses: Losses) -> hub.Run:
-    messages: list[hub.Message] = []
-    ended_at = None
-    ending: hub.Ending = "submitted"
+    run = hub.Run(NAME, [], ending="submitted", losses=losses)
     for number, value in enumerate(values):
         if isinstance(value, dict) and "kind" in value:
             event = read(_Event, value, f"{path}[{number}]")
-            message = _message(event, f"{path}[]", losses)
-            failed = _is_failure(event)
+            run.messages.append(_message(event, f"{path}[]", losses))
+            is_update = event.kind == "ConversationStateUpdateEvent"
+            failed = event.kind == _FAILURE or (is_update and event.value in ("error", "stuck"))
         else:
             legacy = read(_LegacyEvent, value, f"{path}[{number}]")
-            message = _legacy_message(legacy, f"{path}[]", losses)
+            run.messages.append(_legacy_message(legacy, f"{path}[]", losses))
             failed = (legacy.extras or {}).get("agent_state") == "error"
-        ended_at = parse_time(value.get("timestamp")) or ended_at
+        run.ended_at = parse_time(value.get("timestamp")) or run.ended_at
         if failed:
-            ending = "failed"
-        messages.append(message)
-    return hub.Run(
-        NAME, messages, native_id=_conversation_id(values), ended_at=ended_at, ending=ending, losses=losses
-    )
-
-
-def _conversation_id(values: list[Any]) -> str | None:
-    """Return the first event's id if it is a UUID, as in the SDK; earlier versions number their events."""
-    first = values[0].get("id") if values and isinstance(values[0], dict) else None
-    return first if isinstance(first, str) and len(first) >= len("xxxxxxxx-xxxx-xxxx") else None
+            run.ending = "failed"
+    first = values[0].get("id") if values else None
+    if isinstance(first, str) and len(first) >= _UUID:
+        run.native_id = first
+    return run
 
 
 def _message(event: _Event, path: str, losses: Losses) -> hub.Message:
@@ -185,8 +171,8 @@ def _message(event: _Event, path: str, losses: Losses) -> hub.Message:
     if event.llm_message is not None:
         content = tuple(parts_of(event.llm_message.content, f"{path}.llm_message.content", losses))
         if event.llm_message.role != "assistant":
-            return hub.Message("system" if event.llm_message.role == "system" else "user", content)
-        return hub.Message("assistant", (*_reasoning(event.llm_message.reasoning_content), *content))
+            return hub.message("system" if event.llm_message.role == "system" else "user", *content)
+        return hub.message("assistant", hub.reasoning(event.llm_message.reasoning_content), *content)
     if event.kind == "ActionEvent":
         return _action(event, path, losses)
     failed = event.kind != "ObservationEvent"
@@ -196,19 +182,17 @@ def _message(event: _Event, path: str, losses: Losses) -> hub.Message:
         failed = failed or event.observation.is_error is True
     else:
         text = event.error or event.rejection_reason or ""
-    return hub.Message(
-        "tool", (hub.ToolCallResponse(text, event.tool_call_id, event.tool_name, failed=failed),)
-    )
+    return hub.message("tool", hub.ToolCallResponse(text, event.tool_call_id, event.tool_name, failed=failed))
 
 
 def _other_message(event: _Event, path: str, losses: Losses) -> hub.Message:
-    if event.kind == "ConversationErrorEvent":
-        return hub.Message("assistant", (hub.Error(event.detail or event.code or ""),))
+    if event.kind == _FAILURE:
+        return hub.message("assistant", hub.Error(event.detail or event.code or ""))
     kept = {"kind": event.kind, **(event.model_extra or {}), "value": event.value}
     if event.kind == "SystemPromptEvent":
         return _system(kept.pop("system_prompt", None), kept, path, losses)
     losses.add(f"{path}.{event.kind}", kept)
-    return hub.Message("assistant", ())
+    return hub.message("assistant")
 
 
 def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> hub.Message:
@@ -219,32 +203,18 @@ def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> hub.M
     defined = definitions_of(rest.pop("tools", None) or [], f"{path}.tools", losses)
     for name, value in rest.items():
         losses.add(f"{path}.{name}", value)
-    return hub.Message("system", (hub.Text(as_text(text)), *(part for one in defined for part in one.parts)))
+    return hub.message("system", hub.Text(as_text(text)), *(part for one in defined for part in one.parts))
 
 
 def _action(event: _Event, path: str, losses: Losses) -> hub.Message:
-    parts: list[hub.Part] = [*_reasoning(event.reasoning_content)]
-    parts += parts_of(event.thought or [], f"{path}.thought", losses)
+    thought = parts_of(event.thought, f"{path}.thought", losses)
     called = event.tool_call or _ToolCall()
     arguments = called.arguments if called.arguments is not None else event.action
-    action = event.action or {}
-    if action.get("kind") == "FinishAction" and isinstance(action.get("message"), str):
-        parts.append(hub.Text(action["message"]))
-    parts.append(
-        hub.ToolCall(event.tool_name or called.name or "", arguments, event.tool_call_id or called.id)
-    )
-    return hub.Message("assistant", tuple(parts))
-
-
-def _reasoning(text: str | None) -> Iterator[hub.Part]:
-    if text:
-        yield hub.Reasoning(text)
-
-
-def _is_failure(event: _Event) -> bool:
-    if event.kind == "ConversationErrorEvent":
-        return True
-    return event.kind == "ConversationStateUpdateEvent" and event.value in ("error", "stuck")
+    call = hub.ToolCall(event.tool_name or called.name or "", arguments, event.tool_call_id or called.id)
+    match event.action:
+        case {"kind": "FinishAction", "message": str(result)}:
+            thought = chain(thought, [hub.Text(result)])
+    return hub.message("assistant", hub.reasoning(event.reasoning_content), *thought, call)
 
 
 def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> hub.Message:
@@ -252,7 +222,7 @@ def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> hub.Messa
     if kind in _BOOKKEEPING or (event.action is None and event.observation is None):
         unused = [event.message, event.content, event.args, event.extras, event.model_extra]
         losses.add(f"{path}.{kind or 'event'}", unused)
-        return hub.Message("assistant", ())
+        return hub.message("assistant")
     if kind == "system":
         rest = {**(event.model_extra or {}), **(event.args or {}), "message": event.message}
         return _system(rest.pop("content", None), rest, path, losses)
@@ -267,8 +237,8 @@ def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> hub.Messa
     code = event.exit_code if code is None else code
     failed = kind == "error" or (isinstance(code, int) and code > 0)
     text = as_text(event.content) or as_text(event.message)
-    return hub.Message(
-        "tool", (hub.ToolCallResponse(text, tool.tool_call_id, tool.function_name or kind, failed=failed),)
+    return hub.message(
+        "tool", hub.ToolCallResponse(text, tool.tool_call_id, tool.function_name or kind, failed=failed)
     )
 
 
@@ -284,22 +254,20 @@ def _legacy_action(event: _LegacyEvent, path: str, losses: Losses) -> hub.Messag
     if kind == "message":
         text = arguments.pop("content", None) or event.content or event.message
         losses.add(f"{path}.args", arguments)
-        return hub.Message("user" if event.source == "user" else "assistant", (hub.Text(as_text(text)),))
+        return hub.message("user" if event.source == "user" else "assistant", hub.Text(as_text(text)))
     parts: list[hub.Part] = [hub.Text(thought)] if isinstance(thought, str) and thought else []
     if kind == "finish":
         result = arguments.get("final_thought") or event.message
         parts += [hub.Text(result)] if isinstance(result, str) and result and result != thought else []
     if kind != "think" or tool.function_name:
         parts.append(hub.ToolCall(tool.function_name or kind, arguments, tool.tool_call_id))
-    return hub.Message("assistant", tuple(parts))
+    return hub.message("assistant", *parts)
 
 
 def _is_event(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
-    if isinstance(value.get("kind"), str) and value["kind"].endswith(
-        ("Event", "Observation", "Condensation")
-    ):
+    if str(value.get("kind")).endswith(("Event", "Observation", "Condensation")):
         return "timestamp" in value or "id" in value
     return isinstance(value.get("action"), str) or isinstance(value.get("observation"), str)
 
@@ -307,7 +275,7 @@ def _is_event(value: Any) -> bool:
 SOURCE = Source(
     NAME,
     "kind source timestamp",
-    _recognises,
+    lambda document: are_all(_is_event, document, within="history"),
     _runs,
     is_fragment=lambda line: isinstance(line, dict) and "history" not in line,
 )

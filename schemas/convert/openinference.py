@@ -84,8 +84,8 @@ def _values(span: Span, used: set[str], error: hub.Error | None) -> ModelCall:
     used |= _VALUES
     inputs, outputs = (as_text(span.attributes.get(name)) for name in ("input.value", "output.value"))
     return ModelCall(
-        (hub.Message("user", (hub.Text(inputs),)),) if inputs else (),
-        (hub.Message("assistant", (hub.Text(outputs),)),) if outputs else (),
+        (hub.message("user", hub.Text(inputs)),) if inputs else (),
+        (hub.message("assistant", hub.Text(outputs)),) if outputs else (),
         error,
     )
 
@@ -99,7 +99,7 @@ def _message(value: dict[str, Any], default: hub.Role, path: str, losses: Losses
     texts = list(_contents(message, path, losses))
     if role == "tool":
         call_id, name = _text(message, "tool_call_id"), _text(message, "name")
-        return hub.Message(role, (hub.ToolCallResponse(hub.join_texts(texts), call_id, name),))
+        return hub.message(role, hub.ToolCallResponse(hub.join_texts(texts), call_id, name))
     parts: list[hub.Part] = [*texts, *_tool_calls(message, path, losses)]
     if (name := _text(message, "function_call_name")) is not None:
         parts.append(hub.ToolCall(name, message.get("function_call_arguments_json")))
@@ -114,7 +114,7 @@ def _message(value: dict[str, Any], default: hub.Role, path: str, losses: Losses
     for member, one in message.items():
         if member not in known:
             losses.add(f"{path}.message.{member}", one)
-    return hub.Message(role, tuple(parts))
+    return hub.message(role, *parts)
 
 
 def _contents(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:

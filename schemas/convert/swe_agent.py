@@ -118,7 +118,7 @@ def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[hub.Message]:
             if turn.thought and turn.thought not in as_text(turn.content):
                 losses.add("history[].content", turn.content)
         elif turn.role == "user" and call is not None and turn.message_type != "instance_template":
-            yield hub.Message("tool", (hub.ToolCallResponse(hub.join_texts(message.parts), call.id),))
+            yield hub.message("tool", hub.ToolCallResponse(hub.join_texts(message.parts), call.id))
             call = None
         else:
             yield message
@@ -132,7 +132,7 @@ def _complete(messages: list[hub.Message], steps: list[_Step]) -> None:
     last = messages[-1]
     if last.role == "assistant" and (observation := steps[turns - 1].observation):
         call = next((part for part in last.parts if isinstance(part, hub.ToolCall)), None)
-        messages.append(hub.Message("tool", (hub.ToolCallResponse(observation, call.id if call else None),)))
+        messages.append(hub.message("tool", hub.ToolCallResponse(observation, call.id if call else None)))
     messages += _of_steps(steps[turns:])
 
 
@@ -141,7 +141,7 @@ def _of_problem(document: _Trajectory) -> Iterator[hub.Message]:
     configuration = document.replay_config if isinstance(document.replay_config, dict) else {}
     problem = read(_Configuration, configuration, "replay_config").problem_statement
     if problem is not None:
-        yield hub.Message("user", (hub.Text(problem.text or problem.problem_statement or ""),))
+        yield hub.message("user", hub.Text(problem.text or problem.problem_statement or ""))
 
 
 def _of_steps(steps: list[_Step]) -> Iterator[hub.Message]:
@@ -150,7 +150,7 @@ def _of_steps(steps: list[_Step]) -> Iterator[hub.Message]:
         yield hub.Message(
             "assistant", (hub.Text(step.thought or step.response or ""), *([call] if step.action else []))
         )
-        yield hub.Message("tool", (hub.ToolCallResponse(step.observation or "", call.id),))
+        yield hub.message("tool", hub.ToolCallResponse(step.observation or "", call.id))
 
 
 def _call(action: str, call_id: str) -> hub.ToolCall:

@@ -90,7 +90,7 @@ def _messages(message: _Message, losses: Losses) -> Iterator[hub.Message]:
         losses.add("messages[] of the user's tools", message.content or "-")
     elif role == "tool":
         response = hub.ToolCallResponse(message.content or "", message.id, failed=message.error is True)
-        yield hub.Message(role, (response,))
+        yield hub.message(role, response)
     else:
         parts: list[hub.Part] = [hub.Text(message.content)] if message.content else []
         for call in message.tool_calls or ():
@@ -98,7 +98,7 @@ def _messages(message: _Message, losses: Losses) -> Iterator[hub.Message]:
                 parts.append(hub.ToolCall(call.name, call.arguments, call.id or None))
             else:
                 losses.add("messages[] of the user's tools", [call.name, call.arguments])
-        yield hub.Message(role, tuple(parts))
+        yield hub.message(role, *parts)
 
 
 def _labels(reward: float | None) -> hub.Labels:

@@ -140,7 +140,7 @@ class _Tree:
         if root.error is not None:
             errors = {part for message in messages for part in message.parts if isinstance(part, hub.Error)}
             if root.error not in errors:
-                messages.append(hub.Message("assistant", (root.error,)))
+                messages.append(hub.message("assistant", root.error))
         losses.merge(root.shared)
         for node in nodes:
             losses.merge(node.losses)

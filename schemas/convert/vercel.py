@@ -42,14 +42,14 @@ def messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> Iter
         ConversionError: a message has an unknown role.
     """
     if all(_ID in one for one in values):
-        yield hub.Message("assistant", tuple(_call(one) for one in values))
+        yield hub.message("assistant", *map(_call, values))
         return
     for number, value in enumerate(values):
         content = value.get("content")
         parts = content if isinstance(content, list) else [{"type": "text", "text": as_text(content)}]
         count_others(value, {"role", "content"}, f"{path}[]", losses)
         role = hub.role_of(as_text(value.get("role")), f"{path}[{number}]")
-        yield hub.Message(role, tuple(_parts(parts, f"{path}[].content[]", losses)))
+        yield hub.message(role, *_parts(parts, f"{path}[].content[]", losses))
 
 
 def _parts(parts: list[Any], path: str, losses: Losses) -> Iterator[hub.Part]:
