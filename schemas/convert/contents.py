@@ -21,13 +21,7 @@ class Content(SourceModel):
 
 
 def parts_of(content: str | Iterable[str | Content] | None, path: str, losses: Losses) -> Iterator[hub.Part]:
-    """Convert the texts, reasoning and refusals of a content; other parts, such as images, are losses.
-
-    Args:
-        content: the content.
-        path: its path, for the loss report.
-        losses: the loss report.
-    """
+    """Convert the texts, reasoning and refusals of a content; other parts, such as images, are losses."""
     for part in [content] if isinstance(content, str) else content or ():
         if isinstance(part, str):
             yield hub.Text(part)

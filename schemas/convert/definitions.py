@@ -7,24 +7,11 @@ from typing import Any
 
 from knowledgepulse_schemas.convert.hub import Message, ToolDefinition
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, parse_json
+from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json
 
-_WRAPPERS = (
-    "function",
-    "toolSpec",
-    "tool",
-    "json_schema",
-    "tools",
-    "functionDeclarations",
-    "function_declarations",
-)
-_PARAMETERS = (
-    "parameters",
-    "input_schema",
-    "inputSchema",
-    "parametersJsonSchema",
-    "parameters_json_schema",
-)
+_GEMINIS = ("functionDeclarations", "function_declarations")
+_WRAPPERS = ("function", "toolSpec", "tool", "json_schema", "tools", *_GEMINIS)
+_PARAMETERS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
 
 
 def definitions_of(value: Any, path: str, losses: Losses) -> tuple[Message, ...]:
@@ -58,5 +45,4 @@ def _definitions(value: Any, path: str, losses: Losses) -> Iterator[ToolDefiniti
         if isinstance(parameters, dict) and parameters.keys() == {"json"}:  # Bedrock
             parameters = parameters["json"]
         yield ToolDefinition(name, as_text(rest.pop("description", "")), parameters)
-    for other, one in rest.items():
-        losses.add(f"{path}.{other}", one)
+    count_others(rest, set(), path, losses)

@@ -16,7 +16,7 @@ from pydantic import Field
 from knowledgepulse_schemas.convert import gemini, hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, read
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_others, count_unread, read
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of
 from knowledgepulse_schemas.convert.source import of_session
 
@@ -99,9 +99,7 @@ class _Session:
             run.native_id = session["sessionId"]
         for value in session["messages"] if isinstance(session.get("messages"), list) else ():
             self._add_message(value)
-        for name, value in session.items():
-            if name not in ("sessionId", "messages"):
-                self.losses.add(name, value)
+        count_others(session, {"sessionId", "messages"}, "", self.losses)
 
     def _rewind(self, message_id: str) -> None:
         """Remove a message and those after it; all, if there is no such message."""

@@ -19,6 +19,7 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
     SourceModel,
+    count_others,
     count_unread,
     each,
     parse_time,
@@ -145,8 +146,7 @@ def _failed(message: hub.Message, value: dict[str, Any], losses: Losses) -> hub.
     losses.add("messages[].id", value.get("id"))
     match message.parts, value.get("error"):
         case [hub.ToolCallResponse() as part], {"message": str(problem), **rest}:
-            for name, other in rest.items():
-                losses.add(f"messages[].error.{name}", other)
+            count_others(rest, set(), "messages[].error", losses)
             texts = [part.response, *([] if problem in part.response else [problem])]
             text = "\n".join(one for one in texts if one)
             return replace(message, parts=(replace(part, response=text, failed=True),))

@@ -32,8 +32,6 @@ from knowledgepulse_schemas.convert.source import Source
 
 NAME = "mini_swe_agent"
 
-_TOOL = "bash"
-_SUBMITTED = "Submitted"
 _FIRST_VERSION = "mini-swe-agent-1"
 _FORMAT_ERROR = "FormatError"
 _COMMAND = re.compile(r"```(?:mswea_bash_command|bash)\s*\n(.*?)\n```", re.DOTALL)
@@ -146,9 +144,8 @@ def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses
         for index, action in enumerate(extra.actions):
             if action.tool_call_id is None:  # a command in the text
                 open_calls.append(f"action {number}.{index}")
-                yield hub.message(
-                    "assistant", hub.ToolCall(_TOOL, {"command": action.command}, open_calls[-1])
-                )
+                call = hub.ToolCall("bash", {"command": action.command}, open_calls[-1])
+                yield hub.message("assistant", call)
 
 
 def _observed(message: hub.Message, extra: _Extra, open_calls: deque[str]) -> hub.Message:
@@ -157,10 +154,8 @@ def _observed(message: hub.Message, extra: _Extra, open_calls: deque[str]) -> hu
         return hub.message("assistant", hub.Error(hub.join_texts(message.parts)))
     failed = bool(extra.returncode) or bool(extra.exception_info)
     if message.role == "tool":
-        parts = (
-            replace(part, failed=failed) for part in message.parts if isinstance(part, hub.ToolCallResponse)
-        )
-        return hub.message("tool", *parts)
+        answers = (part for part in message.parts if isinstance(part, hub.ToolCallResponse))
+        return hub.message("tool", *(replace(answer, failed=failed) for answer in answers))
     if message.role == "user" and extra.returncode is not None and open_calls:
         response = hub.ToolCallResponse(hub.join_texts(message.parts), open_calls.popleft(), failed=failed)
         return hub.message("tool", response)

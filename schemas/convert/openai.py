@@ -116,13 +116,7 @@ def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
 
 
 def messages_of(items: list[Any], path: str, losses: Losses, lost_at: str | None = None) -> list[hub.Message]:
-    """Convert chat messages or Responses items.
-
-    Args:
-        items: the messages or items.
-        path: their path in the document, for an error.
-        losses: the loss report.
-        lost_at: a message's path in the loss report, if it is another one.
+    """Convert chat messages or Responses items; ``lost_at`` is a message's path in the loss report.
 
     Raises:
         ConversionError: an item is neither.

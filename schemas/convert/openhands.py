@@ -18,7 +18,14 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_others,
+    count_unread,
+    parse_time,
+    read,
+)
 from knowledgepulse_schemas.convert.source import Source, are_all
 
 NAME = "openhands"
@@ -201,8 +208,7 @@ def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> hub.M
         rest["system_prompt"] = dict(text)
         text = rest["system_prompt"].pop("text", None)
     defined = definitions_of(rest.pop("tools", None) or [], f"{path}.tools", losses)
-    for name, value in rest.items():
-        losses.add(f"{path}.{name}", value)
+    count_others(rest, set(), path, losses)
     return hub.message("system", hub.Text(as_text(text)), *(part for one in defined for part in one.parts))
 
 

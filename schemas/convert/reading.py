@@ -63,20 +63,10 @@ def read(model: type[T], value: Any, path: str = "") -> T:
         raise ConversionError(_describe(error, path)) from error
 
 
-def read_record(model: type[T], value: Any, path: str = "", lost_at: str = "") -> tuple[T, Losses]:
-    """Validate a value as a source model, and count what no field declares.
-
-    Args:
-        model: the source model.
-        value: plain JSON.
-        path: the value's path in the document, for the error.
-        lost_at: its path in the loss report.
-
-    Raises:
-        ConversionError: the value does not fit.
-    """
+def read_record(model: type[T], value: Any, path: str = "") -> tuple[T, Losses]:
+    """Read a record as :func:`read` does, and count what no field declares in a new report."""
     record, losses = read(model, value, path), Losses()
-    count_unread(record, lost_at, losses)
+    count_unread(record, "", losses)
     return record, losses
 
 
@@ -119,11 +109,11 @@ def count_unread(model: SourceModel, path: str, losses: Losses) -> None:
                     count_unread(one, f"{below}[]", losses)
 
 
-def count_others(value: dict[str, Any], names: set[str], path: str, losses: Losses) -> None:
+def count_others(value: dict[Any, Any], names: set[str], path: str, losses: Losses) -> None:
     """Count the members of an object that are not among the names."""
     for other, one in value.items():
         if other not in names:
-            losses.add(f"{path}.{other}", one)
+            losses.add(f"{path}.{other}".lstrip("."), one)
 
 
 def parse_time(value: Any) -> datetime | None:

@@ -48,14 +48,9 @@ def of_records(
     run_of: Callable[[Any, str], Run],
     within: str = "",
 ) -> Source:
-    """Return a source of records, each with a run: one, a list of them, or one in a member of an object.
+    """Return a source of records, each with a run: one, a list of them, or one in an object's member.
 
-    Args:
-        name: the source's name.
-        members: its best known members.
-        recognises: whether a value is such a record.
-        run_of: converts a record; also takes its path in the document, and raises a ConversionError.
-        within: the name of the member.
+    ``run_of`` takes a record and its path in the document.
     """
     return Source(
         name,

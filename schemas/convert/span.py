@@ -57,9 +57,7 @@ def texts_of(span: Span, *names: str) -> tuple[str, ...]:
 def error_of(span: Span, kind: Any = None) -> Error | None:
     """Return the error of a failed span: the message of its status, else of its exception, else its kind.
 
-    Args:
-        span: the span.
-        kind: the kind of error that an attribute of the span names; such a span has failed.
+    A span with an attribute that names the kind of an error has failed.
     """
     if not span.failed and not kind:
         return None
@@ -80,19 +78,7 @@ def node_of(
     names: Iterable[str | None],
     scores: Iterable[tuple[Any, Any]],
 ) -> Node:
-    """Return the node of a span, and count what was not used.
-
-    Args:
-        span: the span.
-        event: the model call or tool execution that it records.
-        error: the failure that it flags.
-        used: the names of the attributes that were used.
-        losses: other dropped values.
-        agent: whether it is a call of an agent.
-        agent_id: the agent's id or name.
-        names: names to look up in a domain map.
-        scores: the names and values of its scores.
-    """
+    """Return the node of a span, and count the attributes whose names are not among those used."""
     losses.merge(span.losses)
     if event is not None or agent:
         _count_unread(span, used, losses)

@@ -12,7 +12,7 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, read
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_others, count_unread, read
 from knowledgepulse_schemas.convert.source import Source
 
 NAME = "swe_agent"
@@ -75,28 +75,24 @@ def _recognises(document: Any) -> bool:
 
 
 def _runs(document: Any) -> Iterator[hub.Run]:
-    read_document = read(_Trajectory, document)
+    log = read(_Trajectory, document)
     losses = Losses()
-    info = read_document.info or _Info()
+    info, steps = log.info or _Info(), log.trajectory or []
     count_unread(info, "info", losses)
     losses.add("info.submission", info.submission)
-    losses.add("replay_config", read_document.replay_config)
-    for name, value in (read_document.model_extra or {}).items():
-        losses.add(name, value)
-    if read_document.history:
-        messages = list(_of_history(read_document.history, losses))
-        _complete(messages, read_document.trajectory or [])
+    losses.add("replay_config", log.replay_config)
+    count_others(log.model_extra or {}, set(), "", losses)
+    if log.history:
+        messages = list(_of_history(log.history, losses))
+        _complete(messages, steps)
     else:
-        messages = [*_of_problem(read_document), *_of_steps(read_document.trajectory or [])]
-    _count_unsaid(read_document.trajectory or [], messages, losses)
-    agents = [turn.agent for turn in read_document.history or () if turn.agent]
-    names = tuple(dict.fromkeys(name for name in [*agents[:1], read_document.environment] if name))
-    yield hub.Run(NAME, messages, ending=_ending(info.exit_status), names=names, losses=losses)
-
-
-def _ending(status: str | None) -> hub.Ending:
-    """Return the ending: an exit without a submission, or with one forced by an error, is a failure."""
-    return "submitted" if status in (None, "submitted") else "failed"
+        messages = [*_of_problem(log), *_of_steps(steps)]
+    _count_unsaid(steps, messages, losses)
+    agents = [turn.agent for turn in log.history or () if turn.agent]
+    # An exit without a submission, or with one forced by an error, is a failure.
+    ending: hub.Ending = "submitted" if info.exit_status in (None, "submitted") else "failed"
+    names = tuple(dict.fromkeys(name for name in [*agents[:1], log.environment] if name))
+    yield hub.Run(NAME, messages, ending=ending, names=names, losses=losses)
 
 
 def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[hub.Message]:
@@ -105,9 +101,7 @@ def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[hub.Message]:
         if turn.is_demo or turn.message_type == "demonstration":
             losses.add("history[] of a demonstration", turn.content)
             continue
-        chat = {"role": turn.role, "content": turn.content}
-        if turn.tool_calls:
-            chat["tool_calls"] = turn.tool_calls
+        chat = {"role": turn.role, "content": turn.content, "tool_calls": turn.tool_calls}
         if turn.tool_call_ids:
             chat |= {"role": "tool", "tool_call_id": turn.tool_call_ids[0]}
         count_unread(turn, "history[]", losses)

@@ -28,12 +28,11 @@ NO_CONTENT = (
 class Node:
     """A node of the call tree: a span, a LangSmith run or a Langfuse observation.
 
+    Times are nanoseconds since 1970.
+
     Attributes:
         trace_id: the id of its trace.
         id: its id, unique in the trace.
-        parent_id: the id of its parent node.
-        start: start time in nanoseconds since 1970.
-        end: end time in nanoseconds since 1970.
         agent: whether it is a call of an agent.
         event: the model call or tool execution that it records.
         error: the failure that its tracer flags.
@@ -308,18 +307,9 @@ def tool_run(
     end: int = 0,
     failed: bool = False,
 ) -> ToolRun:
-    """Return the execution of a tool; without a response, the error's message is one.
+    """Return the execution of a tool: its response is text or JSON, or else the error's message.
 
-    Args:
-        name: the tool's name.
-        arguments: its arguments.
-        response: its response, as text or JSON; None if it was not recorded.
-        error: the failure that the tracer flags.
-        call_id: the call's id.
-        mcp_server: the tool's server.
-        start: its start in nanoseconds since 1970; 0 if unknown.
-        end: its end, likewise.
-        failed: whether the response itself says that the call failed.
+    Times are nanoseconds since 1970, 0 if unknown; ``failed`` if the response itself says so.
     """
     text = None if response is None else as_text(response)
     if text is None and error is not None:
