@@ -118,13 +118,13 @@ class _Session:
             self.transcript.losses.add("session_meta", meta)
         elif run.native_id is None:
             run.native_id, run.names = meta["id"], project_of(meta.get("cwd"))
-            source = meta.get("source")
-            spawned = source.get("subagent") if isinstance(source, dict) else None
-            spawn = spawned.get("thread_spawn") if isinstance(spawned, dict) else None
-            origin = spawn if isinstance(spawn, dict) else {}
-            parent = origin.get("parent_thread_id") or meta.get("parent_thread_id")
+            parent, name = meta.get("parent_thread_id"), None
+            match meta.get("source"):
+                case {"subagent": str(kind)}:
+                    name = kind
+                case {"subagent": {"thread_spawn": dict(origin)}}:
+                    parent, name = origin.get("parent_thread_id") or parent, origin.get("agent_role")
             run.parent_id = parent if isinstance(parent, str) else None
-            name = origin.get("agent_role") or (spawned if isinstance(spawned, str) else None)
             run.agent_id = name if isinstance(name, str) else None
             rest = {name: value for name, value in meta.items() if name not in ("id", "source")}
             self.transcript.losses.add("session_meta", rest)
@@ -189,15 +189,12 @@ class _Session:
 
     def _add_end(self, call_id: str, event: dict[str, Any]) -> None:
         """Add what only the event of a call's end tells: its duration, its server and its failure."""
-        duration, invocation = event.get("duration"), event.get("invocation")
-        changes: dict[str, Any] = {}
-        if isinstance(duration, dict):
-            seconds, nanoseconds = duration.get("secs"), duration.get("nanos")
-            if isinstance(seconds, int) and isinstance(nanoseconds, int):
-                changes["latency_ms"] = seconds * 1000 + nanoseconds / 1e6
-        if isinstance(invocation, dict) and isinstance(invocation.get("server"), str):
-            changes["mcp_server"] = invocation["server"]
-        self.transcript.change_call(call_id, **changes)
+        match event.get("duration"):
+            case {"secs": int(seconds), "nanos": int(nanoseconds)}:
+                self.transcript.change_call(call_id, latency_ms=seconds * 1000 + nanoseconds / 1e6)
+        match event.get("invocation"):
+            case {"server": str(server)}:
+                self.transcript.change_call(call_id, mcp_server=server)
         if _has_failed(event):
             self.transcript.fail(call_id)
 
@@ -225,23 +222,18 @@ def _responses_item(item: Any) -> tuple[dict[str, Any], str | None]:
 
 def _judged(response: ToolCallResponse) -> ToolCallResponse:
     """Return a response with the failure that its exit code tells."""
-    value = parse_json(response.response)
-    metadata = value.get("metadata") if isinstance(value, dict) else None
-    if isinstance(metadata, dict) and "exit_code" in metadata and isinstance(value.get("output"), str):
-        return replace(response, response=value["output"], failed=bool(metadata["exit_code"]))
+    match parse_json(response.response):
+        case {"metadata": {"exit_code": exit_code}, "output": str(output)}:
+            return replace(response, response=output, failed=bool(exit_code))
     code = _EXIT_CODE.match(response.response)
     return replace(response, failed=response.failed or (code is not None and code[1] != "0"))
 
 
 def _has_failed(event: dict[str, Any]) -> bool:
-    result = event.get("result")
-    answer = result.get("Ok") if isinstance(result, dict) else None
-    return (
-        bool(event.get("exit_code"))
-        or event.get("success") is False
-        or (isinstance(result, dict) and "Err" in result)
-        or (isinstance(answer, dict) and answer.get("isError") is True)
-    )
+    match event.get("result"):
+        case {"Err": _} | {"Ok": {"isError": True}}:
+            return True
+    return bool(event.get("exit_code")) or event.get("success") is False
 
 
 SOURCE = of_session(NAME, "timestamp type payload", _recognises, _runs)

@@ -22,6 +22,8 @@ from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "gemini_cli"
 
+_Turn = tuple[hub.Role, tuple[hub.Part, ...], Any]
+"""A message and its time."""
 _NOTICES = ("/", "?", "<session_context>", "<hook_context>")
 """How texts begin that Gemini CLI does not send as requests."""
 _FAILED = {"error", "cancelled"}
@@ -67,7 +69,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
 class _Session:
     def __init__(self) -> None:
         self._transcript = Transcript(NAME)
-        self._messages: dict[str, list[tuple[hub.Role, tuple[hub.Part, ...], Any]]] = {}
+        self._messages: dict[str, list[_Turn]] = {}
 
     @property
     def losses(self) -> Losses:
@@ -120,7 +122,7 @@ class _Session:
         self._messages[message.id] = parts
         self._transcript.named(message.model)
 
-    def _converted(self, message: _Message) -> Iterator[tuple[hub.Role, tuple[hub.Part, ...], Any]]:
+    def _converted(self, message: _Message) -> Iterator[_Turn]:
         """Yield a message, and the responses to its calls."""
         content = message.content if isinstance(message.content, list) else [message.content]
         parts = [{"text": part} if isinstance(part, str) else part for part in content if part is not None]
@@ -142,7 +144,7 @@ class _Session:
         else:
             self.losses.add(f"messages[] of type {message.type}", message.content)
 
-    def _responses(self, call: _Call, time: Any) -> Iterator[tuple[hub.Role, tuple[hub.Part, ...], Any]]:
+    def _responses(self, call: _Call, time: Any) -> Iterator[_Turn]:
         if call.result is None and call.status not in _FAILED:
             return
         values = call.result if isinstance(call.result, list) else [call.result]
@@ -151,20 +153,18 @@ class _Session:
         yield "tool", (response,), time
 
     def _response_text(self, value: Any) -> str:
-        if isinstance(value, str):
-            return value
-        answered = value.get("functionResponse") if isinstance(value, dict) else None
-        response = answered.get("response") if isinstance(answered, dict) else None
-        if isinstance(response, dict) and len(response) == 1:
-            return as_text(next(iter(response.values())))
-        if isinstance(value, dict) and "text" in value:
-            return as_text(value["text"])
-        if response is None:
-            self.losses.add("messages[].toolCalls[].result[]", value)
-        return as_text(response)
+        match value:
+            case str():
+                return value
+            case {"functionResponse": {"response": dict(response)}} if len(response) == 1:
+                return as_text(next(iter(response.values())))
+            case {"text": text} | {"functionResponse": {"response": text}} if text is not None:
+                return as_text(text)
+        self.losses.add("messages[].toolCalls[].result[]", value)
+        return ""
 
 
-def _texts(parts: list[tuple[hub.Role, tuple[hub.Part, ...], Any]]) -> list[str]:
+def _texts(parts: list[_Turn]) -> list[str]:
     return [part.content for _, own, _ in parts for part in own if isinstance(part, hub.Text | hub.Reasoning)]
 
 

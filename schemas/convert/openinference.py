@@ -12,7 +12,7 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, parse_json
+from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json
 from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of, texts_of, unflatten
 from knowledgepulse_schemas.convert.tree import Node, tool_run
 
@@ -21,6 +21,7 @@ KIND = "openinference.span.kind"
 _INPUT, _OUTPUT = "llm.input_messages", "llm.output_messages"
 _TOOLS = "llm.tools"
 _VALUES = {"input.value", "output.value", "input.mime_type", "output.mime_type"}
+_READ = {"role", "content", "contents", "tool_calls"} | {"function_call_name", "function_call_arguments_json"}
 _SCORES = ("annotations", "evaluations", "trace.annotations", "trace.evaluations")
 
 
@@ -94,53 +95,40 @@ def _message(value: dict[str, Any], default: hub.Role, path: str, losses: Losses
     message = value.get("message")
     if not isinstance(message, dict):
         losses.add(path, value)
-        return hub.Message(default, ())
+        return hub.message(default)
     role = hub.ROLES.get(as_text(message.get("role")).lower(), default)
     texts = list(_contents(message, path, losses))
     if role == "tool":
         call_id, name = _text(message, "tool_call_id"), _text(message, "name")
         return hub.message(role, hub.ToolCallResponse(hub.join_texts(texts), call_id, name))
-    parts: list[hub.Part] = [*texts, *_tool_calls(message, path, losses)]
+    parts = [*texts, *_tool_calls(message, path, losses)]
     if (name := _text(message, "function_call_name")) is not None:
         parts.append(hub.ToolCall(name, message.get("function_call_arguments_json")))
-    known = {
-        "role",
-        "content",
-        "contents",
-        "tool_calls",
-        "function_call_name",
-        "function_call_arguments_json",
-    }
-    for member, one in message.items():
-        if member not in known:
-            losses.add(f"{path}.message.{member}", one)
+    count_others(message, _READ, f"{path}.message", losses)
     return hub.message(role, *parts)
 
 
 def _contents(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
     if message.get("content") not in (None, ""):
         yield hub.Text(as_text(message["content"]))
-    contents = message.get("contents")
-    for one in contents if isinstance(contents, list) else []:
-        content = one.get("message_content") if isinstance(one, dict) else None
-        text = content.get("text") if isinstance(content, dict) else None
-        if not isinstance(content, dict) or not isinstance(text, str):
-            losses.add(f"{path}.message.contents[]", one)
-        elif content.get("type") == "reasoning":
-            yield hub.Reasoning(text)
-        else:
-            yield hub.Text(text)
+    for one in _list(message.get("contents")):
+        match one:
+            case {"message_content": {"type": "reasoning", "text": str(text)}}:
+                yield hub.Reasoning(text)
+            case {"message_content": {"text": str(text)}}:
+                yield hub.Text(text)
+            case _:
+                losses.add(f"{path}.message.contents[]", one)
 
 
 def _tool_calls(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
-    calls = message.get("tool_calls")
-    for one in calls if isinstance(calls, list) else []:
-        call = one.get("tool_call") if isinstance(one, dict) else None
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(call, dict) and isinstance(function, dict):
-            yield hub.ToolCall(as_text(function.get("name")), function.get("arguments"), _text(call, "id"))
-        else:
-            losses.add(f"{path}.message.tool_calls[]", one)
+    for one in _list(message.get("tool_calls")):
+        match one:
+            case {"tool_call": {"function": dict(function), **call}}:
+                name, arguments = as_text(function.get("name")), function.get("arguments")
+                yield hub.ToolCall(name, arguments, _text(call, "id"))
+            case _:
+                losses.add(f"{path}.message.tool_calls[]", one)
 
 
 def _tool_run(span: Span, used: set[str], error: hub.Error | None) -> ToolRun:
@@ -167,15 +155,16 @@ def _retrieval(span: Span, used: set[str], error: hub.Error | None) -> ToolRun:
 
 
 def _scores(span: Span) -> Iterator[tuple[Any, Any]]:
-    for prefix in _SCORES:
-        values = unflatten(span.attributes, prefix)
-        for one in values if isinstance(values, list) else []:
-            for kind in ("annotation", "evaluation"):
-                score = one.get(kind) if isinstance(one, dict) else None
-                if isinstance(score, dict):
-                    yield score.get("name"), score.get("score")
+    for one in (one for prefix in _SCORES for one in _list(unflatten(span.attributes, prefix))):
+        match one:
+            case {"annotation": dict(score)} | {"evaluation": dict(score)}:
+                yield score.get("name"), score.get("score")
 
 
-def _text(values: dict[str, Any], name: str) -> str | None:
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(values: dict[Any, Any], name: str) -> str | None:
     value = values.get(name)
     return value if isinstance(value, str) and value else None

@@ -55,20 +55,22 @@ def messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> Iter
 def _parts(parts: list[Any], path: str, losses: Losses) -> Iterator[hub.Part]:
     for part in parts:
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind in _KINDS:
-            count_others(part, _READ, path, losses)
-        if kind == "tool-result" and isinstance(part.get("output"), dict) and "value" in part["output"]:
-            count_others(part["output"], {"type", "value"}, f"{path}.output", losses)
-        if kind == "text":
-            yield hub.Text(as_text(part.get("text")))
-        elif kind == "reasoning":
-            yield hub.Reasoning(as_text(part.get("text")))
-        elif kind == "tool-call":
-            yield _call(part)
-        elif kind == "tool-result":
-            yield _result(part)
-        else:
+        if kind not in _KINDS:
             losses.add(f"{path}.{kind or 'part'}", part)
+            continue
+        count_others(part, _READ, path, losses)
+        match part:
+            case {"type": "text"}:
+                yield hub.Text(as_text(part.get("text")))
+            case {"type": "reasoning"}:
+                yield hub.Reasoning(as_text(part.get("text")))
+            case {"type": "tool-call"}:
+                yield _call(part)
+            case {"output": {"value": value, **output}}:  # since version 5: {"type": "json", "value": …}
+                count_others(output, {"type"}, f"{path}.output", losses)
+                yield _result(part, value, failed=as_text(output.get("type")).startswith("error"))
+            case _:
+                yield _result(part, part.get("output", part.get("result")), failed=False)
 
 
 def _call(part: dict[str, Any]) -> hub.ToolCall:
@@ -76,12 +78,7 @@ def _call(part: dict[str, Any]) -> hub.ToolCall:
     return hub.ToolCall(as_text(part.get("toolName")), arguments, as_text(part.get(_ID)))
 
 
-def _result(part: dict[str, Any]) -> hub.ToolCallResponse:
-    output = part.get("output", part.get("result"))
-    failed = part.get("isError") is True
-    if isinstance(output, dict) and "value" in output:  # since version 5: {"type": "json", "value": …}
-        failed = failed or as_text(output.get("type")).startswith("error")
-        output = output["value"]
-    return hub.ToolCallResponse(
-        as_text(output), as_text(part.get(_ID)), as_text(part.get("toolName")), failed=failed
-    )
+def _result(part: dict[str, Any], output: Any, *, failed: bool) -> hub.ToolCallResponse:
+    call_id, name = as_text(part.get(_ID)), as_text(part.get("toolName"))
+    failed = failed or part.get("isError") is True
+    return hub.ToolCallResponse(as_text(output), call_id, name, failed=failed)
