@@ -24,7 +24,7 @@ from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "codex"
 
-_WRAPPERS = {"session_meta", "response_item", "event_msg", "turn_context", "compacted"}
+_WRAPPERS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _OWN_MEMBERS = {"namespace", "phase", "internal_chat_message_metadata_passthrough"}
 _SERVER = "mcp__"
 _ENDINGS = {"task_started": None, "turn_started": None, "task_complete": True, "turn_complete": True}

@@ -13,7 +13,7 @@ from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, count_others
 
 _ID = "toolCallId"
-_KINDS = {"text", "reasoning", "tool-call", "tool-result"}
+_KINDS = ("text", "reasoning", "tool-call", "tool-result")
 _READ = {"type", "text", _ID, "toolName", "input", "args", "output", "result", "isError"}
 
 
