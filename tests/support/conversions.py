@@ -1,8 +1,8 @@
 """Recorded conversions: ``tests/data/conversions`` has a file for each format, with a case on each line.
 
 A case has a ``name`` that says what it shows, a ``document``, and what this gives. The documents were made
-with the vendors' own types, or are short forms of files that others published. To add one, write a line without
-``expected``, and run ``python -m support.conversions``: it fills in what is missing, for you to check.
+with the vendors' own types, or are short forms of files that others published. To add one, write a line
+without ``expected``, and run ``python -m support.conversions``: it fills in what is missing, for you to check.
 """
 
 import json
