@@ -2,7 +2,7 @@
 
 A case has a ``name`` that says what it shows, a ``document``, and what this gives. The documents were made
 with the vendors' own types, or are short forms of files that others published. To add one, write a line
-without ``expected``, and run ``python -m support.conversions``: it fills in what is missing, for you to check.
+without ``expected``, and run ``python -m support.conversions``: it fills in what is missing, for you to read.
 """
 
 import json
