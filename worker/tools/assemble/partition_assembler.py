@@ -116,16 +116,15 @@ class PartitionAssembler:
             if not is_replayed:
                 self._pending.refuse(self._outputs.of_unreadable(record, error))
             return
-        added = self._runs.add(spans)
-        for span in added.late:
+        late, duplicates = self._runs.add(spans)
+        for span in late:
             output = self._outputs.of_late_span(span, record)
             if isinstance(output, Refused):
                 self._pending.refuse(output)
             else:
                 self._pending.add(output)
         if not is_replayed:
-            late = len(added.late)
-            self._metrics.read(len(spans) - added.duplicates - late, added.duplicates, late)
+            self._metrics.read(len(spans) - duplicates - len(late), duplicates, len(late))
 
     async def _complete(self) -> None:
         if self._pending.is_full:

@@ -17,7 +17,7 @@ from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord, RawRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.exports import SpanExport, join, read
-from knowledgepulse_worker.tools.assemble.open_runs import CompleteRun
+from knowledgepulse_worker.tools.assemble.open_runs import SpanRun
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class RunOutputs:
         self._key = settings.assemble.key
         self._options = options
 
-    def of_run(self, run: CompleteRun, partition: int) -> tuple[list[OutputRecord], list[Refused]]:
+    def of_run(self, run: SpanRun, partition: int) -> tuple[list[OutputRecord], list[Refused]]:
         """Return a run's traces, one for each outermost agent, and dead letters for what cannot be one.
 
         Both are empty if the run has no agent, as that of any other service. A dead letter has the run's id
@@ -105,9 +105,7 @@ class RunOutputs:
         """Return the dead letter of a record that is no export of spans."""
         return self._refused(record, error.reason, error)
 
-    def _converted(
-        self, run: CompleteRun, exports: list[bytes]
-    ) -> tuple[list[OutputRecord], list[Exception]]:
+    def _converted(self, run: SpanRun, exports: list[bytes]) -> tuple[list[OutputRecord], list[Exception]]:
         headers = ((COMPLETED_BY, run.completed_by.encode()),)
         traces: list[OutputRecord] = []
         errors: list[Exception] = []
@@ -116,7 +114,7 @@ class RunOutputs:
             outcomes = list(convert(documents, OTLP, self._options))
             if any(isinstance(one, NoRunError) for one in outcomes):
                 return [], []
-            if not run.has_root and not any(map(has_agent, documents)):
+            if run.root_time is None and not any(map(has_agent, documents)):
                 return [], [ConversionError(f"trace {run.trace_id}: {_NO_ROOT}")]
         except Exception as error:  # one run must not stop the others, whatever is wrong with it
             logger.warning("a run cannot be converted", exc_info=error)
@@ -146,6 +144,6 @@ class RunOutputs:
         return record_bytes(record.key, record.value, record.headers) <= self._limits[record.topic]
 
 
-def _run_record(topic: str, partition: int, run: CompleteRun, value: bytes) -> RawRecord:
+def _run_record(topic: str, partition: int, run: SpanRun, value: bytes) -> RawRecord:
     """Return a run as a record at the position of its first span."""
-    return RawRecord(topic, partition, run.first_offset, run.time, run.trace_id.encode(), value, ())
+    return RawRecord(topic, partition, run.first_offset, run.first_time, run.trace_id.encode(), value, ())

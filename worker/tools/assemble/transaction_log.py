@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from knowledgepulse_worker.kafka.topic_reader import TopicReader
 from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
@@ -57,10 +55,8 @@ class Step:
     watermark: int
 
 
-class AssemblyLog:
-    """The transactions of one partition.
-
-    An asynchronous context manager: on entry, earlier owners of the partition are fenced off.
+class AssemblyLog(TransactionalPublisher):
+    """The transactions of one partition; on entry, earlier owners of the partition are fenced off.
 
     Args:
         settings: the connection, the group and the topics.
@@ -74,18 +70,7 @@ class AssemblyLog:
         self._group = assembly_group(settings.kafka.group)
         self._spans = settings.assemble.spans
         self._partition = partition
-        self._publisher = TransactionalPublisher(
-            settings.kafka, f"{self._group}-{partition}", max_message_bytes
-        )
-
-    async def __aenter__(self) -> Self:
-        await self._publisher.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._publisher.__aexit__(kind, error, traceback)
+        super().__init__(settings.kafka, f"{self._group}-{partition}", max_message_bytes)
 
     async def read(self) -> State:
         """Return the state that the last transaction left.
@@ -118,7 +103,7 @@ class AssemblyLog:
         }
         marks |= {trace_id.encode(): None for trace_id in step.forgotten}
         marks[POSITION] = b"%d" % step.position
-        async with self._publisher.transaction(offset) as send:
+        async with self.transaction(offset) as send:
             deliveries = [
                 await send(one.topic, one.value, key=one.key, partition=one.partition, headers=one.headers)
                 for one in step.outputs
