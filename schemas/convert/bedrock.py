@@ -8,6 +8,7 @@ Source: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Conv
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -115,10 +116,8 @@ def _date_of(about: Any) -> datetime | None:
     """Return the time of a response, from its HTTP header."""
     match about:
         case {"HTTPHeaders": {"date": str(text)}}:
-            try:
+            with suppress(ValueError):
                 return parsedate_to_datetime(text)
-            except ValueError:
-                return None
     return None
 
 

@@ -129,7 +129,7 @@ def _unknown(document: Any) -> ConversionError:
     """Return an error that names the nearest format, and why the document does not have it."""
     first = _first(document)
     members = first.keys() | _first(first.get("messages")).keys()
-    known = {source.name: set(source.members.split()) for source in SOURCES.values()}
+    known = {name: set(source.members.split()) for name, source in SOURCES.items()}
     near = max(
         SOURCES.values(), key=lambda source: len(members & known[source.name]) / len(known[source.name])
     )

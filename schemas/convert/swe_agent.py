@@ -40,16 +40,6 @@ class _Step(SourceModel):
     messages: Any = None  # the model's input, a part of the history
 
 
-class _Problem(SourceModel):
-    id: str | None = None
-    text: str | None = None
-    problem_statement: str | None = None
-
-
-class _Configuration(SourceModel):
-    problem_statement: _Problem | None = None
-
-
 class _Info(SourceModel):
     exit_status: str | None = None
     submission: str | None = None
@@ -86,7 +76,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         messages = list(_of_history(log.history, losses))
         _complete(messages, steps)
     else:
-        messages = [*_of_problem(log), *_of_steps(steps)]
+        messages = [*_of_problem(log.replay_config), *_of_steps(steps)]
     _count_unsaid(steps, messages, losses)
     agents = [turn.agent for turn in log.history or () if turn.agent]
     # An exit without a submission, or with one forced by an error, is a failure.
@@ -130,20 +120,18 @@ def _complete(messages: list[hub.Message], steps: list[_Step]) -> None:
     messages += _of_steps(steps[turns:])
 
 
-def _of_problem(document: _Trajectory) -> Iterator[hub.Message]:
+def _of_problem(configuration: Any) -> Iterator[hub.Message]:
     """Yield the task of a trajectory without a history."""
-    configuration = document.replay_config if isinstance(document.replay_config, dict) else {}
-    problem = read(_Configuration, configuration, "replay_config").problem_statement
-    if problem is not None:
-        yield hub.message("user", hub.Text(problem.text or problem.problem_statement or ""))
+    match configuration:
+        case {"problem_statement": {"text": str(text)} | {"problem_statement": str(text)}}:
+            yield hub.message("user", hub.Text(text))
 
 
 def _of_steps(steps: list[_Step]) -> Iterator[hub.Message]:
     for number, step in enumerate(steps):
         call = _call(step.action or "", f"action {number}")
-        yield hub.Message(
-            "assistant", (hub.Text(step.thought or step.response or ""), *([call] if step.action else []))
-        )
+        text = hub.Text(step.thought or step.response or "")
+        yield hub.message("assistant", text, call if step.action else None)
         yield hub.message("tool", hub.ToolCallResponse(step.observation or "", call.id))
 
 

@@ -91,16 +91,14 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
     }
     if run.ended_at is None:
         metadata["created_at_source"] = "unknown" if options.recorded_at is None else "file"
-    if run.native_id:
-        metadata["native_id"] = native_id
-    if run.parent_id:
-        metadata["parent_id"] = trace_id_of(_encodable(run.parent_id))
-    if run.agent_id:
-        metadata["agent_id"] = run.agent_id
-    if run.models:
-        metadata["models"] = list(run.models)
-    if run.span is not None:
-        metadata["span_context"] = dict(zip(("trace_id", "span_id"), run.span, strict=True))
+    known = {
+        "native_id": run.native_id and native_id,
+        "parent_id": run.parent_id and trace_id_of(_encodable(run.parent_id)),
+        "agent_id": run.agent_id,
+        "models": list(run.models),
+        "span_context": run.span and dict(zip(("trace_id", "span_id"), run.span, strict=True)),
+    }
+    metadata |= {name: value for name, value in known.items() if value}
     document = {
         "@context": CONTEXTS[0],
         "@type": "ReasoningTrace",
