@@ -15,9 +15,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from knowledgepulse_schemas.convert import openai
+from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import Error, Part, Run, Text, ToolCall, ToolCallResponse, join_texts
 from knowledgepulse_schemas.convert.reading import parse_json
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
 from knowledgepulse_schemas.convert.source import of_session
@@ -50,7 +49,7 @@ def _recognises(document: Any) -> bool:
     return is_meta and ("items" in line or session is line)
 
 
-def _runs(document: Any) -> Iterator[Run]:
+def _runs(document: Any) -> Iterator[hub.Run]:
     session = _Session()
     for value in lines_of(document, session.transcript.losses):
         session.add(value)
@@ -85,7 +84,7 @@ class _Session:
         else:
             self.transcript.losses.add(str(value.get("record_type") or "other lines"), value)
 
-    def finish(self) -> Run:
+    def finish(self) -> hub.Run:
         """Return the run; without events, texts of the user are requests unless they begin as notices."""
         if not self._has_events:
             for position, texts in self._requests:
@@ -149,17 +148,19 @@ class _Session:
         if message.role == "assistant":
             phase = item.get("phase")
             self._has_ended = None if phase is None else phase == "final_answer"
-        parts = [_judged(part) if isinstance(part, ToolCallResponse) else part for part in message.parts]
+        parts = [_judged(part) if isinstance(part, hub.ToolCallResponse) else part for part in message.parts]
         if server is not None:
-            parts = [replace(one, mcp_server=server) if isinstance(one, ToolCall) else one for one in parts]
+            parts = [
+                replace(one, mcp_server=server) if isinstance(one, hub.ToolCall) else one for one in parts
+            ]
         self.transcript.add(message.role, parts, self._at)
 
-    def _add_request(self, parts: tuple[Part, ...]) -> None:
+    def _add_request(self, parts: tuple[hub.Part, ...]) -> None:
         """Add a text of the user, which an event confirms if it is not Codex's own."""
         position = self.transcript.add("system", parts, self._at)
         if position is not None:
-            texts = {part.content.strip() for part in parts if isinstance(part, Text)}
-            self._requests.append((position, {join_texts(parts).strip(), *texts}))
+            texts = {part.content.strip() for part in parts if isinstance(part, hub.Text)}
+            self._requests.append((position, {hub.join_texts(parts).strip(), *texts}))
 
     def _add_event(self, kind: str, event: dict[str, Any]) -> None:
         if kind == "user_message" and isinstance(event.get("message"), str):
@@ -170,9 +171,9 @@ class _Session:
             self._has_ended = _ENDINGS[kind]
         elif kind == "turn_aborted":
             self._has_ended = True
-            self.transcript.add("assistant", [Error(interruption=True)], self._at)
+            self.transcript.add("assistant", [hub.Error(interruption=True)], self._at)
         elif kind == "error":
-            self.transcript.add("assistant", [Error(str(event.get("message") or ""))], self._at)
+            self.transcript.add("assistant", [hub.Error(str(event.get("message") or ""))], self._at)
             return
         elif kind.endswith("_end") and isinstance(event.get("call_id"), str):
             self._add_end(event["call_id"], event)
@@ -182,10 +183,10 @@ class _Session:
         """Make the item with the text of an event a request of the user."""
         for index, (position, candidates) in enumerate(self._requests):
             if text.strip() in candidates:
-                self.transcript.change(position, role="user", parts=(Text(text),))
+                self.transcript.change(position, role="user", parts=(hub.Text(text),))
                 del self._requests[: index + 1]
                 return
-        self.transcript.add("user", [Text(text)], self._at)
+        self.transcript.add("user", [hub.Text(text)], self._at)
 
     def _add_end(self, call_id: str, event: dict[str, Any]) -> None:
         """Add what only the event of a call's end tells: its duration, its server and its failure."""
@@ -220,7 +221,7 @@ def _responses_item(item: Any) -> tuple[dict[str, Any], str | None]:
     return own, None
 
 
-def _judged(response: ToolCallResponse) -> ToolCallResponse:
+def _judged(response: hub.ToolCallResponse) -> hub.ToolCallResponse:
     """Return a response with the failure that its exit code tells."""
     match parse_json(response.response):
         case {"metadata": {"exit_code": exit_code}, "output": str(output)}:

@@ -14,9 +14,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import Error, Run, labels_of
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import (
@@ -76,7 +76,7 @@ def _is_observation(document: Any) -> bool:
     return any({"id", "type", *names} <= document.keys() for names in _OBSERVATION_NAMES)
 
 
-def _runs(document: Any) -> Iterator[Run | ConversionError]:
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     document = _unwrapped(document)
     values = document if isinstance(document, list) else [document]
     for one in each([value for value in values if not _is_observation(value)], _nodes_of_trace):
@@ -129,7 +129,7 @@ def _nodes_of_trace(value: Any, path: str) -> list[Node]:
         event=_whole(trace, "", losses),
         agent_id=trace.name,
         names=(trace.name,) if trace.name else (),
-        labels=labels_of((one.name, one.value) for one in scores if one.observation_id is None),
+        labels=hub.labels_of((one.name, one.value) for one in scores if one.observation_id is None),
         losses=losses,
     )
     known = {one.id for one in observations}
@@ -153,7 +153,7 @@ def _node_or_problem(observation: _Observation, trace_id: str, root_id: str | No
 def _node(observation: _Observation, trace_id: str, root_id: str | None) -> Node:
     losses = Losses()
     count_unread(observation, "observations[]", losses)
-    error = Error(observation.status_message or "") if observation.level == "ERROR" else None
+    error = hub.Error(observation.status_message or "") if observation.level == "ERROR" else None
     kind = observation.type.upper()
     start, end = nanoseconds(observation.start_time), nanoseconds(observation.end_time)
     parent_id = observation.parent_observation_id or root_id

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
-from knowledgepulse_schemas.convert.hub import Error, labels_of
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, read, unwrap
@@ -48,7 +48,7 @@ def _nodes(document: Any, root: _Run | None, path: str) -> Iterator[Node]:
 def _node(run: _Run, trace_id: str) -> Node:
     losses = Losses()
     count_unread(run, "", losses)
-    error = Error(run.error or "") if run.error or run.status == "error" else None
+    error = hub.Error(run.error or "") if run.error or run.status == "error" else None
     root = run.parent_run_id is None
     return Node(
         trace_id=trace_id,
@@ -61,12 +61,12 @@ def _node(run: _Run, trace_id: str) -> Node:
         error=error if root else None,
         agent_id=run.name or None,
         names=tuple(name for name in (run.name, run.session_name) if name),
-        labels=labels_of(_scores(run.feedback_stats)),
+        labels=hub.labels_of(_scores(run.feedback_stats)),
         losses=losses,
     )
 
 
-def _event(run: _Run, error: Error | None, losses: Losses) -> ModelCall | ToolRun | None:
+def _event(run: _Run, error: hub.Error | None, losses: Losses) -> ModelCall | ToolRun | None:
     if run.run_type == "llm" or run.parent_run_id is None:
         inputs = messages_of(run.inputs, "user", "inputs", losses)
         outputs = messages_of(run.outputs, "assistant", "outputs", losses)
@@ -77,7 +77,7 @@ def _event(run: _Run, error: Error | None, losses: Losses) -> ModelCall | ToolRu
     return None
 
 
-def _tool_run(run: _Run, error: Error | None) -> ToolRun:
+def _tool_run(run: _Run, error: hub.Error | None) -> ToolRun:
     output, call_id, failed = _output(run.outputs)
     inputs = run.inputs
     if isinstance(inputs, dict) and len(inputs) == 1 and isinstance(inputs.get("input"), str):

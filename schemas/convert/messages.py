@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from knowledgepulse_schemas.convert import anthropic, bedrock, gemini, genai, langchain, openai, vercel
+from knowledgepulse_schemas.convert import anthropic, bedrock, gemini, genai, hub, langchain, openai, vercel
 from knowledgepulse_schemas.convert.definitions import definitions_of
-from knowledgepulse_schemas.convert.hub import ROLES, Message, Role, Text, cut_off
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json
 
 _WRAPPERS = ("messages", "contents", "input", "output", "message", "content")
 
 
-def messages_of(value: Any, role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
+def messages_of(value: Any, role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Convert a model's input or output.
 
     Args:
@@ -39,10 +38,10 @@ def messages_of(value: Any, role: Role, path: str, losses: Losses) -> tuple[Mess
         if all(isinstance(one, str) for one in value):
             value = "\n".join(value)
     text = as_text(value)
-    return (Message(role, (Text(text),)),) if text else ()
+    return (hub.Message(role, (hub.Text(text),)),) if text else ()
 
 
-def _of_object(value: dict[str, Any], role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
+def _of_object(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     if _is_message(value):
         return _of_list([value], role, path, losses)
     for recognises, convert in _RESPONSES:
@@ -56,10 +55,10 @@ def _of_object(value: dict[str, Any], role: Role, path: str, losses: Losses) -> 
     if len(value) == 1:
         return messages_of(next(iter(value.values())), role, path, losses)
     text = as_text(value) if value else ""
-    return (Message(role, (Text(text),)),) if text else ()
+    return (hub.Message(role, (hub.Text(text),)),) if text else ()
 
 
-def _completion(value: dict[str, Any], _role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
+def _completion(value: dict[str, Any], _role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Return the message of an OpenAI completion's first choice, or of a choice alone."""
     choices = [value]
     if "choices" in value:
@@ -69,23 +68,26 @@ def _completion(value: dict[str, Any], _role: Role, path: str, losses: Losses) -
     first = choices[0] if isinstance(choices[0], dict) else {}
     count_others(first, {"message", "finish_reason", "index"}, f"{path}[]", losses)
     answer = messages_of([first["message"]] if "message" in first else [], "assistant", path, losses)
-    return (*answer, *(Message("assistant", (error,)) for error in cut_off(first.get("finish_reason"))))
+    return (
+        *answer,
+        *(hub.Message("assistant", (error,)) for error in hub.cut_off(first.get("finish_reason"))),
+    )
 
 
-def _candidates(value: dict[str, Any], role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
+def _candidates(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Return the message of a Gemini response's first candidate."""
     count_others(value, {"candidates"}, path, losses)
     losses.add(f"{path}.candidates[] after the first", value["candidates"][1:])
     return messages_of(value["candidates"][0], role, f"{path}.candidates[]", losses)
 
 
-def _candidate(value: dict[str, Any], _role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
+def _candidate(value: dict[str, Any], _role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Return the message of a Gemini candidate, or of a response of the Agent Development Kit."""
     count_others(value, {"content", "finish_reason", "finishReason"}, path, losses)
     return gemini.answer_of(value, path, losses)
 
 
-def _generations(value: dict[str, Any], role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
+def _generations(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Return the messages of a LangChain LLMResult's first generation."""
     count_others(value, {"generations"}, path, losses)
     path, first = f"{path}.generations", value["generations"]
@@ -99,7 +101,7 @@ def _generations(value: dict[str, Any], role: Role, path: str, losses: Losses) -
     return messages_of([inner] if isinstance(inner, dict) else inner, role, path, losses)
 
 
-def _of_list(values: list[Any], role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
+def _of_list(values: list[Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     if all(langchain.is_message(one) for one in values):
         return tuple(langchain.messages_of(values, path, losses))
     if all(gemini.recognises(one) for one in values):
@@ -113,7 +115,7 @@ def _of_list(values: list[Any], role: Role, path: str, losses: Losses) -> tuple[
         tools = [one["content"] for one in values if _defines_tool(one)]
         values = [_as_chat(one) for one in values if not _defines_tool(one)]
         return (*definitions_of(tools, path, losses), *openai.messages_of(values, path, losses))
-    return (Message(role, (Text(as_text(values)),)),)
+    return (hub.Message(role, (hub.Text(as_text(values)),)),)
 
 
 def _defines_tool(message: dict[str, Any]) -> bool:
@@ -133,7 +135,7 @@ def _as_chat(message: dict[str, Any]) -> dict[str, Any]:
         rest = {name: value for name, value in extra.items() if name != "tool_calls"}
         message = message | {"tool_calls": extra["tool_calls"], "additional_kwargs": rest}
     name = message.get("role")
-    if isinstance(name, str) and name not in ROLES:
+    if isinstance(name, str) and name not in hub.ROLES:
         message = {"name": name} | message | {"role": "tool"}
     content = parse_json(message.get("content"))
     if isinstance(content, dict):
@@ -164,7 +166,7 @@ def _is_choice(value: dict[str, Any]) -> bool:
 
 _Object = dict[str, Any]
 _RESPONSES: tuple[
-    tuple[Callable[[_Object], bool], Callable[[_Object, Role, str, Losses], tuple[Message, ...]]], ...
+    tuple[Callable[[_Object], bool], Callable[[_Object, hub.Role, str, Losses], tuple[hub.Message, ...]]], ...
 ] = (
     (_has_list("generations"), _generations),
     (_has_list("choices"), _completion),

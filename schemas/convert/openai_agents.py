@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import Error, Run
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read, unwrap
@@ -49,7 +49,7 @@ class _Span(SourceModel):
     workflow_name: str | None = None
 
 
-def _runs(document: Any) -> Iterator[Run | ConversionError]:
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     document = unwrap(document, "data")
     values = document if isinstance(document, list) else [document]
     read_spans = [read(_Span, one, f"[{number}]") for number, one in enumerate(values)]
@@ -90,7 +90,7 @@ def _node(span: _Span) -> Node:
     losses = Losses()
     count_unread(span, "", losses)
     data = span.span_data or _Data(type="")
-    error = None if span.error is None else Error(span.error.message)
+    error = None if span.error is None else hub.Error(span.error.message)
     event: ModelCall | ToolRun | None = None
     start, end = nanoseconds(span.started_at), nanoseconds(span.ended_at)
     if data.type in {"generation", "response"}:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import Message, Run
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import each, unwrap
 
@@ -30,7 +30,7 @@ class Source:
     name: str
     members: str
     recognises: Callable[[Any], bool]
-    runs: Callable[[Any], Iterator[Run | ConversionError]]
+    runs: Callable[[Any], Iterator[hub.Run | ConversionError]]
     is_fragment: Callable[[Any], bool] = lambda line: False
     streams: bool = False
 
@@ -45,7 +45,7 @@ def of_records(
     name: str,
     members: str,
     recognises: Callable[[Any], bool],
-    run_of: Callable[[Any, str], Run],
+    run_of: Callable[[Any, str], hub.Run],
     within: str = "",
 ) -> Source:
     """Return a source of records, each with a run: one, a list of them, or one in an object's member.
@@ -61,15 +61,15 @@ def of_records(
 
 
 def of_session(
-    name: str, members: str, recognises: Callable[[Any], bool], runs: Callable[[Any], Iterator[Run]]
+    name: str, members: str, recognises: Callable[[Any], bool], runs: Callable[[Any], Iterator[hub.Run]]
 ) -> Source:
     """Return a source of session logs, whose lines are read one by one."""
     return Source(name, members, recognises, runs, lambda line: True, streams=True)
 
 
 def run_of_messages(
-    name: str, items: Any, messages_of: Callable[[Any, str, Losses], list[Message]], path: str = ""
-) -> Run:
+    name: str, items: Any, messages_of: Callable[[Any, str, Losses], list[hub.Message]], path: str = ""
+) -> hub.Run:
     """Return the run of messages that have no record around them."""
     losses = Losses()
-    return Run(name, messages_of(items, path, losses), losses=losses)
+    return hub.Run(name, messages_of(items, path, losses), losses=losses)

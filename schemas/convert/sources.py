@@ -14,6 +14,7 @@ from knowledgepulse_schemas.convert import (
     codex,
     gemini,
     gemini_cli,
+    hub,
     inspect_logs,
     langchain,
     langfuse,
@@ -29,7 +30,6 @@ from knowledgepulse_schemas.convert import (
     vercel,
 )
 from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
-from knowledgepulse_schemas.convert.hub import Run
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.sessions import requests_of
@@ -42,9 +42,9 @@ AUTO = "auto"
 def _chat(name: str, members: str, recognises: Callable[[Any], bool]) -> Source:
     """Return a source of a vendor's messages, which are read as those that tracers record."""
 
-    def runs(document: Any) -> Iterator[Run]:
+    def runs(document: Any) -> Iterator[hub.Run]:
         losses = Losses()
-        yield Run(name, list(messages_of(document, "user", "messages", losses)), losses=losses)
+        yield hub.Run(name, list(messages_of(document, "user", "messages", losses)), losses=losses)
 
     return Source(name, members, recognises, runs)
 
@@ -120,9 +120,9 @@ def convert(
         yield ConversionError(f"the converter failed: {error!r}")
 
 
-def _pieces(run: Run | ConversionError, options: Options | None) -> Iterable[Run | ConversionError]:
+def _pieces(run: hub.Run | ConversionError, options: Options | None) -> Iterable[hub.Run | ConversionError]:
     """Return a run, or its requests if they are to be traces of their own."""
-    return requests_of(run) if isinstance(run, Run) and options and options.per_request else [run]
+    return requests_of(run) if isinstance(run, hub.Run) and options and options.per_request else [run]
 
 
 def _unknown(document: Any) -> ConversionError:
@@ -153,7 +153,7 @@ def _first_error(source: Source, document: Any) -> ConversionError:
         return error
 
 
-def _convert_run(run: Run | ConversionError, options: Options | None) -> Conversion | ConversionError:
+def _convert_run(run: hub.Run | ConversionError, options: Options | None) -> Conversion | ConversionError:
     if isinstance(run, ConversionError):
         return run
     try:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
-from knowledgepulse_schemas.convert.hub import Error, labels_of
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.tree import Node
 
@@ -54,7 +54,7 @@ def texts_of(span: Span, *names: str) -> tuple[str, ...]:
     return tuple(value for value in values if isinstance(value, str) and value)
 
 
-def error_of(span: Span, kind: Any = None) -> Error | None:
+def error_of(span: Span, kind: Any = None) -> hub.Error | None:
     """Return the error of a failed span: the message of its status, else of its exception, else its kind.
 
     A span with an attribute that names the kind of an error has failed.
@@ -63,13 +63,13 @@ def error_of(span: Span, kind: Any = None) -> Error | None:
         return None
     exception = next((event.attributes for event in span.events if event.name == "exception"), {})
     messages = (span.message, exception.get("exception.message"), kind)
-    return Error(next((one for one in messages if isinstance(one, str) and one), ""))
+    return hub.Error(next((one for one in messages if isinstance(one, str) and one), ""))
 
 
 def node_of(
     span: Span,
     event: ModelCall | ToolRun | None,
-    error: Error | None,
+    error: hub.Error | None,
     used: set[str],
     losses: Losses,
     *,
@@ -96,7 +96,7 @@ def node_of(
         error=error if agent else None,
         agent_id=agent_id,
         names=tuple(name for name in names if name),
-        labels=labels_of(scores),
+        labels=hub.labels_of(scores),
         losses=losses,
         shared=span.shared,
     )
