@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from knowledgepulse_schemas.convert import ConversionError
 from knowledgepulse_worker.errors import RejectedRecord, WorkerError
-from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.records.record import OutputRecord, RawRecord
 from knowledgepulse_worker.tools.assemble.exports import SpanExport, split
 from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
@@ -98,14 +98,12 @@ class PartitionAssembler:
             await self._commit()
         for run in self._runs.completed():
             # In a thread, as a large run takes long enough to miss heartbeats.
-            traces, refused = await asyncio.to_thread(self._outputs.of_run, run, self._partition)
+            outputs = await asyncio.to_thread(self._outputs.of_run, run, self._partition)
             self._metrics.completed(run.completed_by)
             self._pending.published[run.trace_id] = run.last_offset
-            self._pending.traces += len(traces)
-            for trace in traces:
-                self._pending.add(trace)
-            for one in refused:
-                self._pending.add(one)
+            self._pending.traces += sum(isinstance(one, OutputRecord) for one in outputs)
+            for output in outputs:
+                self._pending.add(output)
             if self._pending.is_full:
                 await self._commit()
 

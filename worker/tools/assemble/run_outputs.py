@@ -60,36 +60,24 @@ class RunOutputs:
         self._key = settings.assemble.key
         self._options = options
 
-    def of_run(self, run: SpanRun, partition: int) -> tuple[list[OutputRecord], list[Refused]]:
+    def of_run(self, run: SpanRun, partition: int) -> list[OutputRecord | Refused]:
         """Return a run's traces, one for each outermost agent, and dead letters for what cannot be one.
 
-        Both are empty if the run has no agent, as that of any other service. A dead letter has the run's id
-        as key and its spans as value.
-
-        Args:
-            run: the run.
-            partition: its partition in the spans topic.
+        Neither if the run has no agent, as that of any other service. A dead letter has the run's id as
+        key and its spans as value, and the position of its first span in this partition of the spans topic.
         """
         exports = join(run.spans.values())
         traces, errors = self._converted(run, exports)
-        refused = []
-        if errors:
-            message = "; ".join(map(str, errors))
-            refused += [
-                self._refused(
-                    _run_record(self._spans, partition, run, one), "invalid_trace", errors[0], message
-                )
-                for one in exports
-            ]
-        published = []
+        key, place = run.trace_id.encode(), (self._spans, partition, run.first_offset, run.first_time)
+        outputs: list[OutputRecord | Refused] = []
         for trace in traces:
-            if self._fits(trace):
-                published.append(trace)
-            else:
-                error = RejectedRecord("too_large", f"the trace exceeds max.message.bytes of {self._raw}")
-                source = _run_record(self._spans, partition, run, trace.value or b"")
-                refused.append(self._refused(source, error.reason, error))
-        return published, refused
+            error = RejectedRecord("too_large", f"the trace exceeds max.message.bytes of {self._raw}")
+            source = RawRecord(*place, key, trace.value or b"", ())
+            outputs.append(trace if self._fits(trace) else self.of_unreadable(source, error))
+        for one in exports if errors else ():
+            source, message = RawRecord(*place, key, one, ()), "; ".join(map(str, errors))
+            outputs.append(self._refused(source, "invalid_trace", errors[0], message))
+        return outputs
 
     def of_late_span(self, span: SpanExport, record: RawRecord) -> OutputRecord | Refused:
         """Return the record for a late span, or a dead letter if it does not fit the topic."""
@@ -142,8 +130,3 @@ class RunOutputs:
 
     def _fits(self, record: OutputRecord) -> bool:
         return record_bytes(record.key, record.value, record.headers) <= self._limits[record.topic]
-
-
-def _run_record(topic: str, partition: int, run: SpanRun, value: bytes) -> RawRecord:
-    """Return a run as a record at the position of its first span."""
-    return RawRecord(topic, partition, run.first_offset, run.first_time, run.trace_id.encode(), value, ())
