@@ -4,7 +4,7 @@ import json
 from itertools import count
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from knowledgepulse_schemas import ReasoningTrace
@@ -220,6 +220,7 @@ def expected(spoken, *, flagged):
 
 
 @pytest.mark.parametrize("source", SPELLINGS)
+@settings(max_examples=40)
 @given(conversations)
 def test_every_turn_becomes_a_step_in_order(source, conversation):
     objective, spoken = conversation

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knowledgepulse_schemas.convert import ConversionError, NoRunError, Options, convert, source_of
@@ -139,6 +139,7 @@ JSON = st.recursive(
 
 
 @pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_no_line_makes_a_session_fail(name, data):
     """A member of any line may have any value: what fits is converted, and the trace is valid."""
