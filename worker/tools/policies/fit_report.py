@@ -6,15 +6,12 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from knowledgepulse_worker.tools.policies.auc import CHANCE
-from knowledgepulse_worker.tools.policies.fit import FEW_GROUPS, DomainFit, Fit
-from knowledgepulse_worker.tools.policies.folds import FOLDS
-from knowledgepulse_worker.tools.policies.intervals import signed, with_interval
+from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
+from knowledgepulse_worker.tools.policies.fit import FEW_GROUPS, FOLDS, DomainFit, Fit
 from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT
-from knowledgepulse_worker.tools.policies.operating import SUPPORT
 from knowledgepulse_worker.tools.policies.output import DIMENSION_TITLES, new_table
-from knowledgepulse_worker.tools.policies.proposal import policy_toml
-from knowledgepulse_worker.tools.policies.tune import effect
+from knowledgepulse_worker.tools.policies.thresholds import SUPPORT
+from knowledgepulse_worker.tools.policies.tune import effect, policy_toml
 
 
 def fit_tables(fit: Fit) -> Iterator[Table | str]:

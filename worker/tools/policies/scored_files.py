@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
+from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.errors import InputError, RejectedRecord
 from knowledgepulse_worker.records.scored import read_line
 from knowledgepulse_worker.scoring import ScoredRecord, Scorer
+from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.lines import without_mark
-from knowledgepulse_worker.tools.score.offline import score_line
+from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer, score_line
 
 
-def read_files(
-    paths: Iterable[Path], make_scorer: Callable[[], Scorer], embedder: str, max_bytes: int
-) -> Iterator[ScoredRecord]:
+def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredRecord]:
     """Yield the traces of files, one per line; raw traces are scored in order, as in one partition.
 
-    ``paths``: files of lines of one kind, which the first line determines. ``make_scorer``: called for the
-    first raw trace, as it may load a model.
+    ``paths``: files of lines of one kind, which the first line determines.
 
     Raises:
         InputError: a file is empty or a line is invalid.
     """
-    scorer = cache(make_scorer)
+    name = embedder_name(settings.embedding)
+
+    @cache  # only for raw traces, as it may load a model
+    def scorer() -> Scorer:
+        return make_scorer(settings, load_embedder(settings.embedding, settings.cache))
 
     def read_raw(source: str, line: bytes) -> ScoredRecord:
-        scored = score_line(line, scorer(), max_bytes)
-        return ScoredRecord.of(source, scored.trace, scored.score, embedder, scored.content)
+        scored = score_line(line, scorer(), settings.limits.trace_bytes)
+        return ScoredRecord.of(source, scored.trace, scored.score, name, scored.content)
 
     for path in paths:
         raw = None

@@ -11,12 +11,11 @@ from sklearn.metrics import f1_score, precision_score, recall_score, roc_auc_sco
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.tools.policies.auc import auc
+from knowledgepulse_worker.tools.policies.estimates import auc
 from knowledgepulse_worker.tools.policies.evaluate import ALL, evaluate
+from knowledgepulse_worker.tools.policies.evaluate_report import evaluation_tables, verdict
 from knowledgepulse_worker.tools.policies.labelled import matched
 from knowledgepulse_worker.tools.policies.labels import Label, labels_of_files
-from knowledgepulse_worker.tools.policies.tables import evaluation_tables
-from knowledgepulse_worker.tools.policies.verdict import verdict
 from support.traces import LABELS
 
 
@@ -78,7 +77,7 @@ def test_detects_the_leak_in_the_real_traces_score(evaluation, domain, counts, a
     assert (one.traces, one.kept, one.groups) == counts
     assert round(one.score.value, 2) == 0.99
     assert [found.value for found in one.alone.values()] == pytest.approx(alone, abs=5e-3)
-    assert [leak.dimension for leak in one.leaks] == ["outcome_confidence"]
+    assert one.leaks == ["outcome_confidence"]
     assert one.agreement == 1
 
 
@@ -106,7 +105,7 @@ def test_the_report_warns_of_a_leak_and_of_equal_labels(evaluation):
     assert verdicts[2].startswith("verdict: code: too few labels: 14 of 14 traces are worth keeping")
     report = json.loads(json.dumps(evaluation.as_dict()))
     assert report["policy"] == Policy().digest
-    assert report["domains"]["customer_service"]["leaks"][0]["dimension"] == "outcome_confidence"
+    assert report["domains"]["customer_service"]["leaks"] == ["outcome_confidence"]
 
 
 def test_intervals_resample_whole_tasks(evaluation, reference_records, labels):
@@ -222,9 +221,10 @@ def test_independent_labels_give_no_warning(scattered):
 def test_a_dimension_in_reverse_order_is_a_leak(make_record):
     records = [make_record((n / 40, 0.5, 0.5, 0.5), id=f"kp:trace:{n}") for n in range(40)]
 
-    (leak,) = only(records, judged(records, lambda _, score: score.complexity < 0.5)).leaks
+    one = only(records, judged(records, lambda _, score: score.complexity < 0.5))
 
-    assert (leak.dimension, leak.alone.value, leak.rest.value) == ("complexity", 0, 0.5)
+    assert one.leaks == ["complexity"]
+    assert (one.alone["complexity"].value, one.without["complexity"].value) == (0, 0.5)
 
 
 def test_unmatched_labels_and_unlabelled_traces_are_counted(line_up):
@@ -253,7 +253,7 @@ def test_labels_may_name_the_runs_native_id(make_record, make_content):
 
     labelled = matched(records, {name: Label(name, keep=keep) for name, keep in keeps.items()}, 0.5)
 
-    assert [one.kept for one in labelled] == [True, False, True]
+    assert [*labelled.kept] == [True, False, True]
 
 
 @pytest.mark.parametrize(("keep", "said"), [(True, "worth keeping"), (False, "not worth keeping")])

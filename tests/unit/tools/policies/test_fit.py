@@ -14,8 +14,8 @@ from knowledgepulse_worker.scoring import quality_score
 from knowledgepulse_worker.tools.policies.fit import fit
 from knowledgepulse_worker.tools.policies.fit_report import fit_tables, fitted_toml
 from knowledgepulse_worker.tools.policies.labels import Label
-from knowledgepulse_worker.tools.policies.simplex import PRIOR, fitted_weights, typed_weights, values_of
 from knowledgepulse_worker.tools.policies.tune import tune
+from knowledgepulse_worker.tools.policies.weights import PRIOR, fitted_weights, typed_weights, values_of
 from support.traces import LABELS
 
 START = np.array([0.25, 0.35, 0.15, 0.25])

@@ -5,7 +5,7 @@ import pytest
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.policy_topic import KeptPolicy
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.tools.policies.history import find_policy
+from knowledgepulse_worker.tools.policies.topics import find_policy
 
 HISTORY = [KeptPolicy(Policy(threshold=number / 100), number) for number in range(40)]
 ONE = HISTORY[7].policy

@@ -13,8 +13,8 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer, score_trace
 from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 from knowledgepulse_worker.testing.memory_reader import MemoryReader
-from knowledgepulse_worker.tools.policies.republish import Targets, check_targets, send_rescored
-from knowledgepulse_worker.tools.policies.scored_topics import Period, ScoredTopics
+from knowledgepulse_worker.tools.policies.republish import check_targets, send_rescored
+from knowledgepulse_worker.tools.policies.topics import Period, ScoredTopics
 from support.scored import published
 
 OLD, NEW = Policy(), Policy(threshold=0.45)
@@ -33,7 +33,7 @@ def topics(published_traces):
 
 async def test_rescored_records_equal_those_of_a_worker_with_that_policy(topics, real_traces):
     publisher = MemoryPublisher(1)
-    targets = Targets(Topic("contribute", 1, 10**6), Topic("rejected", 1, 10**6))
+    targets = {"contribute": Topic("contribute", 1, 10**6), "rejected": Topic("rejected", 1, 10**6)}
 
     rescored = await send_rescored(topics, Period(), NEW, targets, publisher)
 
@@ -53,7 +53,7 @@ async def test_rescored_records_equal_those_of_a_worker_with_that_policy(topics,
 
 async def test_flips_match_a_fresh_scoring(topics, real_traces):
     publisher = MemoryPublisher(1)
-    targets = Targets(Topic("a", 1, 10**6), Topic("b", 1, 10**6))
+    targets = {"contribute": Topic("a", 1, 10**6), "rejected": Topic("b", 1, 10**6)}
     scores = [
         Scorer().evaluate(ReasoningTrace.model_validate_json(line)).quality_score for line in real_traces
     ]
@@ -74,7 +74,9 @@ async def test_keeps_producer_headers_and_replaces_the_workers(real_traces):
     scored = ScoredTopics(reader, [Topic("rejected", 1, 10**6)], lambda *_: None)
     publisher = MemoryPublisher(1)
 
-    await send_rescored(scored, Period(), NEW, Targets(Topic("a", 1, 9), Topic("b", 1, 9)), publisher)
+    await send_rescored(
+        scored, Period(), NEW, {"contribute": Topic("a", 1, 9), "rejected": Topic("b", 1, 9)}, publisher
+    )
 
     (record,) = publisher.records("a")
     assert record.headers[:3] == headers
@@ -92,7 +94,7 @@ async def test_keeps_the_partition_if_the_partition_counts_match(topics, partiti
             sent.append(record.partition)
             return await super().send(record)
 
-    targets = Targets(Topic("a", partitions, 10**6), Topic("b", partitions, 10**6))
+    targets = {"contribute": Topic("a", partitions, 10**6), "rejected": Topic("b", partitions, 10**6)}
     await send_rescored(topics, Period(), NEW, targets, Publisher(partitions))
 
     assert set(sent) == {kept}

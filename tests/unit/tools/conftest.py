@@ -72,7 +72,7 @@ def make_content() -> Callable[..., Content]:
             "Do it",
             ("thought: First",),
             "Done",
-            replace(Features(1, 0.0, 0.0, 0, False, False, 1.0), **features),
+            replace(Features(1, 0.0, 0.0), **features),
             native_id,
         )
 
