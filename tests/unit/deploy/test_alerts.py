@@ -59,7 +59,7 @@ def test_prometheus_reads_the_rules_mounted_by_compose(compose, host_path):
 
 @pytest.mark.parametrize("stories", STORIES, ids=lambda path: path.stem)
 def test_alerts_fire_and_stay_quiet_as_expected(root, tmp_path, stories):
-    """Each story beside the groups of its alerts alone: all rules, every minute, would take ten times as long."""
+    """Each story beside the groups of its alerts alone: all rules would take three times as long."""
     groups = yaml.safe_load((root / "deploy/prometheus/alerts.yml").read_bytes())["groups"]
     written = yaml.load(stories.read_bytes(), yaml.BaseLoader)  # to others, the series 0x10 is a number
     for number, story in enumerate(written.pop("tests")):

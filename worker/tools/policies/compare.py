@@ -22,7 +22,6 @@ from knowledgepulse_worker.tools.policies.estimates import (
 from knowledgepulse_worker.tools.policies.labelled import Labelled, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.output import new_table
-from knowledgepulse_worker.tools.policies.thresholds import SUPPORT
 from knowledgepulse_worker.tools.policies.weights import values_of
 
 FIGURES = ("AUC", "precision", "recall", "passing")
@@ -47,7 +46,7 @@ def compare(
 ) -> list[Compared]:
     """Compare two policies or more, by the first one's domains; those with too few labels are left out."""
     labelled = matched(records, labels, min_reward).by_domain(policies[0])
-    return [_compare(name, each, policies) for name, each in labelled.items() if each.fewer >= SUPPORT]
+    return [_compare(name, each, policies) for name, each in labelled.items() if each.enough]
 
 
 def comparison_tables(compared: Sequence[Compared]) -> Iterator[Table | str]:

@@ -20,7 +20,6 @@ from knowledgepulse_worker.tools.policies.estimates import CHANCE, Array, Estima
 from knowledgepulse_worker.tools.policies.labelled import LabelCounts, Labelled, leaks_label, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.thresholds import (
-    SUPPORT,
     OperatingPoint,
     operating_points,
     proposed_thresholds,
@@ -108,7 +107,7 @@ def _evaluate(
     # What leaks the label proves nothing.
     derived = ["outcome_confidence"] if without and labelled.equals_success else []
     fair = min((without[dimension] for dimension in (*leaks, *derived)), default=score)
-    verdict = _verdict(fair, labelled.fewer)
+    verdict = _verdict(fair, labelled)
     proposed = proposed_thresholds(scores, labelled, precision) if verdict == "tells apart" else (None, None)
     current = None if name == ALL else policy.profile(name).threshold
     named = (*proposed, current)
@@ -131,8 +130,8 @@ def _evaluate(
     )
 
 
-def _verdict(fair: Estimate | None, fewer: int) -> Verdict:
-    if fair is None or fewer < SUPPORT:
+def _verdict(fair: Estimate | None, labelled: Labelled) -> Verdict:
+    if fair is None or not labelled.enough:
         return "too few labels"
     if fair.low > CHANCE:
         return "tells apart"

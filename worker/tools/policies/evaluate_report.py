@@ -11,9 +11,9 @@ from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.policies.advice import FEATURES
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, Estimate, with_interval
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
-from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT
+from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT, SUPPORT
 from knowledgepulse_worker.tools.policies.output import DIMENSION_TITLES, new_table
-from knowledgepulse_worker.tools.policies.thresholds import SUPPORT, Coverage, OperatingPoint
+from knowledgepulse_worker.tools.policies.thresholds import Coverage, OperatingPoint
 
 
 def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
@@ -117,10 +117,7 @@ def verdict(one: DomainEvaluation, precision: float) -> Iterator[str]:
 
 def _score(one: DomainEvaluation) -> str:
     if one.fair is None or one.verdict == "too few labels":
-        return (
-            f"too few labels: {one.kept} of {one.traces} traces are worth keeping; "
-            f"it takes {SUPPORT} of each kind to judge"
-        )
+        return one.too_few
     subject = "the score" if one.fair == one.score else "the score contains the label; without it, the score"
     meaning = {
         "tells apart": "tells these labels apart",

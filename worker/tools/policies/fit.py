@@ -26,12 +26,7 @@ from knowledgepulse_worker.tools.policies.estimates import (
 )
 from knowledgepulse_worker.tools.policies.labelled import LabelCounts, Labelled, leaks_label, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
-from knowledgepulse_worker.tools.policies.thresholds import (
-    SUPPORT,
-    OperatingPoint,
-    lowest_within,
-    operating_points,
-)
+from knowledgepulse_worker.tools.policies.thresholds import OperatingPoint, lowest_within, operating_points
 from knowledgepulse_worker.tools.policies.tune import Tuning, tune, with_changes
 from knowledgepulse_worker.tools.policies.weights import HELD, fitted_weights, typed_weights, values_of
 
@@ -142,7 +137,7 @@ def _fit_domain(name: str, labelled: Labelled, policy: Policy, target: float, *,
     leaks: dict[str, Estimate] = {}
     difference: Estimate | None = None
     outcome: Outcome = "too few labels"
-    if labelled.fewer >= SUPPORT and labelled.groups.max() + 1 >= 2 * FOLDS:
+    if labelled.enough:
         learners = _learners(name, start, hold=hold)
         candidates, difference = _judged(learners, values_of(scores, hold=hold), labelled, target)
         leaks = _leaks(scores, labelled, hold=hold)
@@ -192,10 +187,7 @@ def _judged(
 ) -> tuple[dict[str, Candidate], Estimate]:
     """Return the candidates, and the AUC of the fitted weights minus that of those in force."""
     kept, groups = labelled.kept, labelled.groups
-    folds = np.zeros(len(kept), np.intp)
-    split = GroupKFold(FOLDS, shuffle=True, random_state=0).split(values, kept, groups)
-    for number, (_, at) in enumerate(split):
-        folds[at] = number
+    folds = folds_of(groups)
     orders = {name: _out_of_fold(learn, values, kept, folds, target) for name, learn in learners.items()}
     found, resampled = areas(kept, [order for order, _ in orders.values()], groups, folds)
     by_name = dict(zip(orders, zip(found, resampled, strict=True), strict=True))
@@ -206,6 +198,16 @@ def _judged(
         candidates[name] = Candidate(weights, percentiles(*by_name[name]), point)
     (fitted, fitted_drawn), (force, force_drawn) = by_name["fitted"], by_name["in force"]
     return candidates, percentiles(fitted - force, fitted_drawn - force_drawn)
+
+
+def folds_of(groups: Array) -> Array:
+    """Return the fold of each trace, shape (n,): one for all traces of a group."""
+    folds = np.zeros(len(groups), np.intp)
+    for number, (_, at) in enumerate(
+        GroupKFold(FOLDS, shuffle=True, random_state=0).split(folds, None, groups)
+    ):
+        folds[at] = number
+    return folds
 
 
 def _out_of_fold(

@@ -10,7 +10,6 @@ from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_
 from knowledgepulse_worker.tools.policies.fit import FEW_GROUPS, FOLDS, DomainFit, Fit
 from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT
 from knowledgepulse_worker.tools.policies.output import DIMENSION_TITLES, new_table
-from knowledgepulse_worker.tools.policies.thresholds import SUPPORT
 from knowledgepulse_worker.tools.policies.tune import effect, policy_toml
 
 
@@ -74,10 +73,7 @@ def _warnings(one: DomainFit) -> Iterator[str]:
 
 def _sentence(one: DomainFit) -> str:
     if one.difference is None:
-        return (
-            f"too few labels: {one.kept} of {one.traces} traces of {one.groups} groups are worth keeping; it "
-            f"takes {SUPPORT} of each kind and {2 * FOLDS} groups"
-        )
+        return one.too_few
     held = "; outcome confidence held constant" if one.held else ""
     change = f"AUC {signed(one.difference)} against the weights in force{held}"
     if one.outcome == "supported":

@@ -16,6 +16,9 @@ from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.policies.estimates import Estimate
 from knowledgepulse_worker.tools.policies.labels import Label, Labels, label_of, native_id_of
 
+SUPPORT = 10
+"""A verdict needs this many traces of each kind and as many groups; a threshold, traces on each side."""
+
 LEAK_AUC = 0.95
 """A dimension with this AUC or more, or one minus it or less, contains the label."""
 
@@ -32,6 +35,12 @@ class LabelCounts:
     kept: int  # number of traces worth keeping
     groups: int  # number of independent groups
     agreement: float  # share of the labels that equal `metadata.success`
+
+    @property
+    def too_few(self) -> str:
+        """A sentence for what is not enough for a verdict."""
+        found = f"{self.kept} of {self.traces} traces are worth keeping, in {self.groups} groups"
+        return f"too few labels: {found}; it takes {SUPPORT} of each kind and {SUPPORT} groups"
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,11 @@ class Labelled:
     def fewer(self) -> int:
         """The number of traces of the rarer kind: worth keeping, or not."""
         return int(min(self.kept.sum(), (~self.kept).sum()))
+
+    @property
+    def enough(self) -> bool:
+        """Whether a verdict is possible: resamples of one group are all alike, as if that were certain."""
+        return self.fewer >= SUPPORT and self.groups.max() + 1 >= SUPPORT
 
     @property
     def equals_success(self) -> bool:

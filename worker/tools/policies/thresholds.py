@@ -17,13 +17,10 @@ from knowledgepulse_worker.tools.policies.estimates import (
     resampled_counts,
     share,
 )
-from knowledgepulse_worker.tools.policies.labelled import Labelled
+from knowledgepulse_worker.tools.policies.labelled import SUPPORT, Labelled
 
 with extra("policy"):
     from scipy import stats
-
-SUPPORT = 10
-"""A verdict needs this many traces of each kind, a proposed threshold as many on each side of it."""
 
 _DECIMALS = range(4, 20)
 
