@@ -78,22 +78,6 @@ def test_describes_a_domain_by_its_own_traces_and_lets_the_target_share_pass(tun
     assert Policy.model_validate(report["proposed"]) == tuning.proposed
 
 
-@pytest.mark.parametrize(
-    ("scores", "passing"),
-    [
-        ([n / 154 for n in range(154)], 15),  # 15.4 are a tenth
-        ([0.9] * 8 + [0.8] * 22 + [0.5] * 70, 8),  # 30 would pass with the next ones
-        ([0.5 + n / 10**7 for n in range(200)], 20),  # four decimals would let others pass
-    ],
-)
-def test_a_tenth_is_no_more_than_a_tenth(make_record, scores, passing):
-    records = [make_record((score,) * 4) for score in scores]
-
-    proposed = Policy.model_validate(tomllib.loads(proposed_toml(tune(records, Policy(), 0.1)))["policy"])
-
-    assert sum(one.under(proposed).decision == "contribute" for one in records) == passing
-
-
 def test_tunes_under_the_given_policy(make_record):
     """Traces in a topic may have been scored under several policies."""
     records = [make_record(policy=Policy(threshold=0.1)), make_record()]
