@@ -13,12 +13,11 @@ import click
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
-from knowledgepulse_worker.terminal.arguments import Moment
+from knowledgepulse_worker.terminal.arguments import EXISTING, SCORE, Moment, Number
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors, topic_progress
 from knowledgepulse_worker.tools.export.candidates import REASONS
 from knowledgepulse_worker.tools.export.options import FORMATS, Choices
-from knowledgepulse_worker.tools.policies.inputs import EXISTING, SCORE, Number
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.tools.export.collect import Rules

@@ -12,18 +12,11 @@ import click
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import load_policy, load_settings
+from knowledgepulse_worker.terminal.arguments import EXISTING
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.text import time_text
-from knowledgepulse_worker.tools.policies import report_commands
-from knowledgepulse_worker.tools.policies.inputs import EXISTING
+from knowledgepulse_worker.tools.policies import output, report_commands
 from knowledgepulse_worker.tools.policies.labelling.command import label
-from knowledgepulse_worker.tools.policies.output import (
-    changes,
-    policy_table,
-    print_changes,
-    print_parts,
-    suspicions,
-)
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.kafka.policy_topic import KeptPolicy
@@ -53,10 +46,10 @@ def check(file: Path) -> None:
     KnowledgePulse SDK's policy.
     """
     checked = load_policy(file)
-    print_parts(f"policy {checked.digest}", policy_table(checked), "")
-    print_changes(Policy(), checked, "Changes from the SDK's policy:")
-    for suspicion in suspicions(checked):
-        print_parts(f"note: {suspicion}")
+    output.print_parts(f"policy {checked.digest}", output.policy_table(checked), "")
+    output.print_changes(Policy(), checked, "Changes from the SDK's policy:")
+    for suspicion in output.suspicions(checked):
+        output.print_parts(f"note: {suspicion}")
 
 
 @policy.command()
@@ -69,7 +62,7 @@ def diff(old: str, new: str, config: Path | None) -> None:
     Each is a file, or the digest of a policy that was in force.
     """
     before, after = _file_or_kept(old, config), _file_or_kept(new, config)
-    print_changes(before, after, f"policy {before.digest} → {after.digest}:")
+    output.print_changes(before, after, f"policy {before.digest} → {after.digest}:")
 
 
 def _file_or_kept(name: str, config: Path | None) -> Policy:
@@ -94,9 +87,9 @@ def show(digest: str | None, config: Path | None) -> None:
 
     history = _history(config)
     kept = find_policy(history, digest) if digest else history[-1]
-    print_parts(f"policy {kept.policy.digest}, in force since {time_text(kept.since_ms)}")
-    print_parts(policy_table(kept.policy), "")
-    print_changes(Policy(), kept.policy, "Changes from the SDK's policy:")
+    output.print_parts(f"policy {kept.policy.digest}, in force since {time_text(kept.since_ms)}")
+    output.print_parts(output.policy_table(kept.policy), "")
+    output.print_changes(Policy(), kept.policy, "Changes from the SDK's policy:")
 
 
 @policy.command()
@@ -108,8 +101,8 @@ def history(config: Path | None) -> None:
     """
     before = Policy()
     for kept in _history(config):
-        print_parts(f"{time_text(kept.since_ms)}  policy {kept.policy.digest}")
-        print_parts(*(f"  {line}" for line in changes(before, kept.policy) or ["no change"]))
+        output.print_parts(f"{time_text(kept.since_ms)}  policy {kept.policy.digest}")
+        output.print_parts(*(f"  {line}" for line in output.changes(before, kept.policy) or ["no change"]))
         before = kept.policy
 
 

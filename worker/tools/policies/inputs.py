@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
-from knowledgepulse_worker.terminal.arguments import Moment
+from knowledgepulse_worker.terminal.arguments import EXISTING, SHARE, Moment, NewFile, Number
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors
 
@@ -32,35 +29,6 @@ Command = Callable[..., Any]
 JUDGE = "judge:"
 """What the source of a model's labels begins with."""
 
-
-class NewFile(click.Path):
-    """A file to write, in a folder that exists: known before minutes are spent on its content."""
-
-    def __init__(self) -> None:
-        super().__init__(dir_okay=False, writable=True, path_type=Path)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """Return the path."""
-        path = cast("Path", super().convert(value, param, ctx))
-        if not path.parent.is_dir():
-            raise InputError(f"{path}: cannot be written: {os.strerror(errno.ENOENT)}")
-        return path
-
-
-class Number(click.FloatRange):
-    """A number in a range; NaN, which compares to nothing, is in none."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number."""
-        number = float(super().convert(value, param, ctx))
-        if math.isnan(number):
-            self.fail(f"{value} is not a number.", param, ctx)
-        return number
-
-
-SHARE = Number(0, 1, min_open=True)
-SCORE = Number(0, 1)
-EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 policy_option = click.option(
     "--policy", "policy_file", type=EXISTING, help="Policy file to use instead of the settings' policy."

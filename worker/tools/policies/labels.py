@@ -15,8 +15,8 @@ from msgspec import Meta
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.terminal.lines import placed_lines
 from knowledgepulse_worker.terminal.text import printable
-from knowledgepulse_worker.tools.policies.scored_files import lines_of
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ def labels_of_files(paths: Iterable[Path]) -> Labels:
 
 def all_labels_of_files(paths: Iterable[Path]) -> Iterator[Label]:
     """Yield the labels of :func:`labels_of_files`, also those that a later one replaces."""
-    yield from (read_label(source, line) for path in paths for source, line in lines_of(path))
+    yield from (read_label(source, line) for path in paths for source, line in placed_lines(path))
 
 
 def native_id_of(record: ScoredRecord) -> str | None:

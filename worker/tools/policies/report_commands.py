@@ -12,33 +12,20 @@ from typing import Any
 import click
 
 from knowledgepulse_worker.settings import load_policy
+from knowledgepulse_worker.terminal.arguments import EXISTING, SHARE, NewFile
 from knowledgepulse_worker.terminal.progress import errors
 from knowledgepulse_worker.terminal.text import printable
-from knowledgepulse_worker.tools.policies.inputs import (
-    EXISTING,
-    SHARE,
-    Inputs,
-    NewFile,
-    count_option,
-    json_option,
-    label_options,
-    labels_to_use,
-    output_option,
-    policy_option,
-    reward_option,
-    source_options,
-    target_option,
-)
+from knowledgepulse_worker.tools.policies import inputs
 from knowledgepulse_worker.tools.policies.output import print_report, write
 
 
 @click.command()
-@source_options
-@policy_option
-@target_option
-@output_option
-@json_option
-def tune(given: Inputs, target: float, output: Path | None, as_json: bool) -> None:
+@inputs.source_options
+@inputs.policy_option
+@inputs.target_option
+@inputs.output_option
+@inputs.json_option
+def tune(given: inputs.Inputs, target: float, output: Path | None, as_json: bool) -> None:
     """Find the thresholds that let a target share of the traces pass.
 
     Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
@@ -55,13 +42,15 @@ def tune(given: Inputs, target: float, output: Path | None, as_json: bool) -> No
 
 
 @click.command()
-@source_options
+@inputs.source_options
 @click.option("--policy", "policy_file", type=EXISTING, required=True, help="The new policy.")
 @click.option("--contribute", help="Topic to publish passing records to, with their new score.")
 @click.option("--rejected", help="Topic to publish all other records to, with their new score.")
 @click.option("--live", is_flag=True, help="Allow the workers' own output topics.")
-@json_option
-def rescore(given: Inputs, contribute: str | None, rejected: str | None, live: bool, as_json: bool) -> None:
+@inputs.json_option
+def rescore(
+    given: inputs.Inputs, contribute: str | None, rejected: str | None, live: bool, as_json: bool
+) -> None:
     """Show the effect of another policy on traces that are already scored.
 
     Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
@@ -86,8 +75,8 @@ def rescore(given: Inputs, contribute: str | None, rejected: str | None, live: b
 
 
 @click.command()
-@source_options
-@label_options
+@inputs.source_options
+@inputs.label_options
 @click.option(
     "--policy",
     "policy_files",
@@ -98,10 +87,10 @@ def rescore(given: Inputs, contribute: str | None, rejected: str | None, live: b
 @click.option(
     "--precision", type=SHARE, default=0.9, show_default=True, help="Precision to find a threshold for."
 )
-@reward_option
-@json_option
+@inputs.reward_option
+@inputs.json_option
 def evaluate(
-    given: Inputs,
+    given: inputs.Inputs,
     policy_files: tuple[Path, ...],
     precision: float,
     min_reward: float,
@@ -122,7 +111,8 @@ def evaluate(
 
     policies = [load_policy(file) for file in policy_files] or [given.policy]
     every = given.all_labels()
-    agreed, used, records = list(labels.agreements(every, min_reward)), labels_to_use(every), given.records()
+    agreed, used = list(labels.agreements(every, min_reward)), inputs.labels_to_use(every)
+    records = given.records()
     found = evaluate.evaluate(records, used, policies[0], precision=precision, min_reward=min_reward)
     compared = compare.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
     others = {"agreements": [asdict(one) for one in agreed], "compared": [asdict(one) for one in compared]}
@@ -132,19 +122,19 @@ def evaluate(
 
 
 @click.command()
-@source_options
-@label_options
-@policy_option
-@target_option
-@reward_option
+@inputs.source_options
+@inputs.label_options
+@inputs.policy_option
+@inputs.target_option
+@inputs.reward_option
 @click.option(
     "--outcome-confidence",
     is_flag=True,
     help="Fit the weight of outcome confidence too. Labels that depend on the outcome make it meaningless.",
 )
-@output_option
-@json_option
-def fit(given: Inputs, output: Path | None, as_json: bool, **options: Any) -> None:
+@inputs.output_option
+@inputs.json_option
+def fit(given: inputs.Inputs, output: Path | None, as_json: bool, **options: Any) -> None:
     """Fit weights to labels, and propose them if the labels support a change.
 
     Reads scored traces as `tune` does, and labels as `evaluate` does. Fits a logistic regression whose
@@ -162,12 +152,12 @@ def fit(given: Inputs, output: Path | None, as_json: bool, **options: Any) -> No
 
 
 @click.command()
-@source_options
-@label_options
-@policy_option
-@reward_option
-@count_option(20, sys.maxsize)
-def queue(given: Inputs, min_reward: float, count: int) -> None:
+@inputs.source_options
+@inputs.label_options
+@inputs.policy_option
+@inputs.reward_option
+@inputs.count_option(20, sys.maxsize)
+def queue(given: inputs.Inputs, min_reward: float, count: int) -> None:
     """Print the traces with the most informative labels, one JSON object per line.
 
     These are unlabelled traces on whose decision the policy and weights fitted to the labels so far disagree,
@@ -187,12 +177,12 @@ def queue(given: Inputs, min_reward: float, count: int) -> None:
 
 
 @click.command()
-@source_options
-@policy_option
+@inputs.source_options
+@inputs.policy_option
 @click.option("--reference", type=EXISTING, help="Compare these traces with the ones of this reference.")
 @click.option("--accept", type=NewFile(), help="Write the distributions of these traces as the reference.")
-@json_option
-def drift(given: Inputs, reference: Path | None, accept: Path | None, as_json: bool) -> None:
+@inputs.json_option
+def drift(given: inputs.Inputs, reference: Path | None, accept: Path | None, as_json: bool) -> None:
     """Measure how far scores have moved from those that a policy was accepted on.
 
     Reads scored traces as `tune` does. --accept keeps them as the reference, a file of Prometheus rules for

@@ -13,7 +13,7 @@ from knowledgepulse_worker.errors import InputError, RejectedRecord
 from knowledgepulse_worker.records.scored import read_line
 from knowledgepulse_worker.scoring import ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.terminal.lines import without_mark
+from knowledgepulse_worker.terminal.lines import placed_lines
 from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer, score_line
 
 
@@ -37,32 +37,13 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
 
     for path in paths:
         raw = None
-        for source, line in lines_of(path):
+        for source, line in placed_lines(path):
             raw = is_raw(source, line) if raw is None else raw
             try:
                 yield (read_raw if raw else read_line)(source, line)
             except (msgspec.MsgspecError, RejectedRecord) as error:
                 kind = "a trace" if raw else "output of `kp-worker score`"
                 raise InputError(f"{source}: not {kind}: {error}") from None
-
-
-def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the non-empty lines of a file, each with its location ``file:line``.
-
-    Raises:
-        InputError: the file is empty or cannot be read.
-    """
-    empty = True
-    try:
-        with path.open("rb") as file:
-            for number, text in enumerate(without_mark(file), start=1):
-                if line := text.strip():
-                    empty = False
-                    yield f"{path}:{number}", line
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    if empty:
-        raise InputError(f"{path}: is empty")
 
 
 def is_raw(source: str, line: bytes) -> bool:

@@ -13,9 +13,10 @@ import click
 from knowledgepulse_worker.errors import InputError, TopicError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.arguments import SCORE
 from knowledgepulse_worker.terminal.progress import errors
 from knowledgepulse_worker.terminal.text import printable, time_text
-from knowledgepulse_worker.tools.policies.inputs import SCORE, Inputs, policy_option, source_options
+from knowledgepulse_worker.tools.policies.inputs import Inputs, policy_option, source_options
 from knowledgepulse_worker.tools.policies.output import print_parts
 
 if TYPE_CHECKING:

@@ -10,17 +10,9 @@ from pathlib import Path
 import click
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.terminal.arguments import EXISTING, NewFile
 from knowledgepulse_worker.terminal.progress import errors
-from knowledgepulse_worker.tools.policies.inputs import (
-    EXISTING,
-    JUDGE,
-    Inputs,
-    NewFile,
-    count_option,
-    label_options,
-    policy_option,
-    source_options,
-)
+from knowledgepulse_worker.tools.policies import inputs
 
 
 def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:
@@ -28,18 +20,18 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
         return None
     if not name.strip() or not name.isprintable():  # a lone surrogate, of bytes that are no text, is neither
         raise click.BadParameter("a name has at least one character, and only printable ones")
-    if name.startswith(JUDGE):
-        raise click.BadParameter(f"names that begin with {JUDGE} are those of models")
+    if name.startswith(inputs.JUDGE):
+        raise click.BadParameter(f"names that begin with {inputs.JUDGE} are those of models")
     return name.strip()
 
 
 @click.command()
-@source_options
-@label_options
-@policy_option
+@inputs.source_options
+@inputs.label_options
+@inputs.policy_option
 @click.option("--output", type=NewFile(), required=True, help="File of labels to add to.")
 @click.option("--by", callback=_labeller, help="Who labels: the `source` of the labels.")
-@count_option(50, 10_000)
+@inputs.count_option(50, 10_000)
 @click.option(
     "--port", type=click.IntRange(1, 65_535), default=6068, show_default=True, help="Port on 127.0.0.1."
 )
@@ -50,7 +42,7 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
     "--per-minute", type=click.IntRange(1, 10_000), default=60, show_default=True, help="Limit of requests."
 )
 def label(
-    given: Inputs,
+    given: inputs.Inputs,
     output: Path,
     by: str | None,
     count: int,

@@ -21,11 +21,12 @@ from knowledgepulse_worker.scoring import (
     override_effects,
     similarity_text,
 )
+from knowledgepulse_worker.terminal.lines import placed_lines
 from knowledgepulse_worker.tools.policies.inputs import Inputs
 from knowledgepulse_worker.tools.policies.labelling.session import ToLabel
 from knowledgepulse_worker.tools.policies.labels import Labels
 from knowledgepulse_worker.tools.policies.queue import labelling_queue
-from knowledgepulse_worker.tools.policies.scored_files import is_raw, lines_of
+from knowledgepulse_worker.tools.policies.scored_files import is_raw
 
 Name = tuple[str, str]
 """Source and id: offsets start over when a raw topic is recreated."""
@@ -60,7 +61,7 @@ def traces_to_label(given: Inputs, labels: Labels, policy: Policy, count: int) -
 
 def _values_of_files(paths: Iterable[Path], wanted: Collection[str]) -> dict[str, bytes]:
     """Return the raw traces among the wanted lines; output of `kp-worker score` has no steps of its own."""
-    lines = (one for path in paths for one in lines_of(path))
+    lines = (one for path in paths for one in placed_lines(path))
     return {place: line for place, line in lines if place in wanted and is_raw(place, line)}
 
 
