@@ -12,6 +12,9 @@ from support.traces import LABELS
 TUNE, FIT = ("policy", "tune", "SCORED"), ("policy", "fit", "SCORED")
 EVALUATE, LIST = ("policy", "evaluate", "SCORED"), ("traces", "list", "SCORED")
 RESCORE = ("policy", "rescore", "--policy", "POLICY", "--contribute", "a")
+LABEL = ("policy", "label", "RAW", "--embedder", "none", "--output", "EMPTY")
+JUDGE = (*LABEL, "--per-minute", "10000", "--model", "m", "--rubric", "RAW")
+ONE_OF_TWO = "give either --by, or all of --judge, --model and --rubric"
 INPUT, USAGE, CONFIG = 1, 2, os.EX_CONFIG
 
 BAD = {
@@ -57,6 +60,20 @@ BAD = {
     "over its traces": (INPUT, ("policy", "drift", "EQUAL", "--accept", "EQUAL"), "EQUAL: is read by"),
     "one topic": (USAGE, RESCORE, "give both --contribute and --rejected"),
     "files to topics": (USAGE, (*RESCORE, "--rejected", "b", "SCORED"), "only records from topics can be"),
+    # Who labels.
+    "a judge's name": (USAGE, (*LABEL, "--by", "judge:gpt"), "names that begin with judge: are those of"),
+    "no name": (USAGE, (*LABEL, "--by", " "), "a name has at least one character"),
+    "an odd name": (USAGE, (*LABEL, "--by", "ann\u202e"), "only printable ones"),
+    "nobody": (USAGE, LABEL, ONE_OF_TWO),
+    "a judge alone": (USAGE, (*LABEL, "--judge", "http://127.0.0.1:1/v1"), ONE_OF_TWO),
+    "both": (USAGE, (*LABEL, "--by", "ann", "--model", "m"), ONE_OF_TWO),
+    "no judge there": (INPUT, (*JUDGE, "--judge", "http://127.0.0.1:1/v1"), "/v1/chat/completions: Cannot"),
+    "no URL": (INPUT, (*JUDGE, "--judge", "model"), "model/chat/completions: "),
+    "a score alone": (
+        INPUT,
+        (*LABEL[:2], "BARE", *LABEL[3:], "--by", "ann"),
+        "BARE:1: has no steps to judge",
+    ),
 }
 
 POOR = {
@@ -81,7 +98,7 @@ POOR = {
 
 
 @pytest.fixture
-def placed(scored, tmp_path):
+def placed(scored, tmp_path, real_traces):
     """Write the files that the tables name, and return a function that puts their paths into a text."""
     lines = [json.loads(line) for line in scored.read_text().splitlines()]
     labels = LABELS.read_text().splitlines(keepends=True)
@@ -89,6 +106,8 @@ def placed(scored, tmp_path):
         "OTHERS": [{"id": "kp:trace:other", "keep": True}],
         "MAYBE": [{"id": lines[0]["id"], "keep": "maybe"}],
         "EMPTY": "",
+        "RAW": real_traces[0].decode(),
+        "BARE": [{name: value for name, value in lines[0].items() if name != "content"}],
         "HALF": scored.read_text()[:-30],
         "CUT": "".join(labels)[: len(labels[0]) + 20],
         "POLICY": "[policy]\n",
