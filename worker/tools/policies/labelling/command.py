@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.terminal.arguments import EXISTING, NewFile
 from knowledgepulse_worker.terminal.progress import errors
-from knowledgepulse_worker.tools.policies.inputs import JUDGE, Inputs
-from knowledgepulse_worker.tools.policies.options import (
-    POLICY_FILE,
-    NewFile,
-    count_option,
-    label_options,
-    policy_option,
-    source_options,
-)
-
-if TYPE_CHECKING:
-    from knowledgepulse_worker.policy import Policy
-    from knowledgepulse_worker.tools.policies.labelling.session import Session
+from knowledgepulse_worker.tools.policies import inputs
 
 
 def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:
@@ -31,29 +20,29 @@ def _labeller(_ctx: click.Context, _param: click.Parameter, name: str | None) ->
         return None
     if not name.strip() or not name.isprintable():  # a lone surrogate, of bytes that are no text, is neither
         raise click.BadParameter("a name has at least one character, and only printable ones")
-    if name.startswith(JUDGE):
-        raise click.BadParameter(f"names that begin with {JUDGE} are those of models")
+    if name.startswith(inputs.JUDGE):
+        raise click.BadParameter(f"names that begin with {inputs.JUDGE} are those of models")
     return name.strip()
 
 
 @click.command()
-@source_options
-@label_options
-@policy_option
+@inputs.source_options
+@inputs.label_options
+@inputs.policy_option
 @click.option("--output", type=NewFile(), required=True, help="File of labels to add to.")
 @click.option("--by", callback=_labeller, help="Who labels: the `source` of the labels.")
-@count_option(50, 10_000)
+@inputs.count_option(50, 10_000)
 @click.option(
     "--port", type=click.IntRange(1, 65_535), default=6068, show_default=True, help="Port on 127.0.0.1."
 )
 @click.option("--judge", "url", help="Send the traces to the model at this OpenAI-compatible URL instead.")
 @click.option("--model", help="The model's name.")
-@click.option("--rubric", type=POLICY_FILE, help="File that says what makes a run worth keeping.")
+@click.option("--rubric", type=EXISTING, help="File that says what makes a run worth keeping.")
 @click.option(
     "--per-minute", type=click.IntRange(1, 10_000), default=60, show_default=True, help="Limit of requests."
 )
 def label(
-    given: Inputs,
+    given: inputs.Inputs,
     output: Path,
     by: str | None,
     count: int,
@@ -76,24 +65,19 @@ def label(
     """
     if (by is None) == (url is None) or len({url is None, model is None, rubric is None}) > 1:
         raise click.UsageError("give either --by, or all of --judge, --model and --rubric")
-    from yarl import URL  # noqa: PLC0415 - keeps `--help` fast
-
-    from knowledgepulse_worker.tools.policies.labelling.judge import Judge, judge_traces  # noqa: PLC0415
-    from knowledgepulse_worker.tools.policies.labelling.label_file import open_labels  # noqa: PLC0415
-    from knowledgepulse_worker.tools.policies.labelling.reading import traces_to_label  # noqa: PLC0415
-    from knowledgepulse_worker.tools.policies.labelling.session import Session  # noqa: PLC0415
+    from knowledgepulse_worker.tools.policies.labelling import judge, server, session, traces  # noqa: PLC0415 - keeps `--help` fast
 
     given.require_other(output)
     policy, labels = given.policy, given.labels(required=False)
-    with open_labels(output) as labelled:
-        if labelled.removed:
-            errors.print(f"removed a half-written line of {output}: {labelled.removed}", markup=False)
-        traces = traces_to_label(given, labels, policy, count)
+    with session.open_labels(output) as file:
+        if file.removed:
+            errors.print(f"removed a half-written line of {output}: {file.removed}", markup=False)
+        queue = traces.traces_to_label(given, labels, policy, count)
         if by is not None:
-            asyncio.run(_serve(Session(traces, labelled, by), policy, port))
+            asyncio.run(_serve(server.serving_labels(session.Session(queue, file, by), policy, port)))
         elif url is not None and model is not None and rubric is not None:
-            judge = Judge(URL(url), model, _text_of(rubric), per_minute, os.environ.get("OPENAI_API_KEY"))
-            click.echo(asyncio.run(judge_traces(Session(traces, labelled, judge.source), judge)))
+            asked = judge.Judge(url, model, _text_of(rubric), per_minute, os.environ.get("OPENAI_API_KEY"))
+            click.echo(asyncio.run(judge.judge_traces(session.Session(queue, file, asked.source), asked)))
 
 
 def _text_of(rubric: Path) -> str:
@@ -103,9 +87,7 @@ def _text_of(rubric: Path) -> str:
         raise InputError(f"{rubric}: cannot be read: {error}") from None
 
 
-async def _serve(session: Session, policy: Policy, port: int) -> None:
-    from knowledgepulse_worker.tools.policies.labelling.server import serving_labels  # noqa: PLC0415 - keeps `--help` fast
-
-    async with serving_labels(session, policy, port) as address:
+async def _serve(serving: AbstractAsyncContextManager[str]) -> None:
+    async with serving as address:
         click.echo(f"label at {address}")
         await asyncio.Event().wait()

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka.structs import ConsumerRecord
 from click.testing import CliRunner, Result
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Content, Features, Score, ScoredRecord, Scorer, quality_score
-from support.scored import published
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
 
 @pytest.fixture
@@ -72,21 +73,11 @@ def make_content() -> Callable[..., Content]:
             "Do it",
             ("thought: First",),
             "Done",
-            replace(Features(1, 0.0, 0.0, 0, False, False, 1.0), **features),
+            replace(Features(1, 0.0, 0.0), **features),
             native_id,
         )
 
     return make
-
-
-@pytest.fixture(scope="session")
-def published_traces(real_traces: list[bytes]) -> list[ConsumerRecord]:
-    """Return the real traces as published by a worker without an embedder."""
-    scorer = Scorer()
-    return [
-        published(offset, line, scorer.evaluate(ReasoningTrace.model_validate_json(line)), scorer.policy)
-        for offset, line in enumerate(real_traces)
-    ]
 
 
 @pytest.fixture(scope="session")
@@ -103,3 +94,12 @@ def reference_records(real_traces: list[bytes], reference_scores: list[dict[str,
         record = ScoredRecord.of(trace.id, trace, scored)
         records.append(replace(record, score=record.under(scorer.policy)))
     return records
+
+
+@pytest.fixture(scope="session")
+def scored(tmp_path_factory: pytest.TempPathFactory, real_traces: list[bytes]) -> Path:
+    """Return a file of the real traces, scored without an embedder."""
+    scorer = make_scorer(Settings(), None)
+    file = tmp_path_factory.mktemp("scored") / "scored.jsonl"
+    file.write_text("\n".join(score_line(line, scorer, 10**7).to_json("none") for line in real_traces) + "\n")
+    return file

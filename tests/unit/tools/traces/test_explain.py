@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import quality_score
-from knowledgepulse_worker.tools.policies.explain import explain
+from knowledgepulse_worker.tools.traces.explain import explain
 
 UNIT = st.floats(0, 1)
 GUARDED = Policy(contribute_visibility=["org", "network"])

@@ -15,9 +15,10 @@ from dataclasses import astuple
 import numpy as np
 
 from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.policy import DIMENSIONS
+from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import Score, apply_overrides
-from knowledgepulse_worker.tools.policies.intervals import Bools, Floats
+from knowledgepulse_worker.tools.policies.estimates import Array, resampled_counts
+from knowledgepulse_worker.tools.policies.labelled import Labelled
 
 with extra("policy"):
     from scipy.optimize import minimize
@@ -28,26 +29,28 @@ PRIOR = 1.0
 
 HELD = DIMENSIONS.index("outcome_confidence")
 
+REFITS = 20
+
+SHARE = 0.1
+"""Share of the traces that should pass if the policy in force lets none or all pass."""
+
 _DECIMALS = 3
 _NEUTRAL = 0.5
 _NOTHING = 1e-9
 
 
-def values_of(scores: Sequence[Score], *, hold: bool) -> Floats:
-    """Return what the weights average, shape (traces, 4): the dimensions, with what the overrides add.
-
-    ``hold``: give every trace the mean outcome confidence.
-    """
+def values_of(scores: Sequence[Score], *, hold: bool) -> Array:
+    """Return what the weights average, shape (traces, 4); ``hold``: all have the mean outcome confidence."""
     values = np.array([astuple(one.dimensions) for one in scores])
     if hold:
         values[:, HELD] = values[:, HELD].mean()
     values[["single_thought" in one.overrides for one in scores]] = _NEUTRAL  # its score is of the override
     added = np.array([[apply_overrides(_NEUTRAL, one.overrides) - _NEUTRAL] for one in scores])
-    shifted: Floats = values + added
+    shifted: Array = values + added
     return shifted
 
 
-def fitted_weights(values: Floats, kept: Bools, start: Floats, *, hold: bool) -> Floats:
+def fitted_weights(values: Array, kept: Array, start: Array, *, hold: bool) -> Array:
     """Return the weights that tell the traces worth keeping apart; those in force if no dimension does.
 
     Args:
@@ -65,7 +68,7 @@ def fitted_weights(values: Floats, kept: Bools, start: Floats, *, hold: bool) ->
     signs = np.where(kept, 1.0, -1.0)
     bend = np.eye(len(near)) - near[:, None]
 
-    def loss(point: Floats) -> tuple[float, Floats]:
+    def loss(point: Array) -> tuple[float, Array]:
         coefficients, intercept = point[:-1], point[-1]
         margins = signs * (parts @ coefficients + intercept)
         pull, bent = -signs * expit(-margins), bend @ coefficients
@@ -81,8 +84,42 @@ def fitted_weights(values: Floats, kept: Bools, start: Floats, *, hold: bool) ->
     return weights
 
 
-def typed_weights(weights: Floats) -> dict[str, float]:
+def typed_weights(weights: Array) -> dict[str, float]:
     """Return weights to type, by dimension: of three decimals, and together 1."""
     thousandths = np.round(weights * 10**_DECIMALS).astype(int)
     thousandths[weights.argmax()] += 10**_DECIMALS - thousandths.sum()
     return {name: int(one) / 10**_DECIMALS for name, one in zip(DIMENSIONS, thousandths, strict=True)}
+
+
+def expected_changes(labelled: Labelled, others: Sequence[Score], policy: Policy) -> list[float]:
+    """Return for each other trace how often refits on resampled groups decide otherwise than the policy.
+
+    A refit lets as many traces pass as the policy. Outcome confidence is held constant.
+
+    Args:
+        labelled: traces of one domain with labels of both kinds.
+        others: the scores of the domain's traces without a label under the policy.
+        policy: the policy in force.
+    """
+    scores = labelled.scores(policy)
+    everything = [*scores, *others]
+    weights = np.array([weight for _, weight in policy.profile(everything[0].domain).weights])
+    hold = bool(weights[HELD] < 1)
+    values = values_of(everything, hold=hold)
+    passing = sum(one.reaches_threshold for one in everything)
+    if not 0 < passing < len(everything):
+        passing = max(1, round(SHARE * len(everything)))
+    kept = labelled.kept
+    now, changed = _best(values @ weights, passing), []
+    for drawn in next(resampled_counts(labelled.groups))[:REFITS]:
+        at = np.repeat(np.arange(len(kept)), drawn)
+        if 0 < kept[at].sum() < len(at):
+            fitted = fitted_weights(values[at], kept[at], weights, hold=hold)
+            changed.append(_best(values @ fitted, passing) != now)
+    share = np.mean(changed, axis=0) if changed else np.zeros(len(everything))
+    return [float(one) for one in share[len(scores) :]]
+
+
+def _best(values: Array, count: int) -> Array:
+    best: Array = values >= np.sort(values)[-count]
+    return best

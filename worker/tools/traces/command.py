@@ -13,10 +13,10 @@ import click
 from knowledgepulse_worker.errors import InputError, TopicError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.arguments import SCORE
 from knowledgepulse_worker.terminal.progress import errors
 from knowledgepulse_worker.terminal.text import printable, time_text
-from knowledgepulse_worker.tools.policies.inputs import Inputs
-from knowledgepulse_worker.tools.policies.options import SCORE, policy_option, source_options
+from knowledgepulse_worker.tools.policies.inputs import Inputs, policy_option, source_options
 from knowledgepulse_worker.tools.policies.output import print_parts
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def show_trace(name: str, given: Inputs) -> None:
     is the one that the trace was scored under, as the workers keep it; for a trace of a file it is the
     settings' policy. --policy names another.
     """
-    from knowledgepulse_worker.tools.policies.explain import explain  # noqa: PLC0415 - keeps `--help` fast
+    from knowledgepulse_worker.tools.traces.explain import explain  # noqa: PLC0415 - keeps `--help` fast
 
     active = given.policy
     if given.files:
@@ -125,7 +125,7 @@ def show_trace(name: str, given: Inputs) -> None:
 
 
 async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
-    from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415 - files need no Kafka
+    from knowledgepulse_worker.tools.policies.topics import open_scored_topics  # noqa: PLC0415 - files need no Kafka
 
     async with open_scored_topics(settings) as topics:
         return await topics.find(name)
@@ -147,7 +147,7 @@ async def _contributions(settings: Settings, records: Iterable[ScoredRecord]) ->
 
 async def _policies(settings: Settings, records: Iterable[ScoredRecord]) -> dict[str | None, Policy]:
     """Return the policies by digest, as far as the workers kept them, unless the settings' is enough."""
-    from knowledgepulse_worker.tools.policies.history import policy_history  # noqa: PLC0415 - files need no Kafka
+    from knowledgepulse_worker.tools.policies.topics import policy_history  # noqa: PLC0415 - files need no Kafka
 
     if all(one.policy in (None, settings.policy.digest) for one in records):
         return {}

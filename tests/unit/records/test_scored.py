@@ -1,6 +1,5 @@
 """Parsing scored traces from records and lines."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import msgspec
@@ -101,12 +100,3 @@ def test_a_withheld_record_is_read_back(real_traces):
 
     assert (read.score, read.visibility) == (score, trace.metadata.visibility)
     assert (read.score.withheld, read.under(guarded)) == ("visibility", score)
-
-
-def test_rescoring_uses_the_traces_own_domain_and_visibility(make_record):
-    record = replace(make_record(), task_domain="legal")
-    policy = Policy(domains={"legal": {"threshold": 0.4}}, contribute_visibility=["network"])
-
-    assert (record.score.domain, record.under(policy).domain) == ("default", "legal")
-    assert record.under(policy).decision == "contribute"
-    assert replace(record, visibility="private").under(policy).decision == "rejected"
