@@ -73,12 +73,15 @@ class Position(click.ParamType):
 class NewFile(click.Path):
     """A file to write, in a folder that exists: known before minutes are spent on its content."""
 
-    def __init__(self) -> None:
+    def __init__(self, *suffixes: str) -> None:
         super().__init__(dir_okay=False, writable=True, path_type=Path)
+        self._suffixes = suffixes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Return the path."""
         path = cast("Path", super().convert(value, param, ctx))
+        if self._suffixes and path.suffix.lower() not in self._suffixes:
+            raise InputError(f"{path}: the suffix must be one of {', '.join(self._suffixes)}")
         if not path.parent.is_dir():
             raise InputError(f"{path}: cannot be written: {os.strerror(errno.ENOENT)}")
         return path

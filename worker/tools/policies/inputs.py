@@ -40,6 +40,9 @@ reward_option = click.option("--min-reward", type=Number(), default=0.5, show_de
 output_option = click.option(
     "--output", type=NewFile(), help="Write the proposed [policy] to this file instead of printing it."
 )
+plot_option = click.option(
+    "--plot", type=NewFile(".png", ".svg"), help="Write a plot to this .png or .svg file."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 
 

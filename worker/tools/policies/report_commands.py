@@ -23,9 +23,10 @@ from knowledgepulse_worker.tools.policies.output import print_report, write
 @inputs.source_options
 @inputs.policy_option
 @inputs.target_option
+@inputs.plot_option
 @inputs.output_option
 @inputs.json_option
-def tune(given: inputs.Inputs, target: float, output: Path | None, as_json: bool) -> None:
+def tune(given: inputs.Inputs, target: float, plot: Path | None, output: Path | None, as_json: bool) -> None:
     """Find the thresholds that let a target share of the traces pass.
 
     Reads scored traces from `contribute` and `rejected`, or from FILES: output of `kp-worker score`, or raw
@@ -37,6 +38,10 @@ def tune(given: inputs.Inputs, target: float, output: Path | None, as_json: bool
     given.require_other(output)
     active = given.policy
     tuning = tune.tune(given.comparable(), active, target)
+    if plot:
+        from knowledgepulse_worker.tools.policies.plots import plot_tuning, save  # noqa: PLC0415 - matplotlib is slow
+
+        save(plot_tuning(tuning), plot)
     words, proposal = tune_report.tuning_tables(tuning), tune.proposed_toml(tuning)
     print_report(tuning.as_dict(), words, as_json=as_json, proposal=proposal, output=output)
 
@@ -88,12 +93,14 @@ def rescore(
     "--precision", type=SHARE, default=0.9, show_default=True, help="Precision to find a threshold for."
 )
 @inputs.reward_option
+@inputs.plot_option
 @inputs.json_option
 def evaluate(
     given: inputs.Inputs,
     policy_files: tuple[Path, ...],
     precision: float,
     min_reward: float,
+    plot: Path | None,
     as_json: bool,
 ) -> None:
     """Evaluate scores against labels.
@@ -115,6 +122,10 @@ def evaluate(
     records = given.records()
     found = evaluate.evaluate(records, used, policies[0], precision=precision, min_reward=min_reward)
     compared = compare.compare(records, used, policies, min_reward=min_reward) if policies[1:] else []
+    if plot:
+        from knowledgepulse_worker.tools.policies.plots import plot_evaluation, save  # noqa: PLC0415 - matplotlib is slow
+
+        save(plot_evaluation(found), plot)
     others = {"agreements": [asdict(one) for one in agreed], "compared": [asdict(one) for one in compared]}
     told = evaluate_report.evaluation_tables(found)
     words = (*map(str, agreed), *told, *compare.comparison_tables(compared))

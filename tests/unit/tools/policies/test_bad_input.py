@@ -55,6 +55,11 @@ BAD = {
         (*TUNE, "--output", "OUT/new.toml"),
         "OUT/new.toml: cannot be written: No such file",
     ),
+    "a plot of no kind": (
+        INPUT,
+        (*TUNE, "--plot", "out.pdf"),
+        "out.pdf: the suffix must be one of .png, .svg",
+    ),
     "over its labels": (INPUT, (*FIT, "--labels", "OTHERS", "--output", "OTHERS"), "OTHERS: is read by"),
     "over its settings": (INPUT, (*TUNE, "--config", "POLICY", "--output", "POLICY"), "POLICY: is read by"),
     "over its traces": (INPUT, ("policy", "drift", "EQUAL", "--accept", "EQUAL"), "EQUAL: is read by"),

@@ -74,6 +74,17 @@ def test_tune_and_its_policy_say_by_what_embedder_novelty_was_computed(kp_worker
     assert warning == ""
 
 
+@pytest.mark.parametrize(("suffix", "begins"), [(".png", b"\x89PNG"), (".svg", b"<?xml")])
+def test_the_suffix_selects_the_plot_format(kp_worker, scored, tmp_path, suffix, begins):
+    tuned, evaluated = tmp_path / f"tune{suffix}", tmp_path / f"evaluate{suffix}"
+
+    output(kp_worker("policy", "tune", scored, "--plot", tuned))
+    output(kp_worker("policy", "evaluate", scored, "--labels", LABELS, "--plot", evaluated))
+
+    assert tuned.read_bytes().startswith(begins)
+    assert evaluated.read_bytes().startswith(begins)
+
+
 @pytest.mark.parametrize(("policy", "flips"), [("", 0), ("threshold = 0.3\n", 10)])
 def test_rescore_lists_the_first_flips(kp_worker, scored, tmp_path, policy, flips):
     (tmp_path / "new.toml").write_text(f"[policy]\n{policy}")
