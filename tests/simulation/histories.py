@@ -114,9 +114,6 @@ class History:
     publications: tuple[Publication, ...]
     events: tuple[Event, ...]
 
-    def without(self, **changes):
-        return replace(self, **changes)
-
     def __str__(self):
         kinds = ", ".join(f"{one.partition}:{one.kind}" for one in self.publications)
         lines = [f"seed {self.seed}", str(self.setting), f"records: {kinds}", *map(str, self.events)]

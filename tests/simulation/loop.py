@@ -33,13 +33,11 @@ class Process:
     """What a callback belongs to.
 
     Attributes:
-        steps: the number of callbacks that it has run.
         skew: seconds by which its wall clock is wrong.
     """
 
     def __init__(self, name):
         self.name = name
-        self.steps = 0
         self.skew = 0.0
         self.is_dead = False
         self.is_suspended = False
@@ -159,11 +157,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             if handle.is_cancelled:
                 continue
             owner = handle.context.get(OWNER)
-            if owner is not None and not self._ending:
-                if owner.is_dead or owner.is_suspended:
-                    owner.hold(handle)
-                    continue
-                owner.steps += 1
+            if owner is not None and not self._ending and (owner.is_dead or owner.is_suspended):
+                owner.hold(handle)
+                continue
             try:
                 handle.context.run(handle.callback, *handle.args)
             except (Exception, asyncio.CancelledError):  # as in asyncio's own loop, it ends nothing

@@ -43,7 +43,6 @@ class Outcome:
     history: History
     violations: list[str]
     digest: str
-    seconds: float
     steps: int
     records: int
     counts: Counter[str] = field(default_factory=Counter)
@@ -121,7 +120,6 @@ class Player:
             self.history,
             list(self.violations),
             self._hash.hexdigest()[:16],
-            self._loop.time(),
             self._loop.steps,
             self._published,
             self._counts,
