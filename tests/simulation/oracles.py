@@ -97,7 +97,8 @@ class Oracles:
         """Note an entry or a tombstone; excuse the partition if a late one spoils what another process wrote.
 
         What a client had taken before its process was given up may still go out: beside another entry of the
-        same record; or, once the topic was created again, in place of an entry of the new one.
+        same record; for a record that retention deleted before the next owner read it; or, once the topic was
+        created again, in place of an entry of the new one.
         """
         entry = None if record.value is None else decode_entry(record.value)
         if entry is not None:
@@ -108,7 +109,9 @@ class Oracles:
         for other, other_writer, was_late in known:
             if other_writer != writer and (is_late or was_late) and _are_two(other, entry):
                 self._tainted.add(partition)
-        topic_id = self._cluster.topics[self._raw].id
+        topic_id, log = self._cluster.topics[self._raw].id, self._cluster.topics[self._raw].logs[partition]
+        if is_late and entry is not None and entry.offset < log.begin:
+            self._tainted.add(partition)
         is_old = self._was_recreated and (entry is None or entry.topic_id != topic_id)
         if is_late and is_old and known and known[-1][0] is not None and known[-1][1] != writer:
             self._tainted.add(partition)
