@@ -38,7 +38,7 @@ def _visibilities(value: Any) -> tuple[Visibility, ...] | None:
 class Weights(BaseModel):
     """The dimensions' weights in the score, which sum to 1."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     complexity: UnitFloat
     novelty: UnitFloat
@@ -61,7 +61,7 @@ DIMENSIONS = tuple(Weights.model_fields)
 class DomainPolicy(BaseModel):
     """One domain's deviations from the default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     threshold: UnitFloat | None = None
     weights: Weights | None = None
@@ -113,7 +113,7 @@ class Policy(BaseModel):
     Any other domain silently uses ``default``, as in the SDK.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     threshold: UnitFloat = Field(default=0.75, description="a score at or above it is routed to `contribute`")
     domains: dict[str, DomainPolicy] = Field(
