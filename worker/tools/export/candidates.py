@@ -30,6 +30,7 @@ Dropped = Literal[
     "visibility",
     "privacy_level",
     "not_clean",
+    "secret",
     "other_domain",
     "before_since",
     "policy",
@@ -46,6 +47,7 @@ REASONS: dict[str, str] = {
     "visibility": "their visibility may not leave",
     "privacy_level": "their privacy level is private",
     "not_clean": "with secrets, or what identifies a person",
+    "secret": "in which `--scan-secrets` finds a key",
     "other_domain": "of another domain",
     "before_since": "from before `--since`",
     "policy": "below the threshold of `--policy`",
@@ -58,6 +60,7 @@ HELD: dict[Dropped, str] = {
     "visibility": "its visibility may not leave",
     "privacy_level": "its privacy_level may not leave",
     "not_clean": "the SDK's cleaning finds something in it",
+    "secret": "`--scan-secrets` finds a key in it",
 }
 """Why a trace may not leave, as the log says it."""
 

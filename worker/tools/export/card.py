@@ -63,7 +63,8 @@ def _text(manifest: Manifest) -> Iterator[str]:
     leaving = ", ".join(one for one in choices["visibilities"] if one != "private") or "none"
     yield f"Traces leave whose visibility is one of: {leaving}; none whose privacy level is private. They"
     yield f"are {'redacted copies' if choices['redacted'] else 'not redacted'}, and the SDK's cleaning"
-    yield f"{'finds nothing in them' if choices['require_clean'] else 'was not asked'}. Before an export read"
+    yield f"{'finds nothing in them' if choices['require_clean'] else 'was not asked'}; detect-secrets"
+    yield f"{'finds no key' if choices['scan_secrets'] else 'was not asked'}. Before an export read"
     yield f"them, {sum(one.deleted for one in exports)} offsets had been deleted. Selected by"
     selection = {name: choices[name] for name in ("domains", "min_score", "policy", "best", "diverse")}
     yield f"`{json.dumps(selection)}`."

@@ -35,6 +35,7 @@ from knowledgepulse_worker.tools.export.candidates import (
 )
 from knowledgepulse_worker.tools.export.manifest import Export, Manifest, Plan, Planned
 from knowledgepulse_worker.tools.export.options import SPLITS, TABLE, Choices, Split
+from knowledgepulse_worker.tools.export.secrets import has_secret
 from knowledgepulse_worker.tools.export.selection import best, diverse
 from knowledgepulse_worker.tools.export.sources import Source
 from knowledgepulse_worker.tools.export.splits import Placed, place
@@ -175,9 +176,11 @@ class _Reading:
             trace = decode_trace(value, len(value))
         except RejectedRecord:
             return "foreign"
-        # json, as it reads lone surrogates.
-        if self._rules.choices.require_clean and not is_clean(json.loads(value)):
+        choices, plain = self._rules.choices, json.loads(value)  # json, as it reads lone surrogates
+        if choices.require_clean and not is_clean(plain):
             return "not_clean"
+        if choices.scan_secrets and has_secret(plain):
+            return "secret"
         self._seen.add(identity)
         if self._rules.embedder is not None:
             self._texts.append(embedding_text(trace, self._rules.text, decode_inputs(value)))

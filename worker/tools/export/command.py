@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Also traces in which the SDK's cleaning finds secrets, or what identifies a person.",
 )
+@click.option("--scan-secrets", is_flag=True, help="No traces with what looks like a key (extra `secrets`).")
 @click.option("--min-score", type=SCORE, default=0.0, help="Least score.")
 @click.option("--domain", "domains", multiple=True, help="Only this task domain or profile. Repeatable.")
 @click.option(
@@ -153,9 +154,12 @@ def _rules(
 ) -> Rules:
     from knowledgepulse_worker.embedding import load_embedder  # noqa: PLC0415 - keeps `--help` fast
     from knowledgepulse_worker.tools.export.collect import Rules  # noqa: PLC0415
+    from knowledgepulse_worker.tools.export.secrets import detectors  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.labels import labels_of_files  # noqa: PLC0415
     from knowledgepulse_worker.tools.score.offline import embedder_name  # noqa: PLC0415
 
+    if options["scan_secrets"]:
+        detectors()  # before anything is read
     since, labels = options["since"], labels_of_files(options["label_files"])
     choices = Choices(
         formats=tuple(one for one in FORMATS if one in options["formats"]),
@@ -165,7 +169,10 @@ def _rules(
         embedder=embedder_name(settings.embedding),
         redacted=redacted is not None,
         require_clean=not options["not_cleaned"],
-        **{name: options[name] for name in ("min_score", "best", "diverse", "seed", "shares", "similarity")},
+        **{
+            name: options[name]
+            for name in ("scan_secrets", "min_score", "best", "diverse", "seed", "shares", "similarity")
+        },
     )
     return Rules(
         choices=choices,

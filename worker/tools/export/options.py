@@ -37,6 +37,7 @@ class Choices:
         embedder: what vectors are computed with.
         redacted: whether the traces are redacted copies.
         require_clean: whether traces stay in which the SDK's cleaning finds anything.
+        scan_secrets: whether traces stay in which a detector finds a secret.
     """
 
     formats: tuple[Format, ...]
@@ -52,6 +53,7 @@ class Choices:
     embedder: str
     redacted: bool
     require_clean: bool
+    scan_secrets: bool
 
     def as_dict(self) -> dict[str, Any]:
         """Return the members as JSON has them."""

@@ -183,22 +183,30 @@ def test_options_that_make_no_sense_together(tmp_path, scored, options, said):
     assert not (tmp_path / "set").exists()
 
 
-def test_what_the_cleaning_would_change_stays_unless_told_otherwise(tmp_path, real_traces, caplog):
-    texts = ("Fix the build", "Call me at 555-123-4567", "The key is sk-" + "a" * 24)
+@pytest.mark.parametrize(
+    ("options", "left_out", "why"),
+    [
+        ((), {1, 2}, "the SDK's cleaning finds something in it"),
+        (("--not-cleaned", "--scan-secrets"), {2, 3}, "`--scan-secrets` finds a key in it"),
+        (("--not-cleaned",), set(), None),
+    ],
+)
+def test_what_is_found_in_a_trace_keeps_it_back(tmp_path, real_traces, caplog, options, left_out, why):
+    """The SDK's cleaning knows telephone numbers, and the scan more kinds of keys."""
+    texts = ("Fix the build", "Call me at 555-123-4567", "It is AKIA" + "Q" * 16, "glpat-" + "a1" * 10)
     step = {"step_id": 0, "type": "thought", "content": "Done"}
-    scored = tmp_path / "scored.jsonl"
+    scored, ids = tmp_path / "scored.jsonl", []
     with scored.open("wb") as file:
         for line, text in zip(real_traces, texts, strict=False):
             trace = json.loads(line) | {"task": {"objective": text}, "steps": [step]}
             trace["outcome"]["result_summary"] = ""
+            ids.append(trace["id"])
             file.write(with_quality_score(json.dumps(trace).encode(), 0.5) + b"\n")
 
-    status, said = export(tmp_path / "clean", scored, "--embedder", "lexical")
+    status, said = export(tmp_path / "set", scored, "--embedder", "lexical", *options)
     assert status == 0
-    assert "1 traces of 3 records; 2 left out: with secrets, or what identifies a person" in said
-    assert caplog.text.count("the SDK's cleaning finds something in it: not exported") == 2
-    everything = export(tmp_path / "all", scored, "--embedder", "lexical", "--not-cleaned")
-    assert everything == (0, "export 1: 3 traces of 3 records\n")
+    assert f"{4 - len(left_out)} traces of 4 records" in said
+    assert caplog.messages == [f"{ids[number]}: {why}: not exported" for number in sorted(left_out)]
 
 
 @pytest.mark.parametrize("damage", ["no privacy level", "nested too deep"])
