@@ -1,9 +1,8 @@
 """Datasets: sessions are published, scored and exported, portion by portion, with kills and without.
 
 This is no row, as two chains read one raw topic, each with a worker, outputs and a dataset of its own. Of one
-chain, the worker is killed while it scores each portion, and the export while it writes it. All files of
-traces must then be the same bytes in both datasets. Only what counts repeated outputs may differ, in manifest
-and card: the offsets of `contribute`, the number of records read, and that of repeats.
+chain, the worker is killed while it scores each portion, and the export while it writes it. All Parquet and
+JSONL files must then be the same bytes in both. Manifest and card may differ in what counts repeated outputs.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from datasets import load_dataset
 
 from chaos.results import Outcome
 from knowledgepulse_worker.settings import render
-from knowledgepulse_worker.tools.export.turns import Conversation, turns_of
+from knowledgepulse_worker.tools.export.messages import Conversation, turns_of
 from support import metrics_page as page
 from support.commands import kp_worker
 from support.streams import Stream, own_settings
@@ -44,8 +43,14 @@ def sessions() -> Iterator[str]:
         for turn in turns_of(msgspec.json.decode(trace, type=Conversation)):
             said += [(turn.role, {"type": "text", "text": turn.text})] if turn.text else []
             for call in turn.calls:
-                use = {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
-                result = {"type": "tool_result", "tool_use_id": call.id, "content": call.result or ""}
+                name = call["tool_call_id"]
+                use = {
+                    "type": "tool_use",
+                    "id": name,
+                    "name": call["function_name"],
+                    "input": call["arguments"],
+                }
+                result = {"type": "tool_result", "tool_use_id": name, "content": turn.results.get(name, "")}
                 said += [("assistant", use), ("user", result)]
         yield "\n".join(
             json.dumps({"type": role, "sessionId": str(number), "message": {"role": role, "content": [part]}})
@@ -92,8 +97,8 @@ class Chain:
 
     async def kill_export(self) -> bool:
         """Kill an export once it has created some files; return whether it had not ended by then."""
-        before, seen, few = self._paths(), set[Path](), random.randint(1, 8)
         command = (sys.executable, "-m", "knowledgepulse_worker.cli.entry", *self._export)
+        before, seen, few = self._paths(), set[Path](), random.randint(1, 8)
         process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
         while process.returncode is None and len(seen) < few:
             seen |= self._paths() - before
@@ -110,26 +115,17 @@ class Chain:
     def _paths(self) -> set[Path]:
         return {Path(root, name) for root, _, names in os.walk(self.folder) for name in names}
 
-    def files(self) -> dict[Path, Any]:
-        """Return the dataset's files but for the card, and its manifest without what counts repeats."""
-        files: dict[Path, Any] = {path.relative_to(self.folder): path.read_bytes() for path in self._paths()}
-        manifest = json.loads(files.pop(Path("manifest.json")))
-        del files[Path("README.md")], manifest["files"]["README.md"], manifest["source"]
-        for one in manifest["exports"]:
-            one["dropped"].pop("repeat", None)
-            del one["offsets"], one["read"]
-        return files | {Path("manifest.json"): manifest}
+    def files(self) -> dict[str, bytes]:
+        found = (path for path in self._paths() if path.suffix in {".parquet", ".jsonl"})
+        return {str(path.relative_to(self.folder)): path.read_bytes() for path in found}
 
 
 async def export(bootstrap_servers: str, folder: Path, short: bool, say: Callable[[str], None]) -> Outcome:
     """Publish portion after portion, and kill the worker and the export of one of the two chains in each."""
     started, source, portions = time.monotonic(), sessions(), PORTIONS_SHORT if short else PORTIONS
-    usual = {
-        "embedding": {"backend": "lexical"},
-        "policy": {"threshold": 0.0},
-        "kafka": {"session_timeout": 1},
-    }
-    stream = Stream(own_settings(bootstrap_servers, "dataset", usual), folder)
+    usual = {"embedding": {"backend": "lexical"}, "policy": {"threshold": 0.0}}
+    quick = {"kafka": {"session_timeout": 1.0}}
+    stream = Stream(own_settings(bootstrap_servers, "dataset", usual, quick), folder)
     topics = stream.settings.topics.model_dump(include={"contribute", "rejected", "dead_letter"})
     group = {"group": f"{stream.settings.kafka.group}-calm"}
     apart = stream.configured(topics={one: f"{name}-calm" for one, name in topics.items()}, kafka=group)
@@ -151,11 +147,11 @@ async def export(bootstrap_servers: str, folder: Path, short: bool, say: Callabl
             say(f"{sent} sessions: {hits[-1]} not committed when killed; {killed} exports killed")
         await asyncio.gather(*(one.export("--check") for one in chains))
     ours, theirs = chain.files(), calm.files()
-    wrong = sorted(str(one) for one in {*ours, *theirs} if ours.get(one) != theirs.get(one))
+    wrong = sorted(one for one in {*ours, *theirs} if ours.get(one) != theirs.get(one))
     differing, tables = len(wrong), load_dataset(str(chain.folder), cache_dir=str(folder / "cache"))
     rows = [row for table in tables.values() for row in table["source"]]
-    manifest = ours[Path("manifest.json")]
-    left_out = sum(count for one in manifest["exports"] for count in one["dropped"].values())
+    manifest = json.loads((chain.folder / "manifest.json").read_bytes())
+    left_out = sum(one["dropped"].get("both_sides", 0) for one in manifest["exports"])
     outputs, missing = len(await stream.read(topics["contribute"])), sent - left_out - len({*rows})
     wrong += ["rows are missing or repeated"] if len(rows) + left_out != sent or missing else []
     notes = {"exports killed": killed, "files compared": len(ours), "left out between two splits": left_out}

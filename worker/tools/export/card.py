@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.export.candidates import REASONS
-from knowledgepulse_worker.tools.export.manifest import Manifest
-from knowledgepulse_worker.tools.export.options import SPLITS, TABLE
+from knowledgepulse_worker.tools.export.manifest import SPLITS, TABLE, Manifest
+from knowledgepulse_worker.tools.export.splits import NEAR
 
 CARD = "README.md"
 _SHOWN = 20
@@ -52,21 +52,23 @@ def _text(manifest: Manifest) -> Iterator[str]:
         f"{sum(one.read for one in exports)} records, in {len(exports)} exports by `kp-worker export`. "
         "`manifest.json` has the hash of each file, and the offsets that each export read.\n"
     )
-    for name in choices["formats"]:
-        yield f"`{name}/` has them as lines, too: `load_dataset('json', data_files='{name}/train/**')`.\n"
+    for one in choices.also:
+        yield f"`{one}/` has them as lines, too: `load_dataset('json', data_files='{one}/train/**')`.\n"
     yield "Traces that share a run, a task or an objective, or whose vectors have a cosine of"
-    yield f"{choices['similarity']:g} or more ({_safe(choices['embedder'])}), lie in one split; seed"
-    yield f"{choices['seed']}."
+    yield f"{NEAR:g} or more ({_safe(choices.embedder)}), lie in one split; seed"
+    yield f"{choices.seed}."
     for name in _TABLES:
         yield from _table(name.capitalize(), manifest.total(name))
     yield "\n## What is not in it\n"
-    leaving = ", ".join(one for one in choices["visibilities"] if one != "private") or "none"
+    leaving = ", ".join(one for one in choices.visibilities if one != "private") or "none"
     yield f"Traces leave whose visibility is one of: {leaving}; none whose privacy level is private. They"
-    yield f"are {'redacted copies' if choices['redacted'] else 'not redacted'}, and the SDK's cleaning"
-    yield f"{'finds nothing in them' if choices['require_clean'] else 'was not asked'}; detect-secrets"
-    yield f"{'finds no key' if choices['scan_secrets'] else 'was not asked'}. Before an export read"
+    yield f"are {'redacted copies' if choices.redacted else 'not redacted'}, and the SDK's cleaning"
+    yield f"{'was not asked' if choices.not_cleaned else 'finds nothing in them'}; detect-secrets"
+    yield f"{'finds no key' if choices.scan_secrets else 'was not asked'}. Before an export read"
     yield f"them, {sum(one.deleted for one in exports)} offsets had been deleted. Selected by"
-    selection = {name: choices[name] for name in ("domains", "min_score", "policy", "best", "diverse")}
+    selection = {
+        name: getattr(choices, name) for name in ("domain", "min_score", "policy", "best", "diverse")
+    }
     yield f"`{json.dumps(selection)}`."
     dropped = {text: sum(one.dropped.get(name, 0) for one in exports) for name, text in REASONS.items()}
     yield from _table("Records left out", {text: count for text, count in dropped.items() if count})

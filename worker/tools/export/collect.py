@@ -7,34 +7,22 @@ import io
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
-from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import InputError, RejectedRecord
 from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.decode import decode_inputs, decode_members, decode_trace
+from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
 from knowledgepulse_worker.records.entry import encode_vector
 from knowledgepulse_worker.records.record import RawRecord
-from knowledgepulse_worker.records.summary import TraceSummary
 from knowledgepulse_worker.redaction.departure import is_clean
-from knowledgepulse_worker.scoring import TraceText, bounded_id, embedding_text
+from knowledgepulse_worker.scoring import bounded_id, embedding_text
 from knowledgepulse_worker.terminal.text import printable
-from knowledgepulse_worker.tools.export.candidates import (
-    HELD,
-    Candidate,
-    Dropped,
-    groups_of,
-    read_candidate,
-)
-from knowledgepulse_worker.tools.export.manifest import Export, Manifest, Plan, Planned
-from knowledgepulse_worker.tools.export.options import SPLITS, TABLE, Choices, Split
+from knowledgepulse_worker.tools.export.candidates import REASONS, Candidate, Rules
+from knowledgepulse_worker.tools.export.manifest import SPLITS, TABLE, Export, Manifest, Plan, Planned, Split
 from knowledgepulse_worker.tools.export.secrets import has_secret
 from knowledgepulse_worker.tools.export.selection import best, diverse
 from knowledgepulse_worker.tools.export.sources import Source
@@ -44,38 +32,8 @@ from knowledgepulse_worker.tools.export.store import Store
 logger = logging.getLogger(__name__)
 
 _BATCH = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """How records become rows.
-
-    Attributes:
-        choices: of the dataset.
-        policy: to rescore under, if the choices have one; else the settings'.
-        tasks: group of a label, by trace id or native id.
-        since_ms: the time of the first record of a first export.
-        embedder: makes the vectors; None makes none.
-        text: which text of a trace it embeds.
-        has_score: whether the source's records have ``kp-score``.
-    """
-
-    choices: Choices
-    policy: Policy
-    tasks: Mapping[str, str]
-    since_ms: int | None
-    embedder: Embedder | None
-    text: TraceText
-    has_score: bool
-
-    @property
-    def dimensions(self) -> int:
-        """Of the vectors; 0 without an embedder."""
-        return 0 if self.embedder is None else self.embedder.dimensions
-
-    def candidate(self, record: RawRecord, since_ms: int | None) -> Candidate | Dropped:
-        """Return a record's candidate, or why there is none."""
-        return read_candidate(record, self.choices, self.policy, since_ms, has_score=self.has_score)
+_NAMED = {"visibility", "privacy_level", "not_clean", "secret"}
+"""Reasons for which a trace must not leave: the log names it."""
 
 
 async def collect(source: Source, manifest: Manifest, store: Store, rules: Rules) -> Plan | None:
@@ -101,10 +59,10 @@ async def collect(source: Source, manifest: Manifest, store: Store, rules: Rules
         offsets={part: (held.start, held.stop) for part, held in offsets.items()},
         deleted=deleted,
         read=reading.read,
-        dropped={str(name): count for name, count in sorted(reading.dropped.items()) if count},
+        dropped={name: count for name, count in sorted(reading.dropped.items()) if count},
         counts={name: dict(sorted(one.items())) for name, one in sorted(reading.counts.items())},
     )
-    return Plan(source.identity, rules.choices.as_dict(), rules.since_ms, export, rows)
+    return Plan(source.identity, rules.choices, export, rows)
 
 
 async def _offsets(source: Source, manifest: Manifest, rules: Rules) -> tuple[dict[str, range], int]:
@@ -114,15 +72,13 @@ async def _offsets(source: Source, manifest: Manifest, rules: Rules) -> tuple[di
         end = manifest.end(part)
         if end is None:
             since = rules.since_ms
-            start = held.start if since is None else max(held.start, await source.start(part, since))
-            offsets[part] = range(start, held.stop)
-            continue
-        if held.stop < end:
+            end = held.start if since is None else await source.start(part, since)
+        elif held.stop < end:
             raise InputError(
                 f"{part} ends at offset {held.stop}, but the dataset has read up to {end}: it lost records, "
                 "or is another one; export to another folder"
             )
-        if held.start > end:
+        elif held.start > end:
             deleted += held.start - end
             logger.warning("%s: %d offsets were deleted since the last export", part, held.start - end)
         offsets[part] = range(max(held.start, end), held.stop)
@@ -143,7 +99,7 @@ class _Found(NamedTuple):
 class _Reading:
     def __init__(self, rules: Rules, seen: set[tuple[str, str]]) -> None:
         self.read = 0
-        self.dropped: Counter[Dropped] = Counter()
+        self.dropped: Counter[str] = Counter()
         self.counts: dict[str, Counter[str]] = {}
         self._rules = rules
         self._seen = seen
@@ -153,38 +109,40 @@ class _Reading:
 
     async def add(self, record: RawRecord, part: str) -> None:
         self.read += 1
-        found = self._rules.candidate(record, self._rules.since_ms)
-        if isinstance(found, Candidate):
-            found = self._checked(found, record)
-        if not isinstance(found, Candidate):
-            self.dropped[found] += 1
-            if found in HELD:
-                logger.warning("%s: %s: not exported", _name(record), HELD[found])
+        one = self._rules.candidate(record)
+        reason = self._checked(one, record) if isinstance(one, Candidate) else one
+        if reason is not None or not isinstance(one, Candidate):
+            self.dropped[str(reason)] += 1
+            if reason in _NAMED:
+                trace_id = printable(bounded_id(json.loads(record.value or b"")["id"]))
+                logger.warning("%s: not exported: %s", trace_id, REASONS[str(reason)])
             return
-        target = f"{_folder(found.profile)}/{found.day}"
-        groups = groups_of(found, self._rules.tasks)
-        self._found.append(_Found(part, record.offset, found.score, groups, target, [*found.facts()]))
+        target = f"{_folder(one.profile)}/{one.day}"
+        groups = one.groups(self._rules.tasks)
+        self._found.append(_Found(part, record.offset, one.score, groups, target, [*one.facts()]))
         if len(self._texts) == _BATCH:
             await self.embed()
 
-    def _checked(self, candidate: Candidate, record: RawRecord) -> Candidate | Dropped:
-        identity = candidate.source, candidate.members.id
+    def _checked(self, one: Candidate, record: RawRecord) -> str | None:
+        """Return what there is against a candidate, if anything."""
+        rules, identity, value = self._rules, (one.source, one.members.id), record.value or b""
+        if rules.since_ms is not None and (one.timestamp_ms or 0) < rules.since_ms:
+            return "before_since"
         if identity in self._seen:
             return "repeat"
-        value = record.value or b""
         try:
             trace = decode_trace(value, len(value))
         except RejectedRecord:
             return "foreign"
-        choices, plain = self._rules.choices, json.loads(value)  # json, as it reads lone surrogates
-        if choices.require_clean and not is_clean(plain):
+        plain = json.loads(value)  # json, as it reads lone surrogates
+        if not (rules.choices.not_cleaned or is_clean(plain)):
             return "not_clean"
-        if choices.scan_secrets and has_secret(plain):
+        if rules.choices.scan_secrets and has_secret(plain):
             return "secret"
         self._seen.add(identity)
-        if self._rules.embedder is not None:
-            self._texts.append(embedding_text(trace, self._rules.text, decode_inputs(value)))
-        return candidate
+        if rules.embedder is not None:
+            self._texts.append(embedding_text(trace, rules.text, decode_inputs(value)))
+        return None
 
     async def embed(self) -> None:
         if self._rules.embedder is not None and self._texts:
@@ -202,9 +160,10 @@ class _Reading:
             chosen = best([one.score for one in self._found], choices.best)
         elif choices.diverse is not None:
             chosen = diverse(vectors, placed.vectors, choices.diverse, choices.seed)
+        groups = [self._found[index].groups for index in chosen]
         splits = place(
-            [self._found[index].groups for index in chosen], vectors[chosen], placed,
-            similarity=choices.similarity, shares=choices.shares, seed=choices.seed,
+            groups, vectors[chosen], placed,
+            shares=choices.shares, seed=choices.seed,
         )  # fmt: skip
         self.dropped["not_selected"] += count - len(chosen)
         self.dropped["both_sides"] += splits.count(None)
@@ -216,11 +175,6 @@ class _Reading:
                     self.counts.setdefault(name, Counter())[value] += 1
                 rows.append(Planned(one.part, one.offset, one.groups, f"{split}/{one.target}", vector))
         return rows
-
-
-def _name(record: RawRecord) -> str:
-    """Return the id of a record's trace, for the log."""
-    return printable(bounded_id(decode_members(record.value or b"", TraceSummary).id))
 
 
 def _folder(name: str) -> str:
@@ -250,6 +204,4 @@ def exported(store: Store, manifest: Manifest, dimensions: int) -> tuple[Placed,
         splits += [next(one for one in SPLITS if path.startswith(f"{TABLE}/{one}/"))] * len(table)
         if dimensions:  # a row at a time would take ten times the memory
             vectors.append(table["vector"].combine_chunks().flatten().to_numpy().reshape(-1, dimensions))
-    placed = Placed(dimensions)
-    placed.add(groups, np.concatenate([placed.vectors, *vectors]), splits)
-    return placed, seen
+    return Placed(groups, np.concatenate([np.empty((0, dimensions), np.float32), *vectors]), splits), seen
