@@ -12,7 +12,6 @@ from knowledgepulse_worker.tools.export.splits import NEAR
 
 CARD = "README.md"
 _SHOWN = 20
-_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _TABLES = (
     "split",
     "domain",
@@ -35,8 +34,7 @@ def card(manifest: Manifest) -> bytes:
 def _metadata(manifest: Manifest) -> Iterator[str]:
     """Yield the block that tells the hub, and ``datasets.load_dataset``, where which split is."""
     splits = manifest.total("split")
-    size = next((name for most, name in _SIZES if sum(splits.values()) < most), "n>1M")
-    yield f"---\ntags: [agent, traces, knowledgepulse]\nsize_categories: [{size}]"
+    yield "---\ntags: [agent, traces, knowledgepulse]"
     if splits:  # of other formats than the table's, `datasets` would need a repository each
         yield "configs:\n- config_name: default\n  data_files:"
         yield from (f"  - {{split: {one}, path: '{TABLE}/{one}/**'}}" for one in SPLITS if one in splits)

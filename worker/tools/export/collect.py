@@ -10,11 +10,12 @@ from collections import Counter
 from typing import NamedTuple
 from urllib.parse import quote
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from pyarrow import parquet
 
 from knowledgepulse_worker.errors import InputError, RejectedRecord
-from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
 from knowledgepulse_worker.records.entry import encode_vector
 from knowledgepulse_worker.records.record import RawRecord
@@ -86,13 +87,10 @@ async def _offsets(source: Source, manifest: Manifest, rules: Rules) -> tuple[di
 
 
 class _Found(NamedTuple):
-    """What is remembered of a candidate until all are read."""
+    """What is remembered of a candidate until all are read; its target lacks the split, and it its vector."""
 
-    part: str
-    offset: int
+    planned: Planned
     score: float
-    groups: list[str]
-    target: str
     facts: list[tuple[str, str]]
 
 
@@ -117,9 +115,9 @@ class _Reading:
                 trace_id = printable(bounded_id(json.loads(record.value or b"")["id"]))
                 logger.warning("%s: not exported: %s", trace_id, REASONS[str(reason)])
             return
-        target = f"{_folder(one.profile)}/{one.day}"
-        groups = one.groups(self._rules.tasks)
-        self._found.append(_Found(part, record.offset, one.score, groups, target, [*one.facts()]))
+        target, groups = f"{_folder(one.profile)}/{one.day}", one.groups(self._rules.tasks)
+        planned = Planned(part, record.offset, groups, target, b"")
+        self._found.append(_Found(planned, one.score, [*one.facts()]))
         if len(self._texts) == _BATCH:
             await self.embed()
 
@@ -160,7 +158,7 @@ class _Reading:
             chosen = best([one.score for one in self._found], choices.best)
         elif choices.diverse is not None:
             chosen = diverse(vectors, placed.vectors, choices.diverse, choices.seed)
-        groups = [self._found[index].groups for index in chosen]
+        groups = [self._found[index].planned.groups for index in chosen]
         splits = place(
             groups, vectors[chosen], placed,
             shares=choices.shares, seed=choices.seed,
@@ -170,10 +168,11 @@ class _Reading:
         rows = []
         for index, split in zip(chosen, splits, strict=True):
             if split is not None:
-                one, vector = self._found[index], encode_vector(vectors[index])
-                for name, value in (("split", split), *one.facts):
+                planned, _, facts = self._found[index]
+                for name, value in (("split", split), *facts):
                     self.counts.setdefault(name, Counter())[value] += 1
-                rows.append(Planned(one.part, one.offset, one.groups, f"{split}/{one.target}", vector))
+                target, vector = f"{split}/{planned.target}", encode_vector(vectors[index])
+                rows.append(msgspec.structs.replace(planned, target=target, vector=vector))
         return rows
 
 
@@ -189,8 +188,6 @@ def exported(store: Store, manifest: Manifest, dimensions: int) -> tuple[Placed,
     Raises:
         InputError: a file is missing.
     """
-    with extra("export"):
-        from pyarrow import parquet  # noqa: PLC0415 - slow to import
     seen, groups, vectors, splits = set[tuple[str, str]](), list[list[str]](), [], list[Split]()
     for path in manifest.files:
         if not path.startswith(f"{TABLE}/"):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
 from knowledgepulse_worker.terminal.arguments import Moment
 from knowledgepulse_worker.terminal.options import config_option
@@ -100,10 +101,11 @@ def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
 async def _export(
     folder: str, files: tuple[Path, ...], settings: Settings, redacted: str | None, options: dict[str, Any]
 ) -> int:
-    from knowledgepulse_worker.tools.export.candidates import REASONS  # noqa: PLC0415 - keeps `--help` fast
-    from knowledgepulse_worker.tools.export.run import check, export  # noqa: PLC0415
-    from knowledgepulse_worker.tools.export.sources import FileSource, open_topics  # noqa: PLC0415
-    from knowledgepulse_worker.tools.export.store import open_store  # noqa: PLC0415
+    with extra("export"):
+        from knowledgepulse_worker.tools.export.candidates import REASONS  # noqa: PLC0415 - keeps `--help` fast
+        from knowledgepulse_worker.tools.export.run import check, export  # noqa: PLC0415
+        from knowledgepulse_worker.tools.export.sources import FileSource, open_topics  # noqa: PLC0415
+        from knowledgepulse_worker.tools.export.store import open_store  # noqa: PLC0415
 
     rules, topics = _rules(settings, options, redacted, has_score=not (redacted or files)), settings.topics
     names = [redacted or topics.contribute, *([topics.rejected] if options["policy"] else [])]

@@ -7,17 +7,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from knowledgepulse_worker.extras import extra
+import pyarrow as pa
+from pyarrow import parquet
+
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.entry import decode_vector
 from knowledgepulse_worker.tools.export.candidates import Candidate
 from knowledgepulse_worker.tools.export.manifest import TABLE, File, Format, Planned
 from knowledgepulse_worker.tools.export.messages import Conversation, chat_of, trajectory_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _BUFFER = 67_108_864
 """Bytes of traces in memory; then they are written, each target's to a file of its own."""
@@ -57,8 +56,6 @@ _COLUMNS: dict[str, tuple[str, Callable[[Candidate], Any]]] = {
 
 def _schema(dimensions: int) -> pa.Schema:
     """Return all columns; without an embedder, ``dimensions`` is 0."""
-    with extra("export"):
-        import pyarrow as pa  # noqa: PLC0415 - slow to import
     return pa.schema(
         [
             *((name, pa.type_for_alias(kind)) for name, (kind, _) in _COLUMNS.items()),
@@ -109,9 +106,6 @@ class Files:
 
     def write(self) -> Iterator[tuple[str, File]]:
         """Write what has been added; yield the path and the description of each file."""
-        import pyarrow as pa  # noqa: PLC0415
-        from pyarrow import parquet  # noqa: PLC0415
-
         self._written += 1
         for target, rows in self._rows.items():
             path = self._path(TABLE, target, "parquet")

@@ -7,6 +7,7 @@ import io
 from collections.abc import AsyncIterator, Iterator
 
 import msgspec
+from pyarrow import parquet
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.record import RawRecord
@@ -132,8 +133,6 @@ async def _records(source: Source, manifest: Manifest) -> AsyncIterator[tuple[st
 
 def _wrong_files(store: Store, manifest: Manifest, traces: dict[tuple[str, str], str]) -> Iterator[str]:
     """Yield the files that are missing or differ; fill in the traces of the others, by source and id."""
-    from pyarrow import parquet  # noqa: PLC0415 - slow to import
-
     for path, file in manifest.files.items():
         content = store.read(path)
         if content is None:

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.tools.export.manifest import SPLITS, Split
 
 Vectors = NDArray[np.float32]
@@ -87,9 +88,6 @@ def place(
 
 def _components(groups: Groups, vectors: Vectors) -> Iterable[Sequence[int]]:
     """Return the traces that are tied to each other, directly or by others, in order."""
-    with extra("export"):
-        from scipy.sparse import coo_array  # noqa: PLC0415 - slow to import
-        from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
 
     def merged(rows: NDArray[np.int64], columns: NDArray[np.int64], count: int) -> NDArray[np.int64]:
         graph = coo_array((np.ones(len(rows), np.bool_), (rows, columns)), shape=(count, count))

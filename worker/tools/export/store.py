@@ -21,13 +21,10 @@ from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+
+from pyarrow import fs
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.extras import extra
-
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
 
 RENEWAL = 5.0
 """Seconds between the renewals of a claim."""
@@ -50,7 +47,7 @@ class Store:
             rename publishes them.
     """
 
-    def __init__(self, place: str, files: FileSystem, folder: str, staging: Path) -> None:
+    def __init__(self, place: str, files: fs.FileSystem, folder: str, staging: Path) -> None:
         self.place = place
         self.staging = staging
         self._files = files
@@ -92,8 +89,6 @@ class Store:
 
     def names(self, path: str = "") -> list[str]:
         """Return the names in the folder, or in one below it, but for the lock and what is staged."""
-        from pyarrow import fs  # noqa: PLC0415
-
         folder = fs.FileSelector(f"{self._folder}/{path}".rstrip("/"), allow_not_found=True)
         names = [info.base_name for info in self._files.get_file_info(folder)]
         return sorted({*names} - {_LOCK, _STAGING})
@@ -165,8 +160,6 @@ def open_store(place: str, *, writes: bool = True) -> Iterator[Store]:
     Raises:
         InputError: another export writes there, or the folder cannot be used.
     """
-    with extra("export"):
-        from pyarrow import fs  # noqa: PLC0415 - slow to import
     shown = re.sub(r"(?<=://)[^/@]*@|\?.*", "", place) if "://" in place else place  # no secrets
     try:
         if "://" in place:
