@@ -23,7 +23,16 @@ from knowledgepulse_worker.redaction.departure import is_clean
 from knowledgepulse_worker.scoring import bounded_id, embedding_text
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.export.candidates import REASONS, Candidate, Rules
-from knowledgepulse_worker.tools.export.manifest import SPLITS, TABLE, Export, Manifest, Plan, Planned, Split
+from knowledgepulse_worker.tools.export.manifest import (
+    SPLITS,
+    TABLE,
+    Export,
+    File,
+    Manifest,
+    Plan,
+    Planned,
+    Split,
+)
 from knowledgepulse_worker.tools.export.secrets import has_secret
 from knowledgepulse_worker.tools.export.selection import best, diverse
 from knowledgepulse_worker.tools.export.sources import Source
@@ -186,15 +195,15 @@ def exported(store: Store, manifest: Manifest, dimensions: int) -> tuple[Placed,
     """Return where the exported traces lie, and their sources and ids.
 
     Raises:
-        InputError: a file is missing.
+        InputError: a file is missing, or has another hash.
     """
     seen, groups, vectors, splits = set[tuple[str, str]](), list[list[str]](), [], list[Split]()
-    for path in manifest.files:
+    for path, file in manifest.files.items():
         if not path.startswith(f"{TABLE}/"):
             continue
         content = store.read(path)
-        if content is None:
-            raise InputError(f"{store.place}/{path} is missing; `--check` tells what else is")
+        if content is None or File.of(content) != file:
+            raise InputError(f"{store.place}/{path} is missing or damaged; `--check` tells what else is")
         table = parquet.read_table(io.BytesIO(content), columns=["source", "id", "groups", "vector"])
         seen.update(zip(table["source"].to_pylist(), table["id"].to_pylist(), strict=True))
         groups += table["groups"].to_pylist()

@@ -228,6 +228,14 @@ def test_what_is_no_trace_is_left_out_before_it_is_cleaned(tmp_path, real_traces
 def test_a_check_finds_what_was_changed_since(dataset, scored):
     assert export(dataset, scored, *OPTIONS, "--check") == (0, "")
     table = next(dataset.glob("data/test/**/*.parquet"))
+    content = table.read_bytes()
+    table.write_bytes(content[:-4])
+    with scored.open("ab") as file:
+        file.write(b"[]\n")
+    status, said = export(dataset, scored, *OPTIONS)
+    assert (status, f"{table} is missing or damaged" in said) == (1, True)
+    table.write_bytes(content)
+
     lines = next(dataset.glob("messages/test/**/*.jsonl"))
     lines.write_bytes(lines.read_bytes()[1:])
     (dataset / "README.md").unlink()
