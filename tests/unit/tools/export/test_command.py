@@ -57,24 +57,19 @@ def test_datasets_loads_every_format_by_split(dataset, tmp_path, real_traces):
         assert {split: set(table[key]) for split, table in lines.items()} == ids
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "duckdb"])
-def test_other_libraries_read_the_table(dataset, library, real_traces):
-    if library == "pandas":
-        import pandas as pd
+def test_other_libraries_read_the_table(dataset, real_traces):
+    import duckdb
+    import pandas as pd
+    import polars as pl
 
-        found = pd.read_parquet(dataset / "data")[["id", "trace"]].to_numpy().tolist()
-    elif library == "polars":
-        import polars as pl
-
-        found = pl.read_parquet(f"{dataset}/data/**/*.parquet").select("id", "trace").rows()
-    else:
-        import duckdb
-
-        found = duckdb.sql(f"select id, trace from '{dataset}/data/**/*.parquet'").fetchall()
-    wanted = {json.loads(line)["id"]: line for line in real_traces}
-    assert {name: with_quality_score(trace.encode(), 0) for name, trace in found} == {
-        name: with_quality_score(line, 0) for name, line in wanted.items()
-    }
+    files = f"{dataset}/data/**/*.parquet"
+    wanted = {json.loads(line)["id"]: with_quality_score(line, 0) for line in real_traces}
+    for rows in (
+        pd.read_parquet(dataset / "data")[["id", "trace"]].to_numpy().tolist(),
+        pl.read_parquet(files).select("id", "trace").rows(),
+        duckdb.sql(f"select id, trace from '{files}'").fetchall(),
+    ):
+        assert {name: with_quality_score(trace.encode(), 0) for name, trace in rows} == wanted
 
 
 def test_lines_that_are_appended_are_exported_next(dataset, scored, real_traces):
