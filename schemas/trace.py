@@ -67,9 +67,7 @@ def _now() -> str:
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(
-        strict=True, extra="allow", serialize_by_alias=True, defer_build=True
-    )
+    model_config = ConfigDict(strict=True, extra="allow", serialize_by_alias=True, defer_build=True)
 
 
 class Metadata(_Model):

@@ -138,7 +138,7 @@ def test_the_same_labels_give_the_same_fit_in_any_order(make_record):
     assert fit(records, labels, Policy()).as_dict() == fit(records, backwards, Policy()).as_dict()
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(
     rows=st.lists(st.tuples(UNIT, UNIT, UNIT, UNIT, st.booleans()), min_size=2, max_size=30),
     start=st.sampled_from([START, np.array([0.15, 0.2, 0.1, 0.55]), np.array([0, 0, 0.9, 0.1])]),
