@@ -19,7 +19,7 @@ from knowledgepulse_worker.tools.export.manifest import TABLE, File, Format, Pla
 from knowledgepulse_worker.tools.export.messages import Conversation, chat_of, trajectory_of
 
 _BUFFER = 67_108_864
-"""Bytes of traces in memory; then they are written, each target's to a file of its own."""
+"""Bytes of traces and lines in memory; then they are written, each target's to a file of its own."""
 
 _LINES: dict[Format, Callable[[Candidate, Conversation], dict[str, Any]]] = {
     "messages": lambda one, conversation: chat_of(one.members.id, conversation),
@@ -100,6 +100,7 @@ class Files:
         for name in self._formats:
             line = _LINES[name](one, decode_members(trace, Conversation))
             self._lines[name, planned.target].append(json.dumps(line, ensure_ascii=False) + "\n")
+            self._size += len(self._lines[name, planned.target][-1])
         self._size += len(trace)
         if self._size > _BUFFER:
             yield from self.write()
