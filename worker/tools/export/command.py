@@ -12,10 +12,9 @@ import click
 
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
-from knowledgepulse_worker.terminal.arguments import Moment
+from knowledgepulse_worker.terminal.arguments import EXISTING, SCORE, Moment, Number
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors, topic_progress
-from knowledgepulse_worker.tools.policies.options import POLICY_FILE, SCORE, Number
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.tools.export.candidates import Rules
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("folder")
-@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("files", nargs=-1, type=EXISTING)
 @config_option
 @click.option(
     "--also",
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--since", type=Moment(), help="Only records from this time on, or of this age: 2026-01-31T12:00, 7d."
 )
-@click.option("--policy", type=POLICY_FILE, help="Rescore `contribute` and `rejected`; export what passes.")
+@click.option("--policy", type=EXISTING, help="Rescore `contribute` and `rejected`; export what passes.")
 @click.option("--best", type=click.IntRange(min=1), help="Only so many new traces: those that score best.")
 @click.option("--diverse", type=click.IntRange(min=1), help="Only so many new traces: those that cover most.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the splits, and of --diverse.")
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--labels",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=EXISTING,
     multiple=True,
     help="File of labels whose `group` names the task, as for `policy evaluate`. Repeatable.",
 )
