@@ -9,7 +9,8 @@ import numpy as np
 from msgspec.structs import astuple
 
 from knowledgepulse_worker.errors import Reason
-from knowledgepulse_worker.scoring import Decision, Score, Withheld
+from knowledgepulse_worker.policy import Guard
+from knowledgepulse_worker.scoring import Decision, Score
 
 ENTRY_VERSION = 2
 """The format version of new entries; version 1 had neither ``version`` nor ``topic_id``."""
@@ -83,7 +84,7 @@ class ScoreHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     domain: str
     threshold: float
     nearest: str | None
-    withheld: Withheld | None = None
+    withheld: Guard | None = None
 
     @classmethod
     def of(cls, score: Score) -> ScoreHeader:

@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
+from knowledgepulse_worker.policy import PRIVACY_LEVELS, Guard
 from knowledgepulse_worker.redaction.sdk import clean
 
-Private = Literal["visibility", "privacy_level"]
-Held = Literal[Private, "not_clean"]
+Held = Literal[Guard, "not_clean"]
 """Why a trace may not leave."""
 
 
-def private(visibility: str, privacy_level: str, visibilities: Collection[str]) -> Private | None:
+def private(
+    visibility: str,
+    privacy_level: str,
+    visibilities: Collection[str],
+    privacy_levels: Collection[str] = PRIVACY_LEVELS,
+) -> Guard | None:
     """Return which of a trace's members keeps it from leaving, if one does.
 
     Args:
         visibility: its ``metadata.visibility``; ``private`` never leaves.
         privacy_level: its ``metadata.privacy_level``; likewise.
         visibilities: those that may leave.
+        privacy_levels: likewise.
     """
     if visibility == "private" or visibility not in visibilities:
         return "visibility"
-    return "privacy_level" if privacy_level == "private" else None
+    return "privacy_level" if privacy_level == "private" or privacy_level not in privacy_levels else None
 
 
 def held_back(trace: Mapping[str, Any], visibilities: Collection[str], *, require_clean: bool) -> Held | None:

@@ -44,7 +44,7 @@ REASONS: dict[str, str] = {
     "foreign": "no scored traces of a worker",
     "not_redacted": "no redacted copy could be made",
     "visibility": "their visibility may not leave",
-    "privacy_level": "their privacy level is private",
+    "privacy_level": "their privacy level may not leave",
     "not_clean": "with secrets, or what identifies a person",
     "other_domain": "of another domain",
     "before_since": "from before `--since`",
@@ -64,7 +64,6 @@ HELD: dict[Dropped, str] = {
 
 class _Metadata(MetadataSummary, frozen=True):
     created_at: str = ""
-    privacy_level: str = ""
     quality_score: float | None = None
     native_id: Any = None
     parent_id: Any = None
@@ -171,7 +170,7 @@ def read_candidate(
     if choices.policy is not None and candidate.parts is not None:
         candidate = _rescored(candidate, candidate.parts, policy)
     metadata, parts = candidate.members.metadata, candidate.parts
-    held = private(metadata.visibility, metadata.privacy_level, choices.visibilities)
+    held = private(metadata.visibility, metadata.privacy_level, choices.visibilities, choices.privacy_levels)
     if held is not None:
         return held
     checks: tuple[tuple[Dropped, bool], ...] = (
@@ -187,8 +186,7 @@ def read_candidate(
 
 
 def _rescored(candidate: Candidate, parts: Score, policy: Policy) -> Candidate:
-    metadata = candidate.members.metadata
-    score = rescore(parts, metadata.task_domain, metadata.visibility, policy)
+    score = rescore(parts, candidate.members.metadata, policy)
     return replace(
         candidate, score=score.quality_score, parts=score, policy=policy.digest, profile=score.domain
     )

@@ -60,9 +60,10 @@ def _text(manifest: Manifest) -> Iterator[str]:
     for name in _TABLES:
         yield from _table(name.capitalize(), manifest.total(name))
     yield "\n## What is not in it\n"
-    leaving = ", ".join(one for one in choices["visibilities"] if one != "private") or "none"
-    yield f"Traces leave whose visibility is one of: {leaving}; none whose privacy level is private. They"
-    yield f"are {'redacted copies' if choices['redacted'] else 'not redacted'}, and the SDK's cleaning"
+    for name, listed in (("visibility", "visibilities"), ("privacy level", "privacy_levels")):
+        leaving = ", ".join(one for one in choices[listed] if one != "private") or "none"
+        yield f"Traces leave whose {name} is one of: {leaving}."
+    yield f"They are {'redacted copies' if choices['redacted'] else 'not redacted'}, and the SDK's cleaning"
     yield f"{'finds nothing in them' if choices['require_clean'] else 'was not asked'}. Before an export read"
     yield f"them, {sum(one.deleted for one in exports)} offsets had been deleted. Selected by"
     selection = {name: choices[name] for name in ("domains", "min_score", "policy", "best", "diverse")}

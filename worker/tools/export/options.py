@@ -28,7 +28,7 @@ class Choices:
         domains: the traces' domains or profiles; empty for all.
         min_score: the least score.
         policy: digest of the policy that traces are rescored under; None keeps their own score.
-        visibilities: those that may leave.
+        visibilities, privacy_levels: those that may leave; `private` does not even so.
         best: the number of traces with the highest scores that each export keeps; None for all.
         diverse: the number of traces that cover most, likewise.
         seed: of the splits, and of the first of the diverse traces.
@@ -44,6 +44,7 @@ class Choices:
     min_score: float
     policy: str | None
     visibilities: tuple[str, ...]
+    privacy_levels: tuple[str, ...]
     best: int | None
     diverse: int | None
     seed: int

@@ -85,6 +85,7 @@ def _line(record: ScoredRecord) -> str:
             "id": record.id,
             "task_domain": record.task_domain,
             "visibility": record.visibility,
+            "privacy_level": record.privacy_level,
             "policy": record.policy,
             **record.score.as_dict(),
             "decision": record.score.decision,

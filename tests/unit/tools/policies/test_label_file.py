@@ -23,7 +23,7 @@ LINE = '{"id":"kp:trace:%d","keep":true,"source":"ann"}\n'
 SCORED = (
     '{"id":"kp:trace:1","quality_score":0.5,"complexity":0.5,"novelty":0.5,"tool_diversity":0.5,'
     '"outcome_confidence":0.5,"overrides":[],"domain":"code","threshold":0.75,"nearest":null,'
-    '"task_domain":"code","visibility":"network","success":true,"confidence":0.5}'
+    '"task_domain":"code","visibility":"network","privacy_level":"private","success":true,"confidence":0.5}'
 )
 
 
