@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import astuple
 
+from knowledgepulse_schemas.trace import is_uuid_id
 from knowledgepulse_worker.errors import Reason
 from knowledgepulse_worker.policy import Guard
 from knowledgepulse_worker.scoring import Decision, Score
@@ -101,6 +102,11 @@ class ScoreHeader(msgspec.Struct, frozen=True, omit_defaults=True):
             nearest=score.nearest,
             withheld=score.withheld,
         )
+
+    def discreet(self) -> ScoreHeader:
+        """Return the header without the nearest trace's id unless it is a UUID: others may hold content."""
+        tells = self.nearest is not None and not is_uuid_id(self.nearest)
+        return msgspec.structs.replace(self, nearest=None) if tells else self
 
     def as_score(self) -> Score:
         """Return the score, which has the same fields in the same order."""

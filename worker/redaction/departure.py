@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
@@ -41,9 +42,20 @@ def held_back(trace: Mapping[str, Any], visibilities: Collection[str], *, requir
     """
     metadata = trace["metadata"]
     held = private(metadata["visibility"], metadata["privacy_level"], visibilities)
-    return held or ("not_clean" if require_clean and not is_clean(trace) else None)
+    return held or ("not_clean" if require_clean and clean(dict(trace)) != trace else None)
 
 
-def is_clean(trace: Mapping[str, Any]) -> bool:
-    """Return whether the SDK's cleaning finds nothing in a trace."""
-    return clean(dict(trace)) == trace
+def is_clean_json(value: bytes) -> bool:
+    """Return whether the SDK's cleaning finds nothing in a trace's JSON, in which no member stands twice."""
+    try:
+        trace = json.loads(value, object_pairs_hook=_members)  # reads lone surrogates, unlike msgspec
+    except ValueError:
+        return False
+    return bool(clean(trace) == trace)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; of members that stand twice, the cleaning would see only the last one."""
+    if len(members := dict(pairs)) < len(pairs):
+        raise ValueError
+    return members

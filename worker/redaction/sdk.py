@@ -1,8 +1,8 @@
 """The cleaning of the KnowledgePulse SDK as a redaction function: secrets, and what identifies a person.
 
 ``redaction.function = "knowledgepulse_worker.redaction.sdk:clean"``. Ported from ``pii-cleaner.ts`` of
-https://github.com/chesterkuo/OpenKnowledgePulse (Apache-2.0). The SDK cleans the steps only; this cleans
-every text of a trace.
+https://github.com/chesterkuo/OpenKnowledgePulse (Apache-2.0). The SDK cleans the texts of steps only; this
+cleans every text of a trace, and what members with the name of a secret hold, also where a text quotes JSON.
 """
 
 from __future__ import annotations
@@ -18,8 +18,18 @@ _SPACE = "\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _ASSIGNED_NAMES = "password|passwd|secret|token|api_key|apikey|api_secret|access_token|auth_token"
 _LOCAL = r"[a-zA-Z0-9._%+\-]"
 _OCTET = r"(?:25[0-5]|2[0-4]\d|[01]?\d\d?)"
-_SECRET_KEY = re.compile(_ASSIGNED_NAMES, re.ASCII | re.IGNORECASE)
 _REDACTED_PASSWORD = "[REDACTED:password]"  # noqa: S105 - what stands in place of one
+_SECRET_WORDS = ("password", "passwd", "secret", "token", "apikey", "api_key", "api-key")
+"""The ends of the names of members that hold secrets: those that the SDK knows, and longer ones."""
+
+_QUOTED_SECRET = re.compile(
+    # In a text that quotes JSON, or a text that does: the quote after such a name, then a text or a number.
+    rf"(?s)(?P<end>[\\'\"](?i:{'|'.join(f'(?<={word}.)' for word in _SECRET_WORDS)})"
+    r"(?:(?<=\\)\\{0,6}['\"])?)(?P<colon>\s*:\s*)"
+    rf"(?:(?P<quote>\\{{0,7}}['\"])(?!(?P=quote)|{re.escape(_REDACTED_PASSWORD)}(?P=quote))"
+    r".*?(?:(?<!\\)(?P=quote)|\Z)|-?\d[\w.+\-]*)"
+)
+_QUOTED_REDACTED = rf"\g<end>\g<colon>\g<end>{_REDACTED_PASSWORD}\g<end>"
 
 _UNQUOTED = rf"[^{_SPACE}'\"`,;)}}\[\]]"
 _ASSIGNMENT = (
@@ -85,8 +95,8 @@ def clean_text(text: str, level: str = "aggregated") -> str:
 def clean(trace: dict[str, Any]) -> dict[str, Any]:
     """Return a trace with every text cleaned, the names of members too.
 
-    A text whose member is named as a secret, such as ``"password"``, is one. An id with anything to clean is
-    replaced by one that is derived from it; UUIDs stay, whatever they look like.
+    A text or number whose member is named as a secret, such as ``"db_password"``, is one. An id with anything
+    to clean is replaced by one that is derived from it; UUIDs stay, whatever they look like.
     """
     level = trace["metadata"]["privacy_level"]
     cleaned: dict[str, Any] = _cleaned({name: one for name, one in trace.items() if name != "id"}, level)
@@ -103,21 +113,25 @@ def clean_id(trace_id: str, level: str = "aggregated") -> str:
 
 def _clean_text(text: str, level: str) -> str:
     """Clean until nothing is left to clean: what is redacted may bring to light what stood beside it."""
-    while (cleaned := clean_text(text, level)) != text:
+    while (cleaned := _QUOTED_SECRET.sub(_QUOTED_REDACTED, clean_text(text, level))) != text:
         text = cleaned
     return text
 
 
-def _cleaned(value: Any, level: str) -> Any:
+def _is_secret(name: str) -> bool:
+    return name.casefold().rstrip(f"{_SPACE}:=").endswith(_SECRET_WORDS)
+
+
+def _cleaned(value: Any, level: str, *, secret: bool = False) -> Any:
+    if secret and value and isinstance(value, str | int | float) and value is not True:
+        return _REDACTED_PASSWORD
     if isinstance(value, str):
         return _clean_text(value, level)
     if isinstance(value, list):
-        return [_cleaned(one, level) for one in value]
+        return [_cleaned(one, level, secret=secret) for one in value]
     if isinstance(value, dict):
         return {
-            _clean_text(name, level): _REDACTED_PASSWORD
-            if one and isinstance(one, str) and _SECRET_KEY.fullmatch(name)
-            else _cleaned(one, level)
+            _clean_text(name, level): _cleaned(one, level, secret=_is_secret(name))
             for name, one in value.items()
         }
     return value

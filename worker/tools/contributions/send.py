@@ -120,17 +120,18 @@ class Sender:
             SettingsError: at the address is no registry.
         """
         scored = read_record(record)
-        where = f"{record.topic}/{record.partition}/{record.offset}"
+        if scored is None and last_header(record.headers, "kp-redaction-error") is not None:
+            source = last_header(record.headers, "kp-source") or b""
+            return self._held("", source.decode("utf-8", "replace"), "not_redacted")
         if scored is None:
-            stands_for = last_header(record.headers, "kp-redaction-error")
-            return self._held("", where, "foreign" if stands_for is None else "not_redacted")
+            return self._held("", f"{record.topic}/{record.partition}/{record.offset}", "foreign")
         unit = unit_of(record.value, scored, self._registry)
         if not isinstance(unit, Unit):
             return self._held(scored.id, scored.source, unit)
         answer = await self._persistence.ask(lambda: self._answer(unit))
         return Contribution(
             trace_id=unit.id,
-            source=scored.source,
+            source=bounded_id(scored.source),
             result=answer.verdict,
             registry=self._registry.url or "",
             at=now_ms(),
@@ -145,7 +146,8 @@ class Sender:
         return await self._client.contribute(unit)
 
     def _held(self, trace_id: str, source: str, result: str) -> Contribution:
-        return Contribution(bounded_id(trace_id), source, result, self._registry.url or "", now_ms())
+        url = self._registry.url or ""
+        return Contribution(bounded_id(trace_id), bounded_id(source), result, url, now_ms())
 
 
 async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:

@@ -224,7 +224,7 @@ def _read(record: RawRecord, policy: Policy) -> Candidate | None:
 
 def _parts(record: RawRecord) -> Score | None:
     headers = worker_headers(record.headers)
-    return None if headers is None else ScoreHeader.decode(headers[1]).as_score()
+    return None if headers is None else ScoreHeader.decode(headers[1]).discreet().as_score()
 
 
 def _time(timestamp_ms: int, created_at: str) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import logging
 from collections import Counter
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ from knowledgepulse_worker.records.decode import decode_inputs, decode_members, 
 from knowledgepulse_worker.records.entry import encode_vector
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.summary import TraceSummary
-from knowledgepulse_worker.redaction.departure import is_clean
+from knowledgepulse_worker.redaction.departure import is_clean_json
 from knowledgepulse_worker.scoring import TraceText, bounded_id, embedding_text
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.export.candidates import (
@@ -175,8 +174,7 @@ class _Reading:
             trace = decode_trace(value, len(value))
         except RejectedRecord:
             return "foreign"
-        # json, as it reads lone surrogates.
-        if self._rules.choices.require_clean and not is_clean(json.loads(value)):
+        if self._rules.choices.require_clean and not is_clean_json(value):
             return "not_clean"
         self._seen.add(identity)
         if self._rules.embedder is not None:
