@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 
 import pytest
 
@@ -107,6 +108,13 @@ async def test_each_trace_is_there_once_although_sender_and_registry_are_killed(
             assert deleted.startswith("deleted kp:trace:")
             _, shown, _ = await kp_worker("traces", "show", ALICES, "--config", file)
             assert f" {clean_id(ALICES)} at {settings.registry.url}" in shown.splitlines()[-1]
+
+        async with contributed.worker(settings) as worker:
+            await worker.owns(2)
+            while json.loads((await worker.get("/api/status"))[1])["registry"] != Counter(
+                [*results, "deleted"]
+            ):
+                await asyncio.sleep(0.1)
 
 
 async def test_a_key_that_is_revoked_ends_the_sender_and_loses_nothing(contributed):
