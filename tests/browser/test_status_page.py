@@ -287,7 +287,7 @@ async def test_what_the_registry_answered_is_shown(stage, visit):
 
     stage.settings = Settings(registry={"url": "http://localhost:1"})
     await expect(page.locator("#registry-reading")).to_have_text("None yet.")
-    stage.metrics.recent.answers += ["refused", "accepted", "accepted"]
+    stage.metrics.recent.answers.update(refused=1, accepted=2)
     await expect(page.locator("#registry-reading")).to_have_text("2 accepted, 1 refused")
 
 

@@ -21,9 +21,6 @@ LAST_SCORES = 1000
 LAST_RECORDS = 20
 """Number of contributed traces, of rejected ones, and of dead letters that are kept with their details."""
 
-LAST_ANSWERS = 1000
-"""Number of offsets of the topic of contributions whose records are kept."""
-
 LAST_POLICIES = 10
 """Number of policies that are kept to explain scores: traces in flight outlast a change of the policy."""
 
@@ -80,7 +77,7 @@ class Recent:
         policies: the policies that were in force.
         traces: published traces with their details, by decision.
         dead_letters: dead letters, with the details passed to :meth:`dead_lettered`.
-        answers: what became of contributed traces on their way to a registry.
+        answers: what became of contributed traces on their way to a registry, by result.
     """
 
     def __init__(self) -> None:
@@ -94,7 +91,7 @@ class Recent:
             "rejected": deque(maxlen=LAST_RECORDS),
         }
         self.dead_letters: deque[dict[str, Any]] = deque(maxlen=LAST_RECORDS)
-        self.answers: deque[str] = deque(maxlen=LAST_ANSWERS)
+        self.answers: Counter[str] = Counter()
         self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=SECONDS + 1)
 
     def scored(self, seconds: float) -> None:

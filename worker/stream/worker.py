@@ -185,7 +185,7 @@ async def _work(setup: _Setup) -> None:
             reload = PolicyReload(setup.config, settings, in_force, metrics, partial(keep_policy, settings))
             guards.append(_guard(reload.watch(), fail))
         if settings.registry.url is not None:
-            guards.append(_guard(watch_answers(settings, metrics.recent.answers.append), fail))
+            guards.append(_guard(watch_answers(settings, metrics.recent), fail))
         gc.collect()
         gc.freeze()  # spares every full collection the objects of all imports
         await _serve(program, settings, stop, failed, heart, guards)

@@ -29,20 +29,20 @@ class Contribution(msgspec.Struct, frozen=True, omit_defaults=True):
         source: ``kp-source``, or where the record is if it has none.
         result: a :data:`Result`, or ``deleted``.
         registry: the registry's address.
-        at: when, in milliseconds since the epoch.
         status: the registry's HTTP status; 0 if it was not asked.
         message: the registry's own words.
         idempotency_key: that it was sent with.
+        at: when, in milliseconds since the epoch.
     """
 
     trace_id: str
     source: str
     result: str
     registry: str
-    at: int
     status: int = 0
     message: str = ""
     idempotency_key: str = ""
+    at: int = msgspec.field(default_factory=lambda: time.time_ns() // 1_000_000)
 
     @property
     def key(self) -> bytes:
@@ -57,16 +57,6 @@ class Contribution(msgspec.Struct, frozen=True, omit_defaults=True):
 _decode = msgspec.json.Decoder(Contribution).decode
 
 
-def now_ms() -> int:
-    """Return the time, in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
-def contributions_group(group: str) -> str:
-    """Return the consumer group and the transactional id of ``kp-worker contributions send``."""
-    return f"{group}-contributions"
-
-
 def source_topic(settings: Settings) -> str:
     """Return the topic that is sent: the redacted copies, where there are some."""
     return settings.topics.redacted or settings.topics.contribute
@@ -79,8 +69,9 @@ def contribution_rights(settings: Settings) -> Iterator[Right]:
     the transactional id.
     """
     yield from topic_rights(source_topic(settings), "Read", "DescribeConfigs")
-    yield from topic_rights(contributions_topic_name(settings.kafka.group), "Write", "DescribeConfigs")
-    yield Right("Read", "group", contributions_group(settings.kafka.group))
+    name = contributions_topic_name(settings.kafka.group)
+    yield from topic_rights(name, "Write", "DescribeConfigs")
+    yield Right("Read", "group", name)
 
 
 async def create_topic(admin: TopicAdmin, name: str) -> None:

@@ -173,11 +173,11 @@ class RegistryClient:
     def _require_access(self, response: aiohttp.ClientResponse) -> None:
         """Raise for what says nothing about the request itself."""
         status = response.status
-        if status == HTTPStatus.TOO_MANY_REQUESTS:
-            if response.headers.get("X-RateLimit-Limit") == "0":  # as the registry treats who has no key
-                raise SecurityError(f"registry.api_key: {self._url} does not know the key, or has revoked it")
+        is_limited = status == HTTPStatus.TOO_MANY_REQUESTS
+        has_no_key = is_limited and response.headers.get("X-RateLimit-Limit") == "0"
+        if is_limited and not has_no_key:
             raise TryAgain("limited", "the registry's rate limit", _retry_after(response.headers))
-        if status == HTTPStatus.UNAUTHORIZED:
+        if has_no_key or status == HTTPStatus.UNAUTHORIZED:
             raise SecurityError(f"registry.api_key: {self._url} does not know the key, or has revoked it")
         if status == HTTPStatus.FORBIDDEN:
             raise SecurityError(
