@@ -9,7 +9,6 @@ from typing import Annotated
 
 import msgspec
 
-from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import TopicReader
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
@@ -33,12 +32,12 @@ _decode = msgspec.json.Decoder(_Answer).decode
 
 
 async def watch_answers(settings: Settings, recent: Recent) -> None:
-    """Keep ``recent.answers`` current. Scoring does without, so what goes wrong is tried again."""
+    """Keep ``recent.answers`` current; what goes wrong is tried again."""
     while True:
         try:
             recent.answers = await _latest(settings)
-        except (WorkerError, msgspec.MsgspecError) as error:
-            logger.debug("the registry's answers: %s", error)
+        except Exception as error:  # noqa: BLE001 - scoring does without
+            logger.debug("the registry's answers: %r", error)
         await asyncio.sleep(EVERY)
 
 
