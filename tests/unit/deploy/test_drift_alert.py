@@ -13,6 +13,8 @@ from knowledgepulse_worker.scoring import Score, ScoredRecord
 from knowledgepulse_worker.tools.policies.drift import reference_rules, window
 from support.tools import tool
 
+pytestmark = pytest.mark.integration  # of half a minute
+
 STABLE, SHIFTED = 24, 12
 """Hours. The distance of the shift is 0.7, so 0.2 is reached after 24 h * 0.2 / 0.7 = 7 h."""
 
