@@ -29,7 +29,7 @@ REASONS = {
     "foreign": "no scored traces of a worker",
     "not_redacted": "no redacted copy could be made",
     "visibility": "visibility that may not leave",
-    "privacy_level": "private privacy level",
+    "privacy_level": "privacy level that may not leave",
     "not_clean": "the SDK's cleaning finds something",
     "secret": "`--scan-secrets` finds a key",
     "other_domain": "of another domain",
@@ -44,7 +44,6 @@ REASONS = {
 
 class _Metadata(MetadataSummary, frozen=True):
     created_at: str = ""
-    privacy_level: str = ""
     quality_score: float | None = None
     native_id: Any = None
     parent_id: Any = None
@@ -164,7 +163,9 @@ class Rules:
         if one is None or (self.has_score and one.parts is None):
             return "foreign"
         choices, metadata = self.choices, one.members.metadata
-        if held := private(metadata.visibility, metadata.privacy_level, choices.visibilities):
+        if held := private(
+            metadata.visibility, metadata.privacy_level, choices.visibilities, choices.privacy_levels
+        ):
             return held
         if choices.domain and not {metadata.task_domain, one.profile} & {*choices.domain}:
             return "other_domain"
@@ -181,7 +182,7 @@ class Rules:
         headers = worker_headers(record.headers)
         try:
             members = decode_members(record.value or b"", Members)
-            parts = None if headers is None else ScoreHeader.decode(headers[1]).as_score()
+            parts = None if headers is None else ScoreHeader.decode(headers[1]).discreet().as_score()
             source, digest = (
                 (last_header(record.headers, name) or b"").decode() for name in ("kp-source", "kp-policy")
             )
@@ -195,7 +196,7 @@ class Rules:
         one = Candidate(source, time, score, parts, digest or None, profile, members)
         if self.choices.policy is None or parts is None:
             return one
-        new = rescore(parts, metadata.task_domain, metadata.visibility, self.policy)
+        new = rescore(parts, metadata, self.policy)
         return replace(one, score=new.quality_score, parts=new, policy=self.policy.digest, profile=new.domain)
 
 

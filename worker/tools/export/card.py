@@ -58,9 +58,10 @@ def _text(manifest: Manifest) -> Iterator[str]:
     for name in _TABLES:
         yield from _table(name.capitalize(), manifest.total(name))
     yield "\n## What is not in it\n"
-    leaving = ", ".join(one for one in choices.visibilities if one != "private") or "none"
-    yield f"Traces leave whose visibility is one of: {leaving}; none whose privacy level is private. They"
-    yield f"are {'redacted copies' if choices.redacted else 'not redacted'}, and the SDK's cleaning"
+    for name, may_leave in (("visibility", choices.visibilities), ("privacy level", choices.privacy_levels)):
+        leaving = ", ".join(one for one in may_leave if one != "private") or "none"
+        yield f"Traces leave whose {name} is one of: {leaving}."
+    yield f"They are {'redacted copies' if choices.redacted else 'not redacted'}, and the SDK's cleaning"
     yield f"{'was not asked' if choices.not_cleaned else 'finds nothing in them'}; detect-secrets"
     yield f"{'finds no key' if choices.scan_secrets else 'was not asked'}. Before an export read"
     yield f"them, {sum(one.deleted for one in exports)} offsets had been deleted. Selected by"

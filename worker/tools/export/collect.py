@@ -19,7 +19,7 @@ from knowledgepulse_worker.errors import InputError, RejectedRecord
 from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
 from knowledgepulse_worker.records.entry import encode_vector
 from knowledgepulse_worker.records.record import RawRecord
-from knowledgepulse_worker.redaction.departure import is_clean
+from knowledgepulse_worker.redaction.departure import is_clean_json
 from knowledgepulse_worker.scoring import bounded_id, embedding_text
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.export.candidates import REASONS, Candidate, Rules
@@ -141,10 +141,9 @@ class _Reading:
             trace = decode_trace(value, len(value))
         except RejectedRecord:
             return "foreign"
-        plain = json.loads(value)  # json, as it reads lone surrogates
-        if not (rules.choices.not_cleaned or is_clean(plain)):
+        if not (rules.choices.not_cleaned or is_clean_json(value)):
             return "not_clean"
-        if rules.choices.scan_secrets and has_secret(plain):
+        if rules.choices.scan_secrets and has_secret(value):
             return "secret"
         self._seen.add(identity)
         if rules.embedder is not None:

@@ -34,7 +34,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
         also: what is written besides Parquet.
         domain: the traces' domains or profiles; empty for all.
         policy: digest of the policy that traces are rescored under; None keeps their own score.
-        visibilities: those that may leave.
+        visibilities, privacy_levels: those that may leave; `private` does not even so.
         best: the number of traces with the highest scores that each export keeps; None for all.
         diverse: the number of traces that cover most, likewise.
         shares: of validation and test, in percent.
@@ -47,6 +47,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     min_score: float
     policy: str | None
     visibilities: tuple[str, ...]
+    privacy_levels: tuple[str, ...]
     best: int | None
     diverse: int | None
     seed: int
