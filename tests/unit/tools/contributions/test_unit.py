@@ -17,15 +17,16 @@ from knowledgepulse_worker.redaction.sdk import clean
 from knowledgepulse_worker.scoring import score_trace
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.contributions.unit import Unit, unit_of
-from knowledgepulse_worker.tools.export.candidates import read_candidate
+from knowledgepulse_worker.tools.export.candidates import Rules
 from support.planted import PLANTED, planted_traces
 
 REGISTRY = RegistrySettings(url="http://localhost:1", agent_id="team@example.com")
 
 
-EXPORT = SimpleNamespace(
-    policy=None, visibilities=VISIBILITIES, privacy_levels=PRIVACY_LEVELS, domains=(), min_score=0
+CHOICES = SimpleNamespace(
+    policy=None, visibilities=VISIBILITIES, privacy_levels=PRIVACY_LEVELS, domain=(), min_score=0
 )
+EXPORT = Rules(CHOICES, Policy(), {}, since_ms=None, embedder=None, text="sdk", has_score=True)
 GUARDED = Policy(
     threshold=0,
     contribute_visibility=["org", "network"],
@@ -40,7 +41,7 @@ def unit(record, registry=REGISTRY):
 def export(record):
     """Return what is exported of a record, or why nothing is."""
     record.timestamp_ms = 1
-    return read_candidate(record, EXPORT, Policy(), None, has_score=True)
+    return EXPORT.candidate(record)
 
 
 def test_only_the_schemas_members_are_sent_and_who_decided(document, record):
