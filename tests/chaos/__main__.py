@@ -17,12 +17,13 @@ from rich.console import Console
 from chaos import results
 from chaos.assembly import ASSEMBLE, assemble
 from chaos.brokers import running_brokers
+from chaos.dataset import DATASET, export
 from chaos.overload import OVERLOADS
 from chaos.play import judge, play
 from chaos.results import Outcome
 from chaos.rows import ROWS
 
-OTHERS = {"assemble": (ASSEMBLE, assemble), **OVERLOADS}
+OTHERS = {"assemble": (ASSEMBLE, assemble), "export": (DATASET, export), **OVERLOADS}
 """What also needs brokers, but is no row."""
 
 FAULTS = {

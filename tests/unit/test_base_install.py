@@ -73,6 +73,7 @@ def test_what_needs_kafka_gets_as_far_as_the_broker(base_install, command):
         (["traces", "list", "TRACES"], "worker"),
         (["demo"], "demo"),
         (["policy", "tune", "TRACES", "--embedder", "none"], "policy"),
+        (["export", "dataset", "TRACES"], "export"),
         (["convert", "PROTOBUF", "--from", "otlp"], "otel"),
     ],
 )

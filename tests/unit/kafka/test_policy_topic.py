@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka.policy_topic import _complete, read_policies
 from knowledgepulse_worker.kafka.topic_reader import Record
-from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, VISIBILITIES, DomainPolicy, Policy
+from knowledgepulse_worker.policy import PRIVACY_LEVELS, REFERENCE_WEIGHTS, VISIBILITIES, DomainPolicy, Policy
 from knowledgepulse_worker.testing.memory_reader import MemoryReader
 
 TOPIC = "a-group-policies"
@@ -18,6 +18,7 @@ policies = st.builds(
     Policy,
     threshold=thresholds,
     contribute_visibility=st.none() | st.lists(st.sampled_from(VISIBILITIES), min_size=1),
+    contribute_privacy_level=st.none() | st.lists(st.sampled_from(PRIVACY_LEVELS), min_size=1),
     domains=st.dictionaries(
         st.sampled_from([*REFERENCE_WEIGHTS, "legal"]),
         st.builds(

@@ -204,6 +204,7 @@ def test_a_producer_cannot_add_agents_or_frameworks(origins):
         id="kp:trace:1",
         task_domain="code",
         visibility="network",
+        privacy_level="aggregated",
         success=True,
         confidence=0.5,
         score=score,

@@ -28,7 +28,7 @@ def decide(recent, decision="rejected", *, text="kp:trace:1", domain="code", pol
     profile = policy.profile(domain)
     score = Score(0, 0.5, 0.25, 1.0, 0.75, (), profile.domain, profile.threshold, text)
     score = replace(score, quality_score=quality_score(score.dimensions, (), profile.weights))
-    record = ScoredRecord("raw/0/1", text, domain, "network", True, 0.75, score, policy.digest)
+    record = ScoredRecord("raw/0/1", text, domain, "network", "aggregated", True, 0.75, score, policy.digest)
     recent.decided(record, text, text, text)
     return record
 

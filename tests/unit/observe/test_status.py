@@ -58,6 +58,7 @@ def decided(metrics, *, text="kp:trace:1", threshold=0.75, agent_id=None, framew
         id=text,
         task_domain=domain,
         visibility="network",
+        privacy_level="aggregated",
         success=True,
         confidence=0.75,
         score=replace(score, quality_score=quality_score(score.dimensions, (), profile.weights)),
