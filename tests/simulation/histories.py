@@ -45,7 +45,7 @@ KINDS = {
 
 
 FOUND = (101853, 101471, 100322, 100857, 2000259, 2003539, 2014297, 3566, 1947)
-"""Seeds that have found something: the README says what."""
+"""Seeds that have found something, as the README and the history of this file say."""
 
 
 @dataclass(frozen=True)
