@@ -337,26 +337,3 @@ async def test_a_port_in_use_is_an_error_before_anything_starts(tmp_path):
         with pytest.raises(StartError, match=f"web.host, web.port: 127.0.0.1:{here.port}: "):
             await here.run()
     assert here.starts == []
-
-
-async def test_a_record_that_kills_process_after_process_is_dead_lettered_by_the_next(tmp_path, caplog):
-    """A process that exits by itself without blaming a record does not count."""
-    path = [str(Path(supervise.__file__).parents[1]), *sys.path]  # an editable install is not on it
-    does = f"""
-sys.path[:] = {path!r}
-from knowledgepulse_worker.records.journal import Journal, Location, Treatment
-journal, location = Journal(int(sys.argv[-5])), Location(2, 41)
-if journal.treatment(location) is Treatment.DEAD_LETTER:
-    open(sys.argv[1] + ".works", "w").close()
-    beat(60)
-journal.begin(location)
-if start == 2:
-    journal.close()
-    sys.exit(1)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    here = Supervised(tmp_path, does, poison_attempts=2)
-    await here.stopped_at_work()
-    assert len(here.starts) == 4
-    assert caplog.text.count("the worker died while this was in progress: partition 2, offset 41") == 1
-    assert "partition 2, offset 41: 2 workers died of it; it will be dead-lettered" in caplog.text
