@@ -1,7 +1,6 @@
 """Loading the configured embedder; errors name the setting to change."""
 
 import logging
-import os
 import subprocess
 import sys
 
@@ -46,23 +45,6 @@ def test_a_model_in_a_folder_runs_in_openvino_and_is_logged(folder, caplog):
 
     assert embedder.runtime.startswith("OpenVINO ")
     assert f"{folder} runs in {embedder.runtime} on cpu" in caplog.text
-
-
-def test_a_command_whose_model_is_unusable_ends_with_status_78(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "score", "-"],
-        env=os.environ | {"KP_EMBEDDING__MODEL": str(tmp_path)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == os.EX_CONFIG
-    assert (
-        done.stderr
-        == f"Error: embedding.model: {tmp_path}/config.json cannot be read: No such file or directory\n"
-    )
 
 
 def test_mismatched_dimensions_are_an_error_with_both_numbers(folder):

@@ -115,25 +115,6 @@ def test_the_rest_of_the_status_is_shown_to_everybody(metrics, status):
         assert shown["rejected"][0][key] == hidden["rejected"][0][key]
 
 
-def test_a_trace_has_its_score_taken_apart(metrics, status):
-    """By hand: 0.2 x 0.5 + 0.3 x 0.25 + 0.3 x 1 + 0.2 x 0.75 = 0.625, which is 0.125 short of 0.75."""
-    decided(metrics)
-
-    (trace,) = data_of(status)["rejected"]
-
-    explanation = trace["explanation"]
-    assert [tuple(part.values()) for part in explanation["parts"]] == [
-        ("complexity", 0.5, 0.2, 0.1),
-        ("novelty", 0.25, 0.3, 0.075),
-        ("tool_diversity", 1.0, 0.3, 0.3),
-        ("outcome_confidence", 0.75, 0.2, pytest.approx(0.15)),
-    ]
-    assert explanation["weighted"] == 0.625
-    assert explanation["verdict"] == "it falls short by 0.1250; any one of these would suffice:"
-    assert explanation["remedies"] == ["novelty of 0.6667 instead of 0.2500"]
-    assert (explanation["guard"], trace["effects"], trace["policy"]) == (None, {}, Policy().digest)
-
-
 @pytest.mark.parametrize("content", [True, False])
 def test_no_text_breaks_or_inflates_the_json(metrics, status, content):
     metrics.set_shadow(Policy(threshold=0))

@@ -76,14 +76,6 @@ def test_the_similarity_is_the_largest_cosine_with_the_last_entries(vectors, que
     assert cache.max_cosine_similarity(query) == pytest.approx(cosines.max(), abs=1e-6)
 
 
-@given(VECTORS, st.integers(-10, 10))
-def test_the_length_of_a_vector_does_not_matter(vector, exponent):
-    cache = VectorCache(1, 4)
-    cache.add(np.array(vector) * 10.0**exponent)
-
-    assert cache.max_cosine_similarity(vector) == pytest.approx(1, abs=1e-6)
-
-
 def random_vectors(count: int) -> np.ndarray:
     """Vectors that each resemble a recent one, as traces do."""
     random = np.random.default_rng(0)

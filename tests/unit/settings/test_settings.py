@@ -373,17 +373,6 @@ def test_the_registrys_key_is_a_secret_too(problems_of, monkeypatch):
     assert "# registry.api_key is set, but omitted here" in render(load_settings())
 
 
-def test_the_effective_settings_are_rendered_without_the_secret(monkeypatch):
-    monkeypatch.setenv("KP_KAFKA__SASL_PASSWORD", SECRET)
-
-    settings = load_settings()
-
-    assert settings.kafka.sasl_password is not None
-    assert settings.kafka.sasl_password.get_secret_value() == SECRET
-    assert SECRET not in render(settings)
-    assert SECRET not in repr(settings)
-
-
 # --- shown and described
 
 POSITIVE = st.floats(1e-3, 1e6)
