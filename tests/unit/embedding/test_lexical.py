@@ -159,7 +159,7 @@ def hostile(source: random.Random) -> str:
     return (piece + source.choice(("", " ", PART, "\n"))) * source.choice((1, 1, 1, 3, 50, 2000))
 
 
-def test_work_is_bounded_for_10_000_hostile_texts(monkeypatch):
+def test_work_is_bounded_for_hostile_texts(monkeypatch):
     """Counted in words, which all later work follows; the texts have up to 800 000 characters."""
     source, embedder, read = random.Random(1), LexicalEmbedder(64), []
     monkeypatch.setattr(
@@ -167,7 +167,7 @@ def test_work_is_bounded_for_10_000_hostile_texts(monkeypatch):
         lambda text: read.append((len(text), words_of(text))) or read[-1][1],
     )
 
-    for number in range(10_000):
+    for number in range(1_000):
         [vector] = embedder.embed([hostile(source)]).vectors
         assert abs(float(vector @ vector) - 1) < 1e-5, number
         assert len(read) == MAX_PARTS
