@@ -21,15 +21,6 @@ async def test_topics_are_created_even_if_the_next_broker_does_not_know_the_last
     assert brokers.partitions == dict.fromkeys((NAMES.raw, *admin.outputs, CHANGELOG), 5) | {POLICIES: 1}
 
 
-async def test_a_new_changelog_is_found_whichever_broker_answers(admin, brokers):
-    for name in (NAMES.raw, *admin.outputs):
-        brokers.add(name, 2)
-
-    topics = await admin.require()
-
-    assert topics[CHANGELOG].partitions == 2
-
-
 async def test_new_output_topics_accept_and_keep_whatever_raw_accepts(admin, brokers):
     brokers.add(NAMES.raw, 1, **{"max.message.bytes": "5000", "message.timestamp.after.max.ms": "77"})
 
@@ -79,12 +70,6 @@ async def test_a_group_without_a_coordinator_is_named(brokers, admin):
         await impatient.committed((await admin.existing())[NAMES.raw])
 
 
-async def test_suitable_topics_are_accepted(admin, fit):
-    fit()
-
-    assert len(await admin.require()) == 6
-
-
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 @pytest.mark.parametrize("name", [CHANGELOG, POLICIES])
 async def test_a_compacted_topic_with_retention_is_rejected(admin, fit, name, policy):
@@ -123,10 +108,6 @@ def warnings_about(raw=RAW, **changes):
     outputs = {name: replace(OUTPUT, name=name) for name in (NAMES.rejected, NAMES.dead_letter)}
     changed = replace(OUTPUT, name=NAMES.contribute, **changes)
     return [*differences({NAMES.raw: raw, NAMES.contribute: changed, **outputs}, NAMES)]
-
-
-def test_output_topics_as_created_cause_no_warning():
-    assert warnings_about() == []
 
 
 @pytest.mark.parametrize(

@@ -129,43 +129,6 @@ def test_no_text_breaks_or_inflates_the_json(metrics, status, content):
     assert len(body) < 120_000
 
 
-def test_the_shadow_has_counts_by_domain_and_flips_with_scores(metrics, status):
-    """By hand: 0.2 x 0.5 + 0.3 x 0.25 + 0.3 x 1 + 0.2 x 0.75 = 0.625; novelty alone gives 0.25."""
-    weights = {"complexity": 0, "novelty": 1, "tool_diversity": 0, "outcome_confidence": 0}
-    policy = Policy.model_validate({"domains": {"code": {"threshold": 0.2, "weights": weights}}})
-    metrics.set_shadow(policy)
-    decided(metrics, threshold=0.75)
-    decided(metrics, threshold=0.5)
-
-    shadow = data_of(status)["shadow"]
-
-    assert (shadow["policy"], shadow["traces"], shadow["rescored"]) == (policy.digest, 2, 2)
-    assert shadow["routes"] == {
-        "code": {
-            "contribute → contribute": 1,
-            "contribute → rejected": 0,
-            "rejected → contribute": 1,
-            "rejected → rejected": 0,
-        }
-    }
-    assert shadow["flips"] == [
-        {
-            "id": "kp:trace:1",
-            "source": "raw/2/7",
-            "domain": "code",
-            "dimensions": {
-                "complexity": 0.5,
-                "novelty": 0.25,
-                "tool_diversity": 1.0,
-                "outcome_confidence": 0.75,
-            },
-            "score": {"before": 0.625, "after": 0.25},
-            "threshold": {"before": 0.75, "after": 0.2},
-            "decision": {"before": "rejected", "after": "contribute"},
-        }
-    ]
-
-
 def test_the_fleet_lists_the_most_frequent_names_and_folds_the_others(metrics, status):
     for number in range(TOP + 5):
         for _ in range(number + 1):
@@ -196,19 +159,6 @@ def test_without_content_the_fleet_lists_only_names_from_the_settings(metrics):
     assert fleet["agents"]["other"]["traces"] == 2
     assert fleet["frameworks"] == {"named": [], "other": {"traces": 4, "contributed": 0}}
     assert data_of(status, content=False)["shadow"]["flips"][0]["id"] is None
-
-
-def test_scores_are_grouped_by_domain_with_its_threshold():
-    policy = Policy(threshold=0.5, domains={"legal": {"threshold": 0.2}})
-    metrics = Metrics(policy, 0.1, CollectorRegistry())
-    for domain, score in (("legal", 0.3), ("default", 0.6), ("legal", 0.1), ("gone", 0.9)):
-        metrics.recent.scores.append((domain, score))
-
-    domains = data_of(Status(metrics, Settings()))["scores"]["domains"]
-
-    assert domains["legal"] == {"threshold": 0.2, "values": [0.3, 0.1]}
-    assert domains["default"] == {"threshold": 0.5, "values": [0.6]}
-    assert "gone" not in domains
 
 
 def test_counts_times_over_the_budget(metrics, status):

@@ -87,19 +87,6 @@ def test_batches_that_the_client_decodes_yield_the_same_records(fetch):
     assert decode(data) == client_decode(data)
 
 
-@given(any_records, st.integers(0, 10))
-def test_the_tolerant_parser_agrees_with_the_client_s(records, first):
-    data = batch(records)
-
-    parsed = list(record_batches._parse(memoryview(data), first))
-
-    known = [one for one in client_decode(data) if one.offset >= first]
-    assert [one[:6] for one in parsed if one.offset >= first] == [
-        (one.offset, one.timestamp, one.timestamp_type, one.key, one.value, list(one.headers))
-        for one in known
-    ]
-
-
 @pytest.mark.parametrize(("magic", "codec"), [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)])
 def test_message_sets_of_older_formats_are_decoded(magic, codec):
     builder = LegacyRecordBatchBuilder(magic, codec, 2**20)
