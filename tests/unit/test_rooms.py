@@ -92,7 +92,7 @@ def test_the_modules_at_the_root_import_no_room():
 
 
 def test_the_tests_have_the_same_rooms():
-    others = {"bench", "deploy", "novelty", "schemas"}
+    others = {"bench", "deploy", "schemas"}
     for folder, place in ((WORKER, "unit"), (WORKER / "tools", "unit/tools")):
         tested = {path.name for path in (ROOT / "tests" / place).iterdir() if any(path.rglob("test_*.py"))}
         assert tested - others <= rooms(folder), place
