@@ -131,12 +131,6 @@ async def running(folder: Path, does: str, **limits: float):
     await ending
 
 
-async def test_a_process_that_ends_is_restarted(tmp_path, caplog):
-    async with running(tmp_path, "sys.exit(3) if start < 3 else beat(60)") as here:
-        await here.started(3)
-    assert "the worker ended with status 3" in caplog.text
-
-
 async def test_a_configuration_that_prevents_the_start_is_not_retried(tmp_path):
     here = Supervised(tmp_path, f"sys.exit({StartError.exit_status})")
     assert await here.run() == StartError.exit_status

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from knowledgepulse_worker.errors import WorkerError
@@ -83,20 +82,6 @@ async def test_a_ledger_is_kept_as_long_as_its_partition_and_no_longer(start):
     await world.member.rebalance([1])
     await world.member.rebalance([0])
     assert world.app.ledgers.changelog(0) is not changelog
-
-
-async def test_a_partition_with_a_full_lane_is_paused(start):
-    world = await start(in_flight_records=1)
-    world.publisher.hold("rejected")
-    world.publish(0, *range(30))
-    await world.member.rebalance([0, 1])
-    await world.until(lambda: world.publisher.waiting("rejected"))
-    await world.settle()
-
-    fetched = await world.member.position(TopicPartition(RAW, 0))
-    assert fetched < 15, "a few batches at most"
-    world.publisher.release("rejected")
-    await world.committed({0: 30})
 
 
 async def test_a_fetch_that_spans_a_rebalance_loses_nothing(start):
