@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 from knowledgepulse_worker.cli.entry import main
@@ -28,14 +29,17 @@ def rooms(folder):
     return {path.name for path in folder.iterdir() if (path / "__init__.py").exists()}
 
 
+@cache
 def imported(path):
-    """Yield the modules that a module imports, anywhere in it."""
+    """Return the modules that a module imports, anywhere in it."""
+    found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
 
 
 def arrows(folder):

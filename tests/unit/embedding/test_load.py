@@ -112,19 +112,3 @@ def test_a_missing_device_is_an_error_that_names_the_setting(folder, monkeypatch
 
     with pytest.raises(ModelError, match=r"embedding\.device: got cuda; .* set auto or cpu"):
         load(model=str(folder), device="cuda", max_tokens=16)
-
-
-WITHOUT_TORCH = """if True:
-    import importlib, pkgutil, sys
-    import knowledgepulse_worker as worker
-    for module in pkgutil.walk_packages(worker.__path__, "knowledgepulse_worker."):
-        if module.name not in {"knowledgepulse_worker.embedding.sentence_transformer"}:
-            importlib.import_module(module.name)
-    sys.exit(str(sorted({"torch", "transformers", "sentence_transformers"} & set(sys.modules))))
-"""
-
-
-def test_no_module_but_the_one_for_it_imports_torch():
-    """It takes seconds and 600 MB, and is not part of an installation of the worker."""
-    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], check=False, capture_output=True, text=True)
-    assert done.stderr == "[]\n"

@@ -198,4 +198,4 @@ def _compacted(writes, random):
 
 def test_ring_and_cache_match_their_definition_after_any_history():
     """Invariant 2: a record is compared with the last ``max_elements`` scored before it, in any history."""
-    run_state_machine_as_test(Partition, settings=settings(max_examples=120, stateful_step_count=40))
+    run_state_machine_as_test(Partition, settings=settings(max_examples=60, stateful_step_count=40))

@@ -295,7 +295,7 @@ def exactly(text: bytes):
 
 
 @given(written_traces(), scores)
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_a_score_changes_no_byte_but_the_score(written, score):
     value, position, deceives = written
     if deceives:
@@ -367,7 +367,7 @@ def real_trace(real_traces):
 
 
 @given(number=st.integers(0, 153), edits=edits)
-@settings(max_examples=1500)
+@settings(max_examples=500)
 def test_a_damaged_trace_is_rejected_or_scored_but_never_stops_the_worker(real_trace, number, edits):
     """Any error but RejectedRecord would end process after process at this record."""
     value = bytearray(real_trace(number))

@@ -198,7 +198,7 @@ def test_a_compacted_batch_keeps_its_gaps():
 edits = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=8)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(any_records, st.sampled_from(list(CODECS.values())), edits, st.booleans())
 def test_every_offset_is_yielded_once_whatever_bytes_a_producer_sends(records, codec, changes, inside):
     """`inside`: the payload is changed before compression."""
@@ -212,7 +212,7 @@ def test_every_offset_is_yielded_once_whatever_bytes_a_producer_sends(records, c
     assert [one.offset for one in decode(sealed(data))] == list(range(len(records)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.integers(1, 4), st.binary(max_size=200))
 def test_decompressing_any_bytes_returns_bytes_or_raises(codec, data):
     refusals = record_batches._MalformedError, record_batches._TooLargeError, cramjam.DecompressionError
