@@ -195,6 +195,7 @@ def test_of_nearly_equal_entries_the_more_similar_is_returned():
     cache.add([1, 0, 0], id="nearest")
 
     assert cache.nearest([1, 0, 0]) == Nearest(1.0, "nearest")
+    assert cache.nearest([0, 0, 1]) == Nearest(0.0, "older")
 
 
 def test_equal_entries_are_compared_once():
