@@ -21,6 +21,15 @@ async def test_topics_are_created_even_if_the_next_broker_does_not_know_the_last
     assert brokers.partitions == dict.fromkeys((NAMES.raw, *admin.outputs, CHANGELOG), 5) | {POLICIES: 1}
 
 
+async def test_a_new_changelog_is_found_whichever_broker_answers(admin, brokers):
+    for name in (NAMES.raw, *admin.outputs):
+        brokers.add(name, 2)
+
+    topics = await admin.require()
+
+    assert topics[CHANGELOG].partitions == 2
+
+
 async def test_new_output_topics_accept_and_keep_whatever_raw_accepts(admin, brokers):
     brokers.add(NAMES.raw, 1, **{"max.message.bytes": "5000", "message.timestamp.after.max.ms": "77"})
 

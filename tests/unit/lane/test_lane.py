@@ -360,6 +360,21 @@ async def test_a_redelivered_scored_record_that_cannot_be_published_is_a_dead_le
     assert after.metric("kp_cache_resets_total", reason="recreated") == 0
 
 
+@pytest.mark.parametrize("start", [0, 2])
+async def test_another_record_at_a_known_offset_cuts_the_ledger(start, make_harness, raw):
+    before = make_harness()
+    await before.processed(await before.lane(), *map(raw, range(4)))
+    after = make_harness()
+
+    lane = await after.lane(start, before.changelog())
+    await after.processed(lane, raw(start, padding=1), raw(start + 1, padding=1))
+
+    first, second = after.outputs()
+    assert (score(first)["nearest"], score(second)["nearest"]) == (None, f"kp:trace:0/{start}")
+    assert after.metric("kp_cache_resets_total", reason="recreated") == 1
+    assert after.metric("kp_redelivered_total") == 0
+
+
 # --- gaps and bounds
 
 

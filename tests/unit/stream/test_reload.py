@@ -167,6 +167,14 @@ def test_changes_of_other_settings_are_logged_as_needing_a_restart(start, caplog
     assert "[kafka]" not in caplog.text
 
 
+def test_a_new_domain_s_scores_start_at_zero(start):
+    here = start("")
+
+    here.changed_to("[policy.domains.legal]\nthreshold = 0.9")
+
+    assert here.value("kp_quality_score_count", domain="legal", outcome="rejected") == 0
+
+
 WHOLE = "[policy]\nthreshold = 0.6\n[policy.domains.code]\nthreshold = 0.8\n"
 
 

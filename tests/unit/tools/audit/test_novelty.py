@@ -144,3 +144,19 @@ def test_the_ttl_applies_to_record_timestamps(stream):
         update={"cache": made.settings.cache.model_copy(update={"ttl": None})}
     )
     assert made.audit().differing
+
+
+def test_ignores_vectors_of_another_length(stream, worked):
+    made = worked(10)
+    made.settings = stream(cache={"dimensions": 16}).settings
+
+    assert counts(made.audit()) == {"novelty_unaudited": {"no_vector": 9}}
+
+
+def test_the_nearest_traces_id_may_be_truncated(stream):
+    made = stream()
+    made.publish(6, seed="x" * 300)
+    made.work()
+
+    assert any(len(score_of(output)["nearest"] or "") == 200 for output in made.outputs)
+    assert made.audit().differing == []

@@ -3,12 +3,15 @@
 import json
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.outputs import with_current_timestamp
+from knowledgepulse_worker.records.record import UNREAD_FINGERPRINT, Fault
 from knowledgepulse_worker.tools.audit.report import Difference
 from support.audited import counts, score_of, with_headers, with_score
 
@@ -303,6 +306,37 @@ def test_checks_the_dimensions_of_records_of_a_policy_that_was_not_kept(worked):
     made.outputs[8] = with_score(made.outputs[8], complexity=0.99)
 
     assert [d.offset for d in made.audit().differing] == [7, 8]
+
+
+@pytest.mark.parametrize("reason", ["undecodable", "too_large"])
+def test_an_unreadable_record_is_a_dead_letter_without_content(stream, reason):
+    """Even if it can be read now, because `limits.batch_bytes` was raised since."""
+    made = stream()
+    made.publish(3)
+    readable = made.raw[1]
+    fault = Fault(reason, "the batch up to 1")
+    made.raw[1] = replace(readable, key=None, value=None, headers=(), fault=fault)
+    failure = Failure(reason, "RejectedRecord", fault.message)
+    made.restart()
+    made.entries[1] = Entry(1, readable.timestamp_ms, UNREAD_FINGERPRINT, failure=failure)
+    made.changelog.append((b"1", msgspec.msgpack.encode(made.entries[1])))
+    made.work()
+
+    assert not made.audit().differing
+
+    made.raw[1] = readable
+    assert not made.audit().differing
+
+
+def test_ignores_entries_that_no_output_was_published_from(worked, noisy):
+    """A paused worker resumes and writes an entry for a record that its successor has published."""
+    made = worked(10, embedder=noisy(1e-3))
+    late = msgspec.structs.replace(
+        made.entries[6], vector=made.entries[2].vector, score=made.entries[2].score
+    )
+    made.changelog.append((b"6", msgspec.msgpack.encode(late)))
+
+    assert counts(made.audit()) == {}
 
 
 # --- outputs without ledger entries
