@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import dataclasses
-import json
 import threading
 
 import pytest
@@ -14,6 +13,7 @@ from knowledgepulse_worker.lane import lanes as lanes_module
 from knowledgepulse_worker.lane.ring import Changelog, Ledger
 from knowledgepulse_worker.records.journal import Journal, Suspect, Treatment, shared_memory
 from knowledgepulse_worker.records.record import Location
+from support.lanes import score
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -27,7 +27,7 @@ async def processed(harness, lanes, *records):
 
 
 def nearest(output):
-    return json.loads(dict(output.headers)["kp-score"])["nearest"]
+    return score(output)["nearest"]
 
 
 def lane_tasks():
