@@ -27,7 +27,7 @@ from knowledgepulse_worker.records import journal
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.app import Parts, WorkerApp
-from knowledgepulse_worker.stream.worker import REBALANCE_MARGIN, STOP_LIMIT, _blamed
+from knowledgepulse_worker.stream.worker import STOP_LIMIT, _blamed
 from simulation.brokers import Cluster
 from simulation.clients import SimMember, SimPublisher, SimReader, SimTopicIds
 from simulation.loop import Process
@@ -269,7 +269,7 @@ class Pod:
             raw,
             lease,
             kafka.session_timeout,
-            settings.limits.drain + REBALANCE_MARGIN,
+            settings.limits.rebalance,
             self.note,
         )
         METRICS._refreshers.clear()

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, overload
 
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import Decision, Explanation, ScoredRecord, explain_score
+from knowledgepulse_worker.scoring import Decision, Explanation, ScoredRecord, explain_score, shortened
 
 LAST_SCORES = 1000
 """Number of traces whose scores and times are kept."""
@@ -29,9 +29,6 @@ SECONDS = 60
 
 MAX_TEXT = 200
 """Maximum length of an excerpt of an id, an objective or a message."""
-
-# Length of text to make an excerpt from: normalising the white space of megabytes would take too long.
-_MAX_READ = 4 * MAX_TEXT
 
 
 class Origin(NamedTuple):
@@ -188,6 +185,4 @@ def excerpt(text: str | None) -> str | None:
         return None
     if len(text) <= MAX_TEXT and text.isascii() and text.isprintable() and "  " not in text:
         return text.strip(" ")
-    line = " ".join(text[:_MAX_READ].split())
-    cut = line if len(line) <= MAX_TEXT and len(text) <= _MAX_READ else f"{line[: MAX_TEXT - 1]}…"
-    return cut.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return shortened(text, MAX_TEXT).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -288,6 +288,11 @@ class LimitSettings(_Section):
         description="whether to skip a record that is fatal even as a dead letter; otherwise it blocks",
     )
 
+    @property
+    def rebalance(self) -> float:
+        """Seconds that a rebalance allows its members, who drain meanwhile."""
+        return self.drain + 40.0
+
 
 class WebSettings(_Section):
     """The web port of metrics and status page, and what they show."""

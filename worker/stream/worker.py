@@ -56,9 +56,6 @@ logger = logging.getLogger(__name__)
 STOP_LIMIT = 5.0
 """Seconds to leave the group, and to close each connection."""
 
-REBALANCE_MARGIN = 40.0
-"""Seconds that a rebalance allows its members beyond ``limits.drain``."""
-
 END_LIMIT = 20.0
 """Seconds from a failure to the end of the process: more than all steps of an orderly end take."""
 
@@ -165,7 +162,7 @@ async def _work(setup: _Setup) -> None:
                 settings,
                 topics,
                 batcher,
-                group=partial(GroupMember, kafka, limits.batch_bytes, lease, limits.drain + REBALANCE_MARGIN),
+                group=partial(GroupMember, kafka, limits.batch_bytes, lease, limits.rebalance),
                 topic_ids=TopicIds(kafka, settings.topics.raw),
                 reader=partial(TopicReader, kafka, limits.batch_bytes),
                 publisher=publisher,

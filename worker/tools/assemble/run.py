@@ -30,9 +30,6 @@ from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog
 
 logger = logging.getLogger(__name__)
 
-REBALANCE_MARGIN = 40.0
-"""Seconds that a rebalance allows its members beyond ``limits.drain``."""
-
 
 def run_assembler(settings: Settings, options: Options) -> None:
     """Assemble runs until SIGTERM, SIGHUP or SIGINT; then finish the records in hand and leave the group.
@@ -79,7 +76,7 @@ def _reader(settings: Settings, on_revoked: OnRevoked) -> SharedReader:
         settings.kafka.model_copy(update={"group": assembly_group(settings.kafka.group)}),
         settings.assemble.spans,
         settings.limits.batch_bytes,
-        settings.limits.drain + REBALANCE_MARGIN,
+        settings.limits.rebalance,
         on_revoked,
     )
 

@@ -67,7 +67,7 @@ def score(
     over = {"backend": backend, "max_tokens": max_tokens, "truncation": truncation, "text": text}
     settings = load_settings(config)
     settings = override(
-        settings, "embedding", {key: value for key, value in over.items() if value is not None}
+        settings, "embedding", {name: value for name, value in over.items() if value is not None}
     )
     embedder = None if dry_run else load_embedder(settings.embedding, settings.cache)
     scorers = Partitions([make_scorer(settings, embedder) for _ in range(partitions)], key)
