@@ -12,12 +12,11 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import REASONS
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
-from knowledgepulse_worker.scoring import Score, ScoredRecord, score_trace
 from knowledgepulse_worker.settings import FleetSettings
+from support.scored import scored_record
 
 LATENCY = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5)
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -38,18 +37,6 @@ HOSTILE_IDS = {
 @pytest.fixture
 def metrics() -> Metrics:
     return Metrics(Policy(), budget=0.1, registry=CollectorRegistry())
-
-
-def a_score(task_domain: str = "code") -> Score:
-    trace = ReasoningTrace.new(
-        objective="Do it",
-        steps=[{"type": "tool_call"}],
-        result_summary="Done",
-        confidence=0.5,
-        success=True,
-        task_domain=task_domain,
-    )
-    return score_trace(trace, None, Policy())
 
 
 def families(metrics: Metrics, accept: str = "") -> dict[str, Metric]:
@@ -102,7 +89,7 @@ def test_the_budget_is_a_bucket_boundary(budget):
 
 def test_only_scores_beyond_the_budget_exceed_it(metrics):
     for seconds in (0.05, 0.1, 0.100001):
-        metrics.scored(a_score(), "kp:trace:1", seconds)
+        metrics.scored(scored_record().score, "kp:trace:1", seconds)
 
     assert values(metrics, "kp_budget_exceeded_total") == {(): 1}
     assert values(metrics, "kp_scoring_seconds_count") == {(): 3}
@@ -179,16 +166,7 @@ NAMES_OF_PRODUCERS = st.none() | st.sampled_from(["planner", "coder", "langgraph
 def test_a_producer_cannot_add_agents_or_frameworks(origins):
     """Names that the settings do not list count as ``other``, also those that metrics pages cannot show."""
     metrics = Metrics(Policy(), 0.1, CollectorRegistry(), FLEET)
-    score = a_score()
-    record = ScoredRecord(
-        source="raw/0/1",
-        id="kp:trace:1",
-        task_domain="code",
-        visibility="network",
-        success=True,
-        confidence=0.5,
-        score=score,
-    )
+    record = scored_record()
 
     for agent_id, framework in origins:
         metrics.decided(record, agent_id, framework, None)
@@ -199,7 +177,7 @@ def test_a_producer_cannot_add_agents_or_frameworks(origins):
     ):
         expected = Counter(one if one in listed else "other" for one in of_origins)
         assert values(metrics, name) == {
-            (one, decision): expected[one] if decision == score.decision else 0
+            (one, decision): expected[one] if decision == record.score.decision else 0
             for one in (*listed, "other")
             for decision in ("contribute", "rejected")
         }
@@ -213,7 +191,7 @@ def test_no_trace_id_breaks_an_observation_or_the_page(trace_id, accept):
     pages = []
     for id_ in (trace_id, ""):
         metrics = Metrics(Policy(), budget=0.1, registry=CollectorRegistry())
-        metrics.scored(a_score(), id_, 0.01)
+        metrics.scored(scored_record().score, id_, 0.01)
         pages.append(metrics.render(accept, content=True)[1].decode())
 
     assert EXEMPLAR.sub("", pages[0]) == EXEMPLAR.sub("", pages[1])
@@ -222,7 +200,7 @@ def test_no_trace_id_breaks_an_observation_or_the_page(trace_id, accept):
 
 @pytest.mark.parametrize("trace_id", ["kp:trace:b118bb02-52c2-540c-9489-401d35daa6df", "x" * 100])
 def test_an_ordinary_trace_id_is_the_exemplar(metrics, trace_id):
-    metrics.scored(a_score(), trace_id, 0.01)
+    metrics.scored(scored_record().score, trace_id, 0.01)
 
     exemplars = [
         s.exemplar for s in families(metrics, OPENMETRICS)["kp_scoring_seconds"].samples if s.exemplar
@@ -232,14 +210,14 @@ def test_an_ordinary_trace_id_is_the_exemplar(metrics, trace_id):
 
 @pytest.mark.parametrize("trace_id", ["x" * 101, "kp:trace:größer", "kp:trace:\ud800", "kp:trace:\n"])
 def test_long_and_non_ascii_ids_are_not_exemplars(metrics, trace_id):
-    metrics.scored(a_score(), trace_id, 0.01)
+    metrics.scored(scored_record().score, trace_id, 0.01)
 
     assert b"# {" not in metrics.render(OPENMETRICS, content=True)[1]
 
 
 def test_without_content_no_page_contains_trace_ids(metrics):
     """Exemplars are trace ids."""
-    metrics.scored(a_score(), "kp:trace:secret", 0.01)
+    metrics.scored(scored_record().score, "kp:trace:secret", 0.01)
     content_type, page = metrics.render(OPENMETRICS, content=False)
     assert content_type.startswith("text/plain")
     assert b"kp_scoring_seconds_count 1.0" in page

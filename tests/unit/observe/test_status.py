@@ -3,7 +3,6 @@
 import json
 import re
 from base64 import b64encode
-from dataclasses import replace
 from hashlib import sha256
 
 import pytest
@@ -14,8 +13,8 @@ from knowledgepulse_worker.http.pages import DATA_HEADERS
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import PAGE, PAGE_HEADERS, TOP, Status, shows_content
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
 from knowledgepulse_worker.settings import FleetSettings, Settings, WebSettings
+from support.scored import scored_record
 
 HOSTILE = "SECRET<script>alert(1)</script>\ud800\x00\u202e" + "x" * 5000
 
@@ -51,18 +50,7 @@ def finished(metrics, outcome="rejected", *, text="kp:trace:1", end_to_end=0.2):
 
 def decided(metrics, *, text="kp:trace:1", threshold=0.75, agent_id=None, framework=None, domain="code"):
     """Report a decision in the same way as a lane."""
-    profile = Policy().profile(domain)
-    score = Score(0, 0.5, 0.25, 1.0, 0.75, (), profile.domain, threshold, text)
-    record = ScoredRecord(
-        source="raw/2/7",
-        id=text,
-        task_domain=domain,
-        visibility="network",
-        success=True,
-        confidence=0.75,
-        score=replace(score, quality_score=quality_score(score.dimensions, (), profile.weights)),
-        policy=Policy().digest,
-    )
+    record = scored_record(text, domain, threshold=threshold)
     metrics.decided(record, agent_id, framework, text)
     return record
 
