@@ -15,9 +15,6 @@ from knowledgepulse_worker.records.record import UNREAD_FINGERPRINT, Fault
 from knowledgepulse_worker.tools.audit.report import Difference
 from support.audited import counts, score_of, with_headers, with_score
 
-NOW_MS = 1_800_000_000_000
-
-
 HISTORY = st.lists(
     st.one_of(
         st.tuples(st.just("traces"), st.integers(1, 6)),
