@@ -8,10 +8,14 @@ from typing import Any
 
 import hypothesis
 import pytest
+from aiokafka.structs import ConsumerRecord
 
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.settings import Settings, render
 from knowledgepulse_worker.tools.demo.brokers import Broker, running_broker
 from support import traces
+from support.scored import published
 from support.streams import Stream, own_settings
 
 # A machine may be busy: how long an example takes is no property. Half the usual examples: tests run often.
@@ -69,3 +73,13 @@ def make_stream(broker: Broker, tmp_path: Path) -> Callable[..., Awaitable[Strea
         return stream
 
     return make
+
+
+@pytest.fixture(scope="session")
+def published_traces(real_traces: list[bytes]) -> list[ConsumerRecord]:
+    """Return the real traces as published by a worker without an embedder."""
+    scorer = Scorer()
+    return [
+        published(offset, line, scorer.evaluate(ReasoningTrace.model_validate_json(line)), scorer.policy)
+        for offset, line in enumerate(real_traces)
+    ]

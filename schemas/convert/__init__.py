@@ -18,7 +18,8 @@ from typing import Any
 from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
 from knowledgepulse_schemas.convert.hub import Labels
 from knowledgepulse_schemas.convert.losses import Loss, Losses
-from knowledgepulse_schemas.convert.sources import AUTO, SOURCES, Source, convert, source_of
+from knowledgepulse_schemas.convert.source import Source
+from knowledgepulse_schemas.convert.sources import AUTO, SOURCES, convert, source_of
 from knowledgepulse_schemas.convert.trace import Conversion, Options
 
 __all__ = [
@@ -63,11 +64,7 @@ def _one(source: str, what: str) -> Callable[..., Conversion]:
             )
         return conversions[0]
 
-    from_source.__doc__ = f"""Convert {what} to a trace.
-
-    Raises:
-        ConversionError: the document has another format or cannot be converted.
-    """
+    from_source.__doc__ = f"Convert {what} to a trace; raise a ConversionError if that fails."
     return from_source
 
 
@@ -75,12 +72,7 @@ def _many(source: str, what: str) -> Callable[..., list[Conversion]]:
     def from_source(document: Any, options: Options | None = None) -> list[Conversion]:
         return _all(document, source, options)
 
-    from_source.__doc__ = f"""Convert each run in {what} to a trace.
-
-    Raises:
-        ConversionError: the document has another format, or one of its runs cannot be converted;
-            :func:`convert` continues after such a run.
-    """
+    from_source.__doc__ = f"Convert each run in {what} to a trace; raise a ConversionError if one fails."
     return from_source
 
 

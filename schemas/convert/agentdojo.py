@@ -7,14 +7,12 @@ Source: https://github.com/ethz-spylab/agentdojo, ``agentdojo.types`` and ``agen
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert import inspect_logs
-from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import Error, Labels, Message, Run
-from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, each, parse_time, read
+from knowledgepulse_schemas.convert.reading import SourceModel, parse_time, read_record
+from knowledgepulse_schemas.convert.source import of_records
 
 NAME = "agentdojo"
 
@@ -32,22 +30,8 @@ class _Log(SourceModel):
     evaluation_timestamp: str | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a log, or a list of these."""
-    if isinstance(document, list):
-        return bool(document) and all(recognises(one) for one in document)
-    return isinstance(document, dict) and {"suite_name", "pipeline_name", "messages"} <= document.keys()
-
-
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the run of each log, or an error in its place."""
-    yield from each(document, _run)
-
-
 def _run(document: Any, path: str) -> Run:
-    log = read(_Log, document, path)
-    losses = Losses()
-    count_unread(log, "", losses)
+    log, losses = read_record(_Log, document, path)
     messages = inspect_logs.messages_of(list(map(_renamed, log.messages)), "messages", losses)
     if log.error is not None:
         messages.append(Message("assistant", (Error(log.error),)))
@@ -72,18 +56,15 @@ def _id_of(document: dict[str, Any]) -> str | None:
 
 def _renamed(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message as Inspect has it."""
-    renamed = dict(message)
-    content = message.get("content")
-    if isinstance(content, list):
-        content = [_renamed_part(one) for one in content]
-    renamed["content"] = content or ""
-    calls = message.get("tool_calls")
-    if isinstance(calls, list):
-        renamed["tool_calls"] = [_renamed_call(one) for one in calls]
+    renamed = {**message, "content": message.get("content") or ""}
+    if isinstance(renamed["content"], list):
+        renamed["content"] = [_renamed_part(one) for one in renamed["content"]]
+    match message.get("tool_calls"):
+        case [*calls]:
+            renamed["tool_calls"] = [_renamed_call(one) for one in calls]
     match message.get("tool_call"):
         case {"function": function, **rest}:
-            renamed["function"] = function
-            renamed["tool_call"] = rest
+            renamed |= {"function": function, "tool_call": rest}
     if isinstance(message.get("error"), str):
         renamed["error"] = {"message": message["error"]}
     return renamed
@@ -101,3 +82,11 @@ def _renamed_call(call: Any) -> Any:
         case {"args": arguments, **rest}:
             return {**rest, "arguments": arguments}
     return call
+
+
+SOURCE = of_records(
+    NAME,
+    "suite_name pipeline_name messages",
+    lambda value: isinstance(value, dict) and {"suite_name", "pipeline_name", "messages"} <= value.keys(),
+    _run,
+)

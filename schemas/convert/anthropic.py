@@ -8,21 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    Message,
-    Part,
-    Reasoning,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    cut_off,
-    role_of,
-)
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, each, read
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_others,
+    count_unread,
+    each,
+    read,
+    read_record,
+)
+from knowledgepulse_schemas.convert.source import Source, run_of_messages
 
 NAME = "anthropic"
 
@@ -63,33 +62,18 @@ class _Record(SourceModel):
 
 def recognises(document: Any) -> bool:
     """Check for content blocks that only Anthropic messages have."""
-    if isinstance(document, list):
-        return any(_is_message(one) or recognises_record(one) for one in document)
-    return recognises_record(document)
+    documents = document if isinstance(document, list) else [document]
+    return any(_is_record(one) or (_is_message(one) and one is not document) for one in documents)
 
 
-def recognises_record(document: Any) -> bool:
-    """Check for an object with Anthropic messages."""
-    if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
-        return False
-    answered = document.get("type") == "message" and "stop_reason" in document
-    return answered or any(_is_message(one) for one in document["messages"])
-
-
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the runs of a list of messages, a record that contains them, or a list of records.
-
-    Raises:
-        ConversionError: an item of the list is not a message.
-    """
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     if isinstance(document, list) and not any(isinstance(o, dict) and "messages" in o for o in document):
-        losses = Losses()
-        yield Run(NAME, messages_of(document, "", losses), losses=losses)
+        yield run_of_messages(NAME, document, messages_of)
     else:
         yield from each(document, run_of_record)
 
 
-def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
+def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
     """Convert Anthropic messages.
 
     Raises:
@@ -98,15 +82,13 @@ def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
     return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
 
 
-def run_of_record(document: Any, path: str) -> Run:
+def run_of_record(document: Any, path: str) -> hub.Run:
     """Convert a request's messages, together with the members of the response.
 
     Raises:
         ConversionError: the document is no such object.
     """
-    record = read(_Record, document, path)
-    losses = Losses()
-    count_unread(record, "", losses)
+    record, losses = read_record(_Record, document, path)
     messages = [*definitions_of(record.tools or [], "tools", losses)]
     if record.system is not None:
         messages.append(_message({"role": "system", "content": record.system}, "system", "", losses))
@@ -114,31 +96,31 @@ def run_of_record(document: Any, path: str) -> Run:
     if record.content is not None:
         answer = {"role": "assistant", "content": record.content, "stop_reason": record.stop_reason}
         messages.append(_message(answer, "content", "", losses))
-    return Run(NAME, messages, native_id=record.id, losses=losses)
+    return hub.Run(NAME, messages, native_id=record.id, losses=losses)
 
 
-def _message(value: Any, path: str, unindexed: str, losses: Losses) -> Message:
+def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Message:
     message = read(_Message, value, path)
     count_unread(message, unindexed, losses)
-    role = role_of(message.role, path)
+    role = hub.role_of(message.role, path)
     blocks = message.content
     if isinstance(blocks, str):
-        parts: list[Part] = [Text(blocks)]
+        parts: list[hub.Part] = [hub.Text(blocks)]
     else:
         parts = [part for block in blocks for part in _parts(block, f"{unindexed}.content[]", losses)]
-    return Message(role, (*parts, *cut_off(message.stop_reason)))
+    return hub.message(role, *parts, *hub.cut_off(message.stop_reason))
 
 
-def _parts(block: _Block, path: str, losses: Losses) -> Iterator[Part]:
+def _parts(block: _Block, path: str, losses: Losses) -> Iterator[hub.Part]:
     if block.type == "text":
-        yield Text(block.text or "")
+        yield hub.Text(block.text or "")
     elif block.type == "thinking":
-        yield Reasoning(block.thinking or "")
+        yield hub.Reasoning(block.thinking or "")
     elif block.type.endswith("tool_use"):
-        yield ToolCall(block.name or block.type, block.input, block.id, mcp_server=block.server_name)
+        yield hub.ToolCall(block.name or block.type, block.input, block.id, mcp_server=block.server_name)
     elif block.type.endswith("tool_result"):
         text, failed = _result(block.content, f"{path}.content", losses)
-        yield ToolCallResponse(text, block.tool_use_id, failed=failed or block.is_error is True)
+        yield hub.ToolCallResponse(text, block.tool_use_id, failed=failed or block.is_error is True)
     else:
         losses.add(f"{path}.{block.type}", [block.text, block.content, block.input])
 
@@ -154,9 +136,7 @@ def _result(content: Any, path: str, losses: Losses) -> tuple[str, bool]:
         kind = value.get("type") if isinstance(value, dict) else None
         if kind == "text" and isinstance(value.get("text"), str):
             texts.append(value["text"])
-            for name, member in value.items():
-                if name not in {"type", "text"}:
-                    losses.add(f"{path}[].{name}", member)
+            count_others(value, {"type", "text"}, f"{path}[]", losses)
         elif kind in ("image", "document"):
             losses.add(f"{path}[].{kind}", value)
         else:
@@ -171,3 +151,13 @@ def _is_message(value: Any) -> bool:
     return "stop_reason" in value or any(
         kind in _OWN_BLOCKS or kind.endswith("_tool_result") for kind in kinds
     )
+
+
+def _is_record(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
+        return False
+    answered = value.get("type") == "message" and "stop_reason" in value
+    return answered or any(map(_is_message, value["messages"]))
+
+
+SOURCE = Source(NAME, "messages stop_reason", recognises, _runs)

@@ -8,30 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
-from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    Message,
-    Part,
-    Reasoning,
-    Role,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    join_texts,
-)
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, each, parse_time, read
+from knowledgepulse_schemas.convert.reading import SourceModel, parse_time, read_record
+from knowledgepulse_schemas.convert.source import of_records
 
 NAME = "atif"
 
-_ROLES: dict[str, Role] = {"system": "system", "user": "user", "agent": "assistant"}
-
-
-class _Content(SourceModel):
-    type: str
-    text: str | None = None
+_CONTENT = "steps[].message"
+_ROLES: dict[str, hub.Role] = {"system": "system", "user": "user", "agent": "assistant"}
 
 
 class _ToolCall(SourceModel):
@@ -43,7 +30,7 @@ class _ToolCall(SourceModel):
 
 class _Result(SourceModel):
     source_call_id: str | None = None
-    content: str | list[_Content] | None = None
+    content: str | list[Content] | None = None
 
 
 class _Observation(SourceModel):
@@ -54,7 +41,7 @@ class _Step(SourceModel):
     step_id: int
     source: str
     timestamp: str | None = None
-    message: str | list[_Content] = ""
+    message: str | list[Content] = ""
     reasoning_content: str | None = None
     tool_calls: list[_ToolCall] | None = None
     observation: _Observation | None = None
@@ -74,22 +61,8 @@ class _Trajectory(SourceModel):
     steps: list[_Step]
 
 
-def recognises(document: Any) -> bool:
-    """Check for a trajectory with this format's version, or a list of these."""
-    if isinstance(document, list):
-        return bool(document) and all(recognises(one) for one in document)
-    return isinstance(document, dict) and str(document.get("schema_version")).startswith("ATIF")
-
-
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the run of each trajectory, or an error in its place."""
-    yield from each(document, _run)
-
-
-def _run(document: Any, path: str) -> Run:
-    trajectory = read(_Trajectory, document, path)
-    losses = Losses()
-    count_unread(trajectory, "", losses)
+def _run(document: Any, path: str) -> hub.Run:
+    trajectory, losses = read_record(_Trajectory, document, path)
     messages = [*definitions_of(trajectory.agent.tool_definitions or [], "agent.tool_definitions", losses)]
     ended_at = None
     for step in trajectory.steps:
@@ -97,11 +70,11 @@ def _run(document: Any, path: str) -> Run:
         if step.is_copied_context:
             losses.add(
                 "steps[] copied from another trajectory",
-                [part.content for part in _texts(step.message, losses)],
+                [hub.join_texts(parts_of(step.message, _CONTENT, losses))],
             )
         else:
             messages += _messages(step, losses)
-    return Run(
+    return hub.Run(
         NAME,
         messages,
         native_id=trajectory.trajectory_id or trajectory.session_id,
@@ -112,21 +85,22 @@ def _run(document: Any, path: str) -> Run:
     )
 
 
-def _messages(step: _Step, losses: Losses) -> Iterator[Message]:
-    parts: list[Part] = [Reasoning(step.reasoning_content)] if step.reasoning_content else []
-    parts += _texts(step.message, losses)
-    for call in step.tool_calls or ():
-        parts.append(ToolCall(call.function_name, call.arguments, call.tool_call_id or call.id))
-    yield Message(_ROLES.get(step.source, "assistant"), tuple(parts))
+def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
+    content = parts_of(step.message, _CONTENT, losses)
+    calls = (
+        hub.ToolCall(one.function_name, one.arguments, one.tool_call_id or one.id)
+        for one in step.tool_calls or ()
+    )
+    role = _ROLES.get(step.source, "assistant")
+    yield hub.message(role, hub.reasoning(step.reasoning_content), *content, *calls)
     for result in step.observation.results if step.observation else ():
-        text = join_texts(_texts(result.content or "", losses))
-        yield Message("tool", (ToolCallResponse(text, result.source_call_id),))
+        text = hub.join_texts(parts_of(result.content, _CONTENT, losses))
+        yield hub.message("tool", hub.ToolCallResponse(text, result.source_call_id))
 
 
-def _texts(content: str | list[_Content], losses: Losses) -> list[Text]:
-    if isinstance(content, str):
-        return [Text(content)]
-    for part in content:
-        if part.type != "text":
-            losses.add(f"steps[].message[].{part.type}", part.text or "-")
-    return [Text(part.text or "") for part in content if part.type == "text"]
+SOURCE = of_records(
+    NAME,
+    "schema_version agent steps",
+    lambda value: isinstance(value, dict) and str(value.get("schema_version")).startswith("ATIF"),
+    _run,
+)

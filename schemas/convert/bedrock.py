@@ -8,6 +8,7 @@ Source: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Conv
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -18,6 +19,7 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import Message, Run
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, each
+from knowledgepulse_schemas.convert.source import Source, run_of_messages
 
 NAME = "bedrock"
 
@@ -34,19 +36,11 @@ def recognises(document: Any) -> bool:
     return _is_record(document)
 
 
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the runs of a list of messages, a record that contains them, or a list of records.
-
-    Raises:
-        ConversionError: an item of the list is not a message.
-    """
-    if isinstance(document, list) and all(map(_is_record, document)):
-        yield from each(document, _run_of_record)
-    elif isinstance(document, list):
-        losses = Losses()
-        yield Run(NAME, messages_of(document, "", losses), losses=losses)
+def _runs(document: Any) -> Iterator[Run | ConversionError]:
+    if isinstance(document, list) and not all(map(_is_record, document)):
+        yield run_of_messages(NAME, document, messages_of)
     else:
-        yield _run_of_record(document, "")
+        yield from each(document, _run_of_record)
 
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
@@ -122,10 +116,8 @@ def _date_of(about: Any) -> datetime | None:
     """Return the time of a response, from its HTTP header."""
     match about:
         case {"HTTPHeaders": {"date": str(text)}}:
-            try:
+            with suppress(ValueError):
                 return parsedate_to_datetime(text)
-            except ValueError:
-                return None
     return None
 
 
@@ -139,3 +131,6 @@ def _is_message(value: Any) -> bool:
 def _is_record(value: Any) -> bool:
     messages = value.get("messages") if isinstance(value, dict) and "role" not in value else None
     return isinstance(messages, list) and bool(messages) and all(map(_is_message, messages))
+
+
+SOURCE = Source(NAME, "messages toolConfig", recognises, _runs)

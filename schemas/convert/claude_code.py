@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_schemas.convert import anthropic
+from knowledgepulse_schemas.convert import anthropic, hub
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import Error, Part, Role, Run, Text, cut_off
 from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
+from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "claude_code"
 
@@ -62,8 +62,7 @@ class _Line(SourceModel):
     cwd: str | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a line of a session."""
+def _recognises(document: Any) -> bool:
     line = first_line(document)
     if not isinstance(line, dict) or not isinstance(line.get("type"), str):
         return False
@@ -76,8 +75,7 @@ def recognises(document: Any) -> bool:
     )
 
 
-def runs(document: Any) -> Iterator[Run]:
-    """Yield the run of a session's lines, and after it those of the subagents among them."""
+def _runs(document: Any) -> Iterator[hub.Run]:
     session = _Session()
     for value in lines_of(document, session.main.losses):
         session.add(value)
@@ -111,7 +109,7 @@ class _Session:
         except ConversionError:
             losses.add(f"{value.get('type')} lines of another form", value)
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[hub.Run]:
         """Yield the runs that have messages; what is left of a sidechain without its request is a loss."""
         self.main.run.native_id = self._session
         whole = [one for one in self._sidechains.values() if self._has_request(one)]
@@ -149,7 +147,7 @@ class _Session:
         queued = line.attachment or {}
         if queued.get("type") == "queued_command" and isinstance(queued.get("prompt"), str):
             mode = queued.get("commandMode", "prompt")
-            text = Text(queued["prompt"])
+            text = hub.Text(queued["prompt"])
             transcript.add(
                 "user" if mode == "prompt" else "system", [text], transcript.reached(line.timestamp)
             )
@@ -172,37 +170,40 @@ class _Session:
         for part in converted.parts:
             role, own = _of_user(part, system=bool(line.meta or line.compact_summary))
             position = transcript.add(role, [own], at)
-            if position is not None and isinstance(own, Text) and _ORDER.match(own.content):
+            if position is not None and isinstance(own, hub.Text) and _ORDER.match(own.content):
                 self._orders.setdefault(transcript, position)
 
     def _add_answer(
-        self, line: _Line, message: _Message, transcript: Transcript, parts: tuple[Part, ...]
+        self, line: _Line, message: _Message, transcript: Transcript, parts: tuple[hub.Part, ...]
     ) -> None:
         """Add a part of an answer: each block has a line of its own."""
         if line.api_error:
-            text = "\n".join(part.content for part in parts if isinstance(part, Text))
-            parts = (Error(text),)
+            text = "\n".join(part.content for part in parts if isinstance(part, hub.Text))
+            parts = (hub.Error(text),)
         elif message.model != _SYNTHETIC:
             transcript.named(message.model)
         transcript.add("assistant", parts, transcript.reached(line.timestamp))
-        if any(cut_off(message.stop_reason)):
+        if any(hub.cut_off(message.stop_reason)):
             self._cut_off[transcript] = message.id
 
     def _end_answer(self, transcript: Transcript, message_id: str | None = None) -> None:
         """Add the failure of an answer that was cut off, after its last line."""
         if transcript in self._cut_off and (message_id is None or self._cut_off[transcript] != message_id):
             del self._cut_off[transcript]
-            transcript.add("assistant", [Error()])
+            transcript.add("assistant", [hub.Error()])
 
 
-def _of_user(part: Part, *, system: bool) -> tuple[Role, Part]:
+def _of_user(part: hub.Part, *, system: bool) -> tuple[hub.Role, hub.Part]:
     """Return a part of a user's line with its role: Claude Code writes lines in the user's name."""
-    if not isinstance(part, Text):
+    if not isinstance(part, hub.Text):
         return "tool", part
     if part.content in _INTERRUPTIONS:
-        return "assistant", Error(part.content, interruption=True)
+        return "assistant", hub.Error(part.content, interruption=True)
     if system or _NOTICE.match(part.content):
         return "system", part
     if command := _COMMAND.match(part.content):
-        return "user", Text(" ".join(one.strip() for one in command.groups() if one and one.strip()))
+        return "user", hub.Text(" ".join(one.strip() for one in command.groups() if one and one.strip()))
     return "user", part
+
+
+SOURCE = of_session(NAME, "type uuid parentUuid sessionId message", _recognises, _runs)

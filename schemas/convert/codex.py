@@ -15,15 +15,15 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from knowledgepulse_schemas.convert import openai
+from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import Error, Part, Run, Text, ToolCall, ToolCallResponse, join_texts
 from knowledgepulse_schemas.convert.reading import parse_json
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
+from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "codex"
 
-_WRAPPERS = {"session_meta", "response_item", "event_msg", "turn_context", "compacted"}
+_WRAPPERS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _OWN_MEMBERS = {"namespace", "phase", "internal_chat_message_metadata_passthrough"}
 _SERVER = "mcp__"
 _ENDINGS = {"task_started": None, "turn_started": None, "task_complete": True, "turn_complete": True}
@@ -36,8 +36,7 @@ _EXIT_CODE = re.compile(
 """The lines that Codex puts before a command's output."""
 
 
-def recognises(document: Any) -> bool:
-    """Check for a line of a session."""
+def _recognises(document: Any) -> bool:
     line = first_line(document)
     if not isinstance(line, dict):
         return False
@@ -50,8 +49,7 @@ def recognises(document: Any) -> bool:
     return is_meta and ("items" in line or session is line)
 
 
-def runs(document: Any) -> Iterator[Run]:
-    """Yield the run of a session's lines."""
+def _runs(document: Any) -> Iterator[hub.Run]:
     session = _Session()
     for value in lines_of(document, session.transcript.losses):
         session.add(value)
@@ -86,7 +84,7 @@ class _Session:
         else:
             self.transcript.losses.add(str(value.get("record_type") or "other lines"), value)
 
-    def finish(self) -> Run:
+    def finish(self) -> hub.Run:
         """Return the run; without events, texts of the user are requests unless they begin as notices."""
         if not self._has_events:
             for position, texts in self._requests:
@@ -119,13 +117,13 @@ class _Session:
             self.transcript.losses.add("session_meta", meta)
         elif run.native_id is None:
             run.native_id, run.names = meta["id"], project_of(meta.get("cwd"))
-            source = meta.get("source")
-            spawned = source.get("subagent") if isinstance(source, dict) else None
-            spawn = spawned.get("thread_spawn") if isinstance(spawned, dict) else None
-            origin = spawn if isinstance(spawn, dict) else {}
-            parent = origin.get("parent_thread_id") or meta.get("parent_thread_id")
+            parent, name = meta.get("parent_thread_id"), None
+            match meta.get("source"):
+                case {"subagent": str(kind)}:
+                    name = kind
+                case {"subagent": {"thread_spawn": dict(origin)}}:
+                    parent, name = origin.get("parent_thread_id") or parent, origin.get("agent_role")
             run.parent_id = parent if isinstance(parent, str) else None
-            name = origin.get("agent_role") or (spawned if isinstance(spawned, str) else None)
             run.agent_id = name if isinstance(name, str) else None
             rest = {name: value for name, value in meta.items() if name not in ("id", "source")}
             self.transcript.losses.add("session_meta", rest)
@@ -150,17 +148,19 @@ class _Session:
         if message.role == "assistant":
             phase = item.get("phase")
             self._has_ended = None if phase is None else phase == "final_answer"
-        parts = [_judged(part) if isinstance(part, ToolCallResponse) else part for part in message.parts]
+        parts = [_judged(part) if isinstance(part, hub.ToolCallResponse) else part for part in message.parts]
         if server is not None:
-            parts = [replace(one, mcp_server=server) if isinstance(one, ToolCall) else one for one in parts]
+            parts = [
+                replace(one, mcp_server=server) if isinstance(one, hub.ToolCall) else one for one in parts
+            ]
         self.transcript.add(message.role, parts, self._at)
 
-    def _add_request(self, parts: tuple[Part, ...]) -> None:
+    def _add_request(self, parts: tuple[hub.Part, ...]) -> None:
         """Add a text of the user, which an event confirms if it is not Codex's own."""
         position = self.transcript.add("system", parts, self._at)
         if position is not None:
-            texts = {part.content.strip() for part in parts if isinstance(part, Text)}
-            self._requests.append((position, {join_texts(parts).strip(), *texts}))
+            texts = {part.content.strip() for part in parts if isinstance(part, hub.Text)}
+            self._requests.append((position, {hub.join_texts(parts).strip(), *texts}))
 
     def _add_event(self, kind: str, event: dict[str, Any]) -> None:
         if kind == "user_message" and isinstance(event.get("message"), str):
@@ -171,9 +171,9 @@ class _Session:
             self._has_ended = _ENDINGS[kind]
         elif kind == "turn_aborted":
             self._has_ended = True
-            self.transcript.add("assistant", [Error(interruption=True)], self._at)
+            self.transcript.add("assistant", [hub.Error(interruption=True)], self._at)
         elif kind == "error":
-            self.transcript.add("assistant", [Error(str(event.get("message") or ""))], self._at)
+            self.transcript.add("assistant", [hub.Error(str(event.get("message") or ""))], self._at)
             return
         elif kind.endswith("_end") and isinstance(event.get("call_id"), str):
             self._add_end(event["call_id"], event)
@@ -183,22 +183,19 @@ class _Session:
         """Make the item with the text of an event a request of the user."""
         for index, (position, candidates) in enumerate(self._requests):
             if text.strip() in candidates:
-                self.transcript.change(position, role="user", parts=(Text(text),))
+                self.transcript.change(position, role="user", parts=(hub.Text(text),))
                 del self._requests[: index + 1]
                 return
-        self.transcript.add("user", [Text(text)], self._at)
+        self.transcript.add("user", [hub.Text(text)], self._at)
 
     def _add_end(self, call_id: str, event: dict[str, Any]) -> None:
         """Add what only the event of a call's end tells: its duration, its server and its failure."""
-        duration, invocation = event.get("duration"), event.get("invocation")
-        changes: dict[str, Any] = {}
-        if isinstance(duration, dict):
-            seconds, nanoseconds = duration.get("secs"), duration.get("nanos")
-            if isinstance(seconds, int) and isinstance(nanoseconds, int):
-                changes["latency_ms"] = seconds * 1000 + nanoseconds / 1e6
-        if isinstance(invocation, dict) and isinstance(invocation.get("server"), str):
-            changes["mcp_server"] = invocation["server"]
-        self.transcript.change_call(call_id, **changes)
+        match event.get("duration"):
+            case {"secs": int(seconds), "nanos": int(nanoseconds)}:
+                self.transcript.change_call(call_id, latency_ms=seconds * 1000 + nanoseconds / 1e6)
+        match event.get("invocation"):
+            case {"server": str(server)}:
+                self.transcript.change_call(call_id, mcp_server=server)
         if _has_failed(event):
             self.transcript.fail(call_id)
 
@@ -224,22 +221,20 @@ def _responses_item(item: Any) -> tuple[dict[str, Any], str | None]:
     return own, None
 
 
-def _judged(response: ToolCallResponse) -> ToolCallResponse:
+def _judged(response: hub.ToolCallResponse) -> hub.ToolCallResponse:
     """Return a response with the failure that its exit code tells."""
-    value = parse_json(response.response)
-    metadata = value.get("metadata") if isinstance(value, dict) else None
-    if isinstance(metadata, dict) and "exit_code" in metadata and isinstance(value.get("output"), str):
-        return replace(response, response=value["output"], failed=bool(metadata["exit_code"]))
+    match parse_json(response.response):
+        case {"metadata": {"exit_code": exit_code}, "output": str(output)}:
+            return replace(response, response=output, failed=bool(exit_code))
     code = _EXIT_CODE.match(response.response)
     return replace(response, failed=response.failed or (code is not None and code[1] != "0"))
 
 
 def _has_failed(event: dict[str, Any]) -> bool:
-    result = event.get("result")
-    answer = result.get("Ok") if isinstance(result, dict) else None
-    return (
-        bool(event.get("exit_code"))
-        or event.get("success") is False
-        or (isinstance(result, dict) and "Err" in result)
-        or (isinstance(answer, dict) and answer.get("isError") is True)
-    )
+    match event.get("result"):
+        case {"Err": _} | {"Ok": {"isError": True}}:
+            return True
+    return bool(event.get("exit_code")) or event.get("success") is False
+
+
+SOURCE = of_session(NAME, "timestamp type payload", _recognises, _runs)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_schemas.convert.hub import Message, ToolDefinition
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, parse_json
+from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json
 
 _WRAPPERS = (
     "function",
@@ -18,16 +18,10 @@ _WRAPPERS = (
     "functionDeclarations",
     "function_declarations",
 )
-_PARAMETERS = (
-    "parameters",
-    "input_schema",
-    "inputSchema",
-    "parametersJsonSchema",
-    "parameters_json_schema",
-)
+_PARAMETERS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
 
 
-def definitions_of(value: Any, path: str, losses: Losses) -> tuple[Message, ...]:
+def definitions_of(value: Any, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Return a system message with the definitions in a request's tools; none if there are none.
 
     Args:
@@ -36,10 +30,10 @@ def definitions_of(value: Any, path: str, losses: Losses) -> tuple[Message, ...]
         losses: gets what is no definition, and a definition's other members.
     """
     definitions = tuple(_definitions(value, path, losses))
-    return (Message("system", definitions),) if definitions else ()
+    return (hub.Message("system", definitions),) if definitions else ()
 
 
-def _definitions(value: Any, path: str, losses: Losses) -> Iterator[ToolDefinition]:
+def _definitions(value: Any, path: str, losses: Losses) -> Iterator[hub.ToolDefinition]:
     value = parse_json(value)
     if isinstance(value, list):
         for one in value:
@@ -57,6 +51,5 @@ def _definitions(value: Any, path: str, losses: Losses) -> Iterator[ToolDefiniti
         parameters = next((rest.pop(one) for one in _PARAMETERS if one in rest), None)
         if isinstance(parameters, dict) and parameters.keys() == {"json"}:  # Bedrock
             parameters = parameters["json"]
-        yield ToolDefinition(name, as_text(rest.pop("description", "")), parameters)
-    for other, one in rest.items():
-        losses.add(f"{path}.{other}", one)
+        yield hub.ToolDefinition(name, as_text(rest.pop("description", "")), parameters)
+    count_others(rest, set(), path, losses)

@@ -7,20 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    ROLES,
-    Message,
-    Part,
-    Reasoning,
-    Role,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    cut_off,
-)
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, count_others
+from knowledgepulse_schemas.convert.reading import as_text, count_others, unwrap
 
 
 def recognises(value: Any) -> bool:
@@ -29,14 +19,14 @@ def recognises(value: Any) -> bool:
     return isinstance(parts, list) and all(isinstance(one, dict) and "type" not in one for one in parts)
 
 
-def message_of(content: Any, role: Role, path: str, losses: Losses) -> Message:
-    """Convert a content: ``{"role", "parts": [{"text" | "function_call" | …}]}``.
+def recognises_all(document: Any) -> bool:
+    """Check for contents, alone or in a request."""
+    contents = unwrap(document, "contents")
+    return isinstance(contents, list) and bool(contents) and all(map(recognises, contents))
 
-    Args:
-        content: the content.
-        role: the role if it has none.
-        path: the content's path, for the loss report and the error.
-        losses: the loss report.
+
+def message_of(content: Any, role: hub.Role, path: str, losses: Losses) -> hub.Message:
+    """Convert a content: ``{"role", "parts": [{"text" | "function_call" | …}]}``; ``role`` if it has none.
 
     Raises:
         ConversionError: it has no parts.
@@ -44,42 +34,31 @@ def message_of(content: Any, role: Role, path: str, losses: Losses) -> Message:
     if not isinstance(content, dict) or not isinstance(content.get("parts"), list):
         raise ConversionError(f"{path}: not an object with `parts`")
     count_others(content, {"role", "parts"}, path, losses)
-    parts = [
-        converted
-        for part in content["parts"]
-        if (converted := _part(part, f"{path}.parts[]", losses)) is not None
-    ]
-    return Message(ROLES.get(as_text(content.get("role")), role), tuple(parts))
+    parts = (_part(part, f"{path}.parts[]", losses) for part in content["parts"])
+    return hub.message(hub.ROLES.get(as_text(content.get("role")), role), *parts)
 
 
-def answer_of(response: dict[str, Any], path: str, losses: Losses) -> tuple[Message, ...]:
+def answer_of(response: dict[str, Any], path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Convert a candidate, or a response of the Agent Development Kit: ``{"content", "finish_reason"}``."""
     content, finish = response.get("content"), response.get("finish_reason", response.get("finishReason"))
     answer = (message_of(content, "assistant", f"{path}.content", losses),) if content else ()
-    return (*answer, *(Message("assistant", (error,)) for error in cut_off(finish)))
+    return (*answer, *(hub.message("assistant", error) for error in hub.cut_off(finish)))
 
 
-def _part(part: Any, path: str, losses: Losses) -> Part | None:
-    if not isinstance(part, dict):
-        losses.add(path, part)
-        return None
-    called = part.get("function_call", part.get("functionCall"))
-    answered = part.get("function_response", part.get("functionResponse"))
-    if isinstance(called, dict):
-        count_others(called, {"name", "args", "id"}, path, losses)
-        count_others(part, {"function_call", "functionCall"}, path, losses)
-        return ToolCall(as_text(called.get("name")), called.get("args"), _string(called.get("id")))
-    if isinstance(answered, dict):
-        count_others(answered, {"name", "response", "id"}, path, losses)
-        count_others(part, {"function_response", "functionResponse"}, path, losses)
-        response = answered.get("response")
-        failed = isinstance(response, dict) and response.get("isError") is True
-        return ToolCallResponse(
-            as_text(response), _string(answered.get("id")), _string(answered.get("name")), failed=failed
-        )
-    if isinstance(part.get("text"), str):
-        count_others(part, {"text", "thought"}, path, losses)
-        return Reasoning(part["text"]) if part.get("thought") is True else Text(part["text"])
+def _part(part: Any, path: str, losses: Losses) -> hub.Part | None:
+    match part:
+        case {"function_call": dict(called), **rest} | {"functionCall": dict(called), **rest}:
+            count_others(rest | called, {"name", "args", "id"}, path, losses)
+            return hub.ToolCall(as_text(called.get("name")), called.get("args"), _string(called.get("id")))
+        case {"function_response": dict(answered), **rest} | {"functionResponse": dict(answered), **rest}:
+            count_others(rest | answered, {"name", "response", "id"}, path, losses)
+            response = answered.get("response")
+            failed = isinstance(response, dict) and response.get("isError") is True
+            call_id, name = _string(answered.get("id")), _string(answered.get("name"))
+            return hub.ToolCallResponse(as_text(response), call_id, name, failed=failed)
+        case {"text": str(text), **rest}:
+            count_others(rest, {"thought"}, path, losses)
+            return hub.Reasoning(text) if rest.get("thought") is True else hub.Text(text)
     losses.add(path, part)
     return None
 

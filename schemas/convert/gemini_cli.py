@@ -13,25 +13,17 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_schemas.convert import gemini
+from knowledgepulse_schemas.convert import gemini, hub
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    Error,
-    Part,
-    Reasoning,
-    Role,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    join_texts,
-)
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, read
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_others, count_unread, read
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of
+from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "gemini_cli"
 
+_Turn = tuple[hub.Role, tuple[hub.Part, ...], Any]
+"""A message and its time."""
 _NOTICES = ("/", "?", "<session_context>", "<hook_context>")
 """How texts begin that Gemini CLI does not send as requests."""
 _FAILED = {"error", "cancelled"}
@@ -60,14 +52,12 @@ class _Message(SourceModel):
     model: str | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a session or its first line."""
+def _recognises(document: Any) -> bool:
     line = first_line(document)
     return isinstance(line, dict) and isinstance(line.get("sessionId"), str) and "projectHash" in line
 
 
-def runs(document: Any) -> Iterator[Run]:
-    """Yield the run of a session, or of its lines."""
+def _runs(document: Any) -> Iterator[hub.Run]:
     session = _Session()
     for line in lines_of(document, session.losses):
         session.add(line)
@@ -79,7 +69,7 @@ def runs(document: Any) -> Iterator[Run]:
 class _Session:
     def __init__(self) -> None:
         self._transcript = Transcript(NAME)
-        self._messages: dict[str, list[tuple[Role, tuple[Part, ...], Any]]] = {}
+        self._messages: dict[str, list[_Turn]] = {}
 
     @property
     def losses(self) -> Losses:
@@ -98,7 +88,7 @@ class _Session:
         else:
             self._add_session(line)
 
-    def finish(self) -> Run:
+    def finish(self) -> hub.Run:
         """Return the run."""
         for parts in self._messages.values():
             for role, own, time in parts:
@@ -111,9 +101,7 @@ class _Session:
             run.native_id = session["sessionId"]
         for value in session["messages"] if isinstance(session.get("messages"), list) else ():
             self._add_message(value)
-        for name, value in session.items():
-            if name not in ("sessionId", "messages"):
-                self.losses.add(name, value)
+        count_others(session, {"sessionId", "messages"}, "", self.losses)
 
     def _rewind(self, message_id: str) -> None:
         """Remove a message and those after it; all, if there is no such message."""
@@ -134,49 +122,50 @@ class _Session:
         self._messages[message.id] = parts
         self._transcript.named(message.model)
 
-    def _converted(self, message: _Message) -> Iterator[tuple[Role, tuple[Part, ...], Any]]:
+    def _converted(self, message: _Message) -> Iterator[_Turn]:
         """Yield a message, and the responses to its calls."""
         content = message.content if isinstance(message.content, list) else [message.content]
         parts = [{"text": part} if isinstance(part, str) else part for part in content if part is not None]
         body = gemini.message_of({"parts": parts}, "user", "messages[].content", self.losses)
         if message.type == "user":
-            notice = join_texts(body.parts).lstrip().startswith(_NOTICES)
+            notice = hub.join_texts(body.parts).lstrip().startswith(_NOTICES)
             yield "system" if notice else "user", body.parts, message.timestamp
         elif message.type == "error":
-            yield "assistant", (Error(join_texts(body.parts)),), message.timestamp
+            yield "assistant", (hub.Error(hub.join_texts(body.parts)),), message.timestamp
         elif message.type == "gemini":
             thoughts = (
-                Reasoning("\n".join(text for text in (one.subject, one.description) if text))
+                hub.Reasoning("\n".join(text for text in (one.subject, one.description) if text))
                 for one in message.thoughts
             )
-            calls = (ToolCall(call.name, call.args, call.id) for call in message.calls)
+            calls = (hub.ToolCall(call.name, call.args, call.id) for call in message.calls)
             yield "assistant", (*thoughts, *body.parts, *calls), message.timestamp
             for call in message.calls:
                 yield from self._responses(call, message.timestamp)
         else:
             self.losses.add(f"messages[] of type {message.type}", message.content)
 
-    def _responses(self, call: _Call, time: Any) -> Iterator[tuple[Role, tuple[Part, ...], Any]]:
+    def _responses(self, call: _Call, time: Any) -> Iterator[_Turn]:
         if call.result is None and call.status not in _FAILED:
             return
         values = call.result if isinstance(call.result, list) else [call.result]
         texts = [text for value in values if (text := self._response_text(value))]
-        response = ToolCallResponse("\n".join(texts), call.id, call.name, failed=call.status in _FAILED)
+        response = hub.ToolCallResponse("\n".join(texts), call.id, call.name, failed=call.status in _FAILED)
         yield "tool", (response,), time
 
     def _response_text(self, value: Any) -> str:
-        if isinstance(value, str):
-            return value
-        answered = value.get("functionResponse") if isinstance(value, dict) else None
-        response = answered.get("response") if isinstance(answered, dict) else None
-        if isinstance(response, dict) and len(response) == 1:
-            return as_text(next(iter(response.values())))
-        if isinstance(value, dict) and "text" in value:
-            return as_text(value["text"])
-        if response is None:
-            self.losses.add("messages[].toolCalls[].result[]", value)
-        return as_text(response)
+        match value:
+            case str():
+                return value
+            case {"functionResponse": {"response": dict(response)}} if len(response) == 1:
+                return as_text(next(iter(response.values())))
+            case {"text": text} | {"functionResponse": {"response": text}} if text is not None:
+                return as_text(text)
+        self.losses.add("messages[].toolCalls[].result[]", value)
+        return ""
 
 
-def _texts(parts: list[tuple[Role, tuple[Part, ...], Any]]) -> list[str]:
-    return [part.content for _, own, _ in parts for part in own if isinstance(part, Text | Reasoning)]
+def _texts(parts: list[_Turn]) -> list[str]:
+    return [part.content for _, own, _ in parts for part in own if isinstance(part, hub.Text | hub.Reasoning)]
+
+
+SOURCE = of_session(NAME, "sessionId projectHash messages", _recognises, _runs)

@@ -14,37 +14,14 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from knowledgepulse_schemas.convert import gemini, openai
+from knowledgepulse_schemas.convert import gemini, hub, openai
+from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    ROLES,
-    Error,
-    Message,
-    ModelCall,
-    Part,
-    Reasoning,
-    Role,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    ToolRun,
-    cut_off,
-    role_of,
-)
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, parse_json, read
-from knowledgepulse_schemas.convert.reading import count_unread as count_unread_members
-from knowledgepulse_schemas.convert.span import (
-    Span,
-    count_unread,
-    count_whole,
-    error_of,
-    text_of,
-    texts_of,
-    unflatten,
-)
-from knowledgepulse_schemas.convert.tree import Node, labels_of, latency_ms
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_json, read
+from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of, texts_of, unflatten
+from knowledgepulse_schemas.convert.tree import Node, tool_run
 
 _OPERATION = "gen_ai.operation.name"
 _MODEL_CALLS = ("chat", "text_completion", "generate_content")
@@ -88,7 +65,6 @@ def node(span: Span) -> Node:
     losses = Losses()
     used = {_OPERATION, "gen_ai.agent.name", "gen_ai.agent.id", "error.type"}
     error = error_of(span, span.attributes.get("error.type"))
-    agent = span.attributes.get(_OPERATION) in _AGENTS or _kind(span) == "agent"
     event: ModelCall | ToolRun | None = None
     if span.attributes.get(_OPERATION) == "execute_tool" or _kind(span) == "tool":
         event = _tool_run(span, used, error, losses)
@@ -98,35 +74,24 @@ def node(span: Span) -> Node:
             event = ModelCall(call.input, call.output, error)
         elif error is not None and span.attributes.get(_OPERATION) in _MODEL_CALLS:
             event = ModelCall(error=error)
-    if event is not None or agent:
-        count_unread(span, used, losses)
-    else:
-        count_whole(span, losses)
-    return Node(
-        trace_id=span.trace_id,
-        id=span.id,
-        parent_id=span.parent_id,
-        start=span.start,
-        end=span.end,
-        agent=agent,
-        event=event,
-        error=error if agent else None,
+    return node_of(
+        span,
+        event,
+        error,
+        used,
+        losses,
+        agent=span.attributes.get(_OPERATION) in _AGENTS or _kind(span) == "agent",
         agent_id=text_of(span, "gen_ai.agent.id", "gen_ai.agent.name"),
         names=texts_of(span, "gen_ai.agent.name", "gen_ai.agent.id", "gen_ai.workflow.name", "service.name"),
-        labels=labels_of(
-            (
-                one.attributes.get(f"{_EVALUATION}.name"),
-                one.attributes.get(f"{_EVALUATION}.score.value"),
-            )
+        scores=(
+            (one.attributes.get(f"{_EVALUATION}.name"), one.attributes.get(f"{_EVALUATION}.score.value"))
             for one in span.events
             if one.name == f"{_EVALUATION}.result"
         ),
-        losses=losses,
-        shared=span.shared,
     )
 
 
-def messages_of(document: Any, path: str, losses: Losses) -> tuple[Message, ...]:
+def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Convert messages that follow the conventions, as a list or as its JSON text.
 
     Raises:
@@ -135,34 +100,34 @@ def messages_of(document: Any, path: str, losses: Losses) -> tuple[Message, ...]
     parsed = parse_json(document)
     if not isinstance(parsed, list):
         raise ConversionError(f"{path}: not a list of messages with `role` and `parts`")
-    messages: list[Message] = []
+    messages: list[hub.Message] = []
     for number, value in enumerate(parsed):
         if isinstance(value, dict) and "role" in value and "content" in value and "parts" not in value:
             messages.append(_flat_message(value, "user", path, losses))  # some write OpenAI messages instead
             continue
         message = read(_Message, value, f"{path}[{number}]")
-        role = role_of(message.role, f"{path}[{number}]")
-        count_unread_members(message, f"{path}[]", losses)
+        role = hub.role_of(message.role, f"{path}[{number}]")
+        count_unread(message, f"{path}[]", losses)
         parts = [part for one in message.parts for part in _parts(one, f"{path}[].parts[]", losses)]
-        messages.append(Message(role, (*parts, *cut_off(message.finish_reason))))
+        messages.append(hub.message(role, *parts, *hub.cut_off(message.finish_reason)))
     return tuple(messages)
 
 
-def _parts(part: _Part, path: str, losses: Losses) -> Iterator[Part]:
+def _parts(part: _Part, path: str, losses: Losses) -> Iterator[hub.Part]:
     if part.type == "text":
-        yield Text(as_text(part.content))
+        yield hub.Text(as_text(part.content))
     elif part.type == "reasoning":
-        yield Reasoning(as_text(part.content))
+        yield hub.Reasoning(as_text(part.content))
     elif part.type == "tool_call":
-        yield ToolCall(part.name or "", part.arguments, part.id)
+        yield hub.ToolCall(part.name or "", part.arguments, part.id)
     elif part.type == "tool_call_response":
-        yield ToolCallResponse(
+        yield hub.ToolCallResponse(
             as_text(part.result if part.response is None else part.response), part.id, part.name
         )
     elif part.type == "server_tool_call":
-        yield ToolCall(part.name or "", part.server_tool_call, part.id)
+        yield hub.ToolCall(part.name or "", part.server_tool_call, part.id)
     elif part.type == "server_tool_call_response":
-        yield ToolCallResponse(as_text(part.server_tool_call_response), part.id)
+        yield hub.ToolCallResponse(as_text(part.server_tool_call_response), part.id)
     else:
         losses.add(f"{path}.{part.type}", part.content or "-")
 
@@ -173,10 +138,10 @@ def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
         call = _events(span, losses)
     reasons = span.attributes.get(_FINISH)
     used.add(_FINISH)
-    errors = [error for reason in _strings(parse_json(reasons)) for error in cut_off(reason)][:1]
-    has_error = any(isinstance(part, Error) for message in call.output for part in message.parts)
+    errors = [error for reason in _strings(parse_json(reasons)) for error in hub.cut_off(reason)][:1]
+    has_error = any(isinstance(part, hub.Error) for message in call.output for part in message.parts)
     if errors and not has_error:
-        call = ModelCall(call.input, (*call.output, Message("assistant", tuple(errors))))
+        call = ModelCall(call.input, (*call.output, hub.message("assistant", *errors)))
     return call
 
 
@@ -209,13 +174,13 @@ def _adk(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
     return ModelCall((*system, *inputs), outputs)
 
 
-def _adk_system(config: dict[str, Any], losses: Losses) -> Iterator[Message]:
+def _adk_system(config: dict[str, Any], losses: Losses) -> Iterator[hub.Message]:
     text, tools = config.get("system_instruction"), config.get("tools")
     rest = {name: value for name, value in config.items() if name not in {"system_instruction", "tools"}}
     losses.add(f"{_ADK_REQUEST}.config", rest)
     yield from definitions_of(tools or [], f"{_ADK_REQUEST}.config.tools", losses)
     if text:
-        yield Message("system", (Text(as_text(text)),))
+        yield hub.message("system", hub.Text(as_text(text)))
 
 
 def _numbered(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
@@ -243,69 +208,54 @@ def _events(span: Span, losses: Losses) -> ModelCall:
             body = parse_json(event.attributes.get("message"))
             choice = {**event.attributes, **(body if isinstance(body, dict) else {})}
             outputs.append(_flat_message(choice, "assistant", event.name, losses))
-        elif event.name == f"gen_ai.{kind}.message" and kind in ROLES:
-            inputs.append(_flat_message({"role": kind, **event.attributes}, ROLES[kind], event.name, losses))
+        elif event.name == f"gen_ai.{kind}.message" and kind in hub.ROLES:
+            inputs.append(
+                _flat_message({"role": kind, **event.attributes}, hub.ROLES[kind], event.name, losses)
+            )
     return ModelCall(tuple(inputs), tuple(outputs))
 
 
-def _flat_message(values: dict[str, Any], default: Role, path: str, losses: Losses) -> Message:
+def _flat_message(values: dict[str, Any], default: hub.Role, path: str, losses: Losses) -> hub.Message:
     """Convert an OpenAI chat message, of which some members may be JSON text."""
     content = parse_json(values.get("content"))
     if not (isinstance(content, list) and all(isinstance(one, dict) and "type" in one for one in content)):
         content = as_text(values.get("content"))
-    role = ROLES.get(as_text(values.get("role")), default)
+    role = hub.ROLES.get(as_text(values.get("role")), default)
     calls = parse_json(values.get("tool_calls"))
     chat = {
         name: value for name, value in values.items() if name not in {"finish_reason", "index", "message"}
     }
     chat |= {"role": role, "content": content, "tool_calls": None}
     if isinstance(calls, list):
-        chat["tool_calls"] = [_nested_function(one) for one in calls]
+        chat["tool_calls"] = [openai.nested_function(one) for one in calls]
     if role == "tool":
         chat.setdefault("tool_call_id", values.get("id"))
     (message,) = openai.messages_of([chat], path, losses)
-    return Message(role, (*message.parts, *cut_off(values.get("finish_reason"))))
+    return hub.message(role, *message.parts, *hub.cut_off(values.get("finish_reason")))
 
 
-def _nested_function(call: Any) -> Any:
-    """Return a tool call in OpenAI's form; OpenLLMetry's has no nested ``function``."""
-    if not isinstance(call, dict) or "name" not in call:
-        return call
-    rest = {name: value for name, value in call.items() if name not in {"name", "arguments"}}
-    return {**rest, "function": {"name": call["name"], "arguments": call.get("arguments")}}
+def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ToolRun:
+    def first(*names: str) -> Any:
+        used.update(names)
+        return next((span.attributes[name] for name in names if name in span.attributes), None)
 
-
-def _tool_run(span: Span, used: set[str], error: Error | None, losses: Losses) -> ToolRun:
-    names = {
-        "name": ("gen_ai.tool.name", "traceloop.entity.name"),
-        "id": (f"{_TOOL_CALL}.id",),
-        "arguments": (
-            "gen_ai.tool.call.arguments",
-            "gcp.vertex.agent.tool_call_args",
-            "traceloop.entity.input",
-        ),
-        "result": (f"{_TOOL_CALL}.result", f"{_ADK}.tool_response", "traceloop.entity.output"),
-    }
-    found = {
-        what: next((span.attributes[name] for name in named if name in span.attributes), None)
-        for what, named in names.items()
-    }
-    used.update(name for named in names.values() for name in named)
-    arguments, result = found["arguments"], found["result"]
+    name = first("gen_ai.tool.name", "traceloop.entity.name")
+    call_id = first(f"{_TOOL_CALL}.id")
+    arguments = first(f"{_TOOL_CALL}.arguments", f"{_ADK}.tool_call_args", "traceloop.entity.input")
+    result = first(f"{_TOOL_CALL}.result", f"{_ADK}.tool_response", "traceloop.entity.output")
     if arguments is None and result is None:
         losses.add("a tool's arguments and result, which were not recorded", "-")
     parsed = parse_json(result)
-    failed = error is not None or (isinstance(parsed, dict) and parsed.get("isError") is True)
-    response = None if result is None else as_text(result)
-    if response is None and error is not None:
-        response = error.message
-    call = ToolCall(
-        as_text(found["name"]) or span.name,
+    return tool_run(
+        as_text(name) or span.name,
         arguments,
-        _string(found["id"]),
-        latency_ms=latency_ms(span.start, span.end),
+        result,
+        error,
+        call_id=call_id if isinstance(call_id, str) else None,
+        start=span.start,
+        end=span.end,
+        failed=isinstance(parsed, dict) and parsed.get("isError") is True,
     )
-    return ToolRun(call, response, failed=failed)
 
 
 def _kind(span: Span) -> Any:
@@ -314,7 +264,3 @@ def _kind(span: Span) -> Any:
 
 def _strings(value: Any) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
-
-
-def _string(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None

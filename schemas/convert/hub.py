@@ -10,9 +10,8 @@ Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -142,6 +141,16 @@ class Message:
     at: datetime | None = None
 
 
+def message(role: Role, *parts: Part | None) -> Message:
+    """Return a message of the parts that are not None."""
+    return Message(role, tuple(part for part in parts if part is not None))
+
+
+def reasoning(text: str | None) -> Reasoning | None:
+    """Return the part for a text of reasoning; None if there is none."""
+    return Reasoning(text) if text else None
+
+
 @dataclass(frozen=True, slots=True)
 class Labels:
     """Success and confidence (0 to 1) of a run, as judged by a person or an evaluation."""
@@ -194,24 +203,6 @@ class Run:
     losses: Losses = field(default_factory=Losses)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCall:
-    """A model call as recorded by a tracer; the input is the whole conversation so far."""
-
-    input: tuple[Message, ...] = ()
-    output: tuple[Message, ...] = ()
-    error: Error | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ToolRun:
-    """A tool execution as recorded by a tracer; ``response`` is None if the content was not recorded."""
-
-    call: ToolCall
-    response: str | None = None
-    failed: bool = False
-
-
 def role_of(name: str, path: str) -> Role:
     """Return the role with a vendor's name.
 
@@ -238,154 +229,14 @@ def join_texts(parts: Iterable[Part]) -> str:
     return "\n".join(part.content for part in parts if isinstance(part, Text))
 
 
-def conversation(
-    events: Iterable[ModelCall | ToolRun | Error], earlier: tuple[Message, ...] = ()
-) -> list[Message]:
-    """Rebuild a run's conversation from its recorded calls.
-
-    The input of every model call repeats the conversation so far; only its new messages are added: tool calls
-    and responses by how often their id occurs, texts by how often they do. A tool execution answers the first
-    open call with its id, or else of the same tool, and provides the failure flag and the latency.
-
-    Args:
-        events: in time order.
-        earlier: messages from before the run, which the inputs repeat, too.
-    """
-    before = sum(bool(message.parts) for message in earlier)
-    messages = _Conversation().add([ModelCall(output=earlier), *events])
-    return [*(one for one in messages[:before] if one.role == "system"), *messages[before:]]
-
-
-_Key = tuple[str, type[Part], str]  # role, type and text of a part, or type and id
-_Position = tuple[int, int]  # of a part: index of its message, index in the message
-
-
-@dataclass(slots=True)
-class _Call:
-    """A call of the conversation, and its response, if it has one."""
-
-    id: str | None
-    position: _Position
-    response: _Position | None = None
-
-
-class _Conversation:
-    def __init__(self) -> None:
-        self._messages: list[Message] = []
-        self._seen: Counter[_Key] = Counter()
-        self._responses: set[tuple[str, str]] = set()  # id and text
-        self._calls: dict[tuple[str, str], deque[_Call]] = {}  # by id and by name; answered ones are dropped
-        self._last: dict[str, _Call] = {}  # by id
-
-    def add(self, events: Iterable[ModelCall | ToolRun | Error]) -> list[Message]:
-        for event in events:
-            if isinstance(event, ToolRun):
-                self._add_tool_run(event)
-            elif isinstance(event, Error):
-                self._append("assistant", (event,))
-            else:
-                self._add_input(event.input)
-                for message in event.output:
-                    self._append(message.role, message.parts)
-                if event.error is not None:
-                    self._append("assistant", (event.error,))
-        return self._messages
-
-    def _add_input(self, messages: Iterable[Message]) -> None:
-        repeated: Counter[_Key] = Counter()
-        for message in messages:
-            self._append(
-                message.role,
-                tuple(part for part in message.parts if self._is_new(message.role, part, repeated)),
-            )
-
-    def _is_new(self, role: str, part: Part, repeated: Counter[_Key]) -> bool:
-        key = _key(role, part)
-        repeated[key] += 1
-        if repeated[key] > self._seen[key]:
-            return True
-        # Agents that each number their calls from 1 share ids, but no inputs.
-        return (
-            isinstance(part, ToolCallResponse)
-            and part.id is not None
-            and (part.id, part.response.strip()) not in self._responses
-            and self._unanswered("id", part.id) is not None
-        )
-
-    def _append(self, role: Role, parts: tuple[Part, ...]) -> None:
-        for number, part in enumerate(parts):
-            self._seen[_key(role, part)] += 1
-            position = len(self._messages), number
-            if isinstance(part, ToolCall):
-                self._add_call(part, position)
-            elif isinstance(part, ToolCallResponse):
-                self._add_response(part, position)
-        if parts:
-            self._messages.append(Message(role, parts))
-
-    def _add_call(self, part: ToolCall, position: _Position) -> None:
-        call = _Call(part.id, position)
-        self._calls.setdefault(("name", part.name), deque()).append(call)
-        if part.id is not None:
-            self._calls.setdefault(("id", part.id), deque()).append(call)
-            self._last[part.id] = call
-
-    def _add_response(self, part: ToolCallResponse, position: _Position) -> None:
-        call = self._unanswered("name", part.name) if part.id is None else self._unanswered("id", part.id)
-        if call is not None:
-            call.response = position
-        if call is not None and call.id is not None and part.id is None:
-            self._seen["", ToolCallResponse, call.id] += 1  # inputs repeat it with its id
-        if identity := part.id or (call and call.id):
-            self._responses.add((identity, part.response.strip()))
-
-    def _unanswered(self, attribute: str, value: str | None) -> _Call | None:
-        """Return the first call with an id or a name that has no response."""
-        calls = self._calls.get((attribute, value or ""), deque())
-        while calls and calls[0].response is not None:
-            calls.popleft()
-        return calls[0] if calls else None
-
-    def _add_tool_run(self, run: ToolRun) -> None:
-        call = self._call_of(run.call)
-        if call is None:
-            self._append("assistant", (run.call,))
-            call = self._call_of(run.call)
-        else:
-            self._change(call.position, mcp_server=run.call.mcp_server, latency_ms=run.call.latency_ms)
-        if call is not None and call.response is not None:
-            self._change(call.response, failed=run.failed or None)
-        elif run.response is not None or run.failed:
-            response = ToolCallResponse(run.response or "", run.call.id, run.call.name, failed=run.failed)
-            self._append("tool", (response,))
-
-    def _call_of(self, recorded: ToolCall) -> _Call | None:
-        """Return the call that a tool execution answers, or has answered already."""
-        if recorded.id is None:
-            return self._unanswered("name", recorded.name)
-        return self._unanswered("id", recorded.id) or self._last.get(recorded.id)
-
-    def _change(self, position: _Position, **changes: Any) -> None:
-        """Set the attributes of a part that are not None."""
-        message, number = position
-        parts = list(self._messages[message].parts)
-        known = {name: value for name, value in changes.items() if value is not None}
-        parts[number] = replace(parts[number], **known)
-        self._messages[message] = replace(self._messages[message], parts=tuple(parts))
-
-
-def _key(role: str, part: Part) -> _Key:
-    match part:
-        case ToolCall(id=str(identity)) | ToolCallResponse(id=str(identity)):
-            return "", type(part), identity
-        case Text() | Reasoning():
-            text = part.content.strip()
-        case ToolCall():
-            text = part.name
-        case ToolCallResponse():
-            text = part.response.strip()
-        case Error():
-            text = part.message
-        case ToolDefinition():
-            text = part.name
-    return role, type(part), text
+def labels_of(scores: Iterable[tuple[Any, Any]]) -> Labels:
+    """Return the labels in scores named ``success`` (true, false, 1 or 0) and ``confidence`` (0 to 1)."""
+    labels = Labels()
+    for name, value in scores:
+        if not isinstance(value, int | float):
+            continue
+        if name == "success" and value in {0, 1}:
+            labels = Labels(success=bool(value)).over(labels)
+        elif name == "confidence" and not isinstance(value, bool) and 0 <= value <= 1:
+            labels = Labels(confidence=float(value)).over(labels)
+    return labels

@@ -8,29 +8,24 @@ Source: https://inspect.aisi.org.uk/eval-logs.html; the types of ``inspect_ai.lo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
 
+from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    Error,
-    Labels,
-    Message,
-    Part,
-    Reasoning,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    cut_off,
-    join_texts,
-    role_of,
-)
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, parse_time, read
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    count_others,
+    count_unread,
+    each,
+    parse_time,
+    read,
+)
+from knowledgepulse_schemas.convert.source import Source
 
 NAME = "inspect"
 
@@ -39,29 +34,8 @@ _VERDICTS = {"C": True, "I": False, "N": False, 1: True, 0: False}
 """The values of scores that judge the whole sample: correct, incorrect, no answer; others are partial."""
 
 
-class _Content(SourceModel):
-    type: str
-    text: str | None = None
-    reasoning: str | None = None
-
-
-class _Called(SourceModel):
-    id: str | None = None
-    function: str
-    arguments: Any = None
-
-
 class _Failure(SourceModel):
     message: str = ""
-
-
-class _Message(SourceModel):
-    role: str
-    content: str | list[_Content]
-    tool_calls: list[_Called] | None = None
-    tool_call_id: str | None = None
-    function: str | None = None
-    error: _Failure | None = None
 
 
 class _Score(SourceModel):
@@ -99,108 +73,92 @@ class _Log(SourceModel):
     samples: list[dict[str, Any]] | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a log."""
-    return (
-        isinstance(document, dict)
-        and {"version", "eval", "plan"} <= document.keys()
-        and isinstance(document["eval"], dict)
-    )
+def _recognises(document: Any) -> bool:
+    if not isinstance(document, dict) or not {"version", "eval", "plan"} <= document.keys():
+        return False
+    return isinstance(document["eval"], dict)
 
 
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the run of each sample, or an error in its place.
-
-    Raises:
-        ConversionError: the document is not a log.
-    """
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     log = read(_Log, document)
-    for number, value in enumerate(log.samples or ()):
-        try:
-            yield _run(log, value, f"samples[{number}]")
-        except ConversionError as error:
-            yield error
+    yield from each(log.samples or [], lambda sample, path: _run(log, sample, f"samples{path}"))
 
 
-def _run(log: _Log, value: dict[str, Any], path: str) -> Run:
+def _run(log: _Log, value: dict[str, Any], path: str) -> hub.Run:
     sample = read(_Sample, value, path)
     losses = Losses()
     count_unread(log.model_copy(update={"samples": None}), "", losses)
     count_unread(sample, "samples[]", losses)
-    converted = messages_of(sample.messages, f"{path}.messages", losses)
-    transcript = "\n".join(join_texts(message.parts) for message in converted)
+    messages = messages_of(sample.messages, f"{path}.messages", losses)
+    transcript = "\n".join(hub.join_texts(message.parts) for message in messages)
     for text in _inputs(sample.input):
-        if not any(message.role == "user" for message in converted):
-            converted.insert(0, Message("user", (Text(text),)))
+        if not any(message.role == "user" for message in messages):
+            messages.insert(0, hub.message("user", hub.Text(text)))
         elif text not in transcript:
             losses.add("samples[].input", text)
-    output = value.get("output")
-    converted += [Message("assistant", (error,)) for error in cut_off(_stop_reason(output))]
+    match value.get("output"):
+        case {"choices": [{"stop_reason": reason}, *_]}:
+            messages += [hub.message("assistant", error) for error in hub.cut_off(reason)]
     if sample.error is not None:
-        converted.append(Message("assistant", (Error(sample.error.message),)))
+        messages.append(hub.message("assistant", hub.Error(sample.error.message)))
     losses.add("samples[].limit", sample.limit)
-    return Run(
+    evaluation, events = log.eval, _events(value)
+    native_id = evaluation.eval_id or f"{evaluation.run_id}/{evaluation.task_id}"
+    last = events[-1].get("timestamp") if events else None
+    times = map(parse_time, (sample.completed_at, last, log.stats.completed_at, evaluation.created))
+    return hub.Run(
         NAME,
-        [*_tools(value, losses), *converted],
-        native_id=sample.uuid or "/".join(map(str, (_id_of(log.eval), sample.id, sample.epoch))),
-        ended_at=_ended_at(log, sample, value),
+        [*_tools(events, value.get("attachments"), losses), *messages],
+        native_id=sample.uuid or f"{native_id}/{sample.id}/{sample.epoch}",
+        ended_at=next((time for time in times if time is not None), None),
         ending="without_error" if sample.error is None and sample.limit is None else "failed",
-        agent_id=log.eval.solver or log.eval.task,
-        names=(log.eval.task, *([log.eval.solver] if log.eval.solver else [])),
+        agent_id=evaluation.solver or evaluation.task,
+        names=(evaluation.task, *([evaluation.solver] if evaluation.solver else [])),
         labels=_labels(sample.scores or {}, losses),
         losses=losses,
     )
 
 
-def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
-    """Convert messages.
+def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
+    """Convert messages: OpenAI's, but for flat tool calls, and for errors of the tools' messages.
 
     Raises:
         ConversionError: an item is not a message.
     """
-    messages = []
-    for number, value in enumerate(items):
-        message = read(_Message, value, f"{path}[{number}]")
-        count_unread(message, "messages[]", losses)
-        messages.append(_message(message, f"{path}[{number}]", losses))
-    return messages
+    messages = openai.messages_of([_renamed(one) for one in items], path, losses, "messages[]")
+    return [_failed(message, value, losses) for message, value in zip(messages, items, strict=True)]
 
 
-def _id_of(evaluation: _Eval) -> str:
-    return evaluation.eval_id or f"{evaluation.run_id}/{evaluation.task_id}"
+def _renamed(value: Any) -> Any:
+    """Return a message as OpenAI has it."""
+    if not isinstance(value, dict):
+        return value
+    renamed = {name: one for name, one in value.items() if name != "function"} | {
+        "name": value.get("function")
+    }
+    if isinstance(value.get("tool_calls"), list):
+        renamed["tool_calls"] = [openai.nested_function(one, "function") for one in value["tool_calls"]]
+    return renamed
 
 
-def _message(message: _Message, path: str, losses: Losses) -> Message:
-    role = role_of(message.role, path)
-    parts = list(_parts(message.content, losses))
-    if role == "tool":
-        texts = [join_texts(parts)]
-        if message.error is not None and message.error.message not in texts[0]:
-            texts.append(message.error.message)
-        text = "\n".join(one for one in texts if one)
-        failed = message.error is not None
-        return Message(role, (ToolCallResponse(text, message.tool_call_id, message.function, failed=failed),))
-    parts += [ToolCall(one.function, one.arguments, one.id) for one in message.tool_calls or ()]
-    return Message(role, tuple(parts))
+def _failed(message: hub.Message, value: dict[str, Any], losses: Losses) -> hub.Message:
+    """Return a message with the failure of the tool that it answers."""
+    losses.add("messages[].id", value.get("id"))
+    match message.parts, value.get("error"):
+        case [hub.ToolCallResponse() as part], {"message": str(problem), **rest}:
+            count_others(rest, set(), "messages[].error", losses)
+            texts = [part.response, *([] if problem in part.response else [problem])]
+            text = "\n".join(one for one in texts if one)
+            return replace(message, parts=(replace(part, response=text, failed=True),))
+    return message
 
 
-def _parts(content: str | list[_Content], losses: Losses) -> Iterator[Part]:
-    for part in [_Content(type="text", text=content)] if isinstance(content, str) else content:
-        if part.type == "text":
-            yield Text(part.text or "")
-        elif part.type == "reasoning":
-            yield Reasoning(part.reasoning or "")
-        else:
-            losses.add(f"messages[].content[].{part.type}", part.model_extra or "-")
-
-
-def _tools(value: dict[str, Any], losses: Losses) -> tuple[Message, ...]:
+def _tools(events: list[dict[str, Any]], attachments: Any, losses: Losses) -> tuple[hub.Message, ...]:
     """Return the definitions of the tools of the first model call that has any."""
-    for event in _events(value):
-        if event.get("event") == "model" and event.get("tools"):
-            tools = _resolved(event["tools"], value.get("attachments"))
-            return definitions_of(tools, "samples[].events[].tools", losses)
-    return ()
+    tools: Any = next(
+        (one["tools"] for one in events if one.get("event") == "model" and one.get("tools")), []
+    )
+    return definitions_of(_resolved(tools, attachments), "samples[].events[].tools", losses)
 
 
 def _events(value: dict[str, Any]) -> list[dict[str, Any]]:
@@ -209,18 +167,7 @@ def _events(value: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in events if isinstance(one, dict)] if isinstance(events, list) else []
 
 
-def _ended_at(log: _Log, sample: _Sample, value: dict[str, Any]) -> datetime | None:
-    events = _events(value)
-    times = (
-        sample.completed_at,
-        events[-1].get("timestamp") if events else None,
-        log.stats.completed_at,
-        log.eval.created,
-    )
-    return next((moment for time in times if (moment := parse_time(time)) is not None), None)
-
-
-def _labels(scores: dict[str, Any], losses: Losses) -> Labels:
+def _labels(scores: dict[str, Any], losses: Losses) -> hub.Labels:
     """Return the verdict of the scores, if all have one and the same."""
     verdicts = set()
     for value in scores.values():
@@ -229,25 +176,16 @@ def _labels(scores: dict[str, Any], losses: Losses) -> Labels:
         is_scalar = isinstance(score.value, str | int | float)
         verdicts.add(_VERDICTS.get(score.value) if is_scalar else None)
     if len(verdicts) == 1 and (verdict := verdicts.pop()) is not None:
-        return Labels(success=verdict)
+        return hub.Labels(success=verdict)
     losses.add("samples[].scores without a common verdict", scores)
-    return Labels()
+    return hub.Labels()
 
 
 def _inputs(value: str | list[Any]) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-        return
-    for one in value:
-        if isinstance(one, dict) and one.get("role") == "user" and isinstance(one.get("content"), str):
-            yield one["content"]
-
-
-def _stop_reason(output: Any) -> Any:
-    match output:
-        case {"choices": [{"stop_reason": reason}, *_]}:
-            return reason
-    return None
+    for one in [{"role": "user", "content": value}] if isinstance(value, str) else value:
+        match one:
+            case {"role": "user", "content": str(text)}:
+                yield text
 
 
 def _resolved(value: Any, attachments: Any) -> Any:
@@ -259,3 +197,6 @@ def _resolved(value: Any, attachments: Any) -> Any:
     if isinstance(value, dict):
         return {name: _resolved(one, attachments) for name, one in value.items()}
     return value
+
+
+SOURCE = Source(NAME, "version eval plan", _recognises, _runs)

@@ -8,27 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub, openai
+from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    ROLES,
-    Error,
-    Message,
-    Part,
-    Reasoning,
-    Role,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    cut_off,
-    join_texts,
-)
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, each, parse_time, read
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_unread,
+    each,
+    parse_time,
+    read,
+    read_record,
+)
+from knowledgepulse_schemas.convert.source import Source, run_of_messages
 
 NAME = "langchain"
 
-_ROLES: dict[str, Role] = {
+_ROLES: dict[str, hub.Role] = {
     "system": "system",
     "human": "user",
     "ai": "assistant",
@@ -48,28 +45,13 @@ class _Call(SourceModel):
     error: str | None = None
 
 
-class _Called(SourceModel):
-    name: str
-    arguments: Any = None
-
-
-class _ProviderCall(SourceModel):
-    """A tool call as OpenAI's API has it."""
-
-    function: _Called
-    id: str | None = None
-    type: str | None = None
-
-
-class _Block(SourceModel):
-    type: str
+class _Block(Content):
     id: str | None = None
     call_id: str | None = None
     name: str | None = None
     input: Any = None
     args: Any = None
     arguments: Any = None
-    text: str | None = None
     reasoning: str | None = None
     thinking: str | None = None
 
@@ -101,10 +83,10 @@ class _Snapshot(SourceModel):
     tasks: list[Any] | None = None
 
 
-def recognises(document: Any) -> bool:
+def _recognises(document: Any) -> bool:
     """Check for a list of messages, a state or a snapshot, or a list of these."""
     if isinstance(document, list):
-        return bool(document) and all(is_message(one) or recognises(one) for one in document)
+        return bool(document) and all(is_message(one) or _recognises(one) for one in document)
     if not isinstance(document, dict):
         return False
     if isinstance(document.get("values"), dict):
@@ -113,20 +95,14 @@ def recognises(document: Any) -> bool:
     return isinstance(messages, list) and bool(messages) and all(is_message(one) for one in messages)
 
 
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the runs of a list of messages, of a state or snapshot, or of a list of these.
-
-    Raises:
-        ConversionError: an item of the list is not a message.
-    """
-    if isinstance(document, list) and any(is_message(one) for one in document):
-        losses = Losses()
-        yield Run(NAME, messages_of(document, "", losses), losses=losses)
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+    if isinstance(document, list) and any(map(is_message, document)):
+        yield run_of_messages(NAME, document, messages_of)
     else:
         yield from each(document, _run_of_state)
 
 
-def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
+def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
     """Convert LangChain messages.
 
     Raises:
@@ -143,24 +119,21 @@ def is_message(value: Any) -> bool:
         return False
 
 
-def _run_of_state(document: Any, path: str) -> Run:
-    losses = Losses()
+def _run_of_state(document: Any, path: str) -> hub.Run:
     if isinstance(document, dict) and "values" in document:
-        snapshot = read(_Snapshot, document, path)
-        count_unread(snapshot, "", losses)
+        snapshot, losses = read_record(_Snapshot, document, path)
         messages = messages_of(snapshot.values.messages, "values.messages", losses)
         if any(isinstance(task, dict) and task.get("error") for task in snapshot.tasks or ()):
-            messages.append(Message("assistant", (Error(),)))
+            messages.append(hub.message("assistant", hub.Error()))
         checkpoint = dict(snapshot.checkpoint or {})
         native = [checkpoint.pop("thread_id", None), checkpoint.pop("checkpoint_id", None)]
         losses.add("checkpoint", checkpoint)
         losses.add("tasks", snapshot.tasks)
         native_id = "/".join(one for one in native if isinstance(one, str)) or None
         ended_at = parse_time(snapshot.created_at)
-        return Run(NAME, messages, native_id=native_id, ended_at=ended_at, losses=losses)
-    state = read(_State, document, path)
-    count_unread(state, "", losses)
-    return Run(NAME, messages_of(state.messages, "messages", losses), losses=losses)
+        return hub.Run(NAME, messages, native_id=native_id, ended_at=ended_at, losses=losses)
+    state, losses = read_record(_State, document, path)
+    return hub.Run(NAME, messages_of(state.messages, "messages", losses), losses=losses)
 
 
 def _plain(value: Any) -> dict[str, Any]:
@@ -176,7 +149,7 @@ def _plain(value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _message(value: Any, path: str, unindexed: str, losses: Losses) -> Message:
+def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Message:
     try:
         plain = _plain(value)
     except (AttributeError, TypeError, LookupError):
@@ -188,72 +161,67 @@ def _message(value: Any, path: str, unindexed: str, losses: Losses) -> Message:
     count_unread(message, unindexed, losses)
     losses.add(f"{unindexed}.additional_kwargs", _unrepeated(message.additional_kwargs))
     losses.add(f"{unindexed}.response_metadata", message.response_metadata)
-    role = ROLES.get((message.role or "").lower(), "assistant") if kind == "chat" else _ROLES[kind]
+    role = hub.ROLES.get((message.role or "").lower(), "assistant") if kind == "chat" else _ROLES[kind]
     content = tuple(_content(message.content, f"{unindexed}.content", losses))
     if role == "tool":
         failed = message.status == "error"
-        response = ToolCallResponse(join_texts(content), message.tool_call_id, message.name, failed=failed)
-        return Message(role, (response,))
+        response = hub.ToolCallResponse(
+            hub.join_texts(content), message.tool_call_id, message.name, failed=failed
+        )
+        return hub.message(role, response)
     losses.add(f"{unindexed}.name", message.name)
-    return Message(role, (*_reasoning(message), *content, *_calls(message, path), *_cut_off(message)))
+    return hub.message(role, *_reasoning(message), *content, *_calls(message, path), *_cut_off(message))
 
 
-def _content(content: str | list[str | _Block], path: str, losses: Losses) -> Iterator[Part]:
+def _content(content: str | list[str | _Block], path: str, losses: Losses) -> Iterator[hub.Part]:
     for block in [content] if isinstance(content, str) else content:
-        if isinstance(block, str):
-            yield Text(block)
-        elif block.type in {"text", "output_text"}:
-            yield Text(block.text or "")
-        elif block.type in {"reasoning", "thinking"}:
-            yield Reasoning(block.reasoning or block.thinking or block.text or "")
-        elif block.type not in _CALL_BLOCKS:
-            losses.add(f"{path}[].{block.type}", block.text or "-")
+        if isinstance(block, _Block) and block.type in {"reasoning", "thinking"}:
+            yield hub.Reasoning(block.reasoning or block.thinking or block.text or "")
+        elif isinstance(block, str) or block.type not in _CALL_BLOCKS:
+            yield from parts_of([block], path, losses)
 
 
-def _reasoning(message: _Message) -> Iterator[Part]:
+def _reasoning(message: _Message) -> Iterator[hub.Part]:
     text = (message.additional_kwargs or {}).get("reasoning_content")
     if isinstance(text, str) and text:
-        yield Reasoning(text)
+        yield hub.Reasoning(text)
 
 
-def _calls(message: _Message, path: str) -> Iterator[Part]:
+def _calls(message: _Message, path: str) -> Iterator[hub.Part]:
     if not message.tool_calls and not message.invalid_tool_calls:
-        yield from list(_provider_calls(message, path)) or _block_calls(message)
+        yield from _provider_calls(message, path) or _block_calls(message)
     for call in message.tool_calls or ():
-        yield ToolCall(call.name or "", call.args, call.id)
+        yield hub.ToolCall(call.name or "", call.args, call.id)
     for call in message.invalid_tool_calls or ():
-        yield ToolCall(call.name or "", as_text(call.args), call.id)
-        yield ToolCallResponse(call.error or "", call.id, call.name, failed=True)
+        yield hub.ToolCall(call.name or "", as_text(call.args), call.id)
+        yield hub.ToolCallResponse(call.error or "", call.id, call.name, failed=True)
 
 
-def _provider_calls(message: _Message, path: str) -> Iterator[ToolCall]:
-    """Yield the calls as the provider wrote them, from before LangChain had ``tool_calls``."""
-    members = message.additional_kwargs or {}
-    for number, value in enumerate(members.get("tool_calls") or ()):
-        call = read(_ProviderCall, value, f"{path}.additional_kwargs.tool_calls[{number}]")
-        yield ToolCall(call.function.name, call.function.arguments, call.id)
-    if members.get("function_call"):
-        called = read(_Called, members["function_call"], f"{path}.additional_kwargs.function_call")
-        yield ToolCall(called.name, called.arguments)
+def _provider_calls(message: _Message, path: str) -> tuple[hub.Part, ...]:
+    """Return the calls as OpenAI wrote them, from before LangChain had ``tool_calls``."""
+    own = message.additional_kwargs or {}
+    chat = {name: own.get(name) or None for name in ("tool_calls", "function_call")} | {"role": "assistant"}
+    return openai.messages_of([chat], f"{path}.additional_kwargs", Losses())[0].parts
 
 
-def _block_calls(message: _Message) -> Iterator[ToolCall]:
+def _block_calls(message: _Message) -> Iterator[hub.ToolCall]:
     """Yield the calls in a message's content, which ``tool_calls`` otherwise repeats."""
     for block in () if isinstance(message.content, str) else message.content:
         if isinstance(block, _Block) and block.type in _CALL_BLOCKS:
-            arguments = next(
-                (one for one in (block.input, block.args, block.arguments) if one is not None), None
-            )
-            yield ToolCall(block.name or "", arguments, block.call_id or block.id)
+            given = (one for one in (block.input, block.args, block.arguments) if one is not None)
+            yield hub.ToolCall(block.name or "", next(given, None), block.call_id or block.id)
 
 
-def _cut_off(message: _Message) -> Iterator[Part]:
+def _cut_off(message: _Message) -> Iterator[hub.Part]:
     metadata = message.response_metadata or {}
     reasons = (metadata.get("finish_reason"), metadata.get("stop_reason"))
-    yield from [error for reason in reasons for error in cut_off(reason)][:1]
+    yield from [error for reason in reasons for error in hub.cut_off(reason)][:1]
 
 
 def _unrepeated(members: dict[str, Any] | None) -> dict[str, Any]:
     """Return a provider's own members without those that the message repeats elsewhere."""
     elsewhere = {"tool_calls", "function_call", "reasoning_content"}
     return {name: value for name, value in (members or {}).items() if name not in elsewhere}
+
+
+SOURCE = Source(NAME, "type content", _recognises, _runs)

@@ -14,23 +14,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pydantic import AliasChoices, Field
-
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import (
+    CamelModel,
     SourceModel,
-    as_text,
     count_unread,
     each,
     parse_json,
-    parse_time,
     read,
     unwrap,
 )
-from knowledgepulse_schemas.convert.tree import Node, labels_of, latency_ms, nanoseconds, runs_of
+from knowledgepulse_schemas.convert.source import Source, are_all
+from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
 
 NAME = "langfuse"
 
@@ -40,30 +39,25 @@ _TOOL_PREFIX = re.compile("^(execute_tool |running tool: )")
 _OBSERVATION_NAMES = ({"traceId", "startTime"}, {"trace_id", "start_time"})
 
 
-def _either(camel: str, snake: str) -> Any:
-    """Return a field with a camel-case name in the REST API and a snake-case name in blob exports."""
-    return Field(default=None, validation_alias=AliasChoices(camel, snake))
-
-
-class _Score(SourceModel):
+class _Score(CamelModel):
     name: str = ""
     value: Any = None
-    observation_id: str | None = _either("observationId", "observation_id")
+    observation_id: str | None = None
 
 
-class _Observation(SourceModel):
+class _Observation(CamelModel):
     id: str
-    trace_id: str | None = _either("traceId", "trace_id")
-    trace_name: str | None = _either("traceName", "trace_name")
-    parent_id: str | None = _either("parentObservationId", "parent_observation_id")
+    trace_id: str | None = None
+    trace_name: str | None = None
+    parent_observation_id: str | None = None
     type: str
     name: str | None = None
-    start: Any = _either("startTime", "start_time")
-    end: Any = _either("endTime", "end_time")
+    start_time: Any = None
+    end_time: Any = None
     input: Any = None
     output: Any = None
     level: str | None = None
-    status_message: str | None = _either("statusMessage", "status_message")
+    status_message: str | None = None
 
 
 class _Trace(SourceModel):
@@ -76,35 +70,21 @@ class _Trace(SourceModel):
     scores: list[_Score | str] | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a trace with observations, an observation, or a list of these."""
-    document = _unwrapped(document)
-    if isinstance(document, list):
-        return bool(document) and all(_is_trace(one) or is_observation(one) for one in document)
-    return _is_trace(document) or is_observation(document)
-
-
-def is_observation(document: Any) -> bool:
-    """Check for an observation."""
+def _is_observation(document: Any) -> bool:
     if not isinstance(document, dict):
         return False
     return any({"id", "type", *names} <= document.keys() for names in _OBSERVATION_NAMES)
 
 
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the agent run of each trace, or an error in its place.
-
-    Raises:
-        ConversionError: an item is neither a trace nor an observation.
-    """
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     document = _unwrapped(document)
     values = document if isinstance(document, list) else [document]
-    for one in each([value for value in values if not is_observation(value)], _nodes_of_trace):
+    for one in each([value for value in values if not _is_observation(value)], _nodes_of_trace):
         if isinstance(one, ConversionError):
             yield one
         else:
             yield from runs_of(one, NAME)
-    observations = [read(_Observation, value) for value in values if is_observation(value)]
+    observations = [read(_Observation, value) for value in values if _is_observation(value)]
     yield from runs_of((_node_or_problem(one, one.trace_id or one.id, None) for one in observations), NAME)
 
 
@@ -132,7 +112,7 @@ def _nodes_of_trace(value: Any, path: str) -> list[Node]:
             f"trace {trace.id}: observations are ids only; export the trace with its observations"
         )
     observations = [one for one in trace.observations if isinstance(one, _Observation)]
-    start = nanoseconds(parse_time(trace.timestamp))
+    start = nanoseconds(trace.timestamp)
     losses = Losses()
     count_unread(trace.model_copy(update={"observations": []}), "", losses)
     scores = [one for one in trace.scores or () if isinstance(one, _Score)]
@@ -144,18 +124,18 @@ def _nodes_of_trace(value: Any, path: str) -> list[Node]:
         id=trace.id,
         parent_id=None,
         start=start,
-        end=max([start, *(nanoseconds(parse_time(one.end)) for one in observations)]),
+        end=max([start, *(nanoseconds(one.end_time) for one in observations)]),
         agent=True,
         event=_whole(trace, "", losses),
         agent_id=trace.name,
         names=(trace.name,) if trace.name else (),
-        labels=labels_of((one.name, one.value) for one in scores if one.observation_id is None),
+        labels=hub.labels_of((one.name, one.value) for one in scores if one.observation_id is None),
         losses=losses,
     )
     known = {one.id for one in observations}
     for one in observations:
-        if one.parent_id not in known:  # outside of the export
-            one.parent_id = None
+        if one.parent_observation_id not in known:  # outside of the export
+            one.parent_observation_id = None
     return [root, *(_node_or_problem(observation, trace.id, trace.id) for observation in observations)]
 
 
@@ -167,22 +147,24 @@ def _whole(document: _Trace | _Observation, path: str, losses: Losses) -> ModelC
 
 def _node_or_problem(observation: _Observation, trace_id: str, root_id: str | None) -> Node:
     make = partial(_node, observation, trace_id, root_id)
-    return Node.of(trace_id, observation.id, observation.parent_id or root_id, make)
+    return Node.of(trace_id, observation.id, observation.parent_observation_id or root_id, make)
 
 
 def _node(observation: _Observation, trace_id: str, root_id: str | None) -> Node:
     losses = Losses()
     count_unread(observation, "observations[]", losses)
-    error = Error(observation.status_message or "") if observation.level == "ERROR" else None
+    error = hub.Error(observation.status_message or "") if observation.level == "ERROR" else None
     kind = observation.type.upper()
-    start, end = (nanoseconds(parse_time(one)) for one in (observation.start, observation.end))
-    parent_id = observation.parent_id or root_id
+    start, end = nanoseconds(observation.start_time), nanoseconds(observation.end_time)
+    parent_id = observation.parent_observation_id or root_id
     agent = kind == "AGENT" or (parent_id is None and kind not in {*_TOOLS, "GENERATION"})
     event: ModelCall | ToolRun | None = None
     if kind == "GENERATION":
         event = replace(_whole(observation, "observations[].", losses), error=error)
     elif kind in _TOOLS:
-        event = _tool_run(observation, latency_ms(start, end), error)
+        name = _TOOL_PREFIX.sub("", observation.name or observation.type.lower())
+        output = observation.output if parse_json(observation.output) else None
+        event = tool_run(name, parse_json(observation.input), output, error, start=start, end=end)
     elif agent:
         event = _whole(observation, "observations[].", losses)
     else:
@@ -203,10 +185,10 @@ def _node(observation: _Observation, trace_id: str, root_id: str | None) -> Node
     )
 
 
-def _tool_run(observation: _Observation, latency: float | None, error: Error | None) -> ToolRun:
-    response = as_text(observation.output) if parse_json(observation.output) else None
-    if response is None and error is not None:
-        response = error.message
-    name = _TOOL_PREFIX.sub("", observation.name or observation.type.lower())
-    call = ToolCall(name, parse_json(observation.input), latency_ms=latency)
-    return ToolRun(call, response, failed=error is not None)
+SOURCE = Source(
+    NAME,
+    "id traceId type startTime",
+    lambda document: are_all(lambda one: _is_trace(one) or _is_observation(one), _unwrapped(document)),
+    _runs,
+    is_fragment=_is_observation,
+)

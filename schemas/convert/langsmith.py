@@ -9,19 +9,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
-from knowledgepulse_schemas.convert.reading import (
-    SourceModel,
-    as_text,
-    count_unread,
-    parse_time,
-    read,
-    unwrap,
-)
-from knowledgepulse_schemas.convert.tree import Node, labels_of, latency_ms, nanoseconds, runs_of
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, read, unwrap
+from knowledgepulse_schemas.convert.source import Source, are_all
+from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
 
 NAME = "langsmith"
 
@@ -43,26 +37,7 @@ class _Run(SourceModel):
     child_runs: list[Any] | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a run or a list of runs."""
-    document = unwrap(document, "runs")
-    if isinstance(document, list):
-        return bool(document) and all(recognises(one) for one in document)
-    return isinstance(document, dict) and "run_type" in document and "id" in document
-
-
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the agent run of each root run.
-
-    Raises:
-        ConversionError: an item is not a run.
-    """
-    yield from runs_of(_nodes(document, None, ""), NAME)
-
-
 def _nodes(document: Any, root: _Run | None, path: str) -> Iterator[Node]:
-    if isinstance(document, dict) and isinstance(document.get("runs"), list):
-        document, path = document["runs"], f"{path}.runs"
     for number, value in enumerate(document if isinstance(document, list) else [document]):
         run = read(_Run, value, f"{path}[{number}]")
         trace_id = run.trace_id or (root.trace_id or root.id if root is not None else run.id)
@@ -73,27 +48,25 @@ def _nodes(document: Any, root: _Run | None, path: str) -> Iterator[Node]:
 def _node(run: _Run, trace_id: str) -> Node:
     losses = Losses()
     count_unread(run, "", losses)
-    error = Error(run.error or "") if run.error or run.status == "error" else None
-    event = _event(run, error, losses)
+    error = hub.Error(run.error or "") if run.error or run.status == "error" else None
     root = run.parent_run_id is None
-    names = tuple(name for name in (run.name, run.session_name) if name)
     return Node(
         trace_id=trace_id,
         id=run.id,
         parent_id=run.parent_run_id,
-        start=nanoseconds(parse_time(run.start_time)),
-        end=nanoseconds(parse_time(run.end_time)),
+        start=nanoseconds(run.start_time),
+        end=nanoseconds(run.end_time),
         agent=root,
-        event=event,
+        event=_event(run, error, losses),
         error=error if root else None,
         agent_id=run.name or None,
-        names=names,
-        labels=labels_of(_scores(run.feedback_stats)),
+        names=tuple(name for name in (run.name, run.session_name) if name),
+        labels=hub.labels_of(_scores(run.feedback_stats)),
         losses=losses,
     )
 
 
-def _event(run: _Run, error: Error | None, losses: Losses) -> ModelCall | ToolRun | None:
+def _event(run: _Run, error: hub.Error | None, losses: Losses) -> ModelCall | ToolRun | None:
     if run.run_type == "llm" or run.parent_run_id is None:
         inputs = messages_of(run.inputs, "user", "inputs", losses)
         outputs = messages_of(run.outputs, "assistant", "outputs", losses)
@@ -104,19 +77,16 @@ def _event(run: _Run, error: Error | None, losses: Losses) -> ModelCall | ToolRu
     return None
 
 
-def _tool_run(run: _Run, error: Error | None) -> ToolRun:
+def _tool_run(run: _Run, error: hub.Error | None) -> ToolRun:
     output, call_id, failed = _output(run.outputs)
-    if output is None and error is not None:
-        output = error.message
-    start, end = (nanoseconds(parse_time(one)) for one in (run.start_time, run.end_time))
     inputs = run.inputs
     if isinstance(inputs, dict) and len(inputs) == 1 and isinstance(inputs.get("input"), str):
         inputs = inputs["input"]  # LangChain records the arguments as the repr of a Python object
-    call = ToolCall(run.name, inputs, call_id, latency_ms=latency_ms(start, end))
-    return ToolRun(call, output, failed=failed or error is not None)
+    start, end = nanoseconds(run.start_time), nanoseconds(run.end_time)
+    return tool_run(run.name, inputs, output, error, call_id=call_id, start=start, end=end, failed=failed)
 
 
-def _output(outputs: Any) -> tuple[str | None, str | None, bool]:
+def _output(outputs: Any) -> tuple[Any, str | None, bool]:
     """Return a tool's response, its call's id and its failure flag; a ToolMessage has the last two."""
     if isinstance(outputs, dict) and len(outputs) == 1:
         outputs = next(iter(outputs.values()))
@@ -127,7 +97,7 @@ def _output(outputs: Any) -> tuple[str | None, str | None, bool]:
         call_id = message["tool_call_id"]
         known_id = call_id if isinstance(call_id, str) else None
         return as_text(message.get("content")), known_id, message.get("status") == "error"
-    return None if outputs is None else as_text(outputs), None, False
+    return outputs, None, False
 
 
 def _scores(feedback: dict[str, Any] | None) -> Iterator[tuple[str, Any]]:
@@ -135,3 +105,16 @@ def _scores(feedback: dict[str, Any] | None) -> Iterator[tuple[str, Any]]:
     for name, stats in (feedback or {}).items():
         if isinstance(stats, dict):
             yield name, stats.get("avg")
+
+
+def _is_run(value: Any) -> bool:
+    return isinstance(value, dict) and "run_type" in value and "id" in value
+
+
+SOURCE = Source(
+    NAME,
+    "id run_type inputs outputs",
+    lambda document: are_all(_is_run, document, within="runs"),
+    lambda document: runs_of(_nodes(unwrap(document, "runs"), None, ""), NAME),
+    is_fragment=lambda line: True,
+)

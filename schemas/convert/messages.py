@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from knowledgepulse_schemas.convert import anthropic, bedrock, gemini, genai, langchain, openai, vercel
+from knowledgepulse_schemas.convert import anthropic, bedrock, gemini, genai, hub, langchain, openai, vercel
 from knowledgepulse_schemas.convert.definitions import definitions_of
-from knowledgepulse_schemas.convert.hub import ROLES, Message, Role, Text, cut_off
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json
 
 _WRAPPERS = ("messages", "contents", "input", "output", "message", "content")
 
 
-def messages_of(value: Any, role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
+def messages_of(value: Any, role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Convert a model's input or output.
 
     Args:
@@ -39,10 +38,10 @@ def messages_of(value: Any, role: Role, path: str, losses: Losses) -> tuple[Mess
         if all(isinstance(one, str) for one in value):
             value = "\n".join(value)
     text = as_text(value)
-    return (Message(role, (Text(text),)),) if text else ()
+    return (hub.Message(role, (hub.Text(text),)),) if text else ()
 
 
-def _of_object(value: dict[str, Any], role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
+def _of_object(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     if _is_message(value):
         return _of_list([value], role, path, losses)
     for recognises, convert in _RESPONSES:
@@ -56,61 +55,53 @@ def _of_object(value: dict[str, Any], role: Role, path: str, losses: Losses) -> 
     if len(value) == 1:
         return messages_of(next(iter(value.values())), role, path, losses)
     text = as_text(value) if value else ""
-    return (Message(role, (Text(text),)),) if text else ()
+    return (hub.Message(role, (hub.Text(text),)),) if text else ()
 
 
-def _completion(value: dict[str, Any], _role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
-    """Return the messages of an OpenAI completion."""
-    count_others(value, {"choices"}, path, losses)
-    return _choice(value["choices"], f"{path}.choices", losses)
+def _completion(value: dict[str, Any], _role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
+    """Return the message of an OpenAI completion's first choice, or of a choice alone."""
+    choices = [value]
+    if "choices" in value:
+        count_others(value, {"choices"}, path, losses)
+        choices, path = value["choices"], f"{path}.choices"
+    losses.add(f"{path}[] after the first", choices[1:])
+    first = choices[0] if isinstance(choices[0], dict) else {}
+    count_others(first, {"message", "finish_reason", "index"}, f"{path}[]", losses)
+    answer = messages_of([first["message"]] if "message" in first else [], "assistant", path, losses)
+    return (
+        *answer,
+        *(hub.Message("assistant", (error,)) for error in hub.cut_off(first.get("finish_reason"))),
+    )
 
 
-def _single_choice(value: dict[str, Any], _role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
-    """Return the message of one choice of an OpenAI completion."""
-    return _choice([value], path, losses)
-
-
-def _candidates(value: dict[str, Any], role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
+def _candidates(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Return the message of a Gemini response's first candidate."""
     count_others(value, {"candidates"}, path, losses)
     losses.add(f"{path}.candidates[] after the first", value["candidates"][1:])
     return messages_of(value["candidates"][0], role, f"{path}.candidates[]", losses)
 
 
-def _candidate(value: dict[str, Any], _role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
+def _candidate(value: dict[str, Any], _role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Return the message of a Gemini candidate, or of a response of the Agent Development Kit."""
     count_others(value, {"content", "finish_reason", "finishReason"}, path, losses)
     return gemini.answer_of(value, path, losses)
 
 
-def _choice(choices: list[Any], path: str, losses: Losses) -> tuple[Message, ...]:
-    """Return the messages of an OpenAI completion's first choice."""
-    losses.add(f"{path}[] after the first", choices[1:])
-    first = choices[0] if choices and isinstance(choices[0], dict) else {}
-    for name, value in first.items():
-        if name not in {"message", "finish_reason", "index"}:
-            losses.add(f"{path}[].{name}", value)
-    answer = messages_of([first["message"]] if "message" in first else [], "assistant", path, losses)
-    return (*answer, *(Message("assistant", (error,)) for error in cut_off(first.get("finish_reason"))))
-
-
-def _generations(value: dict[str, Any], role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
+def _generations(value: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Return the messages of a LangChain LLMResult's first generation."""
     count_others(value, {"generations"}, path, losses)
-    first: Any = value["generations"]
+    path, first = f"{path}.generations", value["generations"]
     while isinstance(first, list) and first:
-        losses.add(f"{path}.generations[] after the first", first[1:])
+        losses.add(f"{path}[] after the first", first[1:])
         first = first[0]
     if not isinstance(first, dict):
         return ()
+    count_others(first, {"message", "text"}, f"{path}[]", losses)
     inner = first.get("message", first.get("text"))
-    for name, member in first.items():
-        if name not in {"message", "text"}:
-            losses.add(f"{path}.generations[].{name}", member)
-    return messages_of([inner] if isinstance(inner, dict) else inner, role, f"{path}.generations", losses)
+    return messages_of([inner] if isinstance(inner, dict) else inner, role, path, losses)
 
 
-def _of_list(values: list[Any], role: Role, path: str, losses: Losses) -> tuple[Message, ...]:
+def _of_list(values: list[Any], role: hub.Role, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     if all(langchain.is_message(one) for one in values):
         return tuple(langchain.messages_of(values, path, losses))
     if all(gemini.recognises(one) for one in values):
@@ -124,7 +115,7 @@ def _of_list(values: list[Any], role: Role, path: str, losses: Losses) -> tuple[
         tools = [one["content"] for one in values if _defines_tool(one)]
         values = [_as_chat(one) for one in values if not _defines_tool(one)]
         return (*definitions_of(tools, path, losses), *openai.messages_of(values, path, losses))
-    return (Message(role, (Text(as_text(values)),)),)
+    return (hub.Message(role, (hub.Text(as_text(values)),)),)
 
 
 def _defines_tool(message: dict[str, Any]) -> bool:
@@ -144,22 +135,21 @@ def _as_chat(message: dict[str, Any]) -> dict[str, Any]:
         rest = {name: value for name, value in extra.items() if name != "tool_calls"}
         message = message | {"tool_calls": extra["tool_calls"], "additional_kwargs": rest}
     name = message.get("role")
-    if isinstance(name, str) and name not in ROLES:
+    if isinstance(name, str) and name not in hub.ROLES:
         message = {"name": name} | message | {"role": "tool"}
     content = parse_json(message.get("content"))
     if isinstance(content, dict):
         return message | {"content": as_text(content)}
-    if isinstance(content, list) and content and all(_is_call(one) for one in content):
+    if isinstance(content, list) and content and all(map(_is_call, content)):
         return message | {"role": "assistant", "content": None, "tool_calls": content}
     return message
 
 
 def _is_call(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and value.get("type") == "function"
-        and isinstance(value.get("function"), dict)
-    )
+    match value:
+        case {"type": "function", "function": dict()}:
+            return True
+    return False
 
 
 def _is_message(value: dict[str, Any]) -> bool:
@@ -174,15 +164,13 @@ def _is_choice(value: dict[str, Any]) -> bool:
     return isinstance(value.get("message"), dict) and ("finish_reason" in value or "index" in value)
 
 
+_Object = dict[str, Any]
 _RESPONSES: tuple[
-    tuple[
-        Callable[[dict[str, Any]], bool], Callable[[dict[str, Any], Role, str, Losses], tuple[Message, ...]]
-    ],
-    ...,
+    tuple[Callable[[_Object], bool], Callable[[_Object, hub.Role, str, Losses], tuple[hub.Message, ...]]], ...
 ] = (
     (_has_list("generations"), _generations),
     (_has_list("choices"), _completion),
-    (_is_choice, _single_choice),
+    (_is_choice, _completion),
     (_has_list("candidates"), _candidates),
     (lambda value: gemini.recognises(value.get("content")), _candidate),
 )

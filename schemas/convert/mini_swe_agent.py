@@ -18,23 +18,20 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_schemas.convert import openai
-from knowledgepulse_schemas.convert.hub import (
-    Ending,
-    Error,
-    Message,
-    Run,
-    ToolCall,
-    ToolCallResponse,
-    join_texts,
-)
+from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_unread,
+    parse_time,
+    read,
+    read_record,
+)
+from knowledgepulse_schemas.convert.source import Source
 
 NAME = "mini_swe_agent"
 
-_TOOL = "bash"
-_SUBMITTED = "Submitted"
 _FIRST_VERSION = "mini-swe-agent-1"
 _FORMAT_ERROR = "FormatError"
 _COMMAND = re.compile(r"```(?:mswea_bash_command|bash)\s*\n(.*?)\n```", re.DOTALL)
@@ -67,24 +64,17 @@ class _Trajectory(SourceModel):
     info: _Info = Field(default_factory=_Info)
 
 
-def recognises(document: Any) -> bool:
+def _recognises(document: Any) -> bool:
     """Check for a trajectory with this format's version, or a list of messages with commands and outputs."""
     if isinstance(document, list):
         return all(map(_is_plain, document)) and any(_answers(*two) for two in pairwise(document))
     return isinstance(document, dict) and str(document.get("trajectory_format")).startswith("mini-swe-agent")
 
 
-def runs(document: Any) -> Iterator[Run]:
-    """Yield the run of a trajectory.
-
-    Raises:
-        ConversionError: the document is not a trajectory.
-    """
+def _runs(document: Any) -> Iterator[hub.Run]:
     if isinstance(document, list):
         document = {"trajectory_format": _FIRST_VERSION, "messages": document}
-    trajectory = read(_Trajectory, document)
-    losses = Losses()
-    count_unread(trajectory, "", losses)
+    trajectory, losses = read_record(_Trajectory, document)
     losses.add("info.submission", trajectory.info.submission)
     extras = [
         read(_Extra, value.get("extra") or {}, f"messages[{number}].extra")
@@ -92,19 +82,18 @@ def runs(document: Any) -> Iterator[Run]:
     ]
     if trajectory.trajectory_format == _FIRST_VERSION:
         _read_texts(trajectory.messages, extras)
-    yield Run(
+    yield hub.Run(
         NAME,
         list(_messages(trajectory.messages, extras, losses)),
         ended_at=parse_time(max((time for extra in extras for time in _times(extra)), default=None)),
-        ending=_ending(trajectory.info.exit_status),
+        ending="submitted" if trajectory.info.exit_status in (None, "", "Submitted") else "failed",
         losses=losses,
     )
 
 
 def _is_plain(value: Any) -> bool:
-    return (
-        isinstance(value, dict) and value.keys() == {"role", "content"} and isinstance(value["content"], str)
-    )
+    is_message = isinstance(value, dict) and value.keys() == {"role", "content"}
+    return is_message and isinstance(value["content"], str)
 
 
 def _answers(value: dict[str, Any], following: dict[str, Any]) -> bool:
@@ -132,10 +121,6 @@ def _read_texts(values: list[dict[str, Any]], extras: list[_Extra]) -> None:
         extras[number].returncode = int(status[1]) if status else int(timed_out)
 
 
-def _ending(status: str | None) -> Ending:
-    return "submitted" if status in (None, "", _SUBMITTED) else "failed"
-
-
 def _times(extra: _Extra) -> Iterator[float]:
     if extra.timestamp is not None:
         yield extra.timestamp
@@ -144,7 +129,7 @@ def _times(extra: _Extra) -> Iterator[float]:
             yield created
 
 
-def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses) -> Iterator[Message]:
+def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses) -> Iterator[hub.Message]:
     open_calls: deque[str] = deque()
     for number, (value, extra) in enumerate(zip(values, extras, strict=True)):
         count_unread(extra, "messages[].extra", losses)
@@ -159,18 +144,22 @@ def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses
         for index, action in enumerate(extra.actions):
             if action.tool_call_id is None:  # a command in the text
                 open_calls.append(f"action {number}.{index}")
-                yield Message("assistant", (ToolCall(_TOOL, {"command": action.command}, open_calls[-1]),))
+                call = hub.ToolCall("bash", {"command": action.command}, open_calls[-1])
+                yield hub.message("assistant", call)
 
 
-def _observed(message: Message, extra: _Extra, open_calls: deque[str]) -> Message:
+def _observed(message: hub.Message, extra: _Extra, open_calls: deque[str]) -> hub.Message:
     """Return a message with the failure that ``extra`` flags, and as a response if it has an exit status."""
     if extra.interrupt_type == _FORMAT_ERROR:
-        return Message("assistant", (Error(join_texts(message.parts)),))
+        return hub.message("assistant", hub.Error(hub.join_texts(message.parts)))
     failed = bool(extra.returncode) or bool(extra.exception_info)
     if message.role == "tool":
-        parts = (replace(part, failed=failed) for part in message.parts if isinstance(part, ToolCallResponse))
-        return Message("tool", tuple(parts))
+        answers = (part for part in message.parts if isinstance(part, hub.ToolCallResponse))
+        return hub.message("tool", *(replace(answer, failed=failed) for answer in answers))
     if message.role == "user" and extra.returncode is not None and open_calls:
-        response = ToolCallResponse(join_texts(message.parts), open_calls.popleft(), failed=failed)
-        return Message("tool", (response,))
+        response = hub.ToolCallResponse(hub.join_texts(message.parts), open_calls.popleft(), failed=failed)
+        return hub.message("tool", response)
     return message
+
+
+SOURCE = Source(NAME, "trajectory_format messages info", _recognises, _runs)

@@ -8,38 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import Field
-
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    ROLES,
-    Error,
-    Message,
-    Part,
-    Reasoning,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    cut_off,
-    join_texts,
-    role_of,
-)
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, each, parse_time, read
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_unread,
+    each,
+    parse_time,
+    read,
+    read_record,
+)
+from knowledgepulse_schemas.convert.source import Source, run_of_messages
 
 NAME = "openai"
 
 _UNFINISHED = {"failed", "incomplete", "cancelled"}
-_TEXTS = {"text", "input_text", "output_text", "summary_text", "reasoning_text"}
 _CALLS = {"function_call", "custom_tool_call", "mcp_call"}
-
-
-class _Content(SourceModel):
-    type: str
-    text: str | None = None
-    refusal: str | None = None
 
 
 class _Called(SourceModel):
@@ -62,7 +50,7 @@ class _Item(SourceModel):
     role: str | None = None
     id: str | None = None
     status: str | None = None
-    content: str | list[str | _Content] | None = None
+    content: str | list[str | Content] | None = None
     name: str | None = None
     # chat message
     reasoning: str | None = None  # OpenRouter, vLLM
@@ -76,9 +64,15 @@ class _Item(SourceModel):
     arguments: Any = None
     input: Any = None
     output: Any = None
-    summary: list[_Content] | None = None
+    summary: list[Content] | None = None
     server_label: str | None = None
     error: Any = None
+
+    @property
+    def is_hosted_call(self) -> bool:
+        """Whether it is a hosted tool's call, whose other members are arguments and results."""
+        kind = self.type or ""
+        return self.role is None and kind.endswith("_call") and kind not in _CALLS
 
 
 class _Choice(SourceModel):
@@ -103,53 +97,51 @@ class _Record(SourceModel):
     created: float | None = None
     created_at: float | None = None
     completed_at: float | None = None
-    metadata: dict[str, Any] | None = Field(default=None)
+    metadata: dict[str, Any] | None = None
 
 
-def recognises(document: Any) -> bool:
+def _recognises(document: Any) -> bool:
     """Check for chat messages, Responses items, or a record of them, all of which can be read."""
-    records = [one for one in document if _is_record(one)] if isinstance(document, list) else []
-    if _is_record(document):
-        records = [document]
-    if records:
+    documents = document if isinstance(document, list) else [document]
+    if records := list(filter(_is_record, documents)):
         return any(_fit(one.get("messages", one.get("input"))) for one in records)
     return are_items(document) and _fit(document)
 
 
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the runs of a list of messages or items, a record that contains them, or a list of records.
-
-    Raises:
-        ConversionError: an item of the list is neither a message nor a Responses item.
-    """
-    if isinstance(document, list) and not any(_is_record(one) for one in document):
-        losses = Losses()
-        yield Run(NAME, messages_of(document, "", losses), losses=losses)
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+    if isinstance(document, list) and not any(map(_is_record, document)):
+        yield run_of_messages(NAME, document, messages_of)
     else:
         yield from each(document, _run_of_record)
 
 
-def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
-    """Convert chat messages or Responses items.
+def messages_of(items: list[Any], path: str, losses: Losses, lost_at: str | None = None) -> list[hub.Message]:
+    """Convert chat messages or Responses items; ``lost_at`` is a message's path in the loss report.
 
     Raises:
         ConversionError: an item is neither.
     """
+    lost_at = f"{path}[]" if lost_at is None else lost_at
     messages = []
     for number, value in enumerate(items):
         item = read(_Item, value, f"{path}[{number}]")
-        if item.role is not None:
-            count_unread(item, f"{path}[]", losses)
-            messages.append(_message(item, f"{path}[{number}]", losses))
-        else:
-            messages.append(_of_item(item, f"{path}[{number}]", losses))
+        if not item.is_hosted_call:
+            count_unread(item, lost_at, losses)
+        convert = _message if item.role is not None else _of_item
+        messages.append(convert(item, f"{path}[{number}]", lost_at, losses))
     return messages
 
 
-def _run_of_record(document: Any, path: str) -> Run:
-    record = read(_Record, document, path)
-    losses = Losses()
-    count_unread(record, "", losses)
+def nested_function(call: Any, name: str = "name") -> Any:
+    """Return a tool call of this form from one with ``arguments`` and ``name`` at its top."""
+    if not isinstance(call, dict) or not isinstance(call.get(name), str):
+        return call
+    rest = {member: value for member, value in call.items() if member not in (name, "arguments")}
+    return {**rest, "function": {"name": call[name], "arguments": call.get("arguments")}}
+
+
+def _run_of_record(document: Any, path: str) -> hub.Run:
+    record, losses = read_record(_Record, document, path)
     losses.add("metadata", record.metadata)
     inputs = record.messages if record.messages is not None else record.input
     if inputs is None:
@@ -159,43 +151,38 @@ def _run_of_record(document: Any, path: str) -> Run:
     name = "messages" if record.messages is not None else "input"
     messages = [*_instructions(record, losses), *messages_of(inputs, name, losses)]
     if record.choices:
-        messages += _answer(record.choices, losses)
-        for choice in record.choices[1:]:
-            losses.add("choices[] after the first", choice.message.content or choice.finish_reason)
+        choice, *others = record.choices
+        messages.append(_message(choice.message, "choices[0].message", "choices[0].message", losses))
+        messages += [hub.message("assistant", error) for error in hub.cut_off(choice.finish_reason)]
+        for other in others:
+            losses.add("choices[] after the first", other.message.content or other.finish_reason)
     if record.output is not None:
         messages += messages_of(record.output, "output", losses)
     if record.error is not None or record.status in _UNFINISHED:
-        messages.append(Message("assistant", (Error(_error_text(record.error)),)))
+        messages.append(hub.message("assistant", hub.Error(_error_text(record.error))))
     ended = record.completed_at or record.created_at or record.created
-    return Run(NAME, messages, native_id=record.id, ended_at=parse_time(ended), losses=losses)
+    return hub.Run(NAME, messages, native_id=record.id, ended_at=parse_time(ended), losses=losses)
 
 
-def _instructions(record: _Record, losses: Losses) -> Iterator[Message]:
+def _instructions(record: _Record, losses: Losses) -> Iterator[hub.Message]:
     yield from definitions_of(record.tools or [], "tools", losses)
     if isinstance(record.instructions, str):
-        yield Message("system", (Text(record.instructions),))
+        yield hub.message("system", hub.Text(record.instructions))
     elif record.instructions is not None:
         yield from messages_of(record.instructions, "instructions", losses)
 
 
-def _answer(choices: list[_Choice], losses: Losses) -> Iterator[Message]:
-    choice = choices[0]
-    yield _message(choice.message, "choices[0].message", losses)
-    for error in cut_off(choice.finish_reason):
-        yield Message("assistant", (error,))
-
-
-def _message(item: _Item, path: str, losses: Losses) -> Message:
-    role = role_of(item.role or "", path)
+def _message(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Message:
+    """Convert an item with a role."""
+    role = hub.role_of(item.role or "", path)
+    content = parts_of(item.content, f"{lost_at}.content", losses)
     if role == "tool":
-        text = _response_text(item.content, f"{_unindexed(path)}.content", losses)
-        return Message(role, (ToolCallResponse(text, item.tool_call_id, item.name),))
-    losses.add(f"{_unindexed(path)}.name", item.name)
-    parts: list[Part] = [Reasoning(text) for text in (item.reasoning_content, item.reasoning) if text]
-    parts += _content(item.content, f"{_unindexed(path)}.content", losses)
-    parts += [Reasoning(text.text) for text in item.summary or () if text.text]
+        return hub.message(role, hub.ToolCallResponse(hub.join_texts(content), item.tool_call_id, item.name))
+    losses.add(f"{lost_at}.name", item.name)
+    parts = [hub.reasoning(item.reasoning_content), hub.reasoning(item.reasoning), *content]
+    parts += [hub.reasoning(one.text) for one in item.summary or ()]
     if item.refusal:
-        parts += [Text(item.refusal), Error()]
+        parts += [hub.Text(item.refusal), hub.Error()]
     for number, call in enumerate(item.tool_calls or ()):
         called = call.function or call.custom
         if called is None:
@@ -203,68 +190,50 @@ def _message(item: _Item, path: str, losses: Losses) -> Message:
         parts.append(_tool_call(called, call.id))
     if item.function_call is not None:
         parts.append(_tool_call(item.function_call, None))
-    return Message(role, tuple(parts))
+    return hub.message(role, *parts)
 
 
-def _tool_call(called: _Called, call_id: str | None) -> ToolCall:
-    return ToolCall(called.name, called.input if called.arguments is None else called.arguments, call_id)
+def _tool_call(called: _Called, call_id: str | None) -> hub.ToolCall:
+    return hub.ToolCall(called.name, called.input if called.arguments is None else called.arguments, call_id)
 
 
-def _content(content: str | list[str | _Content] | None, path: str, losses: Losses) -> Iterator[Part]:
-    for part in [content] if isinstance(content, str) else content or ():
-        if isinstance(part, str):
-            yield Text(part)
-        elif part.type in _TEXTS:
-            yield Text(part.text or "")
-        elif part.refusal:
-            yield from (Text(part.refusal), Error())
-        else:
-            losses.add(f"{path}[].{part.type}", part.text or "-")
-
-
-def _response_text(content: Any, path: str, losses: Losses) -> str:
-    return join_texts(_content(content, path, losses))
-
-
-def _of_item(item: _Item, path: str, losses: Losses) -> Message:
+def _of_item(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Message:
     """Convert an item without a role."""
     kind = item.type or ""
     if not kind:
         raise ConversionError(f"{path}: neither `role` nor `type`")
     if kind in _CALLS:
-        count_unread(item, _unindexed(path), losses)
-        return Message("assistant", tuple(_call(item, item.arguments, [item.output])))
-    if kind.endswith("_call"):
-        return Message("assistant", tuple(_hosted_call(item, _unindexed(path), losses)))
-    count_unread(item, _unindexed(path), losses)
+        return hub.message("assistant", *_call(item, item.arguments, [item.output]))
+    if item.is_hosted_call:
+        return hub.message("assistant", *_hosted_call(item, lost_at, losses))
     if kind == "reasoning":
-        texts = [*(item.summary or ()), *_parts(item.content)]
-        return Message("assistant", tuple(Reasoning(one.text) for one in texts if one.text))
+        content = item.content if isinstance(item.content, list) else []
+        texts = (one.text for one in (*(item.summary or ()), *content) if isinstance(one, Content))
+        return hub.message("assistant", *map(hub.reasoning, texts))
     if kind.endswith("_output"):
-        text = _output_text(item.output, f"{_unindexed(path)}.output", losses)
-        response = ToolCallResponse(text, item.call_id or item.id, item.name, failed=_failed(item))
-        return Message("tool", (response,))
-    losses.add(f"{_unindexed(path)}.{kind}", [item.content, item.arguments, item.input, item.output])
-    return Message("assistant", ())
+        text = _output_text(item.output, f"{lost_at}.output", losses)
+        response = hub.ToolCallResponse(text, item.call_id or item.id, item.name, failed=_failed(item))
+        return hub.message("tool", response)
+    losses.add(f"{lost_at}.{kind}", [item.content, item.arguments, item.input, item.output])
+    return hub.message("assistant")
 
 
-def _hosted_call(item: _Item, path: str, losses: Losses) -> Iterator[Part]:
-    """Yield the call of a hosted tool; all members of its item are arguments or results."""
+def _hosted_call(item: _Item, path: str, losses: Losses) -> Iterator[hub.Part]:
     members = dict(item.model_extra or {})
     losses.add(f"{path}.result", members.pop("result", None))  # an image
     results = [item.output, *(members.pop(name, None) for name in ("outputs", "results"))]
     yield from _call(item, members or None, results)
 
 
-def _call(item: _Item, arguments: Any, results: list[Any]) -> Iterator[Part]:
+def _call(item: _Item, arguments: Any, results: list[Any]) -> Iterator[hub.Part]:
     """Yield a call, and its response if the same item contains it."""
     name, call_id = item.name or (item.type or "").removesuffix("_call"), item.call_id or item.id
-    yield ToolCall(
+    yield hub.ToolCall(
         name, item.input if arguments is None else arguments, call_id, mcp_server=item.server_label
     )
     answers = [as_text(one) for one in results if one] + [_error_text(item.error)] * bool(item.error)
     if answers or _failed(item):
-        yield ToolCallResponse("\n".join(answers), call_id, name, failed=_failed(item))
+        yield hub.ToolCallResponse("\n".join(answers), call_id, name, failed=_failed(item))
 
 
 def _failed(item: _Item) -> bool:
@@ -273,12 +242,8 @@ def _failed(item: _Item) -> bool:
 
 def _output_text(output: Any, path: str, losses: Losses) -> str:
     if isinstance(output, list) and all(isinstance(one, dict) and "type" in one for one in output):
-        return _response_text([read(_Content, one, path) for one in output], path, losses)
+        return hub.join_texts(parts_of([read(Content, one, path) for one in output], path, losses))
     return as_text(output)
-
-
-def _parts(content: str | list[str | _Content] | None) -> list[_Content]:
-    return [one for one in content if isinstance(one, _Content)] if isinstance(content, list) else []
 
 
 def _error_text(error: Any) -> str:
@@ -313,11 +278,10 @@ def _fit(values: str | list[dict[str, Any]]) -> bool:
     """Check that all messages and items can be read as this format's."""
     try:
         return isinstance(values, str) or all(
-            role is None or role in ROLES for role in (read(_Item, one).role for one in values)
+            role is None or role in hub.ROLES for role in (read(_Item, one).role for one in values)
         )
     except ConversionError:
         return False
 
 
-def _unindexed(path: str) -> str:
-    return path[: path.rindex("[")] + "[]" if path.endswith("]") else path
+SOURCE = Source(NAME, "role content", _recognises, _runs)

@@ -12,19 +12,14 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import Error, ModelCall, Run, ToolCall, ToolRun
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
-from knowledgepulse_schemas.convert.reading import (
-    SourceModel,
-    as_text,
-    count_unread,
-    parse_time,
-    read,
-    unwrap,
-)
-from knowledgepulse_schemas.convert.tree import Node, latency_ms, nanoseconds, runs_of
+from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read, unwrap
+from knowledgepulse_schemas.convert.source import Source, are_all
+from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
 
 NAME = "openai_agents"
 
@@ -54,20 +49,7 @@ class _Span(SourceModel):
     workflow_name: str | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for an exported trace or span, or a list of these."""
-    document = unwrap(document, "data")
-    if isinstance(document, list):
-        return bool(document) and all(recognises(one) for one in document)
-    return isinstance(document, dict) and document.get("object") in ("trace", "trace.span")
-
-
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the agent run of each trace.
-
-    Raises:
-        ConversionError: an item is neither a trace nor a span.
-    """
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
     document = unwrap(document, "data")
     values = document if isinstance(document, list) else [document]
     read_spans = [read(_Span, one, f"[{number}]") for number, one in enumerate(values)]
@@ -95,8 +77,8 @@ def _root(trace_id: str, trace: _Span | None, own: list[_Span]) -> Node:
         trace_id=trace_id,
         id="trace",
         parent_id=None,
-        start=min((nanoseconds(parse_time(one.started_at)) for one in own), default=0),
-        end=max((nanoseconds(parse_time(one.ended_at)) for one in own), default=0),
+        start=min((nanoseconds(one.started_at) for one in own), default=0),
+        end=max((nanoseconds(one.ended_at) for one in own), default=0),
         agent=True,
         agent_id=first or name,
         names=tuple(one for one in (first, name) if one),
@@ -108,24 +90,18 @@ def _node(span: _Span) -> Node:
     losses = Losses()
     count_unread(span, "", losses)
     data = span.span_data or _Data(type="")
-    error = None if span.error is None else Error(span.error.message)
+    error = None if span.error is None else hub.Error(span.error.message)
     event: ModelCall | ToolRun | None = None
-    start, end = (nanoseconds(parse_time(one)) for one in (span.started_at, span.ended_at))
+    start, end = nanoseconds(span.started_at), nanoseconds(span.ended_at)
     if data.type in {"generation", "response"}:
         inputs = messages_of(data.input, "user", "span_data.input", losses)
         outputs = messages_of(data.output, "assistant", "span_data.output", losses)
         event = ModelCall(inputs, outputs, error)
     elif data.type == "function":
         server = (data.mcp_data or {}).get("server")
-        answer = None if data.output is None else as_text(data.output)
-        call = ToolCall(
-            data.name or "",
-            data.input,
-            mcp_server=server if isinstance(server, str) else None,
-            latency_ms=latency_ms(start, end),
-        )
-        response = error.message if answer is None and error is not None else answer
-        event = ToolRun(call, response, failed=error is not None)
+        server = server if isinstance(server, str) else None
+        name = data.name or ""
+        event = tool_run(name, data.input, data.output, error, mcp_server=server, start=start, end=end)
     else:
         losses.add(f"span_data.{data.type}", [data.name, data.input, data.output])
     return Node(
@@ -139,3 +115,16 @@ def _node(span: _Span) -> Node:
         error=error if data.type == "agent" else None,
         losses=losses,
     )
+
+
+def _is_exported(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("object") in ("trace", "trace.span")
+
+
+SOURCE = Source(
+    NAME,
+    "object trace_id span_data",
+    lambda document: are_all(_is_exported, document, within="data"),
+    _runs,
+    is_fragment=lambda line: True,
+)

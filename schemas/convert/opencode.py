@@ -14,21 +14,12 @@ from typing import Any
 
 from pydantic import Field
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    Error,
-    Part,
-    Reasoning,
-    Role,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    cut_off,
-)
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read
+from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, read
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
+from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "opencode"
 
@@ -91,7 +82,7 @@ class _Session:
     parts: dict[str, list[Any]] = field(default_factory=dict)
 
 
-def recognises(document: Any) -> bool:
+def _recognises(document: Any) -> bool:
     """Check for an export, or for an object of the storage."""
     line = first_line(document)
     if not isinstance(line, dict):
@@ -99,8 +90,7 @@ def recognises(document: Any) -> bool:
     return _is_export(line) or _kind(line) is not None
 
 
-def runs(document: Any) -> Iterator[Run]:
-    """Yield the run of each export, and then those of the storage's objects."""
+def _runs(document: Any) -> Iterator[hub.Run]:
     losses = Losses()
     sessions: dict[str, _Session] = {}
     for line in lines_of(document, losses):
@@ -152,16 +142,14 @@ def _id(value: Any) -> str:
     return str(value.get("id")) if isinstance(value, dict) else ""
 
 
-def _run(info: dict[str, Any], messages: Iterable[Any], losses: Losses) -> Run:
+def _run(info: dict[str, Any], messages: Iterable[Any], losses: Losses) -> hub.Run:
     transcript = Transcript(NAME)
     transcript.losses.merge(losses)
     run = transcript.run
     run.names = project_of(info.get("directory"))
     run.native_id = info["id"] if isinstance(info.get("id"), str) else None
     run.parent_id = info["parentID"] if isinstance(info.get("parentID"), str) else None
-    for name, value in info.items():
-        if name not in ("id", "parentID"):
-            transcript.losses.add(f"info.{name}", value)
+    count_others(info, {"id", "parentID"}, "info", transcript.losses)
     for message in messages:
         _add_message(message, transcript)
     return transcript.finish()
@@ -189,26 +177,26 @@ def _add_message(message: Any, transcript: Transcript) -> None:
             transcript.add(role, [own], at)
     if info.error is not None:
         text = (info.error.data or {}).get("message") or info.error.name or ""
-        transcript.add("assistant", [Error(str(text), interruption=info.error.name == _ABORTED)], at)
-    transcript.add("assistant", cut_off(info.finish), at)
+        transcript.add("assistant", [hub.Error(str(text), interruption=info.error.name == _ABORTED)], at)
+    transcript.add("assistant", hub.cut_off(info.finish), at)
 
 
-def _converted(part: _Part, is_user: bool, losses: Losses) -> Iterator[tuple[Role, Part]]:
+def _converted(part: _Part, is_user: bool, losses: Losses) -> Iterator[tuple[hub.Role, hub.Part]]:
     if part.type == "text":
-        role: Role = "user" if is_user else "assistant"
-        yield "system" if part.synthetic or part.ignored else role, Text(part.text or "")
+        role: hub.Role = "user" if is_user else "assistant"
+        yield "system" if part.synthetic or part.ignored else role, hub.Text(part.text or "")
     elif part.type == "reasoning":
-        yield "assistant", Reasoning(part.text or "")
+        yield "assistant", hub.Reasoning(part.text or "")
     elif part.type == "subtask":
-        yield "user", Text(part.prompt or "")
+        yield "user", hub.Text(part.prompt or "")
     elif part.type == "tool" and part.state is not None:
         state, span = part.state, part.state.time or _Span()
         latency = span.end - span.start if span.start is not None and span.end is not None else None
-        yield "assistant", ToolCall(part.tool or "", state.input, part.call, latency_ms=latency)
+        yield "assistant", hub.ToolCall(part.tool or "", state.input, part.call, latency_ms=latency)
         if state.status in ("completed", "error"):
             failed = state.status == "error"
             text = state.error if failed else state.output
-            yield "tool", ToolCallResponse(text or "", part.call, part.tool, failed=failed)
+            yield "tool", hub.ToolCallResponse(text or "", part.call, part.tool, failed=failed)
     else:
         losses.add(f"messages[].parts[] of type {part.type}", part.model_extra)
         return
@@ -217,3 +205,6 @@ def _converted(part: _Part, is_user: bool, losses: Losses) -> Iterator[tuple[Rol
 
 def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
+
+
+SOURCE = of_session(NAME, "info messages", _recognises, _runs)

@@ -9,36 +9,36 @@ Source: https://docs.openhands.dev/sdk/arch/events, https://github.com/OpenHands
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from pydantic import Field
 
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
-from knowledgepulse_schemas.convert.hub import (
-    Ending,
-    Error,
-    Labels,
-    Message,
-    Part,
-    Reasoning,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    join_texts,
-)
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_time, read
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_others,
+    count_unread,
+    parse_time,
+    read,
+)
+from knowledgepulse_schemas.convert.source import Source, are_all
 
 NAME = "openhands"
 
 _KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", "UserRejectObservation")
+_FAILURE = "ConversationErrorEvent"
+_UUID = len("xxxxxxxx-xxxx-xxxx")
+"""The least length of the SDK's ids; earlier versions number their events."""
 _BOOKKEEPING = {"null", "agent_state_changed", "change_agent_state", "recall"}
 
 
-class _Content(SourceModel):
+class _Content(Content):
     type: str = "text"
-    text: str | None = None
 
 
 class _Metadata(SourceModel):
@@ -111,28 +111,7 @@ class _Output(SourceModel):
     test_result: Any = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a list of events, or for an evaluation's output."""
-    if isinstance(document, dict):
-        return (
-            recognises(document["history"])
-            if isinstance(document.get("history"), list)
-            else _is_event(document)
-        )
-    return isinstance(document, list) and bool(document) and all(_is_event(one) for one in document)
-
-
-def is_fragment(document: Any) -> bool:
-    """Check for a single event, which is only part of a conversation."""
-    return isinstance(document, dict) and "history" not in document
-
-
-def runs(document: Any) -> Iterator[Run]:
-    """Yield the run of a list of events, or of an evaluation's output.
-
-    Raises:
-        ConversionError: the document is neither.
-    """
+def _runs(document: Any) -> Iterator[hub.Run]:
     losses = Losses()
     if isinstance(document, dict) and "history" in document:
         output = read(_Output, document)
@@ -141,21 +120,21 @@ def runs(document: Any) -> Iterator[Run]:
         losses.add("test_result", output.test_result)
         _set_user_message(run.messages, output.instruction)
         if output.error:
-            run.messages.append(Message("assistant", (Error(output.error),)))
+            run.messages.append(hub.message("assistant", hub.Error(output.error)))
         run.labels = _labels(output)
         yield run
     else:
         yield _run(document if isinstance(document, list) else [document], "", losses)
 
 
-def _set_user_message(messages: list[Message], instruction: str | None) -> None:
+def _set_user_message(messages: list[hub.Message], instruction: str | None) -> None:
     """Make the instruction the user's message if there is none.
 
     The oldest files omit the instruction's sender, or the message itself.
     """
     if instruction is None or any(message.role == "user" for message in messages):
         return
-    prompt = Message("user", (Text(instruction),))
+    prompt = hub.message("user", hub.Text(instruction))
     index = next((n for n, message in enumerate(messages) if message.parts == prompt.parts), None)
     if index is None:
         messages.insert(0, prompt)
@@ -163,121 +142,93 @@ def _set_user_message(messages: list[Message], instruction: str | None) -> None:
         messages[index] = prompt
 
 
-def _labels(output: _Output) -> Labels:
+def _labels(output: _Output) -> hub.Labels:
     """Return the verdict of the benchmark's tests, else that of the resolver's judge."""
     result = output.test_result if isinstance(output.test_result, dict) else {}
     report = output.report or result.get("report") or {}
     resolved = report.get("resolved") if isinstance(report, dict) else None
-    return Labels(success=resolved if isinstance(resolved, bool) else output.success)
+    return hub.Labels(success=resolved if isinstance(resolved, bool) else output.success)
 
 
-def _run(values: list[Any], path: str, losses: Losses) -> Run:
-    messages: list[Message] = []
-    ended_at = None
-    ending: Ending = "submitted"
+def _run(values: list[Any], path: str, losses: Losses) -> hub.Run:
+    run = hub.Run(NAME, [], ending="submitted", losses=losses)
     for number, value in enumerate(values):
         if isinstance(value, dict) and "kind" in value:
             event = read(_Event, value, f"{path}[{number}]")
-            message = _message(event, f"{path}[]", losses)
-            failed = _is_failure(event)
+            run.messages.append(_message(event, f"{path}[]", losses))
+            is_update = event.kind == "ConversationStateUpdateEvent"
+            failed = event.kind == _FAILURE or (is_update and event.value in ("error", "stuck"))
         else:
             legacy = read(_LegacyEvent, value, f"{path}[{number}]")
-            message = _legacy_message(legacy, f"{path}[]", losses)
+            run.messages.append(_legacy_message(legacy, f"{path}[]", losses))
             failed = (legacy.extras or {}).get("agent_state") == "error"
-        ended_at = parse_time(value.get("timestamp")) or ended_at
+        run.ended_at = parse_time(value.get("timestamp")) or run.ended_at
         if failed:
-            ending = "failed"
-        messages.append(message)
-    return Run(
-        NAME, messages, native_id=_conversation_id(values), ended_at=ended_at, ending=ending, losses=losses
-    )
+            run.ending = "failed"
+    first = values[0].get("id") if values else None
+    if isinstance(first, str) and len(first) >= _UUID:
+        run.native_id = first
+    return run
 
 
-def _conversation_id(values: list[Any]) -> str | None:
-    """Return the first event's id if it is a UUID, as in the SDK; earlier versions number their events."""
-    first = values[0].get("id") if values and isinstance(values[0], dict) else None
-    return first if isinstance(first, str) and len(first) >= len("xxxxxxxx-xxxx-xxxx") else None
-
-
-def _message(event: _Event, path: str, losses: Losses) -> Message:
+def _message(event: _Event, path: str, losses: Losses) -> hub.Message:
     if event.kind not in _KINDS:
         return _other_message(event, path, losses)
     count_unread(event, path, losses)
     if event.llm_message is not None:
-        content = tuple(_content(event.llm_message.content, f"{path}.llm_message.content", losses))
+        content = tuple(parts_of(event.llm_message.content, f"{path}.llm_message.content", losses))
         if event.llm_message.role != "assistant":
-            return Message("system" if event.llm_message.role == "system" else "user", content)
-        return Message("assistant", (*_reasoning(event.llm_message.reasoning_content), *content))
+            return hub.message("system" if event.llm_message.role == "system" else "user", *content)
+        return hub.message("assistant", hub.reasoning(event.llm_message.reasoning_content), *content)
     if event.kind == "ActionEvent":
         return _action(event, path, losses)
     failed = event.kind != "ObservationEvent"
     if event.observation is not None:
-        content = tuple(_content(event.observation.content, f"{path}.observation.content", losses))
-        text = join_texts(content)
+        content = tuple(parts_of(event.observation.content, f"{path}.observation.content", losses))
+        text = hub.join_texts(content)
         failed = failed or event.observation.is_error is True
     else:
         text = event.error or event.rejection_reason or ""
-    return Message("tool", (ToolCallResponse(text, event.tool_call_id, event.tool_name, failed=failed),))
+    return hub.message("tool", hub.ToolCallResponse(text, event.tool_call_id, event.tool_name, failed=failed))
 
 
-def _other_message(event: _Event, path: str, losses: Losses) -> Message:
-    if event.kind == "ConversationErrorEvent":
-        return Message("assistant", (Error(event.detail or event.code or ""),))
+def _other_message(event: _Event, path: str, losses: Losses) -> hub.Message:
+    if event.kind == _FAILURE:
+        return hub.message("assistant", hub.Error(event.detail or event.code or ""))
     kept = {"kind": event.kind, **(event.model_extra or {}), "value": event.value}
     if event.kind == "SystemPromptEvent":
         return _system(kept.pop("system_prompt", None), kept, path, losses)
     losses.add(f"{path}.{event.kind}", kept)
-    return Message("assistant", ())
+    return hub.message("assistant")
 
 
-def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> Message:
+def _system(text: Any, rest: dict[str, Any], path: str, losses: Losses) -> hub.Message:
     """Return the message of an event with the system's text; ``rest`` has the tools, and what is lost."""
     if isinstance(text, dict):
         rest["system_prompt"] = dict(text)
         text = rest["system_prompt"].pop("text", None)
     defined = definitions_of(rest.pop("tools", None) or [], f"{path}.tools", losses)
-    for name, value in rest.items():
-        losses.add(f"{path}.{name}", value)
-    return Message("system", (Text(as_text(text)), *(part for one in defined for part in one.parts)))
+    count_others(rest, set(), path, losses)
+    return hub.message("system", hub.Text(as_text(text)), *(part for one in defined for part in one.parts))
 
 
-def _action(event: _Event, path: str, losses: Losses) -> Message:
-    parts: list[Part] = [*_reasoning(event.reasoning_content)]
-    parts += _content(event.thought or [], f"{path}.thought", losses)
+def _action(event: _Event, path: str, losses: Losses) -> hub.Message:
+    thought = parts_of(event.thought, f"{path}.thought", losses)
     called = event.tool_call or _ToolCall()
     arguments = called.arguments if called.arguments is not None else event.action
-    action = event.action or {}
-    if action.get("kind") == "FinishAction" and isinstance(action.get("message"), str):
-        parts.append(Text(action["message"]))
-    parts.append(ToolCall(event.tool_name or called.name or "", arguments, event.tool_call_id or called.id))
-    return Message("assistant", tuple(parts))
+    call = hub.ToolCall(event.tool_name or called.name or "", arguments, event.tool_call_id or called.id)
+    match event.action:
+        case {"kind": "FinishAction", "message": str(result)}:
+            thought = chain(thought, [hub.Text(result)])
+    return hub.message("assistant", hub.reasoning(event.reasoning_content), *thought, call)
 
 
-def _reasoning(text: str | None) -> Iterator[Part]:
-    if text:
-        yield Reasoning(text)
-
-
-def _content(content: str | list[_Content], path: str, losses: Losses) -> Iterator[Part]:
-    for one in [_Content(text=content)] if isinstance(content, str) else content:
-        if one.type == "text":
-            yield Text(one.text or "")
-        else:
-            losses.add(f"{path}[].{one.type}", one.text or "-")
-
-
-def _is_failure(event: _Event) -> bool:
-    if event.kind == "ConversationErrorEvent":
-        return True
-    return event.kind == "ConversationStateUpdateEvent" and event.value in ("error", "stuck")
-
-
-def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> Message:
+def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> hub.Message:
     kind = event.action or event.observation or ""
     if kind in _BOOKKEEPING or (event.action is None and event.observation is None):
         unused = [event.message, event.content, event.args, event.extras, event.model_extra]
         losses.add(f"{path}.{kind or 'event'}", unused)
-        return Message("assistant", ())
+        return hub.message("assistant")
     if kind == "system":
         rest = {**(event.model_extra or {}), **(event.args or {}), "message": event.message}
         return _system(rest.pop("content", None), rest, path, losses)
@@ -292,12 +243,12 @@ def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> Message:
     code = event.exit_code if code is None else code
     failed = kind == "error" or (isinstance(code, int) and code > 0)
     text = as_text(event.content) or as_text(event.message)
-    return Message(
-        "tool", (ToolCallResponse(text, tool.tool_call_id, tool.function_name or kind, failed=failed),)
+    return hub.message(
+        "tool", hub.ToolCallResponse(text, tool.tool_call_id, tool.function_name or kind, failed=failed)
     )
 
 
-def _legacy_action(event: _LegacyEvent, path: str, losses: Losses) -> Message:
+def _legacy_action(event: _LegacyEvent, path: str, losses: Losses) -> hub.Message:
     kind = event.action or ""
     if event.args is None:  # in the oldest files, the arguments are members of the event
         arguments = dict(event.model_extra or {})
@@ -309,21 +260,28 @@ def _legacy_action(event: _LegacyEvent, path: str, losses: Losses) -> Message:
     if kind == "message":
         text = arguments.pop("content", None) or event.content or event.message
         losses.add(f"{path}.args", arguments)
-        return Message("user" if event.source == "user" else "assistant", (Text(as_text(text)),))
-    parts: list[Part] = [Text(thought)] if isinstance(thought, str) and thought else []
+        return hub.message("user" if event.source == "user" else "assistant", hub.Text(as_text(text)))
+    parts: list[hub.Part] = [hub.Text(thought)] if isinstance(thought, str) and thought else []
     if kind == "finish":
         result = arguments.get("final_thought") or event.message
-        parts += [Text(result)] if isinstance(result, str) and result and result != thought else []
+        parts += [hub.Text(result)] if isinstance(result, str) and result and result != thought else []
     if kind != "think" or tool.function_name:
-        parts.append(ToolCall(tool.function_name or kind, arguments, tool.tool_call_id))
-    return Message("assistant", tuple(parts))
+        parts.append(hub.ToolCall(tool.function_name or kind, arguments, tool.tool_call_id))
+    return hub.message("assistant", *parts)
 
 
 def _is_event(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
-    if isinstance(value.get("kind"), str) and value["kind"].endswith(
-        ("Event", "Observation", "Condensation")
-    ):
+    if str(value.get("kind")).endswith(("Event", "Observation", "Condensation")):
         return "timestamp" in value or "id" in value
     return isinstance(value.get("action"), str) or isinstance(value.get("observation"), str)
+
+
+SOURCE = Source(
+    NAME,
+    "kind source timestamp",
+    lambda document: are_all(_is_event, document, within="history"),
+    _runs,
+    is_fragment=lambda line: isinstance(line, dict) and "history" not in line,
+)

@@ -8,31 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
-from knowledgepulse_schemas.convert.hub import (
-    ROLES,
-    Error,
-    Message,
-    ModelCall,
-    Part,
-    Reasoning,
-    Role,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    ToolRun,
-    cut_off,
-    join_texts,
-)
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, parse_json
-from knowledgepulse_schemas.convert.span import Span, count_unread, count_whole, error_of, text_of, unflatten
-from knowledgepulse_schemas.convert.tree import Node, labels_of, latency_ms
+from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json
+from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of, texts_of, unflatten
+from knowledgepulse_schemas.convert.tree import Node, tool_run
 
 KIND = "openinference.span.kind"
 
 _INPUT, _OUTPUT = "llm.input_messages", "llm.output_messages"
 _TOOLS = "llm.tools"
+_VALUES = {"input.value", "output.value", "input.mime_type", "output.mime_type"}
+_READ = {"role", "content", "contents", "tool_calls"} | {"function_call_name", "function_call_arguments_json"}
 _SCORES = ("annotations", "evaluations", "trace.annotations", "trace.evaluations")
 
 
@@ -56,48 +45,34 @@ def node(span: Span) -> Node:
         event = _retrieval(span, used, error)
     elif kind == "AGENT":
         event = _values(span, used, None)
-    if event is not None:
-        count_unread(span, used, losses)
-    else:
-        count_whole(span, losses)
-    return Node(
-        trace_id=span.trace_id,
-        id=span.id,
-        parent_id=span.parent_id,
-        start=span.start,
-        end=span.end,
+    own_name = text_of(span, "agent.name", "graph.node.name")
+    return node_of(
+        span,
+        event,
+        error,
+        used,
+        losses,
         agent=kind == "AGENT",
-        event=event,
-        error=error if kind == "AGENT" else None,
-        agent_id=text_of(span, "agent.name", "graph.node.name") or (span.name if kind == "AGENT" else None),
-        names=tuple(
-            name
-            for name in (
-                text_of(span, "agent.name", "graph.node.name"),
-                span.name,
-                text_of(span, "service.name"),
-                text_of(span, "openinference.project.name"),
-            )
-            if name
-        ),
-        labels=labels_of(_scores(span)),
-        losses=losses,
-        shared=span.shared,
+        agent_id=own_name or (span.name if kind == "AGENT" else None),
+        names=(own_name, span.name, *texts_of(span, "service.name", "openinference.project.name")),
+        scores=_scores(span),
     )
 
 
-def _model_call(span: Span, used: set[str], error: Error | None, losses: Losses) -> ModelCall:
+def _model_call(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ModelCall:
     inputs = _messages(span, _INPUT, "user", used, losses)
     outputs = _messages(span, _OUTPUT, "assistant", used, losses)
     used.update(name for name in span.attributes if name == _TOOLS or name.startswith(f"{_TOOLS}."))
     tools = definitions_of(unflatten(span.attributes, _TOOLS) or [], _TOOLS, losses)
     whole = _values(span, set() if inputs and outputs else used, error)
     used.add("llm.finish_reason")
-    error = error or next(cut_off(span.attributes.get("llm.finish_reason")), None)
+    error = error or next(hub.cut_off(span.attributes.get("llm.finish_reason")), None)
     return ModelCall((*tools, *(inputs or whole.input)), outputs or whole.output, error)
 
 
-def _messages(span: Span, prefix: str, default: Role, used: set[str], losses: Losses) -> tuple[Message, ...]:
+def _messages(
+    span: Span, prefix: str, default: hub.Role, used: set[str], losses: Losses
+) -> tuple[hub.Message, ...]:
     values = unflatten(span.attributes, prefix)
     used.update(name for name in span.attributes if name == prefix or name.startswith(f"{prefix}."))
     return tuple(
@@ -105,104 +80,91 @@ def _messages(span: Span, prefix: str, default: Role, used: set[str], losses: Lo
     )
 
 
-def _values(span: Span, used: set[str], error: Error | None) -> ModelCall:
+def _values(span: Span, used: set[str], error: hub.Error | None) -> ModelCall:
     """Return a call of which only the whole input and output were recorded, not the messages."""
-    used |= {"input.value", "output.value", "input.mime_type", "output.mime_type"}
+    used |= _VALUES
     inputs, outputs = (as_text(span.attributes.get(name)) for name in ("input.value", "output.value"))
     return ModelCall(
-        (Message("user", (Text(inputs),)),) if inputs else (),
-        (Message("assistant", (Text(outputs),)),) if outputs else (),
+        (hub.message("user", hub.Text(inputs)),) if inputs else (),
+        (hub.message("assistant", hub.Text(outputs)),) if outputs else (),
         error,
     )
 
 
-def _message(value: dict[str, Any], default: Role, path: str, losses: Losses) -> Message:
+def _message(value: dict[str, Any], default: hub.Role, path: str, losses: Losses) -> hub.Message:
     message = value.get("message")
     if not isinstance(message, dict):
         losses.add(path, value)
-        return Message(default, ())
-    role = ROLES.get(as_text(message.get("role")).lower(), default)
+        return hub.message(default)
+    role = hub.ROLES.get(as_text(message.get("role")).lower(), default)
     texts = list(_contents(message, path, losses))
     if role == "tool":
         call_id, name = _text(message, "tool_call_id"), _text(message, "name")
-        return Message(role, (ToolCallResponse(join_texts(texts), call_id, name),))
-    parts: list[Part] = [*texts, *_tool_calls(message, path, losses)]
+        return hub.message(role, hub.ToolCallResponse(hub.join_texts(texts), call_id, name))
+    parts = [*texts, *_tool_calls(message, path, losses)]
     if (name := _text(message, "function_call_name")) is not None:
-        parts.append(ToolCall(name, message.get("function_call_arguments_json")))
-    known = {
-        "role",
-        "content",
-        "contents",
-        "tool_calls",
-        "function_call_name",
-        "function_call_arguments_json",
-    }
-    for member, one in message.items():
-        if member not in known:
-            losses.add(f"{path}.message.{member}", one)
-    return Message(role, tuple(parts))
+        parts.append(hub.ToolCall(name, message.get("function_call_arguments_json")))
+    count_others(message, _READ, f"{path}.message", losses)
+    return hub.message(role, *parts)
 
 
-def _contents(message: dict[str, Any], path: str, losses: Losses) -> Iterator[Part]:
+def _contents(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
     if message.get("content") not in (None, ""):
-        yield Text(as_text(message["content"]))
-    contents = message.get("contents")
-    for one in contents if isinstance(contents, list) else []:
-        content = one.get("message_content") if isinstance(one, dict) else None
-        text = content.get("text") if isinstance(content, dict) else None
-        if not isinstance(content, dict) or not isinstance(text, str):
-            losses.add(f"{path}.message.contents[]", one)
-        elif content.get("type") == "reasoning":
-            yield Reasoning(text)
-        else:
-            yield Text(text)
+        yield hub.Text(as_text(message["content"]))
+    for one in _list(message.get("contents")):
+        match one:
+            case {"message_content": {"type": "reasoning", "text": str(text)}}:
+                yield hub.Reasoning(text)
+            case {"message_content": {"text": str(text)}}:
+                yield hub.Text(text)
+            case _:
+                losses.add(f"{path}.message.contents[]", one)
 
 
-def _tool_calls(message: dict[str, Any], path: str, losses: Losses) -> Iterator[Part]:
-    calls = message.get("tool_calls")
-    for one in calls if isinstance(calls, list) else []:
-        call = one.get("tool_call") if isinstance(one, dict) else None
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(call, dict) and isinstance(function, dict):
-            yield ToolCall(as_text(function.get("name")), function.get("arguments"), _text(call, "id"))
-        else:
-            losses.add(f"{path}.message.tool_calls[]", one)
+def _tool_calls(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
+    for one in _list(message.get("tool_calls")):
+        match one:
+            case {"tool_call": {"function": dict(function), **call}}:
+                name, arguments = as_text(function.get("name")), function.get("arguments")
+                yield hub.ToolCall(name, arguments, _text(call, "id"))
+            case _:
+                losses.add(f"{path}.message.tool_calls[]", one)
 
 
-def _tool_run(span: Span, used: set[str], error: Error | None) -> ToolRun:
-    used |= {"tool.name", "input.value", "output.value", "input.mime_type", "output.mime_type"}
-    used |= {"tool_call.id", "tool.id"}
-    output = span.attributes.get("output.value")
-    response = error.message if output is None and error is not None else output
-    call = ToolCall(
+def _tool_run(span: Span, used: set[str], error: hub.Error | None) -> ToolRun:
+    used |= {"tool.name", "tool_call.id", "tool.id", *_VALUES}
+    return tool_run(
         text_of(span, "tool.name") or span.name,
         parse_json(span.attributes.get("input.value")),
-        text_of(span, "tool_call.id", "tool.id"),
-        latency_ms=latency_ms(span.start, span.end),
+        span.attributes.get("output.value"),
+        error,
+        call_id=text_of(span, "tool_call.id", "tool.id"),
+        start=span.start,
+        end=span.end,
     )
-    return ToolRun(call, None if response is None else as_text(response), failed=error is not None)
 
 
-def _retrieval(span: Span, used: set[str], error: Error | None) -> ToolRun:
+def _retrieval(span: Span, used: set[str], error: hub.Error | None) -> ToolRun:
     """Convert a retrieval to a tool execution: the query is the argument, the documents are the response."""
-    used |= {"input.value", "input.mime_type", "output.value", "output.mime_type"}
+    used |= _VALUES
     documents = unflatten(span.attributes, "retrieval.documents")
     used.update(name for name in span.attributes if name.startswith("retrieval.documents"))
     response = span.attributes.get("output.value") if documents is None else documents
-    call = ToolCall(span.name, span.attributes.get("input.value"))
+    call = hub.ToolCall(span.name, span.attributes.get("input.value"))
     return ToolRun(call, None if response is None else as_text(response), failed=error is not None)
 
 
 def _scores(span: Span) -> Iterator[tuple[Any, Any]]:
-    for prefix in _SCORES:
-        values = unflatten(span.attributes, prefix)
-        for one in values if isinstance(values, list) else []:
-            for kind in ("annotation", "evaluation"):
-                score = one.get(kind) if isinstance(one, dict) else None
-                if isinstance(score, dict):
-                    yield score.get("name"), score.get("score")
+    for one in (one for prefix in _SCORES for one in _list(unflatten(span.attributes, prefix))):
+        match one:
+            case {"annotation": dict(score)} | {"evaluation": dict(score)}:
+                yield score.get("name"), score.get("score")
 
 
-def _text(values: dict[str, Any], name: str) -> str | None:
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(values: dict[Any, Any], name: str) -> str | None:
     value = values.get(name)
     return value if isinstance(value, str) and value else None

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasChoices, AliasGenerator, BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
 
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
@@ -33,6 +34,14 @@ class SourceModel(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", populate_by_name=True, defer_build=True)
 
 
+class CamelModel(SourceModel):
+    """Base class of models whose members have camel-case or snake-case names, by the exporter."""
+
+    model_config = ConfigDict(
+        alias_generator=AliasGenerator(validation_alias=lambda name: AliasChoices(to_camel(name), name))
+    )
+
+
 T = TypeVar("T", bound=SourceModel)
 R = TypeVar("R")
 
@@ -52,6 +61,13 @@ def read(model: type[T], value: Any, path: str = "") -> T:
         return model.model_validate(value)
     except ValidationError as error:
         raise ConversionError(_describe(error, path)) from error
+
+
+def read_record(model: type[T], value: Any, path: str = "") -> tuple[T, Losses]:
+    """Read a record as :func:`read` does, and count what no field declares in a new report."""
+    record, losses = read(model, value, path), Losses()
+    count_unread(record, "", losses)
+    return record, losses
 
 
 def unwrap(document: Any, name: str) -> Any:
@@ -93,11 +109,11 @@ def count_unread(model: SourceModel, path: str, losses: Losses) -> None:
                     count_unread(one, f"{below}[]", losses)
 
 
-def count_others(value: dict[str, Any], names: set[str], path: str, losses: Losses) -> None:
+def count_others(value: dict[Any, Any], names: set[str], path: str, losses: Losses) -> None:
     """Count the members of an object that are not among the names."""
     for other, one in value.items():
         if other not in names:
-            losses.add(f"{path}.{other}", one)
+            losses.add(f"{path}.{other}".lstrip("."), one)
 
 
 def parse_time(value: Any) -> datetime | None:

@@ -12,16 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from knowledgepulse_schemas.convert.hub import (
-    Error,
-    Message,
-    Part,
-    Role,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-)
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import parse_time
 
@@ -53,7 +44,7 @@ class Transcript:
     """
 
     def __init__(self, framework: str) -> None:
-        self.run = Run(framework, [])
+        self.run = hub.Run(framework, [])
         self._calls: dict[str, int] = {}  # position of the message, by id of the call
         self._responses: dict[str, int] = {}
         self._failed: set[str] = set()
@@ -63,18 +54,18 @@ class Transcript:
         """The run's losses."""
         return self.run.losses
 
-    def add(self, role: Role, parts: Iterable[Part], at: datetime | None = None) -> int | None:
+    def add(self, role: hub.Role, parts: Iterable[hub.Part], at: datetime | None = None) -> int | None:
         """Add a message, and return its position; None if it has no parts."""
         parts = tuple(self._with_failure(part) for part in parts)
         if not parts:
             return None
         position = len(self.run.messages)
         for part in parts:
-            if isinstance(part, ToolCall) and part.id is not None:
+            if isinstance(part, hub.ToolCall) and part.id is not None:
                 self._calls[part.id] = position
-            elif isinstance(part, ToolCallResponse) and part.id is not None:
+            elif isinstance(part, hub.ToolCallResponse) and part.id is not None:
                 self._responses[part.id] = position
-        self.run.messages.append(Message(role, parts, at))
+        self.run.messages.append(hub.Message(role, parts, at))
         return position
 
     def reached(self, time: Any) -> datetime | None:
@@ -95,18 +86,20 @@ class Transcript:
 
     def change_call(self, call_id: str, **changes: Any) -> None:
         """Set attributes of a call, if there is one with this id."""
-        self._change(self._calls.get(call_id), ToolCall, call_id, changes)
+        self._change(self._calls.get(call_id), hub.ToolCall, call_id, changes)
 
     def fail(self, call_id: str) -> None:
         """Mark the response to a call as failed, also if it is still to come."""
         self._failed.add(call_id)
-        self._change(self._responses.get(call_id), ToolCallResponse, call_id, {"failed": True})
+        self._change(self._responses.get(call_id), hub.ToolCallResponse, call_id, {"failed": True})
 
-    def _with_failure(self, part: Part) -> Part:
-        is_failed = isinstance(part, ToolCallResponse) and part.id in self._failed
-        return replace(part, failed=True) if is_failed and isinstance(part, ToolCallResponse) else part
+    def _with_failure(self, part: hub.Part) -> hub.Part:
+        is_failed = isinstance(part, hub.ToolCallResponse) and part.id in self._failed
+        return replace(part, failed=True) if is_failed and isinstance(part, hub.ToolCallResponse) else part
 
-    def _change(self, position: int | None, kind: type[Part], call_id: str, changes: dict[str, Any]) -> None:
+    def _change(
+        self, position: int | None, kind: type[hub.Part], call_id: str, changes: dict[str, Any]
+    ) -> None:
         if position is None:
             return
         parts = (
@@ -115,7 +108,7 @@ class Transcript:
         )
         self.change(position, parts=tuple(parts))
 
-    def finish(self, *, ended: bool | None = None) -> Run:
+    def finish(self, *, ended: bool | None = None) -> hub.Run:
         """Return the run.
 
         Args:
@@ -124,25 +117,25 @@ class Transcript:
         """
         if ended is None:
             last = next((one for one in reversed(self.run.messages) if one.role != "system"), None)
-            ended = last is None or not isinstance(last.parts[-1], ToolCall | ToolCallResponse)
+            ended = last is None or not isinstance(last.parts[-1], hub.ToolCall | hub.ToolCallResponse)
         if not ended:
-            self.add("assistant", [Error(interruption=True)])
+            self.add("assistant", [hub.Error(interruption=True)])
         return self.run
 
 
-def _id(part: Part) -> str | None:
-    return part.id if isinstance(part, ToolCall | ToolCallResponse) else None
+def _id(part: hub.Part) -> str | None:
+    return part.id if isinstance(part, hub.ToolCall | hub.ToolCallResponse) else None
 
 
-def requests_of(run: Run) -> Iterator[Run]:
+def requests_of(run: hub.Run) -> Iterator[hub.Run]:
     """Split a run at the requests of the user: texts that follow a step of the agent.
 
     The runs are numbered, and lead back to the whole run by their parent. What is lost is told by the first.
     """
-    pieces: list[list[Message]] = [[]]
+    pieces: list[list[hub.Message]] = [[]]
     answered = False
     for message in run.messages:
-        if answered and message.role == "user" and any(isinstance(part, Text) for part in message.parts):
+        if answered and message.role == "user" and any(isinstance(part, hub.Text) for part in message.parts):
             pieces.append([])
             answered = False
         answered = answered or message.role == "assistant"

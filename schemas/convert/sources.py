@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from knowledgepulse_schemas.convert import (
@@ -16,6 +14,7 @@ from knowledgepulse_schemas.convert import (
     codex,
     gemini,
     gemini_cli,
+    hub,
     inspect_logs,
     langchain,
     langfuse,
@@ -31,127 +30,49 @@ from knowledgepulse_schemas.convert import (
     vercel,
 )
 from knowledgepulse_schemas.convert.errors import ConversionError, NoRunError
-from knowledgepulse_schemas.convert.hub import Run
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
-from knowledgepulse_schemas.convert.reading import unwrap
 from knowledgepulse_schemas.convert.sessions import requests_of
+from knowledgepulse_schemas.convert.source import Source
 from knowledgepulse_schemas.convert.trace import Conversion, Options, to_trace
 
 AUTO = "auto"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """An input format.
+def _chat(name: str, members: str, recognises: Callable[[Any], bool]) -> Source:
+    """Return a source of a vendor's messages, which are read as those that tracers record."""
 
-    Attributes:
-        name: its name on the command line.
-        recognises: whether a document has this format.
-        runs: yields the runs of a document, with an error in place of a run that cannot be read.
-        is_fragment: whether a line of a file is part of a larger document rather than a document of its
-            own: the spans of one trace may be on several lines.
-        streams: whether ``runs`` also takes an iterator of a file's lines, known or not.
-    """
-
-    name: str
-    recognises: Callable[[Any], bool]
-    runs: Callable[[Any], Iterator[Run | ConversionError]]
-    is_fragment: Callable[[Any], bool] = lambda line: False
-    streams: bool = False
-
-    @property
-    def members(self) -> set[str]:
-        """Names by which a reader knows the format."""
-        return set(_MEMBERS[self.name].split())
-
-
-_MEMBERS = {
-    spans.OTLP: "resourceSpans",
-    spans.TEMPO: "batches",
-    spans.JAEGER: "traceID spanID operationName",
-    spans.PHOENIX: "context span_kind attributes",
-    inspect_logs.NAME: "version eval plan",
-    agentdojo.NAME: "suite_name pipeline_name messages",
-    atif.NAME: "schema_version agent steps",
-    openhands.NAME: "kind source timestamp",
-    swe_agent.NAME: "trajectory history info",
-    mini_swe_agent.NAME: "trajectory_format messages info",
-    tau_bench.NAME: "task_id reward traj",
-    langsmith.NAME: "id run_type inputs outputs",
-    langfuse.NAME: "id traceId type startTime",
-    openai_agents.NAME: "object trace_id span_data",
-    langchain.NAME: "type content",
-    bedrock.NAME: "messages toolConfig",
-    anthropic.NAME: "messages stop_reason",
-    openai.NAME: "role content",
-    "vercel": "toolCallId toolName",
-    "gemini": "role parts",
-    claude_code.NAME: "type uuid parentUuid sessionId message",
-    codex.NAME: "timestamp type payload",
-    gemini_cli.NAME: "sessionId projectHash messages",
-    opencode.NAME: "info messages",
-}
-
-
-def _spans(name: str) -> Source:
-    return Source(
-        name,
-        lambda document: spans.source_of(document) == name,
-        partial(spans.runs, source=name),
-        is_fragment=lambda line: True,
-    )
-
-
-def _session(source: Any) -> Source:
-    return Source(source.NAME, source.recognises, source.runs, lambda line: True, streams=True)
-
-
-def _chat(name: str, recognises: Callable[[Any], bool]) -> Source:
-    def runs(document: Any) -> Iterator[Run]:
+    def runs(document: Any) -> Iterator[hub.Run]:
         losses = Losses()
-        yield Run(name, list(messages_of(document, "user", "messages", losses)), losses=losses)
+        yield hub.Run(name, list(messages_of(document, "user", "messages", losses)), losses=losses)
 
-    return Source(name, recognises, runs)
-
-
-def _are_vercels(document: Any) -> bool:
-    objects = isinstance(document, list) and all(isinstance(one, dict) for one in document)
-    return objects and vercel.recognises(document)
-
-
-def _are_geminis(document: Any) -> bool:
-    contents = unwrap(document, "contents")
-    return isinstance(contents, list) and bool(contents) and all(map(gemini.recognises, contents))
+    return Source(name, members, recognises, runs)
 
 
 SOURCES: dict[str, Source] = {
     source.name: source
     for source in (
-        _spans(spans.OTLP),
-        _spans(spans.TEMPO),
-        _spans(spans.JAEGER),
-        _spans(spans.PHOENIX),
-        _session(claude_code),
-        _session(codex),
-        _session(gemini_cli),
-        _session(opencode),
-        Source(inspect_logs.NAME, inspect_logs.recognises, inspect_logs.runs),
-        Source(agentdojo.NAME, agentdojo.recognises, agentdojo.runs),
-        Source(atif.NAME, atif.recognises, atif.runs),
-        Source(openhands.NAME, openhands.recognises, openhands.runs, openhands.is_fragment),
-        Source(swe_agent.NAME, swe_agent.recognises, swe_agent.runs),
-        Source(mini_swe_agent.NAME, mini_swe_agent.recognises, mini_swe_agent.runs),
-        Source(tau_bench.NAME, tau_bench.recognises, tau_bench.runs),
-        Source(langsmith.NAME, langsmith.recognises, langsmith.runs, lambda line: True),
-        Source(langfuse.NAME, langfuse.recognises, langfuse.runs, langfuse.is_observation),
-        Source(openai_agents.NAME, openai_agents.recognises, openai_agents.runs, lambda line: True),
-        Source(langchain.NAME, langchain.recognises, langchain.runs),
-        _chat("vercel", _are_vercels),
-        _chat("gemini", _are_geminis),
-        Source(bedrock.NAME, bedrock.recognises, bedrock.runs),
-        Source(anthropic.NAME, anthropic.recognises, anthropic.runs),
-        Source(openai.NAME, openai.recognises, openai.runs),
+        *spans.SOURCES,
+        claude_code.SOURCE,
+        codex.SOURCE,
+        gemini_cli.SOURCE,
+        opencode.SOURCE,
+        inspect_logs.SOURCE,
+        agentdojo.SOURCE,
+        atif.SOURCE,
+        openhands.SOURCE,
+        swe_agent.SOURCE,
+        mini_swe_agent.SOURCE,
+        tau_bench.SOURCE,
+        langsmith.SOURCE,
+        langfuse.SOURCE,
+        openai_agents.SOURCE,
+        langchain.SOURCE,
+        _chat("vercel", "toolCallId toolName", vercel.recognises_all),
+        _chat("gemini", "role parts", gemini.recognises_all),
+        bedrock.SOURCE,
+        anthropic.SOURCE,
+        openai.SOURCE,
     )
 }
 """Every source by name. The most specific come first: later ones would also recognise their documents."""
@@ -199,19 +120,22 @@ def convert(
         yield ConversionError(f"the converter failed: {error!r}")
 
 
-def _pieces(run: Run | ConversionError, options: Options | None) -> Iterable[Run | ConversionError]:
+def _pieces(run: hub.Run | ConversionError, options: Options | None) -> Iterable[hub.Run | ConversionError]:
     """Return a run, or its requests if they are to be traces of their own."""
-    return requests_of(run) if isinstance(run, Run) and options and options.per_request else [run]
+    return requests_of(run) if isinstance(run, hub.Run) and options and options.per_request else [run]
 
 
 def _unknown(document: Any) -> ConversionError:
     """Return an error that names the nearest format, and why the document does not have it."""
     first = _first(document)
     members = first.keys() | _first(first.get("messages")).keys()
-    near = max(SOURCES.values(), key=lambda source: len(members & source.members) / len(source.members))
-    if 2 * len(members & near.members) < len(near.members):
+    known = {name: set(source.members.split()) for name, source in SOURCES.items()}
+    near = max(
+        SOURCES.values(), key=lambda source: len(members & known[source.name]) / len(known[source.name])
+    )
+    if 2 * len(members & known[near.name]) < len(known[near.name]):
         return ConversionError(f"unknown format; accepted are {', '.join(SOURCES)}")
-    missing = ", ".join(sorted(near.members - members))
+    missing = ", ".join(sorted(known[near.name] - members))
     reason = f"no {missing}" if missing else _first_error(near, document)
     return ConversionError(f"unknown format; the nearest is {near.name}: {reason}")
 
@@ -229,7 +153,7 @@ def _first_error(source: Source, document: Any) -> ConversionError:
         return error
 
 
-def _convert_run(run: Run | ConversionError, options: Options | None) -> Conversion | ConversionError:
+def _convert_run(run: hub.Run | ConversionError, options: Options | None) -> Conversion | ConversionError:
     if isinstance(run, ConversionError):
         return run
     try:

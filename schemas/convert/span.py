@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from knowledgepulse_schemas.convert.hub import Error
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.tree import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +54,56 @@ def texts_of(span: Span, *names: str) -> tuple[str, ...]:
     return tuple(value for value in values if isinstance(value, str) and value)
 
 
-def error_of(span: Span, kind: Any = None) -> Error | None:
+def error_of(span: Span, kind: Any = None) -> hub.Error | None:
     """Return the error of a failed span: the message of its status, else of its exception, else its kind.
 
-    Args:
-        span: the span.
-        kind: the kind of error that an attribute of the span names; such a span has failed.
+    A span with an attribute that names the kind of an error has failed.
     """
     if not span.failed and not kind:
         return None
     exception = next((event.attributes for event in span.events if event.name == "exception"), {})
     messages = (span.message, exception.get("exception.message"), kind)
-    return Error(next((one for one in messages if isinstance(one, str) and one), ""))
+    return hub.Error(next((one for one in messages if isinstance(one, str) and one), ""))
 
 
-def count_unread(span: Span, used: set[str], losses: Losses) -> None:
-    """Count the unused attributes and events, with indexes removed from their names."""
+def node_of(
+    span: Span,
+    event: ModelCall | ToolRun | None,
+    error: hub.Error | None,
+    used: set[str],
+    losses: Losses,
+    *,
+    agent: bool,
+    agent_id: str | None,
+    names: Iterable[str | None],
+    scores: Iterable[tuple[Any, Any]],
+) -> Node:
+    """Return the node of a span, and count the attributes whose names are not among those used."""
     losses.merge(span.losses)
+    if event is not None or agent:
+        _count_unread(span, used, losses)
+    else:
+        events = [event.attributes for event in span.events]
+        losses.add("spans other than agent, model and tool calls", [span.name, span.attributes, events])
+    return Node(
+        trace_id=span.trace_id,
+        id=span.id,
+        parent_id=span.parent_id,
+        start=span.start,
+        end=span.end,
+        agent=agent,
+        event=event,
+        error=error if agent else None,
+        agent_id=agent_id,
+        names=tuple(name for name in names if name),
+        labels=hub.labels_of(scores),
+        losses=losses,
+        shared=span.shared,
+    )
+
+
+def _count_unread(span: Span, used: set[str], losses: Losses) -> None:
+    """Count the unused attributes and events, with indexes removed from their names."""
     for name, value in span.attributes.items():
         if name not in used:
             losses.add("attributes." + re.sub(r"\.\d+(?=\.|$)", "[]", name), value)
@@ -75,13 +111,6 @@ def count_unread(span: Span, used: set[str], losses: Losses) -> None:
         for name, value in event.attributes.items():
             if name not in used:
                 losses.add(f"events.{event.name}.{name}", value)
-
-
-def count_whole(span: Span, losses: Losses) -> None:
-    """Count a span of which nothing was used."""
-    losses.merge(span.losses)
-    events = [event.attributes for event in span.events]
-    losses.add("spans other than agent, model and tool calls", [span.name, span.attributes, events])
 
 
 def unflatten(attributes: dict[str, Any], prefix: str) -> Any:

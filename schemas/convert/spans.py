@@ -1,83 +1,27 @@
 """Spans in the backends' export formats: OTLP JSON, Tempo, Jaeger, Phoenix.
 
-Sources: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding,
-https://www.jaegertracing.io/docs/latest/apis/, https://arize.com/docs/phoenix.
+Sources: https://www.jaegertracing.io/docs/latest/apis/, https://arize.com/docs/phoenix; :mod:`otlp
+<knowledgepulse_schemas.convert.otlp>`.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
-from knowledgepulse_schemas.convert import genai, openinference
+from knowledgepulse_schemas.convert import genai, hub, openinference, otlp
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import Run
-from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, parse_time, read
+from knowledgepulse_schemas.convert.reading import SourceModel, read
+from knowledgepulse_schemas.convert.source import Source
 from knowledgepulse_schemas.convert.span import Event, Span
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of
 
 OTLP, TEMPO, JAEGER, PHOENIX = "otlp", "tempo", "jaeger", "phoenix"
 
 _JAEGER_STATUS = {"error", "otel.status_code", "otel.status_description"}
-_FAILED = (2, "2", "STATUS_CODE_ERROR", "ERROR")
-
-
-def _either(name: str, *others: str) -> Any:
-    """Return a field with a camel-case name in OTLP JSON and other names elsewhere."""
-    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-    return Field(default=None, validation_alias=AliasChoices(name, snake, *others))
-
-
-class _KeyValue(SourceModel):
-    key: str
-    value: Any = None
-
-
-class _Status(SourceModel):
-    code: int | str | None = None
-    message: str | None = None
-
-
-class _OtlpEvent(SourceModel):
-    name: str = ""
-    time: int | str | None = _either("timeUnixNano")
-    attributes: list[_KeyValue] | None = None
-
-
-class _OtlpSpan(SourceModel):
-    trace_id: str = Field(validation_alias=AliasChoices("traceId", "trace_id"))
-    span_id: str = Field(validation_alias=AliasChoices("spanId", "span_id"))
-    parent_id: str | None = _either("parentSpanId")
-    name: str = ""
-    start: int | str | None = _either("startTimeUnixNano")
-    end: int | str | None = _either("endTimeUnixNano")
-    attributes: list[_KeyValue] | None = None
-    events: list[_OtlpEvent] | None = None
-    status: _Status | None = None
-
-
-class _Scope(SourceModel):
-    spans: list[_OtlpSpan] = Field(default_factory=list)
-
-
-class _Attributes(SourceModel):
-    attributes: list[_KeyValue] | None = None
-
-
-class _Resource(SourceModel):
-    resource: _Attributes | None = None
-    scopes: list[_Scope] | None = _either("scopeSpans", "instrumentationLibrarySpans")
-
-
-class _Otlp(SourceModel):
-    resources: list[_Resource] = Field(
-        validation_alias=AliasChoices("resourceSpans", "resource_spans", "batches")
-    )
 
 
 class _Reference(SourceModel):
@@ -86,7 +30,7 @@ class _Reference(SourceModel):
     span_id: str = Field(alias="spanID")
 
 
-class _Tag(_KeyValue):
+class _Tag(otlp.KeyValue):
     type: str | None = None
 
 
@@ -145,74 +89,30 @@ class _PhoenixSpan(SourceModel):
     events: list[_PhoenixEvent] | None = None
 
 
-def source_of(document: Any) -> str | None:
-    """Detect the export format of a document, or of a list of documents in the same format."""
-    if not isinstance(document, list):
-        return next((name for name, recognises in _FORMATS.items() if recognises(document)), None)
-    found = {source_of(one) for one in document}
-    return found.pop() if len(found) == 1 else None
-
-
-def runs(document: Any, source: str) -> Iterator[Run | ConversionError]:
-    """Yield the agent runs of an export, or of a list of exports that share traces.
-
-    Args:
-        document: as exported by the backend.
-        source: the export format.
-
-    Raises:
-        ConversionError: the document does not have that format.
-    """
-    documents = document if isinstance(document, list) else [document]
-    spans_of = {OTLP: _otlp, TEMPO: _otlp, JAEGER: _jaeger, PHOENIX: _phoenix}[source]
-    spans = [
-        span
-        for number, one in enumerate(documents)
-        for span in spans_of(one, f"[{number}]" if isinstance(document, list) else "")
-    ]
-    yield from runs_of(map(node_of, spans), source)
-
-
-def node_of(span: Span) -> Node:
-    """Convert a span to a node of the call tree, by the conventions that it follows."""
-    conventions = openinference if openinference.follows(span) else genai
-    return Node.of(span.trace_id, span.id, span.parent_id, lambda: conventions.node(span))
-
-
 def has_agent(export: Any) -> bool:
     """Return whether a span of an OTLP export is a call of an agent.
 
     Raises:
         ConversionError: it is no OTLP export.
     """
-    return any(node_of(span).agent for span in _otlp(export, ""))
+    return any(_node_of(span).agent for span in otlp.spans_of(export, ""))
 
 
-def _otlp(document: Any, path: str) -> Iterator[Span]:
-    if isinstance(document, dict) and isinstance(document.get("trace"), dict):
-        document = document["trace"]
-    export = read(_Otlp, document, path)
-    for resource in export.resources:
-        attributes = _attributes(resource.resource.attributes if resource.resource else None)
-        for scope in resource.scopes or ():
-            shared = _unread_around([export, resource, scope], attributes)
-            for span in scope.spans:
-                status = span.status or _Status()
-                yield Span(
-                    trace_id=_hex(span.trace_id),
-                    id=_hex(span.span_id),
-                    parent_id=_hex(span.parent_id) if span.parent_id else None,
-                    name=span.name,
-                    start=_integer(span.start),
-                    end=_integer(span.end),
-                    attributes=_attributes(span.attributes),
-                    resource=attributes,
-                    events=[Event(one.name, _attributes(one.attributes)) for one in span.events or ()],
-                    failed=status.code in _FAILED,
-                    message=status.message or "",
-                    losses=_unread(span, "spans[]"),
-                    shared=shared,
-                )
+def _runs(document: Any, source: str) -> Iterator[hub.Run | ConversionError]:
+    """Yield the agent runs of an export, or of a list of exports that share traces."""
+    documents = document if isinstance(document, list) else [document]
+    _, spans_of = _FORMATS[source]
+    spans = [
+        span
+        for number, one in enumerate(documents)
+        for span in spans_of(one, f"[{number}]" if isinstance(document, list) else "")
+    ]
+    yield from runs_of(map(_node_of, spans), source)
+
+
+def _node_of(span: Span) -> Node:
+    conventions = openinference if openinference.follows(span) else genai
+    return Node.of(span.trace_id, span.id, span.parent_id, lambda: conventions.node(span))
 
 
 def _jaeger(document: Any, path: str) -> Iterator[Span]:
@@ -234,10 +134,10 @@ def _jaeger(document: Any, path: str) -> Iterator[Span]:
                 attributes={name: value for name, value in tags.items() if name not in _JAEGER_STATUS},
                 resource={**resource, "service.name": process.service},
                 events=[Event(str(log.pop("event", "")), log) for log in logs],
-                failed=tags.get("error") in (True, "true") or tags.get("otel.status_code") in _FAILED,
+                failed=tags.get("error") in (True, "true") or tags.get("otel.status_code") in otlp.FAILED,
                 message=str(tags.get("otel.status_description", "")),
-                losses=_unread(span, "spans[]"),
-                shared=_unread_around([export, trace, process], resource),
+                losses=otlp.unread_of(span),
+                shared=otlp.unread_around([export, trace, process], resource),
             )
 
 
@@ -259,15 +159,15 @@ def _phoenix(document: Any, path: str) -> Iterator[Span]:
             end=nanoseconds(_phoenix_time(span.end)),
             attributes=attributes,
             events=[Event(one.name, one.attributes or {}) for one in span.events or ()],
-            failed=span.status_code in _FAILED,
+            failed=span.status_code in otlp.FAILED,
             message=span.status_message or "",
-            losses=_unread(span, "spans[]"),
+            losses=otlp.unread_of(span),
         )
 
 
 def _phoenix_time(value: Any) -> Any:
-    """Parse a time; pandas writes milliseconds since 1970."""
-    return parse_time(value / 1000 if isinstance(value, int) and not isinstance(value, bool) else value)
+    """Return a time as others write it; pandas writes milliseconds since 1970."""
+    return value / 1000 if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _nested_context(value: Any) -> Any:
@@ -303,81 +203,33 @@ def _is_jaeger(document: Any) -> bool:
     return trace is not document and isinstance(trace, dict) and "spans" in trace
 
 
-def _is_otlp(document: Any) -> bool:
-    return isinstance(document, dict) and ("resourceSpans" in document or "resource_spans" in document)
-
-
-def _is_tempo(document: Any) -> bool:
-    if not isinstance(document, dict):
-        return False
-    return "batches" in document or _is_otlp(document.get("trace")) or _is_tempo(document.get("trace"))
-
-
-_FORMATS: dict[str, Callable[[Any], bool]] = {
-    OTLP: _is_otlp,
-    TEMPO: _is_tempo,
-    JAEGER: _is_jaeger,
-    PHOENIX: _is_phoenix,
+_FORMATS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Iterator[Span]]]] = {
+    OTLP: (otlp.is_otlp, otlp.spans_of),
+    TEMPO: (otlp.is_tempo, otlp.spans_of),
+    JAEGER: (_is_jaeger, _jaeger),
+    PHOENIX: (_is_phoenix, _phoenix),
 }
+"""The check and the reader of each export format."""
 
 
-def _unread(span: SourceModel, path: str) -> Losses:
-    losses = Losses()
-    count_unread(span, path, losses)
-    return losses
+def _source_of(document: Any) -> str | None:
+    """Detect the export format of a document, or of a list of documents in the same format."""
+    if not isinstance(document, list):
+        return next((name for name, (recognises, _) in _FORMATS.items() if recognises(document)), None)
+    found = {_source_of(one) for one in document}
+    return found.pop() if len(found) == 1 else None
 
 
-def _unread_around(readings: list[SourceModel], resource: dict[str, Any]) -> Losses:
-    """Count the dropped values around a span: unknown members, and resource attributes."""
-    losses = Losses()
-    for reading in readings:
-        for name, value in (reading.model_extra or {}).items():
-            losses.add(name, value)
-        for below in (getattr(reading, name) for name in type(reading).model_fields):
-            if isinstance(below, _Attributes):
-                count_unread(below, "resource", losses)
-    for name, value in resource.items():
-        if name != "service.name":
-            losses.add(f"resource.{name}", value)
-    return losses
+def _source(name: str, members: str) -> Source:
+    def recognises(document: Any) -> bool:
+        return _source_of(document) == name
+
+    return Source(name, members, recognises, partial(_runs, source=name), is_fragment=lambda line: True)
 
 
-def _attributes(pairs: Sequence[_KeyValue] | None) -> dict[str, Any]:
-    return {pair.key: _plain(pair.value) for pair in pairs or ()}
-
-
-def _plain(value: Any) -> Any:
-    """Convert an OTLP AnyValue to plain JSON."""
-    if not isinstance(value, dict):
-        return value
-    for name, one in value.items():
-        match name.replace("_v", "V"):
-            case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":
-                return one
-            case "intValue":
-                return _integer(one)
-            case "arrayValue" if isinstance(one, dict):
-                values = one.get("values")
-                return [_plain(item) for item in values] if isinstance(values, list) else []
-            case "kvlistValue" if isinstance(one, dict):
-                pairs = one.get("values")
-                items = [pair for pair in pairs if isinstance(pair, dict)] if isinstance(pairs, list) else []
-                return {str(pair.get("key")): _plain(pair.get("value")) for pair in items}
-    return None
-
-
-def _hex(text: str) -> str:
-    """Return an id in hexadecimal; protobuf's JSON mapping encodes ids in base64."""
-    if len(text) in {12, 24} and text.endswith("="):
-        try:
-            return base64.b64decode(text, validate=True).hex()
-        except binascii.Error:
-            return text
-    return text.lower()
-
-
-def _integer(value: Any) -> int:
-    try:
-        return int(value or 0)
-    except (TypeError, ValueError, OverflowError):
-        return 0
+SOURCES = (
+    _source(OTLP, "resourceSpans"),
+    _source(TEMPO, "batches"),
+    _source(JAEGER, "traceID spanID operationName"),
+    _source(PHOENIX, "context span_kind attributes"),
+)

@@ -10,18 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_schemas.convert import openai
-from knowledgepulse_schemas.convert.hub import (
-    Ending,
-    Message,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    join_texts,
-)
+from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, read
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_others, count_unread, read
+from knowledgepulse_schemas.convert.source import Source
 
 NAME = "swe_agent"
 
@@ -48,16 +40,6 @@ class _Step(SourceModel):
     messages: Any = None  # the model's input, a part of the history
 
 
-class _Problem(SourceModel):
-    id: str | None = None
-    text: str | None = None
-    problem_statement: str | None = None
-
-
-class _Configuration(SourceModel):
-    problem_statement: _Problem | None = None
-
-
 class _Info(SourceModel):
     exit_status: str | None = None
     submission: str | None = None
@@ -71,8 +53,7 @@ class _Trajectory(SourceModel):
     replay_config: Any = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a trajectory."""
+def _recognises(document: Any) -> bool:
     if not isinstance(document, dict):
         return False
     steps, history = document.get("trajectory"), document.get("history")
@@ -83,103 +64,90 @@ def recognises(document: Any) -> bool:
     return any("message_type" in one or "agent" in one for one in history)
 
 
-def runs(document: Any) -> Iterator[Run]:
-    """Yield the run of a trajectory.
-
-    Raises:
-        ConversionError: the document is not a trajectory.
-    """
-    read_document = read(_Trajectory, document)
+def _runs(document: Any) -> Iterator[hub.Run]:
+    log = read(_Trajectory, document)
     losses = Losses()
-    info = read_document.info or _Info()
+    info, steps = log.info or _Info(), log.trajectory or []
     count_unread(info, "info", losses)
     losses.add("info.submission", info.submission)
-    losses.add("replay_config", read_document.replay_config)
-    for name, value in (read_document.model_extra or {}).items():
-        losses.add(name, value)
-    if read_document.history:
-        messages = list(_of_history(read_document.history, losses))
-        _complete(messages, read_document.trajectory or [])
+    losses.add("replay_config", log.replay_config)
+    count_others(log.model_extra or {}, set(), "", losses)
+    if log.history:
+        messages = list(_of_history(log.history, losses))
+        _complete(messages, steps)
     else:
-        messages = [*_of_problem(read_document), *_of_steps(read_document.trajectory or [])]
-    _count_unsaid(read_document.trajectory or [], messages, losses)
-    agents = [turn.agent for turn in read_document.history or () if turn.agent]
-    names = tuple(dict.fromkeys(name for name in [*agents[:1], read_document.environment] if name))
-    yield Run(NAME, messages, ending=_ending(info.exit_status), names=names, losses=losses)
+        messages = [*_of_problem(log.replay_config), *_of_steps(steps)]
+    _count_unsaid(steps, messages, losses)
+    agents = [turn.agent for turn in log.history or () if turn.agent]
+    # An exit without a submission, or with one forced by an error, is a failure.
+    ending: hub.Ending = "submitted" if info.exit_status in (None, "submitted") else "failed"
+    names = tuple(dict.fromkeys(name for name in [*agents[:1], log.environment] if name))
+    yield hub.Run(NAME, messages, ending=ending, names=names, losses=losses)
 
 
-def _ending(status: str | None) -> Ending:
-    """Return the ending: an exit without a submission, or with one forced by an error, is a failure."""
-    return "submitted" if status in (None, "submitted") else "failed"
-
-
-def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[Message]:
-    call: ToolCall | None = None
+def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[hub.Message]:
+    call: hub.ToolCall | None = None
     for number, turn in enumerate(turns):
         if turn.is_demo or turn.message_type == "demonstration":
             losses.add("history[] of a demonstration", turn.content)
             continue
-        chat = {"role": turn.role, "content": turn.content}
-        if turn.tool_calls:
-            chat["tool_calls"] = turn.tool_calls
+        chat = {"role": turn.role, "content": turn.content, "tool_calls": turn.tool_calls}
         if turn.tool_call_ids:
             chat |= {"role": "tool", "tool_call_id": turn.tool_call_ids[0]}
         count_unread(turn, "history[]", losses)
         (message,) = openai.messages_of([chat], "history", losses)
         if turn.role == "assistant" and turn.action and not turn.tool_calls:
             call = _call(turn.action, f"turn {number}")
-            yield Message("assistant", (Text(turn.thought or as_text(turn.content)), call))
+            yield hub.Message("assistant", (hub.Text(turn.thought or as_text(turn.content)), call))
             if turn.thought and turn.thought not in as_text(turn.content):
                 losses.add("history[].content", turn.content)
         elif turn.role == "user" and call is not None and turn.message_type != "instance_template":
-            yield Message("tool", (ToolCallResponse(join_texts(message.parts), call.id),))
+            yield hub.message("tool", hub.ToolCallResponse(hub.join_texts(message.parts), call.id))
             call = None
         else:
             yield message
 
 
-def _complete(messages: list[Message], steps: list[_Step]) -> None:
+def _complete(messages: list[hub.Message], steps: list[_Step]) -> None:
     """Add the end of the run that the history omits: the last observation, or the whole submission."""
     turns = sum(message.role == "assistant" for message in messages)
     if not turns or len(steps) < turns:
         return
     last = messages[-1]
     if last.role == "assistant" and (observation := steps[turns - 1].observation):
-        call = next((part for part in last.parts if isinstance(part, ToolCall)), None)
-        messages.append(Message("tool", (ToolCallResponse(observation, call.id if call else None),)))
+        call = next((part for part in last.parts if isinstance(part, hub.ToolCall)), None)
+        messages.append(hub.message("tool", hub.ToolCallResponse(observation, call.id if call else None)))
     messages += _of_steps(steps[turns:])
 
 
-def _of_problem(document: _Trajectory) -> Iterator[Message]:
+def _of_problem(configuration: Any) -> Iterator[hub.Message]:
     """Yield the task of a trajectory without a history."""
-    configuration = document.replay_config if isinstance(document.replay_config, dict) else {}
-    problem = read(_Configuration, configuration, "replay_config").problem_statement
-    if problem is not None:
-        yield Message("user", (Text(problem.text or problem.problem_statement or ""),))
+    match configuration:
+        case {"problem_statement": {"text": str(text)} | {"problem_statement": str(text)}}:
+            yield hub.message("user", hub.Text(text))
 
 
-def _of_steps(steps: list[_Step]) -> Iterator[Message]:
+def _of_steps(steps: list[_Step]) -> Iterator[hub.Message]:
     for number, step in enumerate(steps):
         call = _call(step.action or "", f"action {number}")
-        yield Message(
-            "assistant", (Text(step.thought or step.response or ""), *([call] if step.action else []))
-        )
-        yield Message("tool", (ToolCallResponse(step.observation or "", call.id),))
+        text = hub.Text(step.thought or step.response or "")
+        yield hub.message("assistant", text, call if step.action else None)
+        yield hub.message("tool", hub.ToolCallResponse(step.observation or "", call.id))
 
 
-def _call(action: str, call_id: str) -> ToolCall:
+def _call(action: str, call_id: str) -> hub.ToolCall:
     """Convert a command to a tool call; its first word is the tool."""
     words = action.split(maxsplit=1)
-    return ToolCall(words[0] if words else "", {"command": action.strip()}, call_id)
+    return hub.ToolCall(words[0] if words else "", {"command": action.strip()}, call_id)
 
 
-def _count_unsaid(steps: list[_Step], messages: list[Message], losses: Losses) -> None:
+def _count_unsaid(steps: list[_Step], messages: list[hub.Message], losses: Losses) -> None:
     """Count the content of the steps that is missing from the messages, such as times and states."""
     transcript = "\n".join(
-        part.response if isinstance(part, ToolCallResponse) else part.content
+        part.response if isinstance(part, hub.ToolCallResponse) else part.content
         for message in messages
         for part in message.parts
-        if isinstance(part, Text | ToolCallResponse)
+        if isinstance(part, hub.Text | hub.ToolCallResponse)
     )
     for step in steps:
         count_unread(step, "trajectory[]", losses)
@@ -187,3 +155,6 @@ def _count_unsaid(steps: list[_Step], messages: list[Message], losses: Losses) -
             text = getattr(step, name)
             if text and text.strip() not in transcript:
                 losses.add(f"trajectory[].{name}", text)
+
+
+SOURCE = Source(NAME, "trajectory history info", _recognises, _runs)

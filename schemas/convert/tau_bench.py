@@ -10,20 +10,11 @@ from typing import Any
 
 from pydantic import Field
 
-from knowledgepulse_schemas.convert import openai
+from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    Labels,
-    Message,
-    Part,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    role_of,
-)
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, each, parse_time, read, unwrap
+from knowledgepulse_schemas.convert.reading import SourceModel, parse_time, read_record
+from knowledgepulse_schemas.convert.source import of_records
 
 NAME = "tau_bench"
 
@@ -68,39 +59,18 @@ class _Simulation(SourceModel):
     messages: list[_Message] | None = None
 
 
-def recognises(document: Any) -> bool:
-    """Check for a results file or a single result."""
-    document = unwrap(document, "simulations")
-    if isinstance(document, list):
-        return bool(document) and all(_is_result(one) or _is_simulation(one) for one in document)
-    return _is_result(document) or _is_simulation(document)
-
-
-def runs(document: Any) -> Iterator[Run | ConversionError]:
-    """Yield the run of each result, or an error in its place."""
-    yield from each(unwrap(document, "simulations"), _run)
-
-
-def _run(value: Any, path: str) -> Run:
-    return _of_result(value, path) if _is_result(value) else _of_simulation(value, path)
-
-
-def _of_result(value: Any, path: str) -> Run:
-    result = read(_Result, value, path)
-    losses = Losses()
-    count_unread(result, "", losses)
+def _of_result(value: Any, path: str) -> hub.Run:
+    result, losses = read_record(_Result, value, path)
     messages = openai.messages_of(result.messages, f"{path}.traj".lstrip("."), losses)
-    return Run(NAME, messages, labels=_labels(result.reward), losses=losses)
+    return hub.Run(NAME, messages, labels=_labels(result.reward), losses=losses)
 
 
-def _of_simulation(value: Any, path: str) -> Run:
-    simulation = read(_Simulation, value, path)
-    losses = Losses()
-    count_unread(simulation, "", losses)
+def _of_simulation(value: Any, path: str) -> hub.Run:
+    simulation, losses = read_record(_Simulation, value, path)
     if simulation.messages is None:
         raise ConversionError(f"{simulation.id}: no messages; speech simulations are not supported")
     stopped = simulation.termination_reason in (None, *_STOPPED)
-    return Run(
+    return hub.Run(
         NAME,
         [message for one in simulation.messages for message in _messages(one, losses)],
         native_id=simulation.id,
@@ -111,28 +81,28 @@ def _of_simulation(value: Any, path: str) -> Run:
     )
 
 
-def _messages(message: _Message, losses: Losses) -> Iterator[Message]:
-    role = role_of(message.role, "messages[]")
+def _messages(message: _Message, losses: Losses) -> Iterator[hub.Message]:
+    role = hub.role_of(message.role, "messages[]")
     if message.tool_messages is not None:
         for one in message.tool_messages:
             yield from _messages(one, losses)
     elif role == "tool" and message.requestor == "user":
         losses.add("messages[] of the user's tools", message.content or "-")
     elif role == "tool":
-        response = ToolCallResponse(message.content or "", message.id, failed=message.error is True)
-        yield Message(role, (response,))
+        response = hub.ToolCallResponse(message.content or "", message.id, failed=message.error is True)
+        yield hub.message(role, response)
     else:
-        parts: list[Part] = [Text(message.content)] if message.content else []
+        parts: list[hub.Part] = [hub.Text(message.content)] if message.content else []
         for call in message.tool_calls or ():
             if role == "assistant":
-                parts.append(ToolCall(call.name, call.arguments, call.id or None))
+                parts.append(hub.ToolCall(call.name, call.arguments, call.id or None))
             else:
                 losses.add("messages[] of the user's tools", [call.name, call.arguments])
-        yield Message(role, tuple(parts))
+        yield hub.message(role, *parts)
 
 
-def _labels(reward: float | None) -> Labels:
-    return Labels() if reward is None else Labels(success=reward >= 1)
+def _labels(reward: float | None) -> hub.Labels:
+    return hub.Labels() if reward is None else hub.Labels(success=reward >= 1)
 
 
 def _is_result(value: Any) -> bool:
@@ -141,3 +111,12 @@ def _is_result(value: Any) -> bool:
 
 def _is_simulation(value: Any) -> bool:
     return isinstance(value, dict) and {"id", "task_id", "termination_reason"} <= value.keys()
+
+
+SOURCE = of_records(
+    NAME,
+    "task_id reward traj",
+    lambda value: _is_result(value) or _is_simulation(value),
+    lambda value, path: _of_result(value, path) if _is_result(value) else _of_simulation(value, path),
+    within="simulations",
+)

@@ -14,19 +14,8 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    Error,
-    Labels,
-    Message,
-    Reasoning,
-    Role,
-    Run,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    ToolDefinition,
-)
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import parse_json
 from knowledgepulse_schemas.trace import CONTEXTS, ReasoningTrace, trace_id_of
@@ -56,7 +45,7 @@ class Options:
     """
 
     domains: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, Labels] = field(default_factory=dict)
+    labels: Mapping[str, hub.Labels] = field(default_factory=dict)
     visibility: Literal["private", "org", "network"] = "private"
     privacy_level: Literal["aggregated", "federated", "private"] = "private"
     keep_prompt: bool = False
@@ -72,7 +61,7 @@ class Conversion:
     losses: Losses
 
 
-def to_trace(run: Run, options: Options | None = None) -> Conversion:
+def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
     """Convert a run to a trace.
 
     Raises:
@@ -88,7 +77,7 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
     native_id = _encodable(run.native_id or _digest(objective, steps.steps))
     trace_id = trace_id_of(native_id)
     overrides = [options.labels[one] for one in (trace_id, native_id) if one in options.labels]
-    labels = reduce(Labels.over, [*overrides, run.labels])
+    labels = reduce(hub.Labels.over, [*overrides, run.labels])
     success, outcome_source = _success(run, labels, failed_last=steps.failed or steps.interrupted)
     metadata: dict[str, Any] = {
         "created_at": _iso(run.ended_at or options.recorded_at or UNKNOWN_TIME),
@@ -102,16 +91,14 @@ def to_trace(run: Run, options: Options | None = None) -> Conversion:
     }
     if run.ended_at is None:
         metadata["created_at_source"] = "unknown" if options.recorded_at is None else "file"
-    if run.native_id:
-        metadata["native_id"] = native_id
-    if run.parent_id:
-        metadata["parent_id"] = trace_id_of(_encodable(run.parent_id))
-    if run.agent_id:
-        metadata["agent_id"] = run.agent_id
-    if run.models:
-        metadata["models"] = list(run.models)
-    if run.span is not None:
-        metadata["span_context"] = dict(zip(("trace_id", "span_id"), run.span, strict=True))
+    known = {
+        "native_id": run.native_id and native_id,
+        "parent_id": run.parent_id and trace_id_of(_encodable(run.parent_id)),
+        "agent_id": run.agent_id,
+        "models": list(run.models),
+        "span_context": run.span and dict(zip(("trace_id", "span_id"), run.span, strict=True)),
+    }
+    metadata |= {name: value for name, value in known.items() if value}
     document = {
         "@context": CONTEXTS[0],
         "@type": "ReasoningTrace",
@@ -141,7 +128,7 @@ class _Steps:
         interrupted: whether the last interruption has none.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: hub.Run) -> None:
         self.objective: str | None = None
         self.steps: list[Step] = []
         self.result = ""
@@ -149,7 +136,7 @@ class _Steps:
         self._asked_at = 0  # number of steps before the objective
         self._has_call = False
         self._system: list[str] = []
-        self._definitions: list[ToolDefinition] = []
+        self._definitions: list[hub.ToolDefinition] = []
         self._losses = run.losses
         self._tools: dict[str, Step] = {}
         self._tools_without_id: deque[Step] = deque()
@@ -169,23 +156,23 @@ class _Steps:
         for one in self._definitions:
             losses.add("tool definitions", asdict(one))
 
-    def _add(self, message: Message) -> None:
+    def _add(self, message: hub.Message) -> None:
         for part in _joined(message):
             match part:
-                case Text():
+                case hub.Text():
                     self._add_text(message.role, part.content)
-                case Reasoning():
+                case hub.Reasoning():
                     self._add_thought(part.content)
-                case ToolCall():
+                case hub.ToolCall():
                     self._add_call(part)
-                case ToolCallResponse():
+                case hub.ToolCallResponse():
                     self._add_response(part)
-                case Error():
+                case hub.Error():
                     self._add_error(part)
-                case ToolDefinition():
+                case hub.ToolDefinition():
                     self._definitions.append(part)
 
-    def _add_text(self, role: Role, text: str) -> None:
+    def _add_text(self, role: hub.Role, text: str) -> None:
         if not text.strip():
             return
         if role == "system":
@@ -201,7 +188,7 @@ class _Steps:
         else:
             self.steps.append({"type": "observation", "content": text})
 
-    def _add_call(self, call: ToolCall) -> None:
+    def _add_call(self, call: hub.ToolCall) -> None:
         self._has_call = True
         tool = _tool(call.name, call.mcp_server)
         if call.id is not None:
@@ -217,7 +204,7 @@ class _Steps:
             step["latency_ms"] = call.latency_ms
         self._add_own(step)
 
-    def _add_response(self, response: ToolCallResponse) -> None:
+    def _add_response(self, response: hub.ToolCallResponse) -> None:
         step: Step = {"type": "observation", "content": response.response}
         tool = self._tool_of(response)
         if tool is None:
@@ -229,7 +216,7 @@ class _Steps:
         self.steps.append(step)
         self.failed = self.failed or response.failed
 
-    def _tool_of(self, response: ToolCallResponse) -> Step | None:
+    def _tool_of(self, response: hub.ToolCallResponse) -> Step | None:
         if response.id in self._tools:
             return self._tools[response.id]
         if response.name:
@@ -238,7 +225,7 @@ class _Steps:
             return self._tools_without_id.popleft()
         return None
 
-    def _add_error(self, error: Error) -> None:
+    def _add_error(self, error: hub.Error) -> None:
         if error.message.strip():
             self.steps.append({"type": "observation", "content": error.message})
         if error.interruption:
@@ -262,19 +249,19 @@ def _tool(name: str, mcp_server: str | None) -> Step:
     return {"name": name, "mcp_server": mcp_server} if mcp_server else {"name": name}
 
 
-def _joined(message: Message) -> Iterator[Any]:
+def _joined(message: hub.Message) -> Iterator[Any]:
     """Yield a message's parts, with consecutive texts joined."""
     texts: list[str] = []
     for part in message.parts:
-        if isinstance(part, Text):
+        if isinstance(part, hub.Text):
             texts.append(part.content)
             continue
         if texts:
-            yield Text("\n".join(texts))
+            yield hub.Text("\n".join(texts))
             texts.clear()
         yield part
     if texts:
-        yield Text("\n".join(texts))
+        yield hub.Text("\n".join(texts))
 
 
 def _is_short(text: str | None) -> bool:
@@ -289,12 +276,12 @@ def _arguments(arguments: Any) -> dict[str, Any] | None:
     return None if parsed == "" else {"raw": arguments}
 
 
-def _domain(run: Run, domains: Mapping[str, str]) -> str:
+def _domain(run: hub.Run, domains: Mapping[str, str]) -> str:
     """Return the domain of the run's first name in the map; the format's name comes last."""
     return next((domains[name] for name in (*run.names, run.framework) if name in domains), "default")
 
 
-def _success(run: Run, labels: Labels, *, failed_last: bool) -> tuple[bool, str]:
+def _success(run: hub.Run, labels: hub.Labels, *, failed_last: bool) -> tuple[bool, str]:
     if labels.success is not None:
         return labels.success, "label"
     if run.ending == "failed" or failed_last:

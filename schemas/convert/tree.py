@@ -8,21 +8,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun, conversation
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.hub import (
-    Error,
-    Labels,
-    Message,
-    ModelCall,
-    Part,
-    Reasoning,
-    Run,
-    Text,
-    ToolCallResponse,
-    ToolRun,
-    conversation,
-)
 from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import as_text, parse_time
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
@@ -38,12 +28,11 @@ NO_CONTENT = (
 class Node:
     """A node of the call tree: a span, a LangSmith run or a Langfuse observation.
 
+    Times are nanoseconds since 1970.
+
     Attributes:
         trace_id: the id of its trace.
         id: its id, unique in the trace.
-        parent_id: the id of its parent node.
-        start: start time in nanoseconds since 1970.
-        end: end time in nanoseconds since 1970.
         agent: whether it is a call of an agent.
         event: the model call or tool execution that it records.
         error: the failure that its tracer flags.
@@ -62,10 +51,10 @@ class Node:
     end: int
     agent: bool = False
     event: ModelCall | ToolRun | None = None
-    error: Error | None = None
+    error: hub.Error | None = None
     agent_id: str | None = None
     names: tuple[str, ...] = ()
-    labels: Labels = field(default_factory=Labels)
+    labels: hub.Labels = field(default_factory=hub.Labels)
     losses: Losses = field(default_factory=Losses)
     shared: Losses = field(default_factory=Losses)
     problem: ConversionError | None = None
@@ -79,7 +68,7 @@ class Node:
             return cls(trace_id, id, parent_id, 0, 0, problem=error)
 
 
-def runs_of(nodes: Iterable[Node], framework: str) -> Iterator[Run | ConversionError]:
+def runs_of(nodes: Iterable[Node], framework: str) -> Iterator[hub.Run | ConversionError]:
     """Yield a run for each outermost agent; in a trace without agents, for each root with calls below it.
 
     The messages of a run are those of the calls below its root, in time order.
@@ -103,7 +92,7 @@ class _Tree:
             else:
                 self._roots.append(node)
 
-    def runs(self) -> Iterator[Run | ConversionError]:
+    def runs(self) -> Iterator[hub.Run | ConversionError]:
         outermost = list(self._outermost_agents())
         for root in outermost or [root for root in self._roots if self._has_content(root)]:
             try:
@@ -138,7 +127,7 @@ class _Tree:
     def _has_content(self, root: Node) -> bool:
         return any(node.event is not None or node.problem is not None for node in self._below(root))
 
-    def _run(self, root: Node) -> Run:
+    def _run(self, root: Node) -> hub.Run:
         for node in self._below(root):
             if node.problem is not None:
                 raise ConversionError(f"trace {root.trace_id}, span {node.id}: {node.problem}")
@@ -148,15 +137,15 @@ class _Tree:
         if not any(message.parts for message in messages):
             raise ConversionError(f"trace {root.trace_id}, span {root.id}: {NO_CONTENT}")
         if root.error is not None:
-            errors = {part for message in messages for part in message.parts if isinstance(part, Error)}
+            errors = {part for message in messages for part in message.parts if isinstance(part, hub.Error)}
             if root.error not in errors:
-                messages.append(Message("assistant", (root.error,)))
+                messages.append(hub.message("assistant", root.error))
         losses.merge(root.shared)
         for node in nodes:
             losses.merge(node.losses)
-            if node is not root and node.labels != Labels():
+            if node is not root and node.labels != hub.Labels():
                 losses.add("labels below the root", [node.labels.success, node.labels.confidence])
-        return Run(
+        return hub.Run(
             self._framework,
             messages,
             native_id=f"{root.trace_id}/{root.id}",
@@ -169,7 +158,7 @@ class _Tree:
             losses=losses,
         )
 
-    def _messages(self, root: Node, nodes: list[Node], losses: Losses) -> list[Message]:
+    def _messages(self, root: Node, nodes: list[Node], losses: Losses) -> list[hub.Message]:
         """Return the messages of the calls below the root, or the root's own if those have none."""
         events = self._events(root, nodes)
         if all(is_empty(event) for event in events) and isinstance(root.event, ModelCall):
@@ -186,12 +175,12 @@ class _Tree:
                 _count_unsaid(node.event, transcript, losses)
         return messages
 
-    def _events(self, root: Node, nodes: list[Node]) -> list[ModelCall | ToolRun | Error]:
+    def _events(self, root: Node, nodes: list[Node]) -> list[ModelCall | ToolRun | hub.Error]:
         """Return the calls below the root in time order.
 
         A tool that ran an agent responds after all that happened below it.
         """
-        timed: list[tuple[int, int, ModelCall | ToolRun | Error]] = []
+        timed: list[tuple[int, int, ModelCall | ToolRun | hub.Error]] = []
         last = self._last_below(root)
         for node in nodes:
             if node.event is not None and not node.agent and not self._is_repeated(node):
@@ -230,16 +219,16 @@ class _Tree:
         return False
 
 
-def is_empty(event: ModelCall | ToolRun | Error) -> bool:
+def is_empty(event: ModelCall | ToolRun | hub.Error) -> bool:
     """Check for a model call without recorded messages."""
     return isinstance(event, ModelCall) and not any(message.parts for message in event.input + event.output)
 
 
-def _has_output(event: ModelCall | ToolRun | Error) -> bool:
+def _has_output(event: ModelCall | ToolRun | hub.Error) -> bool:
     return isinstance(event, ModelCall) and any(message.parts for message in event.output)
 
 
-def _earlier_runs(events: list[ModelCall | ToolRun | Error], losses: Losses) -> tuple[Message, ...]:
+def _earlier_runs(events: list[ModelCall | ToolRun | hub.Error], losses: Losses) -> tuple[hub.Message, ...]:
     """Return the messages of earlier runs of the same conversation, which the inputs of the calls repeat.
 
     Everything up to the last assistant message of the first call's input is from before this run.
@@ -265,20 +254,22 @@ def _count_unsaid(event: ModelCall, transcript: str, losses: Losses) -> None:
                 losses.add(f"an agent's {name}", _text_of(part))
 
 
-def _text_of(part: Part) -> str:
+def _text_of(part: hub.Part) -> str:
     match part:
-        case Text() | Reasoning():
+        case hub.Text() | hub.Reasoning():
             return part.content
-        case ToolCallResponse():
+        case hub.ToolCallResponse():
             return part.response
         case _:
             return ""
 
 
-def _has_user(messages: list[Message]) -> bool:
+def _has_user(messages: list[hub.Message]) -> bool:
     """Check for a text of the user; Anthropic's and Gemini's tool responses are the user's messages, too."""
     return any(
-        message.role == "user" and isinstance(part, Text) for message in messages for part in message.parts
+        message.role == "user" and isinstance(part, hub.Text)
+        for message in messages
+        for part in message.parts
     )
 
 
@@ -298,24 +289,31 @@ def _datetime(nanoseconds: int) -> datetime | None:
         return None
 
 
-def nanoseconds(moment: datetime | None) -> int:
-    """Convert to nanoseconds since 1970; None becomes 0."""
+def nanoseconds(time: Any) -> int:
+    """Convert a time that :func:`parse_time` reads to nanoseconds since 1970; any other becomes 0."""
+    moment = parse_time(time)
     return 0 if moment is None else (moment - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
-def latency_ms(start: int, end: int) -> float | None:
-    """Return the milliseconds between two times in nanoseconds; None if one is unknown or out of order."""
-    return (end - start) / 1e6 if end > start > 0 else None
+def tool_run(
+    name: str,
+    arguments: Any,
+    response: Any,
+    error: hub.Error | None,
+    *,
+    call_id: str | None = None,
+    mcp_server: str | None = None,
+    start: int = 0,
+    end: int = 0,
+    failed: bool = False,
+) -> ToolRun:
+    """Return the execution of a tool: its response is text or JSON, or else the error's message.
 
-
-def labels_of(scores: Iterable[tuple[Any, Any]]) -> Labels:
-    """Return the labels in scores named ``success`` (true, false, 1 or 0) and ``confidence`` (0 to 1)."""
-    labels = Labels()
-    for name, value in scores:
-        if not isinstance(value, int | float):
-            continue
-        if name == "success" and value in {0, 1}:
-            labels = Labels(success=bool(value)).over(labels)
-        elif name == "confidence" and not isinstance(value, bool) and 0 <= value <= 1:
-            labels = Labels(confidence=float(value)).over(labels)
-    return labels
+    Times are nanoseconds since 1970, 0 if unknown; ``failed`` if the response itself says so.
+    """
+    text = None if response is None else as_text(response)
+    if text is None and error is not None:
+        text = error.message
+    latency = (end - start) / 1e6 if end > start > 0 else None
+    call = hub.ToolCall(name, arguments, call_id, mcp_server, latency)
+    return ToolRun(call, text, failed or error is not None)

@@ -8,21 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_schemas.convert.hub import (
-    Message,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    role_of,
-)
+from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, count_others
 
 _ID = "toolCallId"
-_KINDS = {"text", "reasoning", "tool-call", "tool-result"}
+_KINDS = ("text", "reasoning", "tool-call", "tool-result")
 _READ = {"type", "text", _ID, "toolName", "input", "args", "output", "result", "isError"}
+
+
+def recognises_all(document: Any) -> bool:
+    """Check for a list of messages with parts that only this SDK has."""
+    objects = isinstance(document, list) and all(isinstance(one, dict) for one in document)
+    return objects and recognises(document)
 
 
 def recognises(values: list[dict[str, Any]]) -> bool:
@@ -37,53 +35,50 @@ def recognises(values: list[dict[str, Any]]) -> bool:
     )
 
 
-def messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> Iterator[Message]:
+def messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> Iterator[hub.Message]:
     """Convert messages, or the tool calls of an answer.
 
     Raises:
         ConversionError: a message has an unknown role.
     """
     if all(_ID in one for one in values):
-        yield Message("assistant", tuple(_call(one) for one in values))
+        yield hub.message("assistant", *map(_call, values))
         return
     for number, value in enumerate(values):
         content = value.get("content")
         parts = content if isinstance(content, list) else [{"type": "text", "text": as_text(content)}]
         count_others(value, {"role", "content"}, f"{path}[]", losses)
-        role = role_of(as_text(value.get("role")), f"{path}[{number}]")
-        yield Message(role, tuple(_parts(parts, f"{path}[].content[]", losses)))
+        role = hub.role_of(as_text(value.get("role")), f"{path}[{number}]")
+        yield hub.message(role, *_parts(parts, f"{path}[].content[]", losses))
 
 
-def _parts(parts: list[Any], path: str, losses: Losses) -> Iterator[Part]:
+def _parts(parts: list[Any], path: str, losses: Losses) -> Iterator[hub.Part]:
     for part in parts:
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind in _KINDS:
-            count_others(part, _READ, path, losses)
-        if kind == "tool-result" and isinstance(part.get("output"), dict) and "value" in part["output"]:
-            count_others(part["output"], {"type", "value"}, f"{path}.output", losses)
-        if kind == "text":
-            yield Text(as_text(part.get("text")))
-        elif kind == "reasoning":
-            yield Reasoning(as_text(part.get("text")))
-        elif kind == "tool-call":
-            yield _call(part)
-        elif kind == "tool-result":
-            yield _result(part)
-        else:
+        if kind not in _KINDS:
             losses.add(f"{path}.{kind or 'part'}", part)
+            continue
+        count_others(part, _READ, path, losses)
+        match part:
+            case {"type": "text"}:
+                yield hub.Text(as_text(part.get("text")))
+            case {"type": "reasoning"}:
+                yield hub.Reasoning(as_text(part.get("text")))
+            case {"type": "tool-call"}:
+                yield _call(part)
+            case {"output": {"value": value, **output}}:  # since version 5: {"type": "json", "value": …}
+                count_others(output, {"type"}, f"{path}.output", losses)
+                yield _result(part, value, failed=as_text(output.get("type")).startswith("error"))
+            case _:
+                yield _result(part, part.get("output", part.get("result")), failed=False)
 
 
-def _call(part: dict[str, Any]) -> ToolCall:
+def _call(part: dict[str, Any]) -> hub.ToolCall:
     arguments = part.get("input", part.get("args"))
-    return ToolCall(as_text(part.get("toolName")), arguments, as_text(part.get(_ID)))
+    return hub.ToolCall(as_text(part.get("toolName")), arguments, as_text(part.get(_ID)))
 
 
-def _result(part: dict[str, Any]) -> ToolCallResponse:
-    output = part.get("output", part.get("result"))
-    failed = part.get("isError") is True
-    if isinstance(output, dict) and "value" in output:  # since version 5: {"type": "json", "value": …}
-        failed = failed or as_text(output.get("type")).startswith("error")
-        output = output["value"]
-    return ToolCallResponse(
-        as_text(output), as_text(part.get(_ID)), as_text(part.get("toolName")), failed=failed
-    )
+def _result(part: dict[str, Any], output: Any, *, failed: bool) -> hub.ToolCallResponse:
+    call_id, name = as_text(part.get(_ID)), as_text(part.get("toolName"))
+    failed = failed or part.get("isError") is True
+    return hub.ToolCallResponse(as_text(output), call_id, name, failed=failed)

@@ -16,7 +16,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.audit import audit
 from knowledgepulse_worker.tools.policies.inputs import Inputs
-from knowledgepulse_worker.tools.policies.labelling.reading import traces_to_label
+from knowledgepulse_worker.tools.policies.labelling.traces import traces_to_label
 from support.commands import command
 from support.streams import Message, headers_of, score_of
 

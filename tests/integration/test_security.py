@@ -33,7 +33,7 @@ from knowledgepulse_worker.tools.dead_letters.rights import dead_letter_rights, 
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
 from knowledgepulse_worker.tools.evaluations.evaluations_topic import create_topic, evaluation_rights
 from knowledgepulse_worker.tools.export.sources import export_rights
-from knowledgepulse_worker.tools.policies.rights import kept_policy_rights
+from knowledgepulse_worker.tools.policies.topics import kept_policy_rights
 from knowledgepulse_worker.tools.publish.trace_publisher import publishing_rights
 from support.commands import kp_worker
 from support.secured import (

@@ -9,32 +9,40 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import re
 import sys
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from msgspec.structs import replace
 
-from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.content import texts_of
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.policies.advice import FEATURES, advise, usual_lengths
-from knowledgepulse_worker.tools.policies.auc import auc, estimates
+from knowledgepulse_worker.tools.policies.advice import FEATURES, usual_lengths
+from knowledgepulse_worker.tools.policies.estimates import auc, estimates, signed, with_interval
 from knowledgepulse_worker.tools.policies.fit import DomainFit, fit
-from knowledgepulse_worker.tools.policies.intervals import signed, with_interval
-from knowledgepulse_worker.tools.policies.labelled import Labelled, columns_of, matched
+from knowledgepulse_worker.tools.policies.labelled import Labelled, LabelledTrace, matched
 from knowledgepulse_worker.tools.policies.labels import Labels, labels_of_files
 from knowledgepulse_worker.tools.policies.queue import labelling_queue
 from knowledgepulse_worker.tools.policies.scored_files import read_files
-from knowledgepulse_worker.tools.policies.simplex import fitted_weights, values_of
-from knowledgepulse_worker.tools.score.offline import make_scorer
+from knowledgepulse_worker.tools.policies.weights import fitted_weights, values_of
 
 CHOICE = ("mint", "tau-airline", "intercode-bash")
 REPORT = ("mint-others", "airline-agents", "intercode-sql", "hotpotqa", "livemcpbench")
 POLICY = Policy()
 TRIALS = 20
+REFUSAL = re.compile(
+    r"\bi(?:'m| am) (?:sorry|unable|not able)|\bi (?:cannot|can't|could not|couldn't)|\bunable to"
+    r"|\bhuman agent",
+    re.IGNORECASE,
+)
+CHECK = re.compile(r"\b(?:verif|check|confirm|test|assert|validat)", re.IGNORECASE)
+WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -43,15 +51,16 @@ class Corpus:
     records: list[ScoredRecord]
     labels: Labels
     agents: dict[str, str]
+    lines: dict[str, bytes]
 
 
 def read(folder: Path, name: str) -> Corpus:
-    settings = Settings(embedding={"backend": "lexical"})
-    scorer = make_scorer(settings, load_embedder(settings.embedding, settings.cache))
+    settings = Settings(embedding={"backend": "lexical"}, limits={"trace_bytes": 10**8})
     file = folder / f"{name}.labels.jsonl"
     agents = {one["id"]: one.get("agent", "") for one in map(json.loads, file.read_text().splitlines())}
-    records = list(read_files([folder / f"{name}.jsonl"], lambda: scorer, "lexical", 10**8))
-    return Corpus(name, records, labels_of_files([file]), agents)
+    records = list(read_files([folder / f"{name}.jsonl"], settings))
+    lines = {json.loads(line)["id"]: line for line in (folder / f"{name}.jsonl").read_bytes().splitlines()}
+    return Corpus(name, records, labels_of_files([file]), agents, lines)
 
 
 def fitted(corpus: Corpus, labels: Labels | None = None, **options: bool) -> DomainFit:
@@ -135,24 +144,39 @@ def print_controls(corpora: list[Corpus]) -> None:
             )  # fmt: skip
 
 
+def others(line: bytes) -> dict[str, float]:
+    """Return the features of a trace that did not hold, and are no advice."""
+    _, steps, result, _ = texts_of(line)
+    words = WORD.findall(" ".join(f"{one.content} {one.input} {one.output}" for one in steps).lower())
+    return {
+        "more recovered errors": sum(one.type == "error_recovery" for one in steps),
+        "no refusal": -bool(REFUSAL.search(result)),
+        "a final check": float(any(CHECK.search(f"{one.content} {one.input}") for one in steps[-4:])),
+        "richer words": len({*words}) / math.sqrt(len(words)) if words else 0,
+    }
+
+
 def print_features(corpora: list[Corpus]) -> None:
     head("feature", "pairs", *(corpus.name for corpus in corpora))
     columns = []
     for corpus in corpora:
         labelled = matched(corpus.records, corpus.labels, 0.5)
-        kept, groups, *_ = columns_of(labelled)
-        found = advise(labelled, usual_lengths(corpus.records), FEATURES)
-        agents = np.unique([corpus.agents[one.label.id] for one in labelled], return_inverse=True)[1]
         usual = usual_lengths(corpus.records)
-        lines = {}
-        for name, advice in found.items():
-            values = [
-                FEATURES[name](one.record.content.features, usual[one.record.task_domain]) for one in labelled
-            ]
-            (of_agent,) = estimates(kept, [np.array(values, float)], groups, agents)
-            lines[name] = (advice.auc, advice.within, of_agent)
-        columns.append(lines)
-    for name in FEATURES:
+        agents = np.unique([corpus.agents[one.label.id] for one in labelled.traces], return_inverse=True)[1]
+        values: dict[str, list[float]] = defaultdict(list)
+        for record in (one.record for one in labelled.traces):
+            offered = {
+                name: of(record.content.features, usual[record.task_domain]) for name, of in FEATURES.items()
+            }
+            for name, value in (offered | others(corpus.lines[record.id])).items():
+                values[name].append(value)
+        telling = {name: np.array(column, float) for name, column in values.items() if np.ptp(column)}
+        pairs = [
+            estimates(labelled.kept, [*telling.values()], labelled.groups, strata)
+            for strata in (None, labelled.groups, agents)
+        ]
+        columns.append(dict(zip(telling, zip(*pairs, strict=True), strict=True)))
+    for name in dict.fromkeys(name for lines in columns for name in lines):
         for number, pairs in enumerate(("all", "of a task", "of an agent")):
             row(
                 name,
@@ -166,7 +190,7 @@ def print_queue(corpora: list[Corpus]) -> None:
     counts = (20, 40, 60, 80, 120)
     head("corpus", "in force", "labels chosen", *counts)
     for corpus in corpora:
-        labelled = matched(corpus.records, corpus.labels, 0.5)
+        labelled = matched(corpus.records, corpus.labels, 0.5).traces
         curves: dict[str, list[list[float]]] = {"by the queue": [], "at random": []}
         for trial in range(TRIALS):
             rng = np.random.default_rng(trial)
@@ -180,8 +204,8 @@ def print_queue(corpora: list[Corpus]) -> None:
                 for count in counts:
                     chosen = more(chosen, pool, count, None if how == "by the queue" else drawn)
                     curve[-1].append(held_auc(chosen, held) if len(chosen) == count else np.nan)
-        kept = columns_of(labelled).kept
-        force = float(auc(kept, values_of([one.record.score for one in labelled], hold=True) @ START))
+        kept = Labelled(labelled).kept
+        force = float(auc(kept, values_of([one.record.score for one in labelled], hold=True) @ START)[0])
         for how, curve in curves.items():
             row(corpus.name, f"{force:.3f}", how, *(f"{figure:.3f}" for figure in np.mean(curve, axis=0)))
 
@@ -190,8 +214,8 @@ START = np.array([weight for _, weight in POLICY.profile("default").weights])
 
 
 def more(
-    chosen: list[Labelled], pool: list[Labelled], count: int, rng: np.random.Generator | None
-) -> list[Labelled]:
+    chosen: list[LabelledTrace], pool: list[LabelledTrace], count: int, rng: np.random.Generator | None
+) -> list[LabelledTrace]:
     """Return chosen labels and more of a pool, at random or by the queue, 20 at a time."""
     while len(chosen) < count:
         known = {one.record.id for one in chosen}
@@ -210,13 +234,13 @@ def more(
     return chosen
 
 
-def held_auc(chosen: list[Labelled], held: list[Labelled]) -> float:
-    kept = columns_of(chosen).kept
+def held_auc(chosen: list[LabelledTrace], held: list[LabelledTrace]) -> float:
+    kept = Labelled(chosen).kept
     values = values_of([one.record.score for one in [*chosen, *held]], hold=True)
     if kept.all() or not kept.any():
-        return float(auc(columns_of(held).kept, values[len(chosen) :] @ START))
+        return float(auc(Labelled(held).kept, values[len(chosen) :] @ START)[0])
     weights = fitted_weights(values[: len(chosen)], kept, START, hold=True)
-    return float(auc(columns_of(held).kept, values[len(chosen) :] @ weights))
+    return float(auc(Labelled(held).kept, values[len(chosen) :] @ weights)[0])
 
 
 def main() -> None:

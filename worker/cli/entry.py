@@ -81,9 +81,7 @@ _COMMANDS = (
     LazyCommand(
         "policy", "tools.policies.command:policy", "Check, compare, tune, fit, rescore and evaluate policies."
     ),
-    LazyCommand(
-        "traces", "tools.policies.trace_command:traces", "List scored traces, and explain the score of one."
-    ),
+    LazyCommand("traces", "tools.traces.command:traces", "List scored traces, and explain the score of one."),
     LazyCommand(
         "evaluations",
         "tools.evaluations.command:evaluations",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +17,6 @@ FIRST, LAST = 3, 4
 _FAILURE = re.compile(
     r"error|exception|traceback|not found|no such|invalid|fail(ed|ure)|denied|cannot|syntax", re.IGNORECASE
 )
-_REFUSAL = re.compile(
-    r"\bi(?:'m| am) (?:sorry|unable|not able)|\bi (?:cannot|can't|could not|couldn't)|\bunable to"
-    r"|\bhuman agent",
-    re.IGNORECASE,
-)
-_CHECK = re.compile(r"\b(?:verif|check|confirm|test|assert|validat)", re.IGNORECASE)
-_WORD = re.compile(r"\w+")
 _HEAD = 300
 """How many characters of an observation tell whether the call failed."""
 
@@ -47,19 +39,11 @@ class Features:
         length: number of steps.
         repeated: share of the calls that repeat an earlier one, with the same tool and input.
         failed: share of the observations that begin with an error.
-        recovered: number of steps that recover from an error.
-        refuses: whether the result says that the task could not be done.
-        checks: whether one of the last steps checks something.
-        richness: Guiraud's index, different words over the root of their number.
     """
 
     length: int
     repeated: float
     failed: float
-    recovered: int
-    refuses: bool
-    checks: bool
-    richness: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,25 +71,20 @@ def content(objective: str, steps: Sequence[StepText], result: str, native_id: s
         left_out = len(shown) - FIRST - LAST
         shown = [*shown[:FIRST], f"… {left_out} more …", *shown[-LAST:]]
     return Content(
-        shortened(objective, TEXT), tuple(shown), shortened(result, TEXT), features(steps, result), native_id
+        shortened(objective, TEXT), tuple(shown), shortened(result, TEXT), features(steps), native_id
     )
 
 
-def features(steps: Sequence[StepText], result: str) -> Features:
+def features(steps: Sequence[StepText]) -> Features:
     """Return the features of a trace."""
     calls = [(step.tool, step.input or step.content) for step in steps if step.type == "tool_call"]
     seen = [step for step in steps if step.type in ("observation", "error_recovery")]
     observed = [step.content or step.output for step in seen]
     failed = sum(bool(_FAILURE.search(text[:_HEAD])) for text in observed)
-    words = _WORD.findall(" ".join(f"{one.content} {one.input} {one.output}" for one in steps).lower())
     return Features(
         length=len(steps),
         repeated=1 - len({*calls}) / len(calls) if calls else 0,
         failed=failed / len(observed) if observed else 0,
-        recovered=sum(step.type == "error_recovery" for step in steps),
-        refuses=bool(_REFUSAL.search(result)),
-        checks=any(_CHECK.search(f"{step.content} {step.input}") for step in steps[-LAST:]),
-        richness=len({*words}) / math.sqrt(len(words)) if words else 0,
     )
 
 

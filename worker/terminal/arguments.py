@@ -1,12 +1,18 @@
-"""Command-line parameter types for times and record positions."""
+"""Command-line parameter types: times, record positions, numbers, files."""
 
 from __future__ import annotations
 
+import errno
+import math
+import os
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import click
+
+from knowledgepulse_worker.errors import InputError
 
 _AGO = re.compile(r"(\d{1,6})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -62,3 +68,36 @@ class Position(click.ParamType):
         if match is None:
             self.fail(f"{value!r} is not {self.name}, such as 0/17 in the output of `list`")
         return int(match[1]), int(match[2])
+
+
+class NewFile(click.Path):
+    """A file to write, in a folder that exists: known before minutes are spent on its content."""
+
+    def __init__(self, *suffixes: str) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path)
+        self._suffixes = suffixes
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path."""
+        path = cast("Path", super().convert(value, param, ctx))
+        if self._suffixes and path.suffix.lower() not in self._suffixes:
+            raise InputError(f"{path}: the suffix must be one of {', '.join(self._suffixes)}")
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: cannot be written: {os.strerror(errno.ENOENT)}")
+        return path
+
+
+class Number(click.FloatRange):
+    """A number in a range; NaN, which compares to nothing, is in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value} is not a number.", param, ctx)
+        return number
+
+
+SHARE = Number(0, 1, min_open=True)
+SCORE = Number(0, 1)
+EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -43,15 +43,8 @@ def test_shows_both_ends_of_the_steps_on_lines_of_their_own():
     [
         ("repeated", 0.25, trace(call("a"), call("b"), call("a"), call("a", "open"))),
         ("failed", 0.5, trace(seen("Error: no such file"), seen("3 rows, then " + "x" * 300 + " error"))),
-        ("recovered", 1, trace({"type": "error_recovery", "content": "again"}, seen("fine"))),
-        ("refuses", True, trace(result="I'm sorry, I cannot cancel it.")),
-        ("refuses", False, trace(result="Cancelled.")),
-        ("checks", True, trace(*[seen("")] * 9, call("Verify the total"))),
-        ("checks", False, trace(call("Verify the total"), *[seen("")] * 9)),
-        ("richness", 1.5, trace({"type": "thought", "content": "One two, one THREE"})),
         ("repeated", 0, trace()),
         ("failed", 0, trace()),
-        ("richness", 0, trace()),
     ],
 )
 def test_features_of_the_whole_trace(feature, value, document):

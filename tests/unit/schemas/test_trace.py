@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -134,6 +134,7 @@ def objects_within(value: Any) -> list[dict[str, Any]]:
     return [value, *objects_within([member for name, member in value.items() if name not in own])]
 
 
+@settings(max_examples=30)
 @given(st.data())
 def test_unknown_fields_are_kept_at_every_level(full_document, published, data):
     document = full_document()
@@ -160,6 +161,7 @@ def test_an_unknown_field_may_have_any_name(full_document, name):
     assert json.loads(ReasoningTrace.model_validate(document).to_json()) == document
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_a_serialised_trace_parses_back_equal(data):
     text = st.text(max_size=20)

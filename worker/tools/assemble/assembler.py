@@ -37,17 +37,9 @@ Join: TypeAlias = Callable[[OnRevoked], AbstractAsyncContextManager[SharedReader
 
 @dataclass
 class _Partition:
-    """An assigned partition.
-
-    Attributes:
-        resources: closes its connections.
-        assembler: assembles its runs.
-        seen: the monotonic time when it last had records, or was asked for them.
-    """
-
     resources: AsyncExitStack
     assembler: PartitionAssembler
-    seen: float
+    seen: float  # the monotonic time when it last had records, or was asked for them
 
 
 class Assembler:

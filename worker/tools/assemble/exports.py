@@ -44,13 +44,13 @@ class _Span(msgspec.Struct, rename="camel"):
     parent_span_id: str | None = None
 
 
-class _ScopeSpans(msgspec.Struct, rename="camel"):
+class _ScopeSpans(msgspec.Struct, rename="camel", omit_defaults=True):
     scope: msgspec.Raw = _NOTHING
     spans: list[msgspec.Raw] = []
     schema_url: msgspec.Raw = _NOTHING
 
 
-class _ResourceSpans(msgspec.Struct, rename="camel"):
+class _ResourceSpans(msgspec.Struct, rename="camel", omit_defaults=True):
     resource: msgspec.Raw = _NOTHING
     scope_spans: list[_ScopeSpans] = []
     schema_url: msgspec.Raw = _NOTHING
@@ -147,26 +147,13 @@ def _split_json(export: _Export) -> Iterator[SpanExport]:
         for scope in resource.scope_spans:
             for text in scope.spans:
                 span = _span(text)
-                alone = {
-                    "resource": resource.resource,
-                    "scopeSpans": [{"scope": scope.scope, "spans": [text], "schemaUrl": scope.schema_url}],
-                    "schemaUrl": resource.schema_url,
-                }
-                yield SpanExport(
-                    span.trace_id.lower(),
-                    span.span_id.lower(),
-                    _is_no_id(span.parent_span_id or ""),
-                    _OPEN + msgspec.json.encode(_without_nothing(alone)) + _CLOSE,
-                )
+                in_scope = _ScopeSpans(scope.scope, [text], scope.schema_url)
+                alone = _Export([_ResourceSpans(resource.resource, [in_scope], resource.schema_url)])
+                is_root = _is_no_id(span.parent_span_id or "")
+                value = msgspec.json.encode(alone)
+                yield SpanExport(span.trace_id.lower(), span.span_id.lower(), is_root, value)
 
 
 def _is_no_id(parent_id: str) -> bool:
     """Check for a missing parent, which some exporters write as zeros."""
     return not parent_id.strip("0")
-
-
-def _without_nothing(value: Any) -> Any:
-    """Leave out the members that the export does not have."""
-    if isinstance(value, dict):
-        return {name: _without_nothing(one) for name, one in value.items() if one is not _NOTHING}
-    return [_without_nothing(one) for one in value] if isinstance(value, list) else value

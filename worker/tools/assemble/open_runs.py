@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from knowledgepulse_worker.settings import AssembleSettings
 from knowledgepulse_worker.tools.assemble.exports import SpanExport
@@ -29,42 +29,22 @@ PUBLISHED_RUNS = 100_000
 COMPLETED_BY: tuple[CompletedBy, ...] = get_args(CompletedBy)
 
 
-class CompleteRun(NamedTuple):
-    """A complete run.
+@dataclass(slots=True)
+class SpanRun:
+    """A run; its times are those of records, in milliseconds since 1970.
 
     Attributes:
         trace_id: its trace id.
-        spans: its spans' exports, by span id.
-        has_root: whether its root span is among them.
         first_offset: the offset of its first span.
         last_offset: the offset of its last span.
-        time: the record time of its first span, in milliseconds since 1970.
+        first_time: the time of its first span.
+        last_time: the time of its last span.
+        root_time: the time of its root span, if that has arrived.
+        size: the bytes of its spans.
+        spans: its spans' exports, by span id.
         completed_by: why it is complete.
     """
 
-    trace_id: str
-    spans: Mapping[str, bytes]
-    has_root: bool
-    first_offset: int
-    last_offset: int
-    time: int
-    completed_by: CompletedBy
-
-
-class Added(NamedTuple):
-    """What became of a record's spans, besides joining open runs.
-
-    Attributes:
-        late: the spans of runs that were published before.
-        duplicates: how many spans the open runs already had.
-    """
-
-    late: list[SpanExport]
-    duplicates: int
-
-
-@dataclass(slots=True)
-class _Run:
     trace_id: str
     first_offset: int
     last_offset: int
@@ -73,6 +53,7 @@ class _Run:
     root_time: int | None = None
     size: int = 0
     spans: dict[str, bytes] = field(default_factory=dict)
+    completed_by: CompletedBy = "idle"
 
 
 class OpenRuns:
@@ -107,7 +88,7 @@ class OpenRuns:
         self._settings = settings
         self._resume = resume
         self._published = OrderedDict(published or {})
-        self._open: OrderedDict[str, _Run] = OrderedDict()
+        self._open: OrderedDict[str, SpanRun] = OrderedDict()
         self._deadlines: list[tuple[int, int, str]] = []
         self._oversized: dict[str, CompletedBy] = {}
         self._clock = 0
@@ -134,8 +115,12 @@ class OpenRuns:
         """Let time pass although nothing arrives."""
         self._clock += milliseconds
 
-    def add(self, spans: Iterable[SpanExport]) -> Added:
-        """Add the spans of the record at the position, and move past it."""
+    def add(self, spans: Iterable[SpanExport]) -> tuple[list[SpanExport], int]:
+        """Add the spans of the record at the position, and move past it.
+
+        Returns:
+            The late spans, of runs published before, and the number of spans that open runs already had.
+        """
         offset = self.position
         late: list[SpanExport] = []
         duplicates = 0
@@ -152,9 +137,9 @@ class OpenRuns:
             else:
                 self._add_span(run, span)
         self.position = offset + 1
-        return Added(late, duplicates)
+        return late, duplicates
 
-    def completed(self) -> Iterator[CompleteRun]:
+    def completed(self) -> Iterator[SpanRun]:
         """Yield the runs that are complete now, and close each when it is yielded."""
         if self.is_replaying:
             return
@@ -187,12 +172,12 @@ class OpenRuns:
             forgotten.append(trace_id)
         return forgotten
 
-    def _open_run(self, trace_id: str, offset: int) -> _Run:
-        run = self._open[trace_id] = _Run(trace_id, offset, offset, self._clock, self._clock)
+    def _open_run(self, trace_id: str, offset: int) -> SpanRun:
+        run = self._open[trace_id] = SpanRun(trace_id, offset, offset, self._clock, self._clock)
         heappush(self._deadlines, (self._deadline(run)[0], offset, trace_id))
         return run
 
-    def _add_span(self, run: _Run, span: SpanExport) -> None:
+    def _add_span(self, run: SpanRun, span: SpanExport) -> None:
         run.spans[span.span_id] = span.value
         run.size += len(span.value)
         self.size += len(span.value)
@@ -204,7 +189,7 @@ class OpenRuns:
         elif run.size > self._settings.run_bytes:
             self._oversized[run.trace_id] = "bytes"
 
-    def _deadline(self, run: _Run) -> tuple[int, CompletedBy]:
+    def _deadline(self, run: SpanRun) -> tuple[int, CompletedBy]:
         settings = self._settings
         deadlines: list[tuple[int, CompletedBy]] = [
             (run.last_time + _milliseconds(settings.idle), "idle"),
@@ -214,19 +199,12 @@ class OpenRuns:
             deadlines.insert(0, (run.root_time + _milliseconds(settings.grace), "root"))
         return min(deadlines, key=lambda one: one[0])
 
-    def _close(self, trace_id: str, completed_by: CompletedBy) -> CompleteRun:
+    def _close(self, trace_id: str, completed_by: CompletedBy) -> SpanRun:
         run = self._open.pop(trace_id)
+        run.completed_by = completed_by
         self.size -= run.size
         self._published[trace_id] = run.last_offset
-        return CompleteRun(
-            trace_id,
-            run.spans,
-            run.root_time is not None,
-            run.first_offset,
-            run.last_offset,
-            run.first_time,
-            completed_by,
-        )
+        return run
 
 
 def _milliseconds(seconds: float) -> int:

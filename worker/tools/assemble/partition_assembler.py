@@ -6,46 +6,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
 
 from knowledgepulse_schemas.convert import ConversionError
-from knowledgepulse_worker.errors import Reason, RejectedRecord, WorkerError
+from knowledgepulse_worker.errors import RejectedRecord, WorkerError
 from knowledgepulse_worker.records.record import OutputRecord, RawRecord
 from knowledgepulse_worker.tools.assemble.exports import SpanExport, split
 from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
 from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
-from knowledgepulse_worker.tools.assemble.run_outputs import Refused, RunOutputs
+from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import Step
 
 logger = logging.getLogger(__name__)
-
-STEP_RECORDS = 100
-"""Records after which a transaction is committed; larger ones might time out."""
-STEP_BYTES = 1_048_576
-"""Bytes after which a transaction is committed."""
-
-
-@dataclass
-class _Pending:
-    """What the next transaction publishes."""
-
-    outputs: list[OutputRecord] = field(default_factory=list)
-    published: dict[str, int] = field(default_factory=dict)
-    traces: int = 0
-    reasons: list[Reason] = field(default_factory=list)
-    size: int = 0
-
-    def add(self, record: OutputRecord) -> None:
-        self.outputs.append(record)
-        self.size += len(record.key or b"") + len(record.value or b"")
-
-    def refuse(self, refused: Refused) -> None:
-        self.add(refused.letter)
-        self.reasons.append(refused.reason)
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.outputs) + len(self.published) >= STEP_RECORDS or self.size >= STEP_BYTES
 
 
 class PartitionAssembler:
@@ -76,7 +47,7 @@ class PartitionAssembler:
         self._publish = publish
         self._metrics = metrics
         self._now = now
-        self._pending = _Pending()
+        self._pending = Step()
         self._committed = runs.watermark
 
     @property
@@ -114,32 +85,25 @@ class PartitionAssembler:
         except RejectedRecord as error:
             self._runs.add([])
             if not is_replayed:
-                self._pending.refuse(self._outputs.of_unreadable(record, error))
+                self._pending.add(self._outputs.of_unreadable(record, error))
             return
-        added = self._runs.add(spans)
-        for span in added.late:
-            output = self._outputs.of_late_span(span, record)
-            if isinstance(output, Refused):
-                self._pending.refuse(output)
-            else:
-                self._pending.add(output)
+        late, duplicates = self._runs.add(spans)
+        for span in late:
+            self._pending.add(self._outputs.of_late_span(span, record))
         if not is_replayed:
-            late = len(added.late)
-            self._metrics.read(len(spans) - added.duplicates - late, added.duplicates, late)
+            self._metrics.read(len(spans) - duplicates - len(late), duplicates, len(late))
 
     async def _complete(self) -> None:
         if self._pending.is_full:
             await self._commit()
         for run in self._runs.completed():
             # In a thread, as a large run takes long enough to miss heartbeats.
-            traces, refused = await asyncio.to_thread(self._outputs.of_run, run, self._partition)
+            outputs = await asyncio.to_thread(self._outputs.of_run, run, self._partition)
             self._metrics.completed(run.completed_by)
             self._pending.published[run.trace_id] = run.last_offset
-            self._pending.traces += len(traces)
-            for trace in traces:
-                self._pending.add(trace)
-            for one in refused:
-                self._pending.refuse(one)
+            self._pending.traces += sum(isinstance(one, OutputRecord) for one in outputs)
+            for output in outputs:
+                self._pending.add(output)
             if self._pending.is_full:
                 await self._commit()
 
@@ -151,14 +115,12 @@ class PartitionAssembler:
         self._metrics.open_runs(self._partition, len(self._runs), self._runs.size)
 
     async def _commit(self) -> None:
-        pending, self._pending = self._pending, _Pending()
-        forgotten = self._runs.forget()
-        watermark = self._runs.watermark
-        await self._publish(
-            Step(pending.outputs, pending.published, forgotten, self._runs.position, watermark)
-        )
-        self._committed = watermark
-        self._metrics.published(pending.traces, pending.reasons)
+        step, self._pending = self._pending, Step()
+        step.forgotten = self._runs.forget()
+        step.position, step.watermark = self._runs.position, self._runs.watermark
+        await self._publish(step)
+        self._committed = step.watermark
+        self._metrics.published(step.traces, step.reasons)
 
 
 def _spans(record: RawRecord, max_bytes: int) -> list[SpanExport]:

@@ -17,7 +17,7 @@ from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord, RawRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.exports import SpanExport, join, read
-from knowledgepulse_worker.tools.assemble.open_runs import CompleteRun
+from knowledgepulse_worker.tools.assemble.open_runs import SpanRun
 
 logger = logging.getLogger(__name__)
 
@@ -60,36 +60,24 @@ class RunOutputs:
         self._key = settings.assemble.key
         self._options = options
 
-    def of_run(self, run: CompleteRun, partition: int) -> tuple[list[OutputRecord], list[Refused]]:
+    def of_run(self, run: SpanRun, partition: int) -> list[OutputRecord | Refused]:
         """Return a run's traces, one for each outermost agent, and dead letters for what cannot be one.
 
-        Both are empty if the run has no agent, as that of any other service. A dead letter has the run's id
-        as key and its spans as value.
-
-        Args:
-            run: the run.
-            partition: its partition in the spans topic.
+        Neither if the run has no agent, as that of any other service. A dead letter has the run's id as
+        key and its spans as value, and the position of its first span in this partition of the spans topic.
         """
         exports = join(run.spans.values())
         traces, errors = self._converted(run, exports)
-        refused = []
-        if errors:
-            message = "; ".join(map(str, errors))
-            refused += [
-                self._refused(
-                    _run_record(self._spans, partition, run, one), "invalid_trace", errors[0], message
-                )
-                for one in exports
-            ]
-        published = []
+        key, place = run.trace_id.encode(), (self._spans, partition, run.first_offset, run.first_time)
+        outputs: list[OutputRecord | Refused] = []
         for trace in traces:
-            if self._fits(trace):
-                published.append(trace)
-            else:
-                error = RejectedRecord("too_large", f"the trace exceeds max.message.bytes of {self._raw}")
-                source = _run_record(self._spans, partition, run, trace.value or b"")
-                refused.append(self._refused(source, error.reason, error))
-        return published, refused
+            error = RejectedRecord("too_large", f"the trace exceeds max.message.bytes of {self._raw}")
+            source = RawRecord(*place, key, trace.value or b"", ())
+            outputs.append(trace if self._fits(trace) else self.of_unreadable(source, error))
+        for one in exports if errors else ():
+            source, message = RawRecord(*place, key, one, ()), "; ".join(map(str, errors))
+            outputs.append(self._refused(source, "invalid_trace", errors[0], message))
+        return outputs
 
     def of_late_span(self, span: SpanExport, record: RawRecord) -> OutputRecord | Refused:
         """Return the record for a late span, or a dead letter if it does not fit the topic."""
@@ -105,9 +93,7 @@ class RunOutputs:
         """Return the dead letter of a record that is no export of spans."""
         return self._refused(record, error.reason, error)
 
-    def _converted(
-        self, run: CompleteRun, exports: list[bytes]
-    ) -> tuple[list[OutputRecord], list[Exception]]:
+    def _converted(self, run: SpanRun, exports: list[bytes]) -> tuple[list[OutputRecord], list[Exception]]:
         headers = ((COMPLETED_BY, run.completed_by.encode()),)
         traces: list[OutputRecord] = []
         errors: list[Exception] = []
@@ -116,7 +102,7 @@ class RunOutputs:
             outcomes = list(convert(documents, OTLP, self._options))
             if any(isinstance(one, NoRunError) for one in outcomes):
                 return [], []
-            if not run.has_root and not any(map(has_agent, documents)):
+            if run.root_time is None and not any(map(has_agent, documents)):
                 return [], [ConversionError(f"trace {run.trace_id}: {_NO_ROOT}")]
         except Exception as error:  # one run must not stop the others, whatever is wrong with it
             logger.warning("a run cannot be converted", exc_info=error)
@@ -144,8 +130,3 @@ class RunOutputs:
 
     def _fits(self, record: OutputRecord) -> bool:
         return record_bytes(record.key, record.value, record.headers) <= self._limits[record.topic]
-
-
-def _run_record(topic: str, partition: int, run: CompleteRun, value: bytes) -> RawRecord:
-    """Return a run as a record at the position of its first span."""
-    return RawRecord(topic, partition, run.first_offset, run.time, run.trace_id.encode(), value, ())

@@ -11,16 +11,20 @@ transaction. The consumer group's offset, committed by the same transactions, is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+from dataclasses import dataclass, field
 
+from knowledgepulse_worker.errors import Reason
 from knowledgepulse_worker.kafka.topic_reader import TopicReader
 from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name, assembly_group
+from knowledgepulse_worker.tools.assemble.run_outputs import Refused
 
+STEP_RECORDS = 100
+"""Records after which a transaction is committed; larger ones might time out."""
+STEP_BYTES = 1_048_576
+"""Bytes after which a transaction is committed."""
 POSITION = b"position"
 """The key of the position; trace ids are hexadecimal."""
 
@@ -38,29 +42,45 @@ class State:
     published: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Step:
     """What a transaction publishes.
 
     Attributes:
         outputs: the records.
         published: the last offset of each run that they complete, by trace id.
+        traces: how many of the records are traces.
+        reasons: those of the dead letters among them.
         forgotten: the ids of runs to forget.
         position: the offset up to which this publishes the outputs of all records.
         watermark: the offset to read from after a crash.
     """
 
-    outputs: Sequence[OutputRecord]
-    published: Mapping[str, int]
-    forgotten: Sequence[str]
-    position: int
-    watermark: int
+    outputs: list[OutputRecord] = field(default_factory=list)
+    published: dict[str, int] = field(default_factory=dict)
+    traces: int = 0
+    reasons: list[Reason] = field(default_factory=list)
+    forgotten: Sequence[str] = ()
+    position: int = 0
+    watermark: int = 0
+    _size: int = 0
+
+    def add(self, output: OutputRecord | Refused) -> None:
+        """Add a record, or a dead letter."""
+        if isinstance(output, Refused):
+            self.reasons.append(output.reason)
+            output = output.letter
+        self.outputs.append(output)
+        self._size += len(output.key or b"") + len(output.value or b"")
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is to be published before it grows."""
+        return len(self.outputs) + len(self.published) >= STEP_RECORDS or self._size >= STEP_BYTES
 
 
-class AssemblyLog:
-    """The transactions of one partition.
-
-    An asynchronous context manager: on entry, earlier owners of the partition are fenced off.
+class AssemblyLog(TransactionalPublisher):
+    """The transactions of one partition; on entry, earlier owners of the partition are fenced off.
 
     Args:
         settings: the connection, the group and the topics.
@@ -74,18 +94,7 @@ class AssemblyLog:
         self._group = assembly_group(settings.kafka.group)
         self._spans = settings.assemble.spans
         self._partition = partition
-        self._publisher = TransactionalPublisher(
-            settings.kafka, f"{self._group}-{partition}", max_message_bytes
-        )
-
-    async def __aenter__(self) -> Self:
-        await self._publisher.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._publisher.__aexit__(kind, error, traceback)
+        super().__init__(settings.kafka, f"{self._group}-{partition}", max_message_bytes)
 
     async def read(self) -> State:
         """Return the state that the last transaction left.
@@ -118,7 +127,7 @@ class AssemblyLog:
         }
         marks |= {trace_id.encode(): None for trace_id in step.forgotten}
         marks[POSITION] = b"%d" % step.position
-        async with self._publisher.transaction(offset) as send:
+        async with self.transaction(offset) as send:
             deliveries = [
                 await send(one.topic, one.value, key=one.key, partition=one.partition, headers=one.headers)
                 for one in step.outputs

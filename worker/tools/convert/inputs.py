@@ -212,7 +212,11 @@ def _parsed(text: bytes) -> Any:
         return ConversionError("empty")
     try:
         return json.loads(text, parse_constant=str)  # traces have no NaN
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        return ConversionError("nested too deeply")
+    except UnicodeDecodeError:
+        return ConversionError("not JSON: no text in UTF-8; protobuf needs --from otlp")
+    except ValueError as error:
         return ConversionError(f"not JSON: {error}")
 
 

@@ -13,12 +13,11 @@ import click
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
-from knowledgepulse_worker.terminal.arguments import Moment
+from knowledgepulse_worker.terminal.arguments import EXISTING, SCORE, Moment, Number
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors, topic_progress
 from knowledgepulse_worker.tools.export.candidates import REASONS
 from knowledgepulse_worker.tools.export.options import FORMATS, Choices
-from knowledgepulse_worker.tools.policies.options import POLICY_FILE, SCORE, Number
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.tools.export.collect import Rules
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     "--since", type=Moment(), help="Only records from this time on, or of this age: 2026-01-31T12:00, 7d."
 )
 @click.option(
-    "--policy", "file", type=POLICY_FILE, help="Rescore `contribute` and `rejected`; export what passes."
+    "--policy", "file", type=EXISTING, help="Rescore `contribute` and `rejected`; export what passes."
 )
 @click.option("--best", type=click.IntRange(min=1), help="Only so many new traces: those that score best.")
 @click.option("--diverse", type=click.IntRange(min=1), help="Only so many new traces: those that cover most.")

@@ -10,28 +10,19 @@ from rich.table import Table
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.tools.policies.auc import areas
-from knowledgepulse_worker.tools.policies.intervals import (
-    Bools,
+from knowledgepulse_worker.tools.policies.estimates import (
+    Array,
     Estimate,
-    Floats,
-    Integers,
+    areas,
     percentiles,
     resampled_counts,
     signed,
     with_interval,
 )
-from knowledgepulse_worker.tools.policies.labelled import (
-    LEAK_AGREEMENT,
-    Labelled,
-    by_domain,
-    columns_of,
-    matched,
-)
+from knowledgepulse_worker.tools.policies.labelled import Labelled, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
-from knowledgepulse_worker.tools.policies.operating import SUPPORT
 from knowledgepulse_worker.tools.policies.output import new_table
-from knowledgepulse_worker.tools.policies.simplex import values_of
+from knowledgepulse_worker.tools.policies.weights import values_of
 
 FIGURES = ("AUC", "precision", "recall", "passing")
 """Of all traces, the share that passes is ``passing``; the precision is None if none does."""
@@ -54,10 +45,8 @@ def compare(
     records: Sequence[ScoredRecord], labels: Labels, policies: Sequence[Policy], *, min_reward: float = 0.5
 ) -> list[Compared]:
     """Compare two policies or more, by the first one's domains; those with too few labels are left out."""
-    labelled = by_domain(matched(records, labels, min_reward), policies[0])
-    return [
-        _compare(name, each, policies) for name, each in labelled.items() if columns_of(each).fewer >= SUPPORT
-    ]
+    labelled = matched(records, labels, min_reward).by_domain(policies[0])
+    return [_compare(name, each, policies) for name, each in labelled.items() if each.enough]
 
 
 def comparison_tables(compared: Sequence[Compared]) -> Iterator[Table | str]:
@@ -85,11 +74,9 @@ def _sentence(digest: str, difference: Figures) -> str:
     return f"{digest} has {' and '.join(parts)}" if parts else f"the labels show no difference of {digest}"
 
 
-def _compare(name: str, labelled: Sequence[Labelled], policies: Sequence[Policy]) -> Compared:
-    columns = columns_of(labelled)
-    kept, groups, *_ = columns
-    held = bool(columns.succeeded.mean() >= LEAK_AGREEMENT)
-    by_policy = [[one.record.under(policy) for one in labelled] for policy in policies]
+def _compare(name: str, labelled: Labelled, policies: Sequence[Policy]) -> Compared:
+    kept, groups, held = labelled.kept, labelled.groups, labelled.equals_success
+    by_policy = [labelled.scores(policy) for policy in policies]
     orders = [np.array([score.quality_score for score in scores]) for scores in by_policy]
     if held:
         orders = [
@@ -114,14 +101,14 @@ def _compare(name: str, labelled: Sequence[Labelled], policies: Sequence[Policy]
     digests = dict(enumerate(policy.digest for policy in policies))
     return Compared(
         name,
-        len(labelled),
+        len(kept),
         held,
         policies={digest: figures(at) for at, digest in digests.items()},
         differences={digest: figures(at, 0) for at, digest in digests.items() if at},
     )
 
 
-def _shares(passes: Bools, kept: Bools, counts: Integers) -> Floats:
+def _shares(passes: Array, kept: Array, counts: Array) -> Array:
     """Return precision, recall and the share that passes, shape (3, policies, resamples).
 
     Args:

@@ -14,13 +14,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import numpy as np
+from rich.table import Table
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.tools.policies.output import new_table
 
 RELEVANT = 0.2
 """A smaller distance is no drift. For a normal distribution it is a shift by half a standard deviation, and a
@@ -46,22 +49,6 @@ _CDF, _TRACES, _POLICY = "kp:reference:cdf", "kp:reference:traces", "kp:referenc
 
 Key = tuple[str, str]
 """Domain and dimension."""
-
-
-class _Rule(msgspec.Struct):
-    record: str
-    labels: dict[str, str]
-    expr: str
-
-
-class _Group(msgspec.Struct):
-    name: str
-    interval: str
-    rules: list[_Rule]
-
-
-class _Groups(msgspec.Struct):
-    groups: list[_Group]
 
 
 @dataclass(frozen=True)
@@ -119,17 +106,31 @@ def drifts(current: Window, reference: Window) -> Iterator[Drift]:
         yield Drift(*key, traces, accepted, distance, limit, drifted=(distance or 0) > limit)
 
 
+def drift_table(found: Iterable[Drift]) -> Table:
+    """Return the report of drifts."""
+    table = new_table("domain", "dimension", "traces", "reference", "distance", "drift above", "")
+    for one in found:
+        figures = (one.traces, one.reference, "-" if one.distance is None else f"{one.distance:.2f}")
+        words = printable(one.domain), one.dimension.replace("_", " "), *map(str, figures)
+        table.add_row(*words, f"{one.limit:.2f}", "drifted" if one.drifted else "")
+    return table
+
+
 def reference_rules(accepted: Window) -> str:
     """Return the reference as a file of Prometheus rules, which is JSON and so YAML as well."""
-    rules = [_Rule(_POLICY, {"policy": accepted.policy}, "vector(1)")]
+    rules = [_rule(_POLICY, 1, policy=accepted.policy)]
     for (domain, dimension), traces in sorted(accepted.traces.items()):
-        labels = {"domain": domain, "dimension": dimension}
-        rules.append(_Rule(_TRACES, labels, f"vector({traces})"))
+        key = {"domain": domain, "dimension": dimension}
+        rules.append(_rule(_TRACES, traces, **key))
         shares = accepted.cdf[domain, dimension].items()
-        rules += (_Rule(_CDF, {**labels, "le": repr(at)}, f"vector({share!r})") for at, share in shares)
+        rules += (_rule(_CDF, share, **key, le=repr(at)) for at, share in shares)
     # A constant is visible for five minutes, so each minute is often enough.
-    groups = _Groups([_Group("reference", "1m", rules)])
-    return json.dumps(msgspec.to_builtins(groups), indent=1) + "\n"
+    groups = [{"name": "reference", "interval": "1m", "rules": rules}]
+    return json.dumps({"groups": groups}, indent=1) + "\n"
+
+
+def _rule(record: str, value: float, **labels: str) -> dict[str, Any]:
+    return {"record": record, "labels": labels, "expr": f"vector({value!r})"}
 
 
 def read_reference(path: Path) -> Window:
@@ -139,28 +140,26 @@ def read_reference(path: Path) -> Window:
         InputError: the file is none.
     """
     try:
-        groups = msgspec.json.decode(path.read_bytes(), type=_Groups).groups
-        return _reference([rule for group in groups for rule in group.rules])
+        rules = [rule for group in json.loads(path.read_bytes())["groups"] for rule in group["rules"]]
+        found = {one: [rule for rule in rules if rule["record"] == one] for one in (_POLICY, _TRACES, _CDF)}
+        traces = {_key(rule): int(_value(rule)) for rule in found[_TRACES]}
+        cdf: dict[Key, dict[float, float]] = {key: {} for key in traces}
+        for rule in found[_CDF]:
+            cdf[_key(rule)][float(rule["labels"]["le"])] = _value(rule)
+        policy = found[_POLICY][0]["labels"]["policy"]
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, LookupError, RecursionError) as error:  # msgspec's errors are ValueErrors
-        raise InputError(f"{path}: not a reference of `kp-worker policy drift --accept`: {error}") from None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise InputError(f"{path}: not a reference of `kp-worker policy drift --accept`") from None
+    for (_, dimension), shares in cdf.items():
+        if tuple(sorted(shares)) != _BOUNDS.get(dimension):
+            raise InputError(f"{path}: other buckets of {printable(dimension)} than those of this release")
+    return Window(policy, traces, cdf)
 
 
-def _reference(rules: Iterable[_Rule]) -> Window:
-    policy, traces = "", {}
-    cdf: defaultdict[Key, dict[float, float]] = defaultdict(dict)
-    for rule in rules:
-        value = float(rule.expr.removeprefix("vector(").removesuffix(")"))
-        if rule.record == _POLICY:
-            policy = rule.labels["policy"]
-        elif rule.record == _TRACES:
-            traces[rule.labels["domain"], rule.labels["dimension"]] = int(value)
-        else:
-            cdf[rule.labels["domain"], rule.labels["dimension"]][float(rule.labels["le"])] = value
-    if not traces:
-        raise ValueError("it has no traces")
-    for key in traces:
-        if tuple(sorted(cdf[key])) != _BOUNDS[key[1]]:
-            raise ValueError(f"other buckets of {key[1]} than those of this release")
-    return Window(policy, traces, dict(cdf))
+def _key(rule: dict[str, Any]) -> Key:
+    return rule["labels"]["domain"], rule["labels"]["dimension"]
+
+
+def _value(rule: dict[str, Any]) -> float:
+    return float(rule["expr"].removeprefix("vector(").removesuffix(")"))

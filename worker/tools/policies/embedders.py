@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.settings import EmbeddingSettings
 from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.tools.score.offline import embedder_name
 
 _UNRECORDED = "not recorded"
 """Of a record of a topic: its ``kp-score`` header does not say."""
@@ -22,13 +24,13 @@ def described(embedders: Mapping[str, int]) -> str:
     return "; ".join(f"{printable(name)} ({count} traces)" for name, count in embedders.items())
 
 
-def embedder_warnings(embedders: Mapping[str, int], configured: str) -> Iterator[str]:
-    """Yield a warning if the traces' novelty is not of one embedder, or not of the configured one."""
+def embedder_warning(records: Iterable[ScoredRecord], settings: EmbeddingSettings) -> str | None:
+    """Return a warning if the traces' novelty is not of one embedder, or not of the configured one."""
+    embedders, configured = embedders_of(records), embedder_name(settings)
     if len(embedders) > 1:
-        yield f"several embedders, so these scores do not compare: {described(embedders)}"
-    elif configured not in embedders and _UNRECORDED not in embedders:
-        (name,) = embedders
-        yield (
-            f"the embedder of these scores is {printable(name)}, but the settings' is {configured}, whose "
-            "scores are others"
-        )
+        return f"several embedders, so these scores do not compare: {described(embedders)}"
+    (name,) = embedders
+    if name in (configured, _UNRECORDED):
+        return None
+    but = f"but the settings' is {configured}, whose scores are others"
+    return f"the embedder of these scores is {printable(name)}, {but}"

@@ -16,21 +16,10 @@ import numpy as np
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
 from knowledgepulse_worker.tools.policies.advice import Advice, advise, usual_lengths
-from knowledgepulse_worker.tools.policies.auc import CHANCE, estimates
-from knowledgepulse_worker.tools.policies.intervals import Estimate, Floats
-from knowledgepulse_worker.tools.policies.labelled import (
-    LEAK_AGREEMENT,
-    Columns,
-    LabelCounts,
-    Labelled,
-    by_domain,
-    columns_of,
-    leaks_label,
-    matched,
-)
+from knowledgepulse_worker.tools.policies.estimates import CHANCE, Array, Estimate, estimates
+from knowledgepulse_worker.tools.policies.labelled import LabelCounts, Labelled, leaks_label, matched
 from knowledgepulse_worker.tools.policies.labels import Labels
-from knowledgepulse_worker.tools.policies.operating import (
-    SUPPORT,
+from knowledgepulse_worker.tools.policies.thresholds import (
     OperatingPoint,
     operating_points,
     proposed_thresholds,
@@ -42,15 +31,6 @@ ALL = "all domains"
 Verdict = Literal["tells apart", "does not tell apart", "points the wrong way", "too few labels"]
 
 
-@dataclass(frozen=True)
-class Leak:
-    """A dimension that predicts the label on its own."""
-
-    dimension: str
-    alone: Estimate  # AUC of the dimension alone
-    rest: Estimate  # AUC of the score with the dimension held constant
-
-
 @dataclass(frozen=True, kw_only=True)
 class DomainEvaluation(LabelCounts):
     """The evaluation of one domain's labelled traces, or of all domains'."""
@@ -58,7 +38,7 @@ class DomainEvaluation(LabelCounts):
     score: Estimate | None  # AUC of the score; None if all labels are equal
     alone: dict[str, Estimate]  # AUC of each dimension alone
     without: dict[str, Estimate]  # AUC of the score with each dimension held constant
-    leaks: list[Leak]  # dimensions that predict the label on their own
+    leaks: list[str]  # dimensions that predict the label on their own
     current: OperatingPoint | None  # the policy's threshold; None for ALL, which has no common threshold
     operating: list[OperatingPoint]  # grid thresholds that some but not all traces pass
     # AUC of the score, or, if it contains the label, with the dimension that leaks it held constant
@@ -103,49 +83,45 @@ def evaluate(
     """
     labelled = matched(records, labels, min_reward)
     usual = usual_lengths(records)
-    parts = by_domain(labelled, policy)
+    parts = labelled.by_domain(policy)
     if len(parts) > 1:
         parts[ALL] = labelled
-    found = {one.label.id for one in labelled}
+    found = {one.label.id for one in labelled.traces}
     return Evaluation(
         policy=policy,
         precision=precision,
-        domains={
-            name: _evaluate_domain(name, each, policy, precision, usual) for name, each in parts.items()
-        },
+        domains={name: _evaluate(name, each, policy, precision, usual) for name, each in parts.items()},
         unmatched=len(labels) - len(found),
-        unlabelled=len(records) - len(labelled),
+        unlabelled=len(records) - len(labelled.traces),
         sources=dict(Counter(labels[one].source or "no source" for one in found).most_common()),
     )
 
 
-def _evaluate_domain(
-    name: str, labelled: Sequence[Labelled], policy: Policy, precision: float, usual: Mapping[str, float]
+def _evaluate(
+    name: str, labelled: Labelled, policy: Policy, precision: float, usual: Mapping[str, float]
 ) -> DomainEvaluation:
-    columns, by_trace = columns_of(labelled), [one.record.under(policy) for one in labelled]
+    by_trace = labelled.scores(policy)
     scores = np.array([one.quality_score for one in by_trace])
-    score, alone, without = _aucs(by_trace, scores, columns, policy)
-    leaks = [Leak(dimension, auc, without[dimension]) for dimension, auc in alone.items() if leaks_label(auc)]
+    score, alone, without = _aucs(by_trace, scores, labelled, policy)
+    leaks = [dimension for dimension, auc in alone.items() if leaks_label(auc)]
     # What leaks the label proves nothing.
-    rests = [leak.rest for leak in leaks]
-    if without and columns.succeeded.mean() >= LEAK_AGREEMENT:
-        rests.append(without["outcome_confidence"])
-    fair = min(rests, default=score)
-    verdict = _verdict(fair, columns)
-    proposed = proposed_thresholds(scores, columns, precision) if verdict == "tells apart" else (None, None)
+    derived = ["outcome_confidence"] if without and labelled.equals_success else []
+    fair = min((without[dimension] for dimension in (*leaks, *derived)), default=score)
+    verdict = _verdict(fair, labelled)
+    proposed = proposed_thresholds(scores, labelled, precision) if verdict == "tells apart" else (None, None)
     current = None if name == ALL else policy.profile(name).threshold
     named = (*proposed, current)
-    points = operating_points(scores, columns, [one for one in (*GRID, *named) if one is not None])
+    points = operating_points(scores, labelled, [one for one in (*GRID, *named) if one is not None])
     best, precise, in_force = (None if one is None else points[one] for one in named)
     return DomainEvaluation(
         domain=name,
-        **columns.counts,
+        **labelled.counts,
         score=score,
         alone=alone,
         without=without,
         leaks=leaks,
         current=in_force,
-        operating=[points[one] for one in GRID if 0 < points[one].passing < len(labelled)],
+        operating=[points[one] for one in GRID if 0 < points[one].passing < len(scores)],
         fair=fair,
         verdict=verdict,
         best_f1=best,
@@ -154,8 +130,8 @@ def _evaluate_domain(
     )
 
 
-def _verdict(fair: Estimate | None, columns: Columns) -> Verdict:
-    if fair is None or columns.fewer < SUPPORT:
+def _verdict(fair: Estimate | None, labelled: Labelled) -> Verdict:
+    if fair is None or not labelled.enough:
         return "too few labels"
     if fair.low > CHANCE:
         return "tells apart"
@@ -163,10 +139,10 @@ def _verdict(fair: Estimate | None, columns: Columns) -> Verdict:
 
 
 def _aucs(
-    by_trace: Sequence[Score], scores: Floats, columns: Columns, policy: Policy
+    by_trace: Sequence[Score], scores: Array, labelled: Labelled, policy: Policy
 ) -> tuple[Estimate | None, dict[str, Estimate], dict[str, Estimate]]:
     """Return the AUC of the score, of each dimension alone, and of the score with each dimension constant."""
-    if not columns.fewer:
+    if not labelled.fewer:
         return None, {}, {}
     dimensions = np.array([astuple(one.dimensions) for one in by_trace])
     held = np.empty_like(dimensions)
@@ -174,7 +150,7 @@ def _aucs(
         for number, one in enumerate(by_trace):
             constant = replace(one.dimensions, **{name: mean})
             held[number, at] = quality_score(constant, one.overrides, policy.profile(one.domain).weights)
-    score, *parts = estimates(columns.kept, [scores, *dimensions.T, *held.T], columns.groups)
+    score, *parts = estimates(labelled.kept, [scores, *dimensions.T, *held.T], labelled.groups)
     count = len(DIMENSIONS)
     alone, without = (dict(zip(DIMENSIONS, each, strict=True)) for each in (parts[:count], parts[count:]))
     return score, alone, without

@@ -6,15 +6,11 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
-from knowledgepulse_worker.tools.policies.auc import CHANCE
-from knowledgepulse_worker.tools.policies.fit import FEW_GROUPS, DomainFit, Fit
-from knowledgepulse_worker.tools.policies.folds import FOLDS
-from knowledgepulse_worker.tools.policies.intervals import signed, with_interval
+from knowledgepulse_worker.tools.policies.estimates import CHANCE, signed, with_interval
+from knowledgepulse_worker.tools.policies.fit import FEW_GROUPS, FOLDS, DomainFit, Fit
 from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT
-from knowledgepulse_worker.tools.policies.operating import SUPPORT
 from knowledgepulse_worker.tools.policies.output import DIMENSION_TITLES, new_table
-from knowledgepulse_worker.tools.policies.proposal import policy_toml
-from knowledgepulse_worker.tools.policies.tune import effect
+from knowledgepulse_worker.tools.policies.tune import effect, policy_toml
 
 
 def fit_tables(fit: Fit) -> Iterator[Table | str]:
@@ -77,10 +73,7 @@ def _warnings(one: DomainFit) -> Iterator[str]:
 
 def _sentence(one: DomainFit) -> str:
     if one.difference is None:
-        return (
-            f"too few labels: {one.kept} of {one.traces} traces of {one.groups} groups are worth keeping; it "
-            f"takes {SUPPORT} of each kind and {2 * FOLDS} groups"
-        )
+        return one.too_few
     held = "; outcome confidence held constant" if one.held else ""
     change = f"AUC {signed(one.difference)} against the weights in force{held}"
     if one.outcome == "supported":

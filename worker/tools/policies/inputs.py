@@ -1,29 +1,100 @@
-"""What the commands read: settings and policies, scored traces, and labels."""
+"""What the commands read: settings, policies, scored traces and labels, and the options that select them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
+from knowledgepulse_worker.terminal.arguments import EXISTING, SHARE, Moment, NewFile, Number
+from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.scoring import ScoredRecord
     from knowledgepulse_worker.tools.policies.labels import Label, Labels
-    from knowledgepulse_worker.tools.policies.scored_topics import Period
+    from knowledgepulse_worker.tools.policies.topics import Period
+
+Command = Callable[..., Any]
 
 JUDGE = "judge:"
 """What the source of a model's labels begins with."""
+
+
+policy_option = click.option(
+    "--policy", "policy_file", type=EXISTING, help="Policy file to use instead of the settings' policy."
+)
+_TARGET = "Share of each domain's traces that should pass at most."
+target_option = click.option("--target", type=SHARE, default=0.1, show_default=True, help=_TARGET)
+_REWARD = "Lowest reward of a trace worth keeping."
+reward_option = click.option("--min-reward", type=Number(), default=0.5, show_default=True, help=_REWARD)
+output_option = click.option(
+    "--output", type=NewFile(), help="Write the proposed [policy] to this file instead of printing it."
+)
+plot_option = click.option(
+    "--plot", type=NewFile(".png", ".svg"), help="Write a plot to this .png or .svg file."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+
+
+def count_option(default: int, most: int) -> Callable[[Command], Command]:
+    """Return the option for how many traces to label."""
+    accepted = click.IntRange(1, most)
+    return click.option(
+        "--count", type=accepted, default=default, show_default=True, help="Maximum number of traces."
+    )
+
+
+def source_options(command: Command) -> Command:
+    """Add the options that select scored traces; all that `Inputs` has come to the command as ``given``."""
+
+    @wraps(command)
+    def bundled(**options: Any) -> Any:
+        given = {name: options.pop(name) for name in Inputs.__dataclass_fields__ if name in options}
+        return command(given=Inputs(**given), **options)
+
+    return _with_all(
+        bundled,
+        click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path)),
+        config_option,
+        click.option(
+            "--since",
+            type=Moment(),
+            help="From topics, read only records from this time on: 2026-01-31T12:00, in UTC by default, or "
+            "an age such as 2h. A record's time is that of its raw record.",
+        ),
+        click.option("--until", type=Moment(), help="Read only records before this time."),
+        click.option(
+            "--embedder",
+            type=click.Choice(["none", "lexical", "sentence-transformers"]),
+            help="Embedder for raw traces, instead of embedding.backend.",
+        ),
+    )
+
+
+def label_options(command: Command) -> Command:
+    """Add the options that select labels."""
+    told = "File of labels, one JSON object per line: id, keep or reward, source, group. Repeatable."
+    return _with_all(
+        command,
+        click.option("--labels", "label_files", type=EXISTING, multiple=True, help=told),
+        click.option("--labels-topic", help="Topic of labels."),
+    )
+
+
+def _with_all(command: Command, *options: Callable[[Command], Command]) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 @dataclass(frozen=True)
@@ -54,15 +125,14 @@ class Inputs:
     @property
     def period(self) -> Period:
         """The period of records of topics."""
-        from knowledgepulse_worker.tools.policies.scored_topics import Period  # noqa: PLC0415 - files need no Kafka
+        from knowledgepulse_worker.tools.policies.topics import Period  # noqa: PLC0415 - files need no Kafka
 
         return Period(self.since, self.until)
 
     def records(self, *, content: bool = True) -> list[ScoredRecord]:
         """Return the scored traces of the files, or else of the topics.
 
-        Args:
-            content: from topics, read also what a person needs to judge a trace.
+        ``content``: from topics, read also what a person needs to judge a trace.
         """
         if not self.files:
             return asyncio.run(self._records_of_topics(content=content))
@@ -70,23 +140,13 @@ class Inputs:
             raise click.UsageError(
                 "--since and --until apply only to topics: lines of files have no timestamp"
             )
-        from knowledgepulse_worker.embedding import load_embedder  # noqa: PLC0415 - reading topics needs no numpy
-        from knowledgepulse_worker.tools.policies.scored_files import read_files  # noqa: PLC0415
-        from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer  # noqa: PLC0415
+        from knowledgepulse_worker.tools.policies.scored_files import read_files  # noqa: PLC0415 - topics need no numpy
 
-        settings, name = self.settings, embedder_name(self.settings.embedding)
-        return [
-            *read_files(
-                self.files,
-                lambda: make_scorer(settings, load_embedder(settings.embedding, settings.cache)),
-                name,
-                settings.limits.trace_bytes,
-            )
-        ]
+        return [*read_files(self.files, self.settings)]
 
     async def _records_of_topics(self, *, content: bool) -> list[ScoredRecord]:
         from knowledgepulse_worker.records.content import content_of  # noqa: PLC0415
-        from knowledgepulse_worker.tools.policies.scored_topics import open_scored_topics  # noqa: PLC0415
+        from knowledgepulse_worker.tools.policies.topics import open_scored_topics  # noqa: PLC0415
 
         async with open_scored_topics(self.settings) as topics:
             records = [
@@ -105,22 +165,23 @@ class Inputs:
 
     def comparable(self, *, content: bool = False) -> list[ScoredRecord]:
         """Return the scored traces, and warn if the settings' embedder would score them otherwise."""
-        records = self.records(content=content)
-        from knowledgepulse_worker.tools.policies.embedders import embedder_warnings, embedders_of  # noqa: PLC0415 - keeps `--help` fast
-        from knowledgepulse_worker.tools.score.offline import embedder_name  # noqa: PLC0415
+        from knowledgepulse_worker.tools.policies.embedders import embedder_warning  # noqa: PLC0415 - keeps `--help` fast
 
-        for warning in embedder_warnings(embedders_of(records), embedder_name(self.settings.embedding)):
+        records = self.records(content=content)
+        if warning := embedder_warning(records, self.settings.embedding):
             errors.print(f"warning: {warning}")
         return records
 
     def all_labels(self, *, required: bool = True) -> list[Label]:
         """Return all labels of the files and then of the topic."""
-        from knowledgepulse_worker.tools.policies.labels import all_labels_of_files, labels_of_topic  # noqa: PLC0415
+        from knowledgepulse_worker.tools.policies.labels import all_labels_of_files  # noqa: PLC0415
 
         if required and not self.label_files and self.labels_topic is None:
             raise click.UsageError("no labels: give --labels FILE or --labels-topic TOPIC")
         labels = list(all_labels_of_files(self.label_files))
         if self.labels_topic is not None:
+            from knowledgepulse_worker.tools.policies.topics import labels_of_topic  # noqa: PLC0415 - files need no Kafka
+
             labels += asyncio.run(labels_of_topic(self.settings, self.labels_topic)).values()
         return labels
 
@@ -130,8 +191,8 @@ class Inputs:
 
     def require_other(self, output: Path | None, *more: Path) -> None:
         """Raise an InputError if writing a file would overwrite what the command reads."""
-        read = [one for one in (*self.files, self.config, self.policy_file, *more) if one and one.exists()]
-        if output and output.exists() and any(one.samefile(output) for one in read):
+        read = (*self.files, self.config, self.policy_file, *more)
+        if output and output.exists() and any(one.samefile(output) for one in read if one and one.exists()):
             raise InputError(f"{output}: is read by this command; write to another file")
 
 

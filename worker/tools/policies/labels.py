@@ -1,9 +1,11 @@
-"""Labels: judgements whether traces are worth keeping."""
+"""Labels: judgements whether traces are worth keeping, and how far those who gave them agree."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Iterator
-from functools import partial
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +13,10 @@ import msgspec
 from msgspec import Meta
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.kafka.preflight.rights import topic_rights
-from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader, read_topic
+from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.scoring import ScoredRecord
-from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.terminal.progress import topic_progress
-from knowledgepulse_worker.tools.policies.rights import require_topics
-from knowledgepulse_worker.tools.policies.scored_files import lines_of
+from knowledgepulse_worker.terminal.lines import placed_lines
+from knowledgepulse_worker.terminal.text import printable
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -68,40 +67,7 @@ def labels_of_files(paths: Iterable[Path]) -> Labels:
 
 def all_labels_of_files(paths: Iterable[Path]) -> Iterator[Label]:
     """Yield the labels of :func:`labels_of_files`, also those that a later one replaces."""
-    yield from (read_label(source, line) for path in paths for source, line in lines_of(path))
-
-
-async def labels_of_topic(settings: Settings, name: str) -> Labels:
-    """Read a topic's labels up to its current end.
-
-    Raises:
-        InputError: a record is not a label, or the topic has no labels; see also :func:`require_topics`.
-    """
-    (topic,) = await require_topics(settings, [name], topic_rights(name, "Read", "DescribeConfigs"))
-    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
-        with topic_progress() as progress:
-            labels = await labels_of_records(read_topic(reader, topic, None, partial(progress, name)))
-    if not labels:
-        raise InputError(f"{name} contains no labels")
-    return labels
-
-
-async def labels_of_records(records: AsyncIterable[Record]) -> Labels:
-    """Read labels from record values; a trace's last label wins.
-
-    A tombstone removes the label of the trace id in its key, as in a compacted topic.
-
-    Raises:
-        InputError: a record is not a label.
-    """
-    labels: Labels = {}
-    async for record in records:
-        if record.value is None:
-            labels.pop((record.key or b"").decode(errors="replace"), None)
-        else:
-            label = read_label(f"{record.topic}/{record.partition}/{record.offset}", record.value)
-            labels[label.id] = label
-    return labels
+    yield from (read_label(source, line) for path in paths for source, line in placed_lines(path))
 
 
 def native_id_of(record: ScoredRecord) -> str | None:
@@ -113,3 +79,45 @@ def label_of(record: ScoredRecord, labels: Labels) -> Label | None:
     """Return a trace's label, by its id or else by its run's native id."""
     native_id = native_id_of(record)
     return labels.get(record.id) or (labels.get(native_id) if native_id else None)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far two sources of labels agree."""
+
+    sources: tuple[str, str]  # the two, in alphabetical order
+    traces: int  # number of traces that both labelled
+    agreed: int  # number of these with the same label
+    # Cohen's kappa, the agreement beyond chance, at most 1; None if all their labels are equal
+    kappa: float | None
+
+    def __str__(self) -> str:
+        both = " and ".join(map(printable, self.sources))
+        kappa = "no kappa, as all are equal" if self.kappa is None else f"Cohen's kappa {self.kappa:.2f}"
+        return f"agreement: {both} give {self.agreed} of {self.traces} traces the same label; {kappa}"
+
+
+def agreements(labels: Iterable[Label], min_reward: float) -> Iterator[Agreement]:
+    """Yield the agreement of every two sources that labelled the same traces, most traces first.
+
+    ``labels``: of all sources; a source's last label of a trace counts. Those without a source are left out.
+    """
+    by_trace: defaultdict[str, dict[str, bool]] = defaultdict(dict)
+    for label in labels:
+        if label.source:
+            by_trace[label.id][label.source] = label.is_kept(min_reward)
+    pairs: defaultdict[tuple[str, str], list[tuple[bool, bool]]] = defaultdict(list)
+    for kept in by_trace.values():
+        for first, second in combinations(sorted(kept), 2):
+            pairs[first, second].append((kept[first], kept[second]))
+    for sources, both in sorted(pairs.items(), key=lambda item: (-len(item[1]), item[0])):
+        yield Agreement(sources, len(both), sum(one == other for one, other in both), _kappa(both))
+
+
+def _kappa(both: list[tuple[bool, bool]]) -> float | None:
+    if len({kept for pair in both for kept in pair}) == 1:
+        return None
+    with extra("policy"):
+        from sklearn.metrics import cohen_kappa_score  # noqa: PLC0415 - slow to import, and of an extra
+
+    return float(cohen_kappa_score(*zip(*both, strict=True)))

@@ -1,10 +1,10 @@
-"""What the commands print and write."""
+"""What the commands print and write: reports, tables, policies and their changes."""
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.policy import DIMENSIONS, Policy
-from knowledgepulse_worker.tools.policies.changes import changes
+from knowledgepulse_worker.policy import DEFAULT_DOMAIN, DIMENSIONS, REFERENCE_WEIGHTS, Policy, Profile
 
 DIMENSION_TITLES = [name.replace("_", " ") for name in DIMENSIONS]
 
@@ -46,6 +45,42 @@ def print_report(
         print_parts(*parts, *(["", proposal.rstrip()] if proposal and not output else []))
 
 
+def changes(old: Policy, new: Policy) -> list[str]:
+    """Describe the effective changes of a new policy, one per line; empty if there are none.
+
+    A domain that only one policy names is compared with the other policy's ``default``.
+    """
+    names = [*dict.fromkeys([*old.profiles, *new.profiles])]
+    lines = {name: _profile_changes(old.profile(name), new.profile(name)) for name in names}
+    if len({*lines.values()}) == 1:
+        lines = {"every domain": lines[DEFAULT_DOMAIN]}
+    if old.visibilities != new.visibilities:
+        before, after = (", ".join(policy.visibilities) for policy in (old, new))
+        lines["contribute_visibility"] = f"{before} → {after}"
+    return [f"{name}: {line}" for name, line in lines.items() if line]
+
+
+def suspicions(policy: Policy) -> list[str]:
+    """Warn of domains that look like a misspelt reference domain, one line each."""
+    lines = []
+    for name in policy.domains:
+        close = difflib.get_close_matches(name.lower(), REFERENCE_WEIGHTS, n=1, cutoff=0.8)
+        if close and name not in REFERENCE_WEIGHTS:
+            lines.append(
+                f"{name} is not a reference domain; did you mean {close[0]}? Domains are matched exactly"
+            )
+    return lines
+
+
+def _profile_changes(old: Profile, new: Profile) -> str:
+    before, after = old.weights.model_dump(), new.weights.model_dump()
+    parts = [f"threshold {old.threshold!r} → {new.threshold!r}"] if old.threshold != new.threshold else []
+    for name, weight in after.items():
+        if before[name] != weight:
+            parts.append(f"weight of {name} {before[name]!r} → {weight!r}")
+    return ", ".join(parts)
+
+
 def print_changes(old: Policy, new: Policy, head: str) -> None:
     """Print the changes of a new policy below a head, or that there are none."""
     lines = changes(old, new)
@@ -53,6 +88,15 @@ def print_changes(old: Policy, new: Policy, head: str) -> None:
         print_parts("no effect on the score or decision of any trace")
     else:
         print_parts(head, *(f"  {line}" for line in lines))
+
+
+def policy_table(policy: Policy) -> Table:
+    """Return a table of thresholds and weights by domain."""
+    table = new_table("domain", "threshold", *DIMENSION_TITLES)
+    for profile in policy.profiles.values():
+        weights = (repr(weight) for _, weight in profile.weights)
+        table.add_row(profile.domain, repr(profile.threshold), *weights)
+    return table
 
 
 def new_table(first: str, *others: str) -> Table:
@@ -66,14 +110,7 @@ def new_table(first: str, *others: str) -> Table:
 
 def write(path: Path, text: str) -> None:
     """Write a file; raise an InputError if that fails."""
-    with writing(path):
-        path.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Convert an OSError to an InputError that names the file."""
     try:
-        yield
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error

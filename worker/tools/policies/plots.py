@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.tools.policies.auc import CHANCE
+from knowledgepulse_worker.tools.policies.estimates import CHANCE, Estimate
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
-from knowledgepulse_worker.tools.policies.intervals import Estimate
-from knowledgepulse_worker.tools.policies.output import writing
 from knowledgepulse_worker.tools.policies.tune import GRID, DomainTuning, Tuning
 
 with extra("policy"):
@@ -21,8 +20,10 @@ _BLUE, _ORANGE, _GREY = "#2f6fde", "#d9662b", "#8a8f98"
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure to a file; raise an InputError if that fails."""
-    with writing(path):
+    try:
         figure.savefig(path, dpi=110)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def plot_tuning(tuning: Tuning) -> Figure:
@@ -54,7 +55,9 @@ def _figure(rows: int) -> tuple[Figure, Any]:
 
 
 def _plot_scores(axes: Any, domain: DomainTuning) -> None:
-    axes.hist(domain.scores, bins=GRID, color=_BLUE, alpha=0.8)
+    passing = [domain.traces * one.share.value for one in domain.grid]
+    counts = [passing[at] - passing[at + 1] for at in range(len(GRID) - 2)] + [passing[-2]]
+    axes.stairs(counts, GRID, fill=True, color=_BLUE, alpha=0.8)
     axes.axvline(domain.current.threshold, color=_GREY, linestyle="--", label="current threshold")
     if domain.proposal:
         axes.axvline(domain.proposal.passing.threshold, color=_ORANGE, label="proposed")
@@ -82,7 +85,7 @@ def _plot_aucs(axes: Any, domain: DomainEvaluation, score: Estimate) -> None:
     rows = {
         "score": score,
         **{f"{name} alone".replace("_", " "): one for name, one in domain.alone.items()},
-        **{f"score, {leak.dimension} constant".replace("_", " "): leak.rest for leak in domain.leaks},
+        **{f"score, {name} constant".replace("_", " "): domain.without[name] for name in domain.leaks},
     }
     for y, (name, one) in enumerate(rows.items()):
         color = _ORANGE if name.endswith("constant") else _BLUE

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import chain, islice, zip_longest
 from typing import Any
 
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord
-from knowledgepulse_worker.tools.policies.labelled import Labelled
+from knowledgepulse_worker.tools.policies.advice import remarks
+from knowledgepulse_worker.tools.policies.labelled import Labelled, LabelledTrace
 from knowledgepulse_worker.tools.policies.labels import Labels, label_of
+from knowledgepulse_worker.tools.policies.weights import expected_changes
 
 COPY = 0.05
 """A trace with less novelty is a near copy of its nearest trace."""
@@ -36,13 +38,7 @@ class Candidate:
         return -(self.change or 0), abs(self.score.quality_score - self.score.threshold)
 
     def as_dict(self, usual: Mapping[str, float]) -> dict[str, Any]:
-        """Return as plain JSON what one needs to judge the trace.
-
-        Args:
-            usual: the usual lengths by task domain.
-        """
-        from knowledgepulse_worker.tools.policies.advice import remarks  # noqa: PLC0415 - needs the extra
-
+        """Return as plain JSON what one needs to judge the trace; ``usual``: the usual lengths by domain."""
         content = self.record.content
         shown = content and {
             "objective": content.objective,
@@ -61,13 +57,6 @@ class Candidate:
         }
 
 
-@dataclass
-class _Domain:
-    labelled: list[Labelled] = field(default_factory=list)
-    scores: list[Score] = field(default_factory=list)
-    open: list[tuple[ScoredRecord, Score]] = field(default_factory=list)
-
-
 def labelling_queue(
     records: Iterable[ScoredRecord], labels: Labels, policy: Policy, count: int, min_reward: float = 0.5
 ) -> list[Candidate]:
@@ -78,33 +67,27 @@ def labelling_queue(
     take turns, starting with the one with the fewest labels. Near copies of queued or labelled traces are
     left out.
     """
-    by_domain: defaultdict[str, _Domain] = defaultdict(_Domain)
-    known = set()
+    waiting: defaultdict[str, list[Candidate]] = defaultdict(list)
+    labelled: defaultdict[str, list[LabelledTrace]] = defaultdict(list)
     for record in {record.id: record for record in records}.values():
         score, label = record.under(policy), label_of(record, labels)
-        domain = by_domain[score.domain]
         if label is None:
-            domain.open.append((record, score))
+            waiting[score.domain].append(Candidate(record, score))
         else:
-            known.add(record.id)
-            domain.labelled.append(Labelled(record, label, label.is_kept(min_reward)))
-            domain.scores.append(score)
-    names = sorted(by_domain, key=lambda name: (len(by_domain[name].labelled), name))
-    ranked = (sorted(_candidates(by_domain[name], policy), key=lambda one: one.rank) for name in names)
+            labelled[score.domain].append(LabelledTrace(record, label, label.is_kept(min_reward)))
+    names = sorted(waiting, key=lambda name: (len(labelled[name]), name))
+    ranked = (_ranked(waiting[name], labelled[name], policy) for name in names)
     in_turns = (one for one in chain.from_iterable(zip_longest(*ranked)) if one is not None)
+    known = {one.record.id for each in labelled.values() for one in each}
     return list(islice(_without_copies(in_turns, known), count))
 
 
-def _candidates(domain: _Domain, policy: Policy) -> list[Candidate]:
-    kept = sum(one.kept for one in domain.labelled)
-    changes: Sequence[float | None] = [None] * len(domain.open)
-    if domain.open and min(kept, len(domain.labelled) - kept) >= FEW:
-        from knowledgepulse_worker.tools.policies.expected_change import expected_changes  # noqa: PLC0415 - needs the extra
-
-        changes = expected_changes(
-            domain.labelled, domain.scores, [score for _, score in domain.open], policy
-        )
-    return [Candidate(*one, change) for one, change in zip(domain.open, changes, strict=True)]
+def _ranked(waiting: list[Candidate], labelled: list[LabelledTrace], policy: Policy) -> list[Candidate]:
+    kept = sum(one.kept for one in labelled)
+    if min(kept, len(labelled) - kept) >= FEW:
+        changes = expected_changes(Labelled(labelled), [one.score for one in waiting], policy)
+        waiting = [replace(one, change=change) for one, change in zip(waiting, changes, strict=True)]
+    return sorted(waiting, key=lambda one: one.rank)
 
 
 def _without_copies(candidates: Iterable[Candidate], known: set[str]) -> Iterable[Candidate]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import msgspec
 
@@ -11,7 +11,6 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.output_publisher import connected_publisher
 from knowledgepulse_worker.kafka.preflight.rights import topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topic_reader import Record
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import with_quality_score
@@ -19,20 +18,20 @@ from knowledgepulse_worker.records.entry import ScoreHeader
 from knowledgepulse_worker.records.publisher import Publisher
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.records.scored import HEADERS
-from knowledgepulse_worker.scoring import Rescored, Score, ScoredRecord
+from knowledgepulse_worker.scoring import Decision, Rescored
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.policies.rights import require_topics
-from knowledgepulse_worker.tools.policies.scored_topics import Period, ScoredTopics, open_scored_topics
+from knowledgepulse_worker.tools.policies.topics import (
+    Period,
+    ScoredTopics,
+    open_scored_topics,
+    require_topics,
+)
 
 _UNCONFIRMED = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Targets:
-    """The target topics of rescored records."""
-
-    contribute: Topic
-    rejected: Topic
+Targets = Mapping[Decision, Topic]
+"""The target topics of rescored records."""
 
 
 async def republish(
@@ -52,14 +51,13 @@ async def republish(
     allowed = {settings.topics.contribute, settings.topics.rejected} if live else set()
     check_targets(names, TopicAdmin(settings.kafka, settings.topics).own, allowed)
     rights = (right for name in names for right in topic_rights(name, "Write", "DescribeConfigs"))
-    targets = Targets(*await require_topics(settings, names, rights, "; create them first"))
+    topics = await require_topics(settings, names, rights, "; create them first")
+    targets: Targets = {"contribute": topics[0], "rejected": topics[1]}
     async with (
-        open_scored_topics(settings) as topics,
-        connected_publisher(
-            settings.kafka, max(targets.contribute.max_message_bytes, targets.rejected.max_message_bytes)
-        ) as publisher,
+        open_scored_topics(settings) as scored,
+        connected_publisher(settings.kafka, max(one.max_message_bytes for one in topics)) as publisher,
     ):
-        rescored = await send_rescored(topics, period, policy, targets, publisher)
+        rescored = await send_rescored(scored, period, policy, targets, publisher)
     if not rescored.traces:
         raise InputError("no scored traces to rescore")
     return rescored
@@ -74,30 +72,22 @@ async def send_rescored(
     partitions = {topic.name: topic.partitions for topic in topics.topics}
     async for record, scored in topics.read(period):
         score = rescored.add(scored)
-        topic = targets.contribute if score.decision == "contribute" else targets.rejected
-        keeps_partition = topic.partitions == partitions[record.topic]
-        output = rescored_record(record, scored, score, policy, topic.name, keeps_partition=keeps_partition)
+        topic = targets[score.decision]
+        ours = (scored.source.encode(), msgspec.json.encode(ScoreHeader.of(score)), policy.digest.encode())
+        output = OutputRecord(
+            topic=topic.name,
+            partition=record.partition if topic.partitions == partitions[record.topic] else None,
+            timestamp_ms=record.timestamp,
+            key=record.key,
+            value=with_quality_score(record.value, score.quality_score),
+            headers=(*record.headers[: -len(HEADERS)], *zip(HEADERS, ours, strict=True)),
+        )
         deliveries.append(await publisher.send(output))
         if len(deliveries) >= _UNCONFIRMED:
             await asyncio.gather(*deliveries)
             deliveries.clear()
     await asyncio.gather(*deliveries)
     return rescored
-
-
-def rescored_record(
-    record: Record, scored: ScoredRecord, score: Score, policy: Policy, topic: str, *, keeps_partition: bool
-) -> OutputRecord:
-    """Return a scored record in the form that a worker with another policy would have published."""
-    ours = (scored.source.encode(), msgspec.json.encode(ScoreHeader.of(score)), policy.digest.encode())
-    return OutputRecord(
-        topic=topic,
-        partition=record.partition if keeps_partition else None,
-        timestamp_ms=record.timestamp,
-        key=record.key,
-        value=with_quality_score(record.value, score.quality_score),
-        headers=(*record.headers[: -len(HEADERS)], *zip(HEADERS, ours, strict=True)),
-    )
 
 
 def check_targets(names: tuple[str, str], own: set[str], allowed: set[str]) -> None:

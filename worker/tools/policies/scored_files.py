@@ -2,64 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 import msgspec
 
+from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.errors import InputError, RejectedRecord
 from knowledgepulse_worker.records.scored import read_line
 from knowledgepulse_worker.scoring import ScoredRecord, Scorer
-from knowledgepulse_worker.terminal.lines import without_mark
-from knowledgepulse_worker.tools.score.offline import score_line
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.lines import placed_lines
+from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer, score_line
 
 
-def read_files(
-    paths: Iterable[Path], make_scorer: Callable[[], Scorer], embedder: str, max_bytes: int
-) -> Iterator[ScoredRecord]:
+def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredRecord]:
     """Yield the traces of files, one per line; raw traces are scored in order, as in one partition.
 
-    ``paths``: files of lines of one kind, which the first line determines. ``make_scorer``: called for the
-    first raw trace, as it may load a model.
+    ``paths``: files of lines of one kind, which the first line determines.
 
     Raises:
         InputError: a file is empty or a line is invalid.
     """
-    scorer = cache(make_scorer)
+    name = embedder_name(settings.embedding)
+
+    @cache  # only for raw traces, as it may load a model
+    def scorer() -> Scorer:
+        return make_scorer(settings, load_embedder(settings.embedding, settings.cache))
 
     def read_raw(source: str, line: bytes) -> ScoredRecord:
-        scored = score_line(line, scorer(), max_bytes)
-        return ScoredRecord.of(source, scored.trace, scored.score, embedder, scored.content)
+        scored = score_line(line, scorer(), settings.limits.trace_bytes)
+        return ScoredRecord.of(source, scored.trace, scored.score, name, scored.content)
 
     for path in paths:
         raw = None
-        for source, line in lines_of(path):
+        for source, line in placed_lines(path):
             raw = is_raw(source, line) if raw is None else raw
             try:
                 yield (read_raw if raw else read_line)(source, line)
             except (msgspec.MsgspecError, RejectedRecord) as error:
                 kind = "a trace" if raw else "output of `kp-worker score`"
                 raise InputError(f"{source}: not {kind}: {error}") from None
-
-
-def lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the non-empty lines of a file, each with its location ``file:line``.
-
-    Raises:
-        InputError: the file is empty or cannot be read.
-    """
-    empty = True
-    try:
-        with path.open("rb") as file:
-            for number, text in enumerate(without_mark(file), start=1):
-                if line := text.strip():
-                    empty = False
-                    yield f"{path}:{number}", line
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    if empty:
-        raise InputError(f"{path}: is empty")
 
 
 def is_raw(source: str, line: bytes) -> bool:

@@ -1,35 +1,65 @@
-"""Thresholds to type: of few digits, and yet passed by exactly the traces that they were chosen for."""
+"""Thresholds: those to type, and what they are worth against labels: precision, recall, covered groups."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 
 import numpy as np
 
-from knowledgepulse_worker.tools.policies.intervals import Floats
+from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.tools.policies.estimates import (
+    Array,
+    Estimate,
+    percentiles,
+    resampled_counts,
+    share,
+)
+from knowledgepulse_worker.tools.policies.labelled import SUPPORT, Labelled
+
+with extra("policy"):
+    from scipy import stats
 
 _DECIMALS = range(4, 20)
 
 
-def typed(scores: Floats, lowest: float) -> float:
-    """Return a threshold that the scores from ``lowest`` on reach and no others.
+@dataclass(frozen=True)
+class Coverage:
+    """The groups, such as tasks, of the traces that pass, beside those of as many traces drawn at random."""
+
+    passing: int  # number of traces that pass, of those with a group
+    groups: int
+    covered: int  # number of groups with a trace that passes
+    random: float  # expected number of groups of as many traces, drawn at random
+    gain: Estimate | None  # `covered` divided by `random`; None if no trace passes
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """Precision and recall at a threshold."""
+
+    threshold: float  # the lowest score that passes
+    passing: int
+    precision: Estimate | None  # share of the passing traces that are worth keeping; None if none passes
+    recall: float
+    f1: float
+    coverage: Coverage | None  # None unless labels share groups
+
+
+def typed(scores: Array, lowest: float) -> float:
+    """Return a threshold that the scores from ``lowest``, one of them, on reach and no others.
 
     It is rounded down to four decimals, or to as many more as it takes to stay above the next lower score.
-
-    Args:
-        scores: shape (n,).
-        lowest: one of them.
     """
     below = float(scores[scores < lowest].max(initial=-math.inf))
-    rounded = (
-        float(Decimal(repr(float(lowest))).quantize(Decimal(1).scaleb(-decimals), ROUND_FLOOR))
-        for decimals in _DECIMALS
-    )
+    exact = Decimal(repr(float(lowest)))
+    rounded = (float(exact.quantize(Decimal(1).scaleb(-decimals), ROUND_FLOOR)) for decimals in _DECIMALS)
     return next((one for one in rounded if one > below), lowest)
 
 
-def lowest_within(scores: Floats, target: float) -> tuple[float, int] | None:
+def lowest_within(scores: Array, target: float) -> tuple[float, int] | None:
     """Return the lowest score of the best traces that are at most a target share, and their number.
 
     Equal scores pass or fail together. None if even the best ones are more than the target.
@@ -43,3 +73,106 @@ def lowest_within(scores: Floats, target: float) -> tuple[float, int] | None:
     # 0.07 * 100 is 7.000000000000001, and 0.29 * 100 is 28.999999999999996.
     last = int(np.searchsorted(passing, round(target * len(scores), 9), side="right")) - 1
     return None if last < 0 else (float(-values[last]), int(passing[last]))
+
+
+def proposed_thresholds(
+    scores: Array, labelled: Labelled, precision: float
+) -> tuple[float | None, float | None]:
+    """Return the thresholds with the highest F1 and with the highest recall at a precision.
+
+    Each has :data:`SUPPORT` traces or more on both sides; None if there is no such threshold.
+    """
+    thresholds, index = np.unique(scores, return_inverse=True)
+    passing, hits = (
+        np.bincount(index, each)[::-1].cumsum()[::-1] for each in (np.ones(len(scores)), labelled.kept)
+    )
+    supported = (passing >= SUPPORT) & (len(scores) - passing >= SUPPORT)
+    if not supported.any():
+        return None, None
+    f1 = 2 * hits / (passing + labelled.kept.sum())
+    best = thresholds[np.where(supported, f1, -1).argmax()]
+    precise = thresholds[supported & (hits / passing >= precision)]
+    return typed(scores, float(best)), typed(scores, float(precise.min())) if len(precise) else None
+
+
+def operating_points(
+    scores: Array, labelled: Labelled, thresholds: Iterable[float]
+) -> dict[float, OperatingPoint]:
+    """Return the operating points by threshold."""
+    thresholds = sorted({*thresholds})
+    kept, passes = labelled.kept, scores[:, None] >= thresholds
+    passing, hits = passes.sum(axis=0), passes[kept].sum(axis=0)
+    recalls, f1s = hits / max(1, kept.sum()), 2 * hits / np.maximum(1, passing + kept.sum())
+    rows = zip(thresholds, passing, _precisions(labelled, passes), recalls, f1s, passes.T, strict=True)
+    return {
+        at: OperatingPoint(at, int(count), precision, float(recall), float(f1), _coverage(labelled, reached))
+        for at, count, precision, recall, f1, reached in rows
+    }
+
+
+def _precisions(labelled: Labelled, passes: Array) -> list[Estimate | None]:
+    """Return the precision at each threshold; None where no trace passes.
+
+    The interval is the wider one at each end: the bootstrap takes nine hits of nine for certain, and Wilson's
+    takes the trials of one task for as many tasks.
+
+    ``passes``: whether each trace passes each threshold, shape (traces, thresholds).
+    """
+    hits = passes & labelled.kept[:, None]
+    drawn = [(counts @ hits, counts @ passes) for counts in resampled_counts(labelled.groups)]
+    drawn_hits, drawn_passing = (np.concatenate(parts).astype(float) for parts in zip(*drawn, strict=True))
+    drawn_passing[drawn_passing == 0] = np.nan
+    counted = zip(hits.sum(axis=0), passes.sum(axis=0), (drawn_hits / drawn_passing).T, strict=True)
+    return [_precision(int(hit), int(passing), resampled) for hit, passing, resampled in counted]
+
+
+def _precision(hits: int, passing: int, resampled: Array) -> Estimate | None:
+    if passing == 0:
+        return None
+    value, low, high = share(hits, passing)
+    _, lowest, highest = percentiles(value, resampled)
+    return Estimate(value, min(low, lowest), max(high, highest))
+
+
+def _coverage(labelled: Labelled, passes: Array) -> Coverage | None:
+    """Return the coverage of the traces whose labels have a group; None if no two have the same."""
+    at = labelled.grouped
+    groups = np.unique(labelled.groups[at], return_inverse=True)[1]
+    if not len(groups) or groups.max() + 1 == len(groups):
+        return None
+    return coverage(passes[at], groups)
+
+
+def coverage(passes: Array, groups: Array) -> Coverage:
+    """Return the coverage of the traces that pass.
+
+    Args:
+        passes: whether a trace passes, shape (n,).
+        groups: group index of each trace, from 0, shape (n,).
+    """
+    sizes, passing = np.bincount(groups), np.bincount(groups, weights=passes).astype(int)
+    count, covered, every = int(passing.sum()), int((passing > 0).sum()), np.arange(len(sizes))
+    if not count:
+        return Coverage(0, len(sizes), 0, 0.0, None)
+    # A group drawn twice is two groups, as two tasks of that kind would be.
+    drawn = np.concatenate([_gains(counts, sizes, passing) for counts in resampled_counts(every)])
+    gain = percentiles(float(_gains(np.ones((1, len(sizes)), int), sizes, passing)[0]), drawn)
+    return Coverage(count, len(sizes), covered, covered / gain.value, gain)
+
+
+def _gains(drawn: Array, sizes: Array, passing: Array) -> Array:
+    """Return covered over random in each resample, by the hypergeometric distribution; NaN if none passes.
+
+    Args:
+        drawn: draws of each group, shape (resamples, groups).
+        sizes: traces of each group, shape (groups,).
+        passing: those that pass, shape (groups,).
+    """
+    # Few sizes are different, and the distribution is slow.
+    different, size = np.unique(sizes, return_inverse=True)
+    of_size = drawn @ (size[:, None] == np.arange(len(different)))
+    traces, count = drawn @ sizes, drawn @ passing
+    missed = stats.hypergeom.pmf(0, traces[:, None], different, count[:, None])
+    random, covered = (of_size * (1 - missed)).sum(axis=1), drawn @ (passing > 0)
+    gains: Array = np.divide(covered, random, out=np.full(len(drawn), np.nan), where=count > 0)
+    return gains

@@ -1,24 +1,27 @@
-"""Tune thresholds: the score distribution, and the threshold for a target share."""
+"""Tune thresholds: the score distribution, the threshold for a target share, and the policy to review."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import tomli_w
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.policy import DomainPolicy, Policy
 from knowledgepulse_worker.scoring import Score, ScoredRecord
 from knowledgepulse_worker.tools.policies.embedders import described, embedders_of
-from knowledgepulse_worker.tools.policies.intervals import Estimate, Floats, kth_largest, share
-from knowledgepulse_worker.tools.policies.proposal import policy_toml, with_changes
+from knowledgepulse_worker.tools.policies.estimates import Array, Estimate, kth_largest, share
 from knowledgepulse_worker.tools.policies.thresholds import lowest_within, typed
 
 QUANTILES = (0, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1)
 GRID = tuple(round(number * 0.05, 2) for number in range(21))
+
+Changes = Mapping[str, Mapping[str, Any]]
+"""By domain, its new ``threshold`` or ``weights``, or both."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class DomainTuning:
     grid: list[Passing]  # thresholds from 0 to 1
     # the proposed threshold; None if the equals of the best trace are more than the target
     proposal: Proposal | None
-    scores: Floats  # shape (traces,), for plots
+    best: int  # number of traces with the highest score
 
 
 @dataclass(frozen=True)
@@ -63,14 +66,11 @@ class Tuning:
     proposed: Policy  # the policy with the proposed thresholds; domains without a proposal keep theirs
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain JSON, without the scores."""
-        domains = {name: asdict(one) for name, one in self.domains.items()}
-        for one in domains.values():
-            del one["scores"]
+        """Return the report as plain JSON."""
         return {
             "policy": self.policy.digest,
             "target": self.target,
-            "domains": domains,
+            "domains": {name: asdict(one) for name, one in self.domains.items()},
             "embedders": self.embedders,
             "withheld": self.withheld,
             "proposed": self.proposed.model_dump(exclude_none=True),
@@ -117,8 +117,7 @@ def effect(one: DomainTuning) -> str:
     """Say what share of a domain's traces the proposed threshold lets pass."""
     if one.proposal is None:
         highest = one.quantiles[1]
-        best = int((one.scores == highest).sum())
-        of = f"the best {best} of {one.traces} traces, {highest!r},"
+        of = f"the best {one.best} of {one.traces} traces, {highest!r},"
         return f"{one.domain}: no threshold, as {of} are too many"
     share = one.proposal.passing.share
     return (
@@ -138,9 +137,42 @@ def _tune_domain(scores: Sequence[Score], policy: Policy, target: float) -> Doma
         current=_passing(values, profile.threshold),
         grid=[_passing(values, threshold) for threshold in GRID],
         proposal=best and Proposal(kth_largest(values, best[1]), _passing(values, typed(values, best[0]))),
-        scores=values,
+        best=int((values == values.max()).sum()),
     )
 
 
-def _passing(values: Floats, threshold: float) -> Passing:
+def _passing(values: Array, threshold: float) -> Passing:
     return Passing(threshold, share(int((values >= threshold).sum()), len(values)))
+
+
+def with_changes(policy: Policy, changes: Changes) -> Policy:
+    """Return a policy with changes of some domains and none of all others.
+
+    A domain inherits from ``default`` what it omits; it gets that as its own if ``default``'s changes.
+    """
+    changed = _with(policy, changes)
+    kept = {
+        name: {
+            field: getattr(profile, field)
+            for field in ("threshold", "weights")
+            if field not in changes.get(name, {})
+            and getattr(changed.profile(name), field) != getattr(profile, field)
+        }
+        for name, profile in policy.profiles.items()
+    }
+    return _with(changed, {name: fields for name, fields in kept.items() if fields})
+
+
+def policy_toml(policy: Policy, comments: Iterable[str]) -> str:
+    """Return a ``[policy]`` as TOML below comments."""
+    lines = "".join(f"# {line}\n" for line in comments)
+    return lines + tomli_w.dumps({"policy": policy.model_dump(exclude_none=True)})
+
+
+def _with(policy: Policy, changes: Changes) -> Policy:
+    domains = dict(policy.domains)
+    for name, fields in changes.items():
+        domains[name] = domains.get(name, DomainPolicy()).model_copy(update=dict(fields))
+    return Policy(
+        threshold=policy.threshold, domains=domains, contribute_visibility=policy.contribute_visibility
+    )

@@ -2,16 +2,8 @@
 
 import pytest
 
-from knowledgepulse_schemas.convert.hub import (
-    Error,
-    Message,
-    ModelCall,
-    Text,
-    ToolCall,
-    ToolCallResponse,
-    ToolRun,
-    conversation,
-)
+from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun, conversation
+from knowledgepulse_schemas.convert.hub import Error, Message, Text, ToolCall, ToolCallResponse
 
 ASK = Message("user", (Text("Fix it"),))
 CALL = Message("assistant", (ToolCall("shell", {}, "1"),))

@@ -5,7 +5,6 @@ from langchain_core.load import dumpd
 from langchain_core.messages import (
     AIMessage,
     HumanMessage,
-    InvalidToolCall,
     SystemMessage,
     ToolCall,
     ToolMessage,
@@ -68,76 +67,3 @@ def test_converts_graph_states_and_thread_snapshots():
     assert from_langchain(state).trace.steps == conversion.trace.steps
     assert conversion.trace.metadata.created_at == "2026-01-31T12:00:00.000Z"
     assert "values.documents" in conversion.losses
-
-
-def test_a_failed_task_is_not_a_success():
-    messages = WAYS["model_dump"](MESSAGES)
-    snapshot = {"values": {"messages": messages}, "tasks": [{"name": "agent", "error": "TimeoutError()"}]}
-
-    conversion = from_langchain(snapshot)
-
-    assert conversion.trace.metadata.success is False
-
-
-def test_an_invalid_tool_call_is_a_failure():
-    broken = InvalidToolCall(name="weather", args='{"city": ', id="1", error="not JSON")
-    messages = [MESSAGES[1], AIMessage("", invalid_tool_calls=[broken]), AIMessage("Again")]
-
-    steps = from_langchain(WAYS["model_dump"](messages)).trace.steps
-
-    assert [step.type for step in steps] == ["tool_call", "observation", "error_recovery"]
-    assert steps[0].input == {"raw": '{"city": '}
-
-
-def test_reasoning_is_a_thought():
-    blocks = [{"type": "reasoning", "reasoning": "Look it up"}, {"type": "text", "text": "Sunny"}]
-
-    steps = from_langchain(WAYS["model_dump"]([MESSAGES[1], AIMessage(blocks)])).trace.steps
-
-    assert [step.content for step in steps] == ["Look it up", "Sunny"]
-
-
-def test_a_cut_off_answer_is_not_a_success():
-    cut = AIMessage("It is", response_metadata={"finish_reason": "length"})
-
-    assert from_langchain(WAYS["model_dump"]([MESSAGES[1], cut])).trace.metadata.success is False
-
-
-CALLED = {"name": "weather", "arguments": '{"city": "Paris"}'}
-OLDER = {
-    "tool calls of the provider": {
-        "additional_kwargs": {"tool_calls": [{"id": "1", "type": "function", "function": CALLED}]}
-    },
-    "a function call of the provider": {"additional_kwargs": {"function_call": CALLED}},
-    "a block of Anthropic": {
-        "content": [{"type": "tool_use", "id": "1", "name": "weather", "input": {"city": "Paris"}}]
-    },
-}
-
-
-@pytest.mark.parametrize("members", OLDER.values(), ids=OLDER)
-def test_calls_that_only_the_provider_s_members_have_are_calls(members):
-    """As in messages from before LangChain had ``tool_calls``."""
-    document = [
-        {"type": "human", "content": "What is the weather in Paris?"},
-        {"type": "ai", "content": "", **members},
-        {"type": "tool", "content": "Sunny", "tool_call_id": "1", "name": "weather"},
-    ]
-
-    conversion = from_langchain(document)
-
-    call, answer = conversion.trace.steps
-    assert (call.type, call.tool.name, call.input) == ("tool_call", "weather", {"city": "Paris"})
-    assert (answer.content, answer.tool.name) == ("Sunny", "weather")
-    assert not conversion.losses
-
-
-def test_a_chat_message_has_the_role_that_it_names():
-    document = [
-        {"type": "chat", "role": "user", "content": "Fix it"},
-        {"type": "chat", "role": "critic", "content": "Done"},
-    ]
-
-    trace = from_langchain(document).trace
-
-    assert (trace.task.objective, trace.outcome.result_summary) == ("Fix it", "Done")

@@ -4,7 +4,7 @@ import json
 from itertools import count
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from knowledgepulse_schemas import ReasoningTrace
@@ -42,6 +42,10 @@ likely_json = st.recursive(
 )
 
 
+DEPTH = 5_000
+"""Five times what Python's stack holds."""
+
+
 def outcomes(document, source):
     return list(convert(document, source))
 
@@ -56,6 +60,8 @@ def outcomes(document, source):
     [{"role": "user", "content": [{"type": "tool_result", "content": [{"type": ["text"]}]}]}], "anthropic"
 )
 @example({"traceId": "a", "spanId": "1", "attributes": {"gen_ai.operation.name": ["chat"]}}, "otlp")
+@example({"type": []}, AUTO)
+@example([{"role": "tool", "content": [{"type": ["tool-result"], "toolCallId": "1"}]}], AUTO)
 @example([{"data": {"messages": []}}], AUTO)
 @example([{"lc": 1, "id": [], "kwargs": {}}], AUTO)
 def test_any_document_gives_valid_traces_or_conversion_errors(document, source):
@@ -70,7 +76,7 @@ def test_any_document_gives_valid_traces_or_conversion_errors(document, source):
 
 def test_a_too_deeply_nested_document_is_of_no_source():
     document = []
-    for _ in range(100_000):
+    for _ in range(DEPTH):
         document = [document]
 
     assert source_of(document) is None
@@ -79,7 +85,7 @@ def test_a_too_deeply_nested_document_is_of_no_source():
 @pytest.mark.parametrize("source", SOURCES)
 def test_too_deeply_nested_documents_are_rejected(source):
     deep = inner = {}
-    for _ in range(100_000):
+    for _ in range(DEPTH):
         inner["parts"] = inner = {}
 
     for document in (deep, [deep], {"messages": [{"role": "user", "content": deep}]}):
@@ -214,6 +220,7 @@ def expected(spoken, *, flagged):
 
 
 @pytest.mark.parametrize("source", SPELLINGS)
+@settings(max_examples=40)
 @given(conversations)
 def test_every_turn_becomes_a_step_in_order(source, conversation):
     objective, spoken = conversation

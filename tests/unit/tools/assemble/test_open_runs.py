@@ -96,7 +96,7 @@ def test_a_run_beyond_a_limit_is_taken_as_it_is_and_the_rest_is_late(limit, size
     assert [run.completed_by for run in partition.complete] == [completed_by]
 
     rest = span("a", 9)
-    assert partition.read(1, rest).late == [rest]
+    assert partition.read(1, rest)[0] == [rest]
     assert len(partition.complete) == 1
 
 
@@ -112,7 +112,7 @@ def test_open_runs_are_bounded_in_bytes_and_the_oldest_goes_first():
 def test_a_repeated_span_is_counted_once():
     partition = Partition()
     partition.read(0, span("a", 1, size=10))
-    assert partition.read(1, span("a", 1, size=10), span("a", 0, size=1)).duplicates == 1
+    assert partition.read(1, span("a", 1, size=10), span("a", 0, size=1))[1] == 1
     assert partition.runs.size == 11
 
 
@@ -138,7 +138,7 @@ def test_published_runs_are_forgotten_unless_a_span_may_be_read_again(monkeypatc
 
     partition.read(GRACE + IDLE)
     assert partition.runs.forget() == ["a", "b"]
-    assert partition.read(GRACE + IDLE, span("open", 2)).late
+    assert partition.read(GRACE + IDLE, span("open", 2))[0]
 
 
 def test_a_published_run_is_not_forgotten_while_a_late_span_of_it_may_be_read_again(monkeypatch):
@@ -199,7 +199,7 @@ def play(records, crashes=()):
         open_runs.arrive(offset, (records[offset][0] if not ended else 10_000) * 1000)
         pending_runs += open_runs.completed()
         if not ended:
-            pending_late += [(offset, one) for one in open_runs.add(records[offset][1]).late]
+            pending_late += [(offset, one) for one in open_runs.add(records[offset][1])[0]]
             pending_runs += open_runs.completed()
         offset += 1
         if (pending_runs or pending_late) and (offset % 2 == 0 or ended):

@@ -119,7 +119,7 @@ async def test_shuffled_and_repeated_spans_give_the_traces_of_direct_conversion(
 @pytest.mark.parametrize("seed", range(4))
 async def test_a_failed_transaction_is_published_by_the_next_process(real_traces, seed, monkeypatch):
     """Every transaction fails once; some spans are late."""
-    monkeypatch.setattr(knowledgepulse_worker.tools.assemble.partition_assembler, "STEP_RECORDS", 3)
+    monkeypatch.setattr(knowledgepulse_worker.tools.assemble.transaction_log, "STEP_RECORDS", 3)
     values = [*shuffled(real_traces[:8], seed), b"no export"]
     partition = Partition(values)
     failures = 0
@@ -296,7 +296,7 @@ async def test_what_a_topic_does_not_accept_is_a_cut_dead_letter(real_traces):
 
 
 async def test_a_transaction_is_bounded(real_traces, monkeypatch):
-    monkeypatch.setattr(knowledgepulse_worker.tools.assemble.partition_assembler, "STEP_RECORDS", 4)
+    monkeypatch.setattr(knowledgepulse_worker.tools.assemble.transaction_log, "STEP_RECORDS", 4)
     partition = Partition([export(spans_of(trace)) for trace in real_traces[:9]])
     await partition.run()
 

@@ -177,6 +177,25 @@ def test_reports_an_invalid_line_and_converts_the_rest(convert, tmp_path):
     assert "2 traces, 0 with a label; 3 not converted" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "empty"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"\n\x7f\x00garbage", "not JSON: no text in UTF-8; protobuf needs --from otlp"),
+        (b'{"type": []}', "unknown format; the nearest is langchain: no content"),
+        (b'{"type": "user", "uuid": "1", "mess', "not JSON: "),
+    ],
+)
+def test_what_is_no_document_is_told_in_one_line(convert, content, problem):
+    result = convert(content)
+
+    told, totals = result.stderr.splitlines()
+    assert f": not converted: {problem}" in told
+    assert totals == "0 traces, 0 with a label; 1 not converted"
+    assert result.exit_code == 1
+
+
 def test_reports_an_invalid_line_among_spans(convert, tmp_path):
     result = convert(lines(RUN[0], CHAT, RUN[1]))
 

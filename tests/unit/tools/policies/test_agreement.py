@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from knowledgepulse_worker.tools.policies.agreement import Agreement, agreements
-from knowledgepulse_worker.tools.policies.labels import Label
+from knowledgepulse_worker.tools.policies.labels import Agreement, Label, agreements
 
 
 def labels(source, kept, first=0):

@@ -1,10 +1,13 @@
-"""The commands `kp-worker policy check` and `diff`."""
+"""The commands `kp-worker policy check` and `diff`; finding a policy by its digest."""
 
 import os
 
 import pytest
 
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.kafka.policy_topic import KeptPolicy
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.tools.policies.topics import find_policy
 
 
 @pytest.fixture
@@ -52,7 +55,10 @@ def test_check_and_diff_print_the_changes(kp_worker, policy_file, text, change):
     assert kp_worker("policy", "diff", old, old).stdout == "no effect on the score or decision of any trace\n"
 
 
-WEIGHTS = "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confidence = 0.3\n"
+WEIGHTS = (
+    "[policy.domains.code.weights]\n"
+    "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confidence = 0.2000001\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -60,22 +66,7 @@ WEIGHTS = "complexity = 0.2\nnovelty = 0.3\ntool_diversity = 0.3\noutcome_confid
     [
         ("", "has no [policy]"),
         ("[polcy]\nthreshold = 0.5\n", "polcy: no such setting; did you mean policy?"),
-        ("[policy]\nthreshold = 1.2\n", "policy.threshold: got 1.2; should be less than or equal to 1"),
-        ("[policy]\ntreshold = 0.5\n", "policy.treshold: no such setting; did you mean policy.threshold?"),
-        (
-            "[policy.domains.code]\nthresold = 0.5\n",
-            "policy.domains.code.thresold: no such setting; did you mean policy.domains.code.threshold?",
-        ),
-        (
-            f"[policy.domains.code.weights]\n{WEIGHTS}",
-            "sum to 1, but complexity 0.2 + novelty 0.3 + tool_diversity 0.3 + outcome_confidence 0.3 = 1.1",
-        ),
-        # Too little to be seen in a rounded sum.
-        (
-            f"[policy.domains.code.weights]\n{WEIGHTS[:-4]}0.2000001\n",
-            "outcome_confidence 0.2000001 = 1.0000001",
-        ),
-        ("[policy]\nthreshold = 0.", "is not TOML"),
+        (WEIGHTS, "outcome_confidence 0.2000001 = 1.0000001"),  # too little to be seen in a rounded sum
         ("policy = 3\n", "policy: got 3;"),
     ],
 )
@@ -87,3 +78,26 @@ def test_an_invalid_policy_is_a_one_line_error(kp_worker, policy_file, text, mes
     assert result.stderr.startswith(f"Error: {file}: ")
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+HISTORY = [KeptPolicy(Policy(threshold=number / 100), number) for number in range(40)]
+ONE = HISTORY[7].policy
+FIRST = next(one.policy.digest[0] for one in HISTORY)
+ALIKE = [one.policy.digest for one in HISTORY if one.policy.digest.startswith(FIRST)]
+
+
+def test_a_policy_is_found_by_its_digest_or_the_beginning_of_it():
+    assert find_policy(HISTORY, ONE.digest).policy == ONE
+    assert find_policy(HISTORY, ONE.digest[:8]).policy == ONE
+
+
+@pytest.mark.parametrize(
+    ("digest", "message"),
+    [
+        ("ffffffffffff", "ffffffffffff: no such policy was in force: .*" + ONE.digest),
+        (FIRST, f"{FIRST}: {len(ALIKE)} policies begin with it: {', '.join(ALIKE)}"),
+    ],
+)
+def test_another_digest_is_refused_with_those_that_could_be_meant(digest, message):
+    with pytest.raises(InputError, match=message):
+        find_policy(HISTORY, digest)

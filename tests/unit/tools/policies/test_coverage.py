@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.tools.policies.coverage import coverage
 from knowledgepulse_worker.tools.policies.evaluate import evaluate
 from knowledgepulse_worker.tools.policies.labels import Label
+from knowledgepulse_worker.tools.policies.thresholds import coverage
 
 # Three traces of one task, two of another, one of a third.
 GROUPS = np.array([0, 0, 0, 1, 1, 2])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from knowledgepulse_worker.tools.policies.intervals import (
+from knowledgepulse_worker.tools.policies.estimates import (
     RESAMPLES,
     kth_largest,
     percentiles,

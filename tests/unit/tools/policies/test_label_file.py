@@ -10,21 +10,13 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.policies.inputs import Inputs
-from knowledgepulse_worker.tools.policies.labelling import label_file
-from knowledgepulse_worker.tools.policies.labelling.label_file import open_labels
-from knowledgepulse_worker.tools.policies.labelling.reading import traces_to_label
-from knowledgepulse_worker.tools.policies.labelling.session import Session, ToLabel
-from knowledgepulse_worker.tools.policies.labelling.trace_view import text_view
+from knowledgepulse_worker.tools.policies.labelling import session as session_module
+from knowledgepulse_worker.tools.policies.labelling.session import Session, ToLabel, open_labels
+from knowledgepulse_worker.tools.policies.labelling.traces import text_view, traces_to_label
 from knowledgepulse_worker.tools.policies.labels import Label
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
 LINE = '{"id":"kp:trace:%d","keep":true,"source":"ann"}\n'
-
-SCORED = (
-    '{"id":"kp:trace:1","quality_score":0.5,"complexity":0.5,"novelty":0.5,"tool_diversity":0.5,'
-    '"outcome_confidence":0.5,"overrides":[],"domain":"code","threshold":0.75,"nearest":null,'
-    '"task_domain":"code","visibility":"network","success":true,"confidence":0.5}'
-)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +58,7 @@ def test_errors_name_the_file_and_change_nothing(tmp_path):
 def test_a_full_disk_is_told_and_the_trace_stays(tmp_path, make_record, monkeypatch):
     with open_labels(tmp_path / "labels.jsonl") as file:
         session = Session([ToLabel(make_record(), b"{}")], file, "ann")
-        monkeypatch.setattr(label_file.os, "fsync", Mock(side_effect=OSError(28, "No space left")))
+        monkeypatch.setattr(session_module.os, "fsync", Mock(side_effect=OSError(28, "No space left")))
         with pytest.raises(InputError, match="No space left"):
             session.decide("keep")
         monkeypatch.undo()
@@ -104,40 +96,3 @@ def test_a_scored_line_is_shown_as_far_as_it_was_kept(tmp_path, real_traces):
     assert view["objective"] == whole["objective"]
     assert [step["type"] for step in view["steps"][:3]] == [step["type"] for step in whole["steps"][:3]]
     assert view["steps"][0].keys() == whole["steps"][0].keys()
-
-
-ONE_OF_TWO = "give either --by, or all of --judge, --model and --rubric"
-URL = "http://127.0.0.1:1/v1"
-MODEL = ("--model", "m", "--rubric", "raw.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("traces", "arguments", "message"),
-    [
-        ("scored.jsonl", ["--by", "judge:gpt"], "names that begin with judge: are those of models"),
-        ("scored.jsonl", ["--by", " "], "a name has at least one character"),
-        ("scored.jsonl", ["--by", "ann\u202e"], "only printable ones"),
-        ("scored.jsonl", ["--by", "ann"], "has no steps to judge, only a score; give the raw traces"),
-        ("labels.jsonl", ["--by", "ann"], "is read by this command; write to another file"),
-        ("raw.jsonl", ["--judge", URL], ONE_OF_TWO),
-        ("raw.jsonl", [], ONE_OF_TWO),
-        ("raw.jsonl", ["--by", "ann", "--model", "m"], ONE_OF_TWO),
-        ("raw.jsonl", ["--judge", URL, *MODEL], f"{URL}/chat/completions: Cannot connect"),
-        ("raw.jsonl", ["--judge", "model", *MODEL], "model/chat/completions: "),
-    ],
-)
-def test_bad_input_is_one_clear_line(
-    kp_worker, tmp_path, monkeypatch, real_traces, traces, arguments, message
-):
-    monkeypatch.chdir(tmp_path)
-    before = SCORED if traces == "labels.jsonl" else ""
-    (tmp_path / "labels.jsonl").write_text(before)
-    (tmp_path / "scored.jsonl").write_text(SCORED)
-    (tmp_path / "raw.jsonl").write_bytes(real_traces[0])
-    options = ("--embedder", "none", "--per-minute", "10000", "--output", "labels.jsonl")
-
-    result = kp_worker("policy", "label", traces, *options, *arguments)
-
-    assert result.exit_code != 0
-    assert message in result.stderr
-    assert (tmp_path / "labels.jsonl").read_text() == before

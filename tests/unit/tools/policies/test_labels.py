@@ -13,9 +13,9 @@ from knowledgepulse_worker.tools.policies.labels import (
     Label,
     label_of,
     labels_of_files,
-    labels_of_records,
     read_label,
 )
+from knowledgepulse_worker.tools.policies.topics import labels_of_records
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 from support.scored import dead_letter
 

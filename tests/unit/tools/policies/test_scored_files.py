@@ -6,8 +6,8 @@ from codecs import BOM_UTF8
 import pytest
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.scoring import Scorer
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.policies import scored_files
 from knowledgepulse_worker.tools.policies.scored_files import read_files
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
@@ -18,11 +18,14 @@ def scored_lines(real_traces):
     return [score_line(line, scorer, 10**7).to_json("none").encode() for line in real_traces[:5]]
 
 
-def read(*paths, make_scorer=Scorer):
-    return list(read_files(paths, make_scorer, "none", 10**7))
+SETTINGS = Settings(embedding={"backend": "none"})
 
 
-def test_scores_raw_traces_and_reads_scored_ones(tmp_path, real_traces, scored_lines):
+def read(*paths):
+    return list(read_files(paths, SETTINGS))
+
+
+def test_scores_raw_traces_and_reads_scored_ones(tmp_path, real_traces, scored_lines, monkeypatch):
     raw, scored = tmp_path / "raw.jsonl", tmp_path / "scored.jsonl"
     raw.write_bytes(b"\n".join(real_traces[:5]))
     scored.write_bytes(BOM_UTF8 + b"\n\n".join(scored_lines) + b"\n")
@@ -32,7 +35,8 @@ def test_scores_raw_traces_and_reads_scored_ones(tmp_path, real_traces, scored_l
     assert [one.score for one in records[:5]] == [one.score for one in records[5:]]
     assert {one.embedder for one in records} == {"none"}
     assert (records[1].source, records[6].source) == (f"{raw}:2", f"{scored}:3")
-    assert len(read(scored, make_scorer=lambda: pytest.fail("nothing is to be scored"))) == 5
+    monkeypatch.setattr(scored_files, "load_embedder", lambda *_: pytest.fail("nothing is to be scored"))
+    assert len(read(scored)) == 5
 
 
 NO_FORMAT = ":1: neither output of `kp-worker score` nor a trace"

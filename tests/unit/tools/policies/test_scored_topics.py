@@ -7,7 +7,7 @@ import pytest
 
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.testing.memory_reader import MemoryReader
-from knowledgepulse_worker.tools.policies.scored_topics import Period, ScoredTopics
+from knowledgepulse_worker.tools.policies.topics import Period, ScoredTopics
 from support.scored import dead_letter
 
 

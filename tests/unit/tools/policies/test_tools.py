@@ -1,7 +1,6 @@
 """The commands that tune, rescore, evaluate and explain, on files."""
 
 import json
-import os
 import subprocess
 import sys
 import tomllib
@@ -10,18 +9,6 @@ import pytest
 
 from knowledgepulse_worker.policy import Policy
 from support.traces import LABELS, TRACES
-
-
-@pytest.fixture(scope="module")
-def scored(tmp_path_factory, real_traces):
-    """Return a file of the real traces, scored without an embedder."""
-    from knowledgepulse_worker.settings import Settings
-    from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
-
-    scorer = make_scorer(Settings(), None)
-    file = tmp_path_factory.mktemp("scored") / "scored.jsonl"
-    file.write_text("\n".join(score_line(line, scorer, 10**7).to_json("none") for line in real_traces) + "\n")
-    return file
 
 
 def output(result):
@@ -109,13 +96,6 @@ def test_rescore_lists_the_first_flips(kp_worker, scored, tmp_path, policy, flip
     assert ("more; --json lists them all" in text) is (flips > 0)
 
 
-def test_evaluate_warns_that_the_score_contains_the_label(kp_worker, scored):
-    text = output(kp_worker("policy", "evaluate", scored, "--labels", LABELS))
-
-    assert "warning: customer_service: outcome confidence alone predicts the label (AUC 1.00)" in text
-    assert "labels: 140 from tau-bench, 14 from swe-agent" in text
-
-
 @pytest.fixture(scope="module")
 def mixed(scored, tmp_path_factory):
     """Return labels that follow the tools: what the policy in force does not say."""
@@ -187,135 +167,12 @@ def test_the_queue_holds_traces_without_labels(kp_worker, scored, tmp_path):
     assert len(output(unmatched).splitlines()) == 20
 
 
-def test_traces_are_listed_by_domain_and_score(kp_worker, scored):
-    rows = output(kp_worker("traces", "list", scored, "--domain", "code", "--min", "0.6", "--json"))
-    found = [json.loads(line) for line in rows.splitlines()]
-
-    assert found
-    assert all(one["domain"] == "code" and one["quality_score"] >= 0.6 for one in found)
-    everything = output(kp_worker("traces", "list", scored))
-    assert len(everything.splitlines()) == 155
-
-
-def test_shows_a_trace_by_id_or_location(kp_worker, scored):
-    by_place = output(kp_worker("traces", "show", f"{scored}:1", scored))
-    first = json.loads(scored.read_text().splitlines()[0])["id"]
-
-    assert by_place.startswith(f"trace {first}\nfrom {scored}:1\n")
-    assert output(kp_worker("traces", "show", first, scored)) == by_place
-
-
-TUNE, EVALUATE = ("policy", "tune", "SCORED"), ("policy", "evaluate", "SCORED")
-LIST = ("traces", "list", "SCORED")
-RESCORE = ("policy", "rescore", "--policy", "POLICY", "--contribute", "a")
-
-BAD_INPUT = {
-    "no such trace": (("traces", "show", "kp:trace:gone", "SCORED"), "no scored trace is kp:trace:gone"),
-    "no labels": (EVALUATE, "no labels: give --labels FILE or"),
-    "others' labels": (
-        (*EVALUATE, "--labels", "OTHERS"),
-        "none of the 1 labels matches one of the 154 traces",
-    ),
-    "its labels as output": (
-        ("policy", "fit", "SCORED", "--labels", "OTHERS", "--output", "OTHERS"),
-        "OTHERS: is read by this command; write to another file",
-    ),
-    "no label": ((*EVALUATE, "--labels", "SCORED"), "SCORED:1: not a label: give either"),
-    "an empty file": (("policy", "tune", "EMPTY"), "EMPTY: is empty"),
-    "a half-written file": (("policy", "tune", "HALF"), "HALF:154: not output of `kp-worker score`"),
-    "times of a file": ((*TUNE, "--since", "2h"), "--since and --until apply only to topics"),
-    "one topic": (RESCORE, "give both --contribute and --rejected"),
-    "files to topics": ((*RESCORE, "--rejected", "b", "SCORED"), "only records from topics can be published"),
-    "another plot": ((*TUNE, "--plot", "OUT.pdf"), "OUT.pdf: the suffix of a plot must be one of .png, .svg"),
-    "no folder": ((*TUNE, "--plot", "OUT/tune.png"), "OUT/tune.png: cannot be written: No"),
-    "its config as output": (
-        (*TUNE, "--config", "POLICY", "--output", "POLICY"),
-        "POLICY: is read by this command; write to another file",
-    ),
-    "no number": ((*TUNE, "--target", "nan"), "nan is not in the range 0<x<=1"),
-    "no lowest score": ((*LIST, "--min", "nan"), "'--min': nan is not in the range 0<=x<=1"),
-    "an infinite score": ((*LIST, "--min", "inf"), "'--min': inf is not in the range 0<=x<=1"),
-    "an empty range": ((*LIST, "--min", "0.8", "--max", "0.2"), "--min 0.8 is above --max 0.2"),
-    "no reward": ((*EVALUATE, "--labels", str(LABELS), "--min-reward", "nan"), "nan is not a number"),
-    "half-written labels": ((*EVALUATE, "--labels", "CUT"), "CUT:2: not a label: "),
-    "a target of none": ((*TUNE, "--target", "0"), "0.0 is not in the range 0<x<=1"),
-    "a wrong policy": ((*TUNE, "--policy", "WRONG"), "WRONG: policy.threshold: got 1.2;"),
-}
-
-
-@pytest.mark.parametrize(("arguments", "message"), BAD_INPUT.values(), ids=BAD_INPUT)
-def test_invalid_input_is_a_one_line_error_and_writes_nothing(
-    kp_worker, scored, tmp_path, arguments, message
-):
-    lines = LABELS.read_text().splitlines(keepends=True)
-    contents = {
-        "OTHERS": '{"id": "kp:trace:other", "keep": true}\n',
-        "EMPTY": "",
-        "HALF": scored.read_text()[:-30],
-        "POLICY": "[policy]\n",
-        "WRONG": "[policy]\nthreshold = 1.2\n",
-        "CUT": "".join(lines)[: len(lines[0]) + 20],
-    }
-    for name, content in contents.items():
-        (tmp_path / name).write_text(content)
-    before = sorted(tmp_path.iterdir())
-
-    def placed(text):
-        for name in contents:
-            text = text.replace(name, str(tmp_path / name)) if text.startswith(name) else text
-        return text.replace("SCORED", str(scored)).replace("OUT", str(tmp_path / "out"))
-
-    result = kp_worker(*(placed(argument) for argument in arguments))
-
-    error, status = result.stderr.splitlines()[-1], result.exit_code
-    is_usage = "Usage: " in result.stderr
-    assert status == (2 if is_usage else os.EX_CONFIG if "--policy" in arguments else 1)
-    assert error.startswith("Error: ")
-    assert is_usage or len(result.stderr.splitlines()) == 1
-    assert result.stdout == ""
-    assert placed(message) in error
-    assert sorted(tmp_path.iterdir()) == before
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("policy", "tune"),
-        ("policy", "rescore"),
-        ("policy", "evaluate", "--labels-topic", "labels"),
-        ("policy", "queue", "--labels-topic", "labels"),
-        ("policy", "fit", "--labels-topic", "labels"),
-        ("traces", "show", "kp:trace:1"),
-    ],
-)
-def test_a_policy_is_checked_before_anything_is_read(kp_worker, tmp_path, arguments):
-    """Here there is no broker to read from, which would be the error otherwise."""
-    file = tmp_path / "policy.toml"
-    file.write_text("[policy]\nthreshold = 1.2\n")
-    unreachable = {"KP_KAFKA__BOOTSTRAP_SERVERS": "localhost:1"}
-
-    result = kp_worker(*arguments, "--policy", file, env=unreachable)
-
-    assert (result.exit_code, result.stdout) == (os.EX_CONFIG, "")
-    assert result.stderr.startswith(f"Error: {file}: policy.threshold: got 1.2;")
-
-
-def test_a_plot_without_matplotlib_names_the_extra(kp_worker, scored, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.delitem(sys.modules, "knowledgepulse_worker.tools.policies.plots", raising=False)
-
-    result = kp_worker("policy", "tune", scored, "--plot", tmp_path / "tune.png")
-
-    assert result.exit_code == os.EX_CONFIG
-    assert "pip install 'knowledgepulse-worker[policy]'" in result.stderr
-
-
 def test_help_needs_neither_numpy_nor_kafka():
     """`kp-worker policy --help` stays fast."""
     code = (
         "import sys; from knowledgepulse_worker.cli.entry import main; "
         "main(['policy', 'tune', '--help'], standalone_mode=False); "
-        "heavy = {'numpy', 'scipy', 'sklearn', 'matplotlib', 'aiokafka', 'torch'} & set(sys.modules); "
+        "heavy = {'numpy', 'scipy', 'sklearn', 'aiokafka', 'torch'} & set(sys.modules); "
         "sys.exit(str(heavy) if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

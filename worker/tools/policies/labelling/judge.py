@@ -18,7 +18,7 @@ from knowledgepulse_worker.terminal.progress import errors
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.policies.inputs import JUDGE
 from knowledgepulse_worker.tools.policies.labelling.session import Session, ToLabel
-from knowledgepulse_worker.tools.policies.labelling.trace_view import text_view
+from knowledgepulse_worker.tools.policies.labelling.traces import text_view
 
 MAX_TEXT = 48_000
 """Characters of a trace that are sent, from both ends: about 12 000 tokens."""
@@ -52,14 +52,11 @@ class _Answer(msgspec.Struct):
     usage: _Usage = msgspec.field(default_factory=_Usage)
 
 
-_read_answer = msgspec.json.Decoder(_Answer).decode
-
-
 @dataclass(frozen=True)
 class Judge:
     """A model and what it judges by."""
 
-    url: URL  # the endpoint's base, which ends with its version: `https://host/v1`
+    url: str  # the endpoint's base, which ends with its version: `https://host/v1`
     model: str
     rubric: str
     per_minute: int  # maximum number of requests a minute
@@ -114,7 +111,7 @@ async def _ask(client: aiohttp.ClientSession, judge: Judge, text: str) -> _Answe
     """Ask once in a while, as the rate allows, and again while the server is busy."""
     system = f"{_TASK} {_FORM}\n\n{judge.rubric}"
     messages = [{"role": "system", "content": system}, {"role": "user", "content": text}]
-    address = judge.url / "chat" / "completions"
+    address = URL(judge.url) / "chat" / "completions"
     for attempt in range(1, ATTEMPTS + 1):
         await asyncio.sleep(60 / judge.per_minute)
         try:
@@ -130,6 +127,6 @@ async def _ask(client: aiohttp.ClientSession, judge: Judge, text: str) -> _Answe
     if response.status != HTTPStatus.OK:
         raise InputError(f"{address}: {response.status}: {printable(body[:200].decode(errors='replace'))}")
     try:
-        return _read_answer(body)
+        return msgspec.json.decode(body, type=_Answer)
     except msgspec.DecodeError as error:
         raise InputError(f"{address}: not an answer of a chat model: {error}") from None

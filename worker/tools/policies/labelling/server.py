@@ -23,7 +23,7 @@ from knowledgepulse_worker.http.server import listening
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import WebSettings
 from knowledgepulse_worker.tools.policies.labelling.session import Session
-from knowledgepulse_worker.tools.policies.labelling.trace_view import score_view, text_view
+from knowledgepulse_worker.tools.policies.labelling.traces import score_view, text_view
 
 _PAGE = resources.files("knowledgepulse_worker.tools.policies.labelling").joinpath("label.html").read_bytes()
 _HOST = "127.0.0.1"

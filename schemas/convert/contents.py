@@ -1,0 +1,35 @@
+"""Content that is a text or a list of typed parts, as in OpenAI's API and in what follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel
+
+_TEXTS = {"text", "input_text", "output_text", "summary_text", "reasoning_text"}
+
+
+class Content(SourceModel):
+    """A part of a content."""
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+    reasoning: str | None = None
+
+
+def parts_of(content: str | Iterable[str | Content] | None, path: str, losses: Losses) -> Iterator[hub.Part]:
+    """Convert the texts, reasoning and refusals of a content; other parts, such as images, are losses."""
+    for part in [content] if isinstance(content, str) else content or ():
+        if isinstance(part, str):
+            yield hub.Text(part)
+        elif part.type in _TEXTS:
+            yield hub.Text(part.text or "")
+        elif part.type == "reasoning" and part.reasoning is not None:
+            yield hub.Reasoning(part.reasoning)
+        elif part.refusal:
+            yield from (hub.Text(part.refusal), hub.Error())
+        else:
+            losses.add(f"{path}[].{part.type}", part.text or "-")

@@ -1,0 +1,179 @@
+"""Spans in OTLP JSON, in protobuf's JSON mapping, or exported from Tempo.
+
+Source: https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import AliasChoices, Field
+
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import CamelModel, SourceModel, count_unread, read
+from knowledgepulse_schemas.convert.span import Event, Span
+
+FAILED = (2, "2", "STATUS_CODE_ERROR", "ERROR")
+"""The codes of a failed span."""
+
+
+class KeyValue(SourceModel):
+    """An attribute."""
+
+    key: str
+    value: Any = None
+
+
+class _Status(SourceModel):
+    code: int | str | None = None
+    message: str | None = None
+
+
+class _Event(CamelModel):
+    name: str = ""
+    time_unix_nano: int | str | None = None
+    attributes: list[KeyValue] | None = None
+
+
+class _Span(CamelModel):
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None = None
+    name: str = ""
+    start_time_unix_nano: int | str | None = None
+    end_time_unix_nano: int | str | None = None
+    attributes: list[KeyValue] | None = None
+    events: list[_Event] | None = None
+    status: _Status | None = None
+
+
+class _Scope(SourceModel):
+    spans: list[_Span] = Field(default_factory=list)
+
+
+class _Attributes(SourceModel):
+    attributes: list[KeyValue] | None = None
+
+
+class _Resource(SourceModel):
+    resource: _Attributes | None = None
+    scopes: list[_Scope] | None = Field(
+        default=None,
+        validation_alias=AliasChoices("scopeSpans", "scope_spans", "instrumentationLibrarySpans"),
+    )
+
+
+class _Export(SourceModel):
+    resources: list[_Resource] = Field(
+        validation_alias=AliasChoices("resourceSpans", "resource_spans", "batches")
+    )
+
+
+def is_otlp(document: Any) -> bool:
+    """Check for an export."""
+    return isinstance(document, dict) and ("resourceSpans" in document or "resource_spans" in document)
+
+
+def is_tempo(document: Any) -> bool:
+    """Check for a trace as Tempo exports it."""
+    if not isinstance(document, dict):
+        return False
+    return "batches" in document or is_otlp(document.get("trace")) or is_tempo(document.get("trace"))
+
+
+def spans_of(document: Any, path: str) -> Iterator[Span]:
+    """Yield the spans of an export.
+
+    Raises:
+        ConversionError: it is no OTLP export.
+    """
+    if isinstance(document, dict) and isinstance(document.get("trace"), dict):
+        document = document["trace"]
+    export = read(_Export, document, path)
+    for resource in export.resources:
+        attributes = _attributes(resource.resource.attributes if resource.resource else None)
+        for scope in resource.scopes or ():
+            shared = unread_around([export, resource, scope], attributes)
+            for span in scope.spans:
+                status = span.status or _Status()
+                yield Span(
+                    trace_id=_hex(span.trace_id),
+                    id=_hex(span.span_id),
+                    parent_id=_hex(span.parent_span_id) if span.parent_span_id else None,
+                    name=span.name,
+                    start=_integer(span.start_time_unix_nano),
+                    end=_integer(span.end_time_unix_nano),
+                    attributes=_attributes(span.attributes),
+                    resource=attributes,
+                    events=[Event(one.name, _attributes(one.attributes)) for one in span.events or ()],
+                    failed=status.code in FAILED,
+                    message=status.message or "",
+                    losses=unread_of(span),
+                    shared=shared,
+                )
+
+
+def unread_of(span: SourceModel) -> Losses:
+    """Return the dropped values of a span."""
+    losses = Losses()
+    count_unread(span, "spans[]", losses)
+    return losses
+
+
+def unread_around(readings: list[SourceModel], resource: dict[str, Any]) -> Losses:
+    """Return the dropped values around a span: unknown members, and resource attributes."""
+    losses = Losses()
+    for reading in readings:
+        for name, value in (reading.model_extra or {}).items():
+            losses.add(name, value)
+        for below in (getattr(reading, name) for name in type(reading).model_fields):
+            if isinstance(below, _Attributes):
+                count_unread(below, "resource", losses)
+    for name, value in resource.items():
+        if name != "service.name":
+            losses.add(f"resource.{name}", value)
+    return losses
+
+
+def _attributes(pairs: Sequence[KeyValue] | None) -> dict[str, Any]:
+    return {pair.key: _plain(pair.value) for pair in pairs or ()}
+
+
+def _plain(value: Any) -> Any:
+    """Convert an OTLP AnyValue to plain JSON."""
+    if not isinstance(value, dict):
+        return value
+    for name, one in value.items():
+        match name.replace("_v", "V"):
+            case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":
+                return one
+            case "intValue":
+                return _integer(one)
+            case "arrayValue" if isinstance(one, dict):
+                values = one.get("values")
+                return [_plain(item) for item in values] if isinstance(values, list) else []
+            case "kvlistValue" if isinstance(one, dict):
+                pairs = one.get("values")
+                items = [pair for pair in pairs if isinstance(pair, dict)] if isinstance(pairs, list) else []
+                return {str(pair.get("key")): _plain(pair.get("value")) for pair in items}
+    return None
+
+
+def _hex(text: str) -> str:
+    """Return an id in hexadecimal; protobuf's JSON mapping encodes ids in base64."""
+    if len(text) in {12, 24} and text.endswith("="):
+        try:
+            return base64.b64decode(text, validate=True).hex()
+        except binascii.Error:
+            return text
+    return text.lower()
+
+
+def _integer(value: Any) -> int:
+    try:
+        return int(value or 0)
+    except (TypeError, ValueError, OverflowError):
+        return 0

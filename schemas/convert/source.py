@@ -1,0 +1,75 @@
+"""A source: how the registry recognises a format and reads its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import each, unwrap
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An input format.
+
+    Attributes:
+        name: its name on the command line.
+        members: names by which a reader knows the format, separated by spaces.
+        recognises: whether a document has this format.
+        runs: yields the runs of a document, with an error in place of a run that cannot be read; raises one
+            if the document has another format.
+        is_fragment: whether a line of a file is part of a larger document rather than a document of its
+            own: the spans of one trace may be on several lines.
+        streams: whether ``runs`` also takes an iterator of a file's lines, known or not.
+    """
+
+    name: str
+    members: str
+    recognises: Callable[[Any], bool]
+    runs: Callable[[Any], Iterator[hub.Run | ConversionError]]
+    is_fragment: Callable[[Any], bool] = lambda line: False
+    streams: bool = False
+
+
+def are_all(recognises: Callable[[Any], bool], document: Any, within: str = "") -> bool:
+    """Check a document, or all items of a list, which may be a member of an object: ``within``."""
+    document = unwrap(document, within)
+    return bool(document) and all(map(recognises, document if isinstance(document, list) else [document]))
+
+
+def of_records(
+    name: str,
+    members: str,
+    recognises: Callable[[Any], bool],
+    run_of: Callable[[Any, str], hub.Run],
+    within: str = "",
+) -> Source:
+    """Return a source of records, each with a run: one, a list of them, or one in an object's member.
+
+    ``run_of`` takes a record and its path in the document.
+    """
+    return Source(
+        name,
+        members,
+        lambda document: are_all(recognises, document, within),
+        lambda document: each(unwrap(document, within), run_of),
+    )
+
+
+def of_session(
+    name: str, members: str, recognises: Callable[[Any], bool], runs: Callable[[Any], Iterator[hub.Run]]
+) -> Source:
+    """Return a source of session logs, whose lines are read one by one."""
+    return Source(name, members, recognises, runs, lambda line: True, streams=True)
+
+
+def run_of_messages(
+    name: str, items: Any, messages_of: Callable[[Any, str, Losses], list[hub.Message]], path: str = ""
+) -> hub.Run:
+    """Return the run of messages that have no record around them."""
+    losses = Losses()
+    return hub.Run(name, messages_of(items, path, losses), losses=losses)

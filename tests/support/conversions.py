@@ -1,0 +1,70 @@
+"""Recorded conversions: ``tests/data/conversions`` has a file for each format, with a case on each line.
+
+A case has a ``name`` that says what it shows, a ``document``, and what this gives. The documents were made
+with the vendors' own types, or are short forms of files that others published. To add one, write a line
+without ``expected``, and run ``python -m support.conversions``: it fills in what is missing, for you to read.
+"""
+
+import json
+from pathlib import Path
+
+from knowledgepulse_schemas.convert import ConversionError, Options, convert
+
+FOLDER = Path(__file__).parents[1] / "data" / "conversions"
+_UNIFORM = {"visibility", "privacy_level", "quality_score", "validated_by", "success", "outcome_source"}
+"""Members of ``metadata`` that are shown elsewhere, or that no source knows."""
+
+
+def read_cases(file):
+    """Return the cases of a file."""
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def outcomes_of(case):
+    """Return what the conversion of a case's document gives now: a run or an error each."""
+    options = Options(**case.get("options", {}))
+    document = case["document"]
+    source = case.get("from", "auto")
+    return [shown(one) for one in convert(iter(document) if case.get("lines") else document, source, options)]
+
+
+def shown(outcome):
+    """Return the parts of a conversion as short texts."""
+    if isinstance(outcome, ConversionError):
+        return f"{type(outcome).__name__}: {outcome}"
+    trace = outcome.trace
+    metadata = trace.metadata.model_dump(mode="json", exclude_unset=True)
+    losses = {path: [loss.values, loss.characters] for path, loss in sorted(outcome.losses.items())}
+    return {
+        "task": trace.task.model_dump(mode="json", exclude_unset=True),
+        "steps": [_step(step.model_dump(mode="json", exclude_unset=True)) for step in trace.steps],
+        "outcome": [metadata["success"], metadata["outcome_source"], trace.outcome.confidence],
+        "metadata": {name: value for name, value in metadata.items() if name not in _UNIFORM},
+        "id": trace.id,
+        "losses": losses,
+    }
+
+
+def _step(step):
+    tool = step.get("tool", {})
+    name = "/".join(tool[part] for part in ("mcp_server", "name") if tool.get(part))
+    said = [
+        json.dumps(step[part], ensure_ascii=False)
+        for part in ("input", "latency_ms", "content")
+        if part in step
+    ]
+    identity = [f"#{step['tool_call_id']}"] if "tool_call_id" in step else []
+    return " ".join([step["type"], *([name] if name else []), *identity, *said])
+
+
+def _record():
+    for file in sorted(FOLDER.glob("*.jsonl")):
+        cases = [
+            case if "expected" in case else case | {"expected": outcomes_of(case)}
+            for case in read_cases(file)
+        ]
+        file.write_text("".join(json.dumps(case) + "\n" for case in cases))
+
+
+if __name__ == "__main__":
+    _record()

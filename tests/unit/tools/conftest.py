@@ -1,0 +1,105 @@
+"""Scored records, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.cli.entry import main
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Content, Features, Score, ScoredRecord, Scorer, quality_score
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
+
+
+@pytest.fixture
+def kp_worker() -> Callable[..., Result]:
+    """Run a command and return its result."""
+
+    def run(*arguments: object, **options: Any) -> Result:
+        return CliRunner().invoke(main, [str(argument) for argument in arguments], **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def make_record() -> Callable[..., ScoredRecord]:
+    """Create a scored record with these dimensions: complexity, novelty, tool diversity, confidence."""
+
+    def make(
+        dimensions: tuple[float, ...] = (0.5, 0.5, 0.5, 0.5),
+        domain: str = "default",
+        overrides: tuple[str, ...] = (),
+        *,
+        id: str = "kp:trace:1",  # noqa: A002 - the field's name
+        success: bool = True,
+        nearest: str | None = None,
+        visibility: str = "network",
+        policy: Policy | None = None,
+        **others: Any,
+    ) -> ScoredRecord:
+        policy = policy or Policy()
+        profile = policy.profile(domain)
+        withheld = None if visibility in policy.visibilities else "visibility"
+        score = Score(0, *dimensions, overrides, profile.domain, profile.threshold, nearest, withheld)
+        quality = quality_score(score.dimensions, overrides, profile.weights)
+        confidence = score.outcome_confidence if success else min(1.0, score.outcome_confidence / 0.3)
+        return ScoredRecord(
+            source=f"raw-traces/0/{id}",
+            id=id,
+            task_domain=domain,
+            visibility=visibility,
+            success=success,
+            confidence=confidence,
+            score=replace(score, quality_score=quality),
+            **others,
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_content() -> Callable[..., Content]:
+    """Create the content of a trace with these features."""
+
+    def make(native_id: str | None = None, **features: float) -> Content:
+        return Content(
+            "Do it",
+            ("thought: First",),
+            "Done",
+            replace(Features(1, 0.0, 0.0), **features),
+            native_id,
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def reference_records(real_traces: list[bytes], reference_scores: list[dict[str, Any]]) -> list[ScoredRecord]:
+    """Return the real traces with the SDK's novelty, derived from its contribution to the SDK's score."""
+    scorer = Scorer()
+    records = []
+    for line, reference in zip(real_traces, reference_scores, strict=True):
+        trace = ReasoningTrace.model_validate_json(line)
+        score = scorer.evaluate(trace)
+        weight = scorer.policy.profile(score.domain).weights.novelty
+        added = (reference["score_minilm_256_tokens"] - reference["score_no_embedder"]) / weight
+        scored = replace(score, novelty=score.novelty + added)
+        record = ScoredRecord.of(trace.id, trace, scored)
+        records.append(replace(record, score=record.under(scorer.policy)))
+    return records
+
+
+@pytest.fixture(scope="session")
+def scored(tmp_path_factory: pytest.TempPathFactory, real_traces: list[bytes]) -> Path:
+    """Return a file of the real traces, scored without an embedder."""
+    scorer = make_scorer(Settings(), None)
+    file = tmp_path_factory.mktemp("scored") / "scored.jsonl"
+    file.write_text("\n".join(score_line(line, scorer, 10**7).to_json("none") for line in real_traces) + "\n")
+    return file

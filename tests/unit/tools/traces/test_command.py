@@ -1,0 +1,26 @@
+"""The commands `kp-worker traces`, on files."""
+
+import json
+
+
+def output(result):
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def test_traces_are_listed_by_domain_and_score(kp_worker, scored):
+    rows = output(kp_worker("traces", "list", scored, "--domain", "code", "--min", "0.6", "--json"))
+    found = [json.loads(line) for line in rows.splitlines()]
+
+    assert found
+    assert all(one["domain"] == "code" and one["quality_score"] >= 0.6 for one in found)
+    everything = output(kp_worker("traces", "list", scored))
+    assert len(everything.splitlines()) == 155
+
+
+def test_shows_a_trace_by_id_or_location(kp_worker, scored):
+    by_place = output(kp_worker("traces", "show", f"{scored}:1", scored))
+    first = json.loads(scored.read_text().splitlines()[0])["id"]
+
+    assert by_place.startswith(f"trace {first}\nfrom {scored}:1\n")
+    assert output(kp_worker("traces", "show", first, scored)) == by_place

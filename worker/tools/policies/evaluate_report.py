@@ -1,0 +1,155 @@
+"""The report of an evaluation; it ends in sentences that one can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from knowledgepulse_worker.policy import DIMENSIONS
+from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.tools.policies.advice import FEATURES
+from knowledgepulse_worker.tools.policies.estimates import CHANCE, Estimate, with_interval
+from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
+from knowledgepulse_worker.tools.policies.labelled import LEAK_AGREEMENT, SUPPORT
+from knowledgepulse_worker.tools.policies.output import DIMENSION_TITLES, new_table
+from knowledgepulse_worker.tools.policies.thresholds import Coverage, OperatingPoint
+
+
+def evaluation_tables(evaluation: Evaluation) -> Iterator[Table | str]:
+    """Yield the report of an evaluation, with warnings."""
+    domains = list(evaluation.domains.values())
+    yield f"policy {evaluation.policy.digest}; 95 % intervals in parentheses, from resampling whole groups"
+    yield "labels: " + ", ".join(
+        f"{count} from {printable(source)}" for source, count in evaluation.sources.items()
+    )
+    if evaluation.unmatched:
+        yield f"{evaluation.unmatched} labels match none of the traces"
+    if evaluation.unlabelled:
+        yield f"{evaluation.unlabelled} traces have no label"
+    yield ""
+    yield "AUC: how often a trace worth keeping has a higher value than another trace (0.5 is chance)"
+    yield _aucs(domains)
+    for one in domains:
+        yield from _warnings(one)
+    for one in domains:
+        if one.score is None:
+            continue
+        yield ""
+        yield f"{one.domain}: precision and recall by threshold"
+        yield _operating(one, evaluation.precision)
+    if any(one.advice for one in domains):
+        yield ""
+        yield "Advice, no part of the score: the AUC of features, and within groups"
+        yield _advice([one for one in domains if one.advice])
+    yield ""
+    for one in domains:
+        yield from verdict(one, evaluation.precision)
+
+
+def _aucs(domains: list[DomainEvaluation]) -> Table:
+    table = new_table("", *(one.domain for one in domains))
+    table.add_row("traces", *(str(one.traces) for one in domains))
+    table.add_row("worth keeping", *(str(one.kept) for one in domains))
+    table.add_row("independent groups", *(str(one.groups) for one in domains))
+    table.add_section()
+    table.add_row("score", *(with_interval(one.score) for one in domains))
+    for name, title in zip(DIMENSIONS, DIMENSION_TITLES, strict=True):
+        table.add_row(f"{title} alone", *(with_interval(one.alone.get(name)) for one in domains))
+    table.add_section()
+    for name, title in zip(DIMENSIONS, DIMENSION_TITLES, strict=True):
+        table.add_row(f"score, {title} constant", *(with_interval(one.without.get(name)) for one in domains))
+    return table
+
+
+def _warnings(one: DomainEvaluation) -> Iterator[str]:
+    if one.score is None:
+        yield f"warning: {one.domain}: all {one.traces} labels are equal, so there is nothing to compare"
+        return
+    if one.agreement >= LEAK_AGREEMENT:
+        yield (
+            f"warning: {one.domain}: {one.agreement:.0%} of the labels equal metadata.success, from which "
+            "outcome confidence is computed: the score contains the label"
+        )
+    for leak in one.leaks:
+        title, alone, rest = leak.replace("_", " "), one.alone[leak].value, one.without[leak]
+        yield (
+            f"warning: {one.domain}: {title} alone predicts the label (AUC {alone:.2f}); with it "
+            f"held constant, the score's AUC is {with_interval(rest)}, not {one.score.value:.2f}"
+        )
+        if rest.low <= CHANCE:
+            yield f"warning: {one.domain}: without {title}, the score is no better than chance"
+
+
+def _operating(one: DomainEvaluation, precision: float) -> Table:
+    table = new_table("threshold", "passing", "precision", "recall", "F1", "")
+    named = [
+        (one.current, "current"),
+        (one.best_f1, "best F1"),
+        (one.precise, f"best recall at precision {precision:g}"),
+    ]
+    rows = {row.threshold: row for row in (*one.operating, *(row for row, _ in named)) if row}
+    for threshold, row in sorted(rows.items()):
+        mark = ", ".join(name for point, name in named if point == row)
+        figures = with_interval(row.precision), f"{row.recall:.2f}", f"{row.f1:.2f}"
+        table.add_row(repr(threshold), str(row.passing), *figures, mark)
+    return table
+
+
+def _advice(domains: list[DomainEvaluation]) -> Table:
+    table = new_table("", *(title for one in domains for title in (one.domain, "within groups")))
+    for name in FEATURES:
+        cells: list[Estimate | None] = []
+        for one in domains:
+            found = one.advice.get(name)
+            cells += [found.auc, found.within] if found else [None, None]
+        table.add_row(name, *map(with_interval, cells))
+    return table
+
+
+def verdict(one: DomainEvaluation, precision: float) -> Iterator[str]:
+    """Yield what a domain's labels say of its score, of thresholds and of the groups that pass."""
+    yield f"verdict: {one.domain}: {_score(one)}{_proposals(one, precision)}"
+    current = one.current
+    if current and current.coverage:
+        yield f"coverage: {one.domain}: {_coverage(current.threshold, current.coverage)}"
+
+
+def _score(one: DomainEvaluation) -> str:
+    if one.fair is None or one.verdict == "too few labels":
+        return one.too_few
+    subject = "the score" if one.fair == one.score else "the score contains the label; without it, the score"
+    meaning = {
+        "tells apart": "tells these labels apart",
+        "does not tell apart": "does not tell these labels apart",
+        "points the wrong way": "points the wrong way, as traces worth keeping score lower",
+    }[one.verdict]
+    return f"{subject} {meaning}: AUC {with_interval(one.fair)}, where chance is 0.50"
+
+
+def _proposals(one: DomainEvaluation, precision: float) -> str:
+    if one.verdict != "tells apart":
+        return "; no threshold is proposed"
+    base = one.kept / one.traces
+    points = {f"precision {precision:g}": one.precise, "the best F1": one.best_f1}
+    sentences = [
+        f"; for {aim}, {_worth(point, one.traces)}"
+        if point
+        else f"; no threshold with {SUPPORT} traces on each side has {aim}"
+        for aim, point in points.items()
+    ]
+    return f"{''.join(sentences)}; of all traces, {base:.2f} are"
+
+
+def _worth(point: OperatingPoint, traces: int) -> str:
+    good = with_interval(point.precision)
+    return f"{point.threshold!r} passes {point.passing} of {traces}, of which {good} are worth keeping"
+
+
+def _coverage(threshold: float, covered: Coverage) -> str:
+    if covered.gain is None:
+        return f"no trace reaches {threshold!r}, so none of {covered.groups} groups is covered"
+    return (
+        f"the {covered.passing} traces that reach {threshold!r} are of {covered.covered} of {covered.groups} "
+        f"groups, {with_interval(covered.gain)} times as many as at random ({covered.random:.1f})"
+    )

@@ -1,0 +1,104 @@
+"""The reports of a tuning and of a rescoring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from rich.table import Table
+
+from knowledgepulse_worker.scoring.flips import ROUTES, Rescored
+from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.tools.policies.embedders import described
+from knowledgepulse_worker.tools.policies.estimates import Estimate
+from knowledgepulse_worker.tools.policies.output import new_table
+from knowledgepulse_worker.tools.policies.tune import DomainTuning, Tuning, effect
+
+SDK_RETRIEVAL, SDK_SEARCH = 0.80, 0.75
+"""The lowest scores that the SDK's retrieval and search ask for by default."""
+
+DETAILS = 10
+"""Maximum number of flips listed one by one."""
+
+
+def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
+    """Yield the report of a tuning, with 95 % intervals."""
+    domains = list(tuning.domains.values())
+    yield f"policy {tuning.policy.digest}; 95 % intervals in parentheses"
+    yield f"embedder: {described(tuning.embedders)}"
+    if tuning.withheld:
+        yield f"without {tuning.withheld} traces that the policy withholds for their visibility"
+    yield ""
+    yield _scores(domains)
+    yield ""
+    yield f"The threshold that lets {tuning.target:.1%} of a domain's traces pass"
+    yield _proposals(domains)
+    yield ""
+    yield "Share that passes, by threshold"
+    yield _grid(domains)
+    for one in domains:
+        yield from _notes(one)
+
+
+def rescored_tables(rescored: Rescored) -> Iterator[Table | str]:
+    """Yield the report of a rescoring."""
+    yield f"policy {rescored.policy.digest}: {rescored.traces} traces, {rescored.rescored} with a new score"
+    table = new_table("domain", *(f"{before} → {after}" for before, after in ROUTES))
+    for domain, routes in sorted(rescored.routes.items()):
+        table.add_row(domain, *(str(routes[route]) for route in ROUTES))
+    yield table
+    for flip in islice(rescored.flips, DETAILS):
+        before, after = flip.before, flip.after
+        yield (
+            f"flip: {printable(flip.id)} {before.decision} → {after.decision}, "
+            f"score {before.quality_score:.4f} → {after.quality_score:.4f}"
+        )
+    if len(rescored.flips) > DETAILS:
+        yield f"and {len(rescored.flips) - DETAILS} more; --json lists them all"
+
+
+def _percent(estimate: Estimate) -> str:
+    return f"{estimate.value:.1%} ({100 * estimate.low:.1f}-{100 * estimate.high:.1f})"
+
+
+def _scores(domains: list[DomainTuning]) -> Table:
+    table = new_table(
+        "domain", "traces", "lowest", "5 %", "median", "90 %", "95 %", "highest", "threshold", "passing"
+    )
+    for one in domains:
+        quantiles = (f"{one.quantiles[q]:.3f}" for q in (0, 0.05, 0.5, 0.9, 0.95, 1))
+        current = repr(one.current.threshold), _percent(one.current.share)
+        table.add_row(one.domain, str(one.traces), *quantiles, *current)
+    return table
+
+
+def _proposals(domains: list[DomainTuning]) -> Table:
+    table = new_table("domain", "threshold", "interval", "passing")
+    for one in domains:
+        if one.proposal is None:
+            table.add_row(one.domain, "-", "-", "-")
+            continue
+        needed, passing = one.proposal.needed, one.proposal.passing
+        interval = f"{needed.low:.3f}-{needed.high:.3f}"
+        table.add_row(one.domain, repr(passing.threshold), interval, _percent(passing.share))
+    return table
+
+
+def _grid(domains: list[DomainTuning]) -> Table:
+    table = new_table("threshold", *(one.domain for one in domains))
+    for row in zip(*(one.grid for one in domains), strict=True):
+        if any(0 < passing.share.value < 1 for passing in row):
+            table.add_row(f"{row[0].threshold:.2f}", *(_percent(passing.share) for passing in row))
+    return table
+
+
+def _notes(one: DomainTuning) -> Iterator[str]:
+    """Yield what to know of a proposal before it is typed."""
+    if one.proposal is None:
+        yield f"note: {effect(one)}"
+    elif (threshold := one.proposal.passing.threshold) < SDK_RETRIEVAL:
+        both = f", and the {SDK_SEARCH:.2f} of its search" if threshold < SDK_SEARCH else ""
+        yield (
+            f"note: {one.domain}: {threshold!r} is less than the {SDK_RETRIEVAL:.2f} that the SDK's "
+            f"retrieval asks for{both}"
+        )

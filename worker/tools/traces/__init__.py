@@ -1,0 +1,1 @@
+"""`kp-worker traces`: list scored traces, and explain the score of one."""
