@@ -85,6 +85,10 @@ collector-check: $(VENV)/.test $(OTELCOL) ## check the exchange with a real Open
 $(OTELCOL): tests/collector/builder.yaml
 	go run go.opentelemetry.io/collector/cmd/builder@v0.155.0 --config $<
 
+.PHONY: registry-check
+registry-check: $(VENV)/.test ## check the client of a registry against a real one, which takes npm
+	REGISTRY=$(abspath $(VENV))/registry tests/registry.sh $(BIN)/pytest
+
 .PHONY: clean
 clean: ## remove the virtual environment and the tools' caches
 	rm -rf $(VENV) deploy/packages/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -5,9 +5,9 @@
 #   deploy/kafka-acls.sh run User:kp-worker
 #
 # Commands: run, topics, publish, assemble, audit, dead-letters (list, show), replay (dead-letters replay; with
-# dead-letters), evaluations, export (--policy needs those of policy, too) and policy (policy and traces; in
-# addition, a topic of labels needs Read and DescribeConfigs, and topics for rescored traces need Write and
-# DescribeConfigs). Group and topic names must match
+# dead-letters), evaluations, contributions, export (--policy needs those of policy, too) and policy (policy and
+# traces; in addition, a topic of labels needs Read and DescribeConfigs, and topics for rescored traces need
+# Write and DescribeConfigs). Group and topic names must match
 # the settings; REDACTED is not set unless topics.redacted is:
 set -eu
 
@@ -78,6 +78,12 @@ evaluations)
     allow --operation Read --group "$group-evaluations"
     allow --operation Write --transactional-id "$group-evaluations"
     ;;
+contributions)
+    allow --operation Read --operation DescribeConfigs --topic "${redacted:-$contribute}"
+    allow --operation Write --operation DescribeConfigs --operation Create --topic "$group-contributions"
+    allow --operation Read --group "$group-contributions"
+    allow --operation Write --transactional-id "$group-contributions"
+    ;;
 export)
     allow --operation Read --operation DescribeConfigs --topic "${redacted:-$contribute}"
     ;;
@@ -86,7 +92,7 @@ policy)
         --topic "$contribute" --topic "$rejected" --topic "$policies"
     ;;
 *)
-    echo "$1: no such command: run, topics, publish, assemble, audit, dead-letters, replay, evaluations, export, policy" >&2
+    echo "$1: no such command: run, topics, publish, assemble, audit, dead-letters, replay, evaluations, contributions, export, policy" >&2
     exit 2
     ;;
 esac

@@ -22,7 +22,9 @@ _ATTEMPT_VALUE = re.compile(rb"[1-9][0-9]{0,8}")
 class DeadLetterHeaders(BaseModel):
     """Headers that the worker appends to a record that it could not score."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True, serialize_by_alias=True)
+    model_config = ConfigDict(
+        extra="forbid", populate_by_name=True, serialize_by_alias=True, defer_build=True
+    )
 
     exception: str = Field(alias=_FIRST, description="class name of the error")
     message: str = Field(alias="__streams.errors.message", description="error message, with the location")

@@ -61,13 +61,16 @@ IsoDateTime = Annotated[
 Visibility = Literal["private", "org", "network"]
 """Who may see a trace."""
 
+PrivacyLevel = Literal["aggregated", "federated", "private"]
+"""How a trace's content may be used."""
+
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(strict=True, extra="allow", serialize_by_alias=True)
+    model_config = ConfigDict(strict=True, extra="allow", serialize_by_alias=True, defer_build=True)
 
 
 class Metadata(_Model):
@@ -79,7 +82,7 @@ class Metadata(_Model):
     )
     success: bool
     visibility: Visibility = Field(description="passed through; affects the route only if the policy says so")
-    privacy_level: Literal["aggregated", "federated", "private"]
+    privacy_level: PrivacyLevel = Field(description="likewise; `private` never leaves the organization")
     quality_score: float | None = Field(default=None, ge=0, le=1, description="set by the worker")
     agent_id: str | None = None
     framework: str | None = None

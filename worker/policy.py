@@ -6,39 +6,47 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from knowledgepulse_schemas.trace import Visibility
+from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 
 MAX_DOMAINS = 50
 """Profiles are metric labels, so their number is bounded."""
 
 DEFAULT_DOMAIN = "default"
 
+Guard = Literal["visibility", "privacy_level"]
+"""A member of a trace's metadata, by which a policy may keep it from being contributed."""
+
 VISIBILITIES: tuple[Visibility, ...] = get_args(Visibility)
+PRIVACY_LEVELS: tuple[PrivacyLevel, ...] = get_args(PrivacyLevel)
 
 UnitFloat = Annotated[float, Field(ge=0, le=1)]
 
 
-def _visibilities(value: Any) -> tuple[Visibility, ...] | None:
-    """Return a list of visibilities in the schema's order, each once."""
-    if value is None:
-        return None
-    accepted = ", ".join(VISIBILITIES)
-    if not isinstance(value, list | tuple) or not value:
-        raise ValueError(f"should be a list of one or more of {accepted}")
-    for one in value:
-        if one not in VISIBILITIES:
-            raise ValueError(f"should be a list of one or more of {accepted}; {one!r} is none of them")
-    return tuple(one for one in VISIBILITIES if one in value)
+def _some_of(values: tuple[str, ...]) -> BeforeValidator:
+    """Return a validator that makes of a list one in the schema's order, with each value once."""
+    accepted = ", ".join(values)
+
+    def some(value: Any) -> tuple[str, ...] | None:
+        if value is None:
+            return None
+        if not isinstance(value, list | tuple) or not value:
+            raise ValueError(f"should be a list of one or more of {accepted}")
+        for one in value:
+            if one not in values:
+                raise ValueError(f"should be a list of one or more of {accepted}; {one!r} is none of them")
+        return tuple(one for one in values if one in value)
+
+    return BeforeValidator(some)
 
 
 class Weights(BaseModel):
     """The dimensions' weights in the score, which sum to 1."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     complexity: UnitFloat
     novelty: UnitFloat
@@ -61,7 +69,7 @@ DIMENSIONS = tuple(Weights.model_fields)
 class DomainPolicy(BaseModel):
     """One domain's deviations from the default."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     threshold: UnitFloat | None = None
     weights: Weights | None = None
@@ -107,23 +115,27 @@ class PolicyInForce:
 
 
 class Policy(BaseModel):
-    """Weights and thresholds by domain, and the visibilities that may be contributed.
+    """Weights and thresholds by domain, and the guards before `contribute`.
 
     A named domain inherits what it omits from the reference's profile of that name, else from ``default``.
     Any other domain silently uses ``default``, as in the SDK.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     threshold: UnitFloat = Field(default=0.75, description="a score at or above it is routed to `contribute`")
     domains: dict[str, DomainPolicy] = Field(
         default_factory=dict,
         description="`<name>.threshold` and `<name>.weights`, for each domain that differs",
     )
-    contribute_visibility: Annotated[tuple[Visibility, ...] | None, BeforeValidator(_visibilities)] = Field(
+    contribute_visibility: Annotated[tuple[Visibility, ...] | None, _some_of(VISIBILITIES)] = Field(
         default=None,
         description="list of the `metadata.visibility` that may be contributed, of `private`, `org` and "
         "`network`; traces with another are rejected; by default all may be",
+    )
+    contribute_privacy_level: Annotated[tuple[PrivacyLevel, ...] | None, _some_of(PRIVACY_LEVELS)] = Field(
+        default=None,
+        description="likewise for `metadata.privacy_level`, of `aggregated`, `federated` and `private`",
     )
 
     @model_validator(mode="after")
@@ -148,10 +160,13 @@ class Policy(BaseModel):
         """Return the profile with exactly this name, else ``default``."""
         return self.profiles.get(task_domain) or self.profiles[DEFAULT_DOMAIN]
 
-    @property
-    def visibilities(self) -> tuple[Visibility, ...]:
-        """The visibilities that may be contributed."""
-        return VISIBILITIES if self.contribute_visibility is None else self.contribute_visibility
+    @cached_property
+    def guards(self) -> dict[Guard, tuple[str, ...]]:
+        """What may be contributed, by guard."""
+        return {
+            "visibility": self.contribute_visibility or VISIBILITIES,
+            "privacy_level": self.contribute_privacy_level or PRIVACY_LEVELS,
+        }
 
     @cached_property
     def digest(self) -> str:
@@ -160,8 +175,11 @@ class Policy(BaseModel):
             f"{name} {p.threshold!r} {sorted(p.weights.model_dump().items())!r}"
             for name, p in sorted(self.profiles.items())
         ]
-        if self.visibilities != VISIBILITIES:  # otherwise the digests of earlier releases stay
-            lines.append(f"contribute_visibility {self.visibilities!r}")
+        lines += [  # none for a guard that lets all pass, so that the digests of earlier releases stay
+            f"contribute_{guard} {listed!r}"
+            for guard, listed in self.guards.items()
+            if listed not in (VISIBILITIES, PRIVACY_LEVELS)
+        ]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
     def _weights(self, name: str) -> Weights | None:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -18,7 +18,7 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import parse_json
-from knowledgepulse_schemas.trace import CONTEXTS, ReasoningTrace, trace_id_of
+from knowledgepulse_schemas.trace import CONTEXTS, PrivacyLevel, ReasoningTrace, Visibility, trace_id_of
 
 DEFAULT_CONFIDENCE = 0.5
 UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,8 +46,8 @@ class Options:
 
     domains: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, hub.Labels] = field(default_factory=dict)
-    visibility: Literal["private", "org", "network"] = "private"
-    privacy_level: Literal["aggregated", "federated", "private"] = "private"
+    visibility: Visibility = "private"
+    privacy_level: PrivacyLevel = "private"
     keep_prompt: bool = False
     per_request: bool = False
     recorded_at: datetime | None = None

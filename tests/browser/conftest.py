@@ -116,6 +116,7 @@ class Stage:
             id=text,
             task_domain=task_domain or domain,
             visibility="network",
+            privacy_level="aggregated",
             success=True,
             confidence=0.0,
             score=scored,

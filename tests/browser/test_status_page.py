@@ -13,6 +13,7 @@ from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import explain_score
+from knowledgepulse_worker.settings import Settings
 from support.contrasts import CONTRASTS
 from support.streams import Message, headers_of, score_of
 
@@ -278,6 +279,16 @@ async def test_a_breakdown_opens_by_keyboard_and_the_list_waits_meanwhile(stage,
     await expect(rows).to_have_count(2)
     await expect(rows.first).to_contain_text("kp:trace:second")
     await expect(page.locator("#rejected-held")).to_be_hidden()
+
+
+async def test_what_the_registry_answered_is_shown(stage, visit):
+    page = (await visit(stage.url)).page
+    await expect(page.locator("#registry")).to_be_hidden()
+
+    stage.settings = Settings(registry={"url": "http://localhost:1"})
+    await expect(page.locator("#registry-reading")).to_have_text("None yet.")
+    stage.metrics.recent.answers.update(refused=1, accepted=2)
+    await expect(page.locator("#registry-reading")).to_have_text("2 accepted, 1 refused")
 
 
 async def test_the_shadow_policy_shows_what_would_flip(stage, visit):

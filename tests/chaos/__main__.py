@@ -17,12 +17,17 @@ from rich.console import Console
 from chaos import results
 from chaos.assembly import ASSEMBLE, assemble
 from chaos.brokers import running_brokers
+from chaos.dataset import DATASET, export
 from chaos.overload import gap
 from chaos.play import judge, play
 from chaos.results import Outcome
 from chaos.rows import ROWS
 
-OTHERS = {"assemble": (ASSEMBLE, assemble), "gap": ("50 million offsets without a committed record", gap)}
+OTHERS = {
+    "assemble": (ASSEMBLE, assemble),
+    "export": (DATASET, export),
+    "gap": ("50 million offsets without a committed record", gap),
+}
 """What also needs brokers, but is no row."""
 
 FAULTS = {

@@ -9,6 +9,7 @@ import pytest
 
 from chaos.assembly import assemble
 from chaos.brokers import running_brokers
+from chaos.dataset import export
 from chaos.overload import gap
 from chaos.play import judge, play
 from chaos.rows import ROWS
@@ -54,5 +55,13 @@ async def test_a_worker_crosses_a_wide_gap_in_constant_memory(brokers, tmp_path)
 @pytest.mark.timeout(600)
 async def test_killed_assemblers_lose_nothing_and_publish_nothing_twice(brokers, tmp_path):
     outcome = await assemble(brokers.direct, tmp_path, True, print)
+    assert outcome.wrong == []
+    assert all(outcome.hits), outcome
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(600)
+async def test_killed_workers_and_exports_make_the_same_dataset(brokers, tmp_path):
+    outcome = await export(brokers.direct, tmp_path, True, print)
     assert outcome.wrong == []
     assert all(outcome.hits), outcome

@@ -6,13 +6,14 @@ from contextlib import AsyncExitStack
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError
+from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.testing.memory_group import MemoryGroupMember, MemoryTopic
 from simulation.brokers import SimTopic, new_cluster
-from simulation.clients import SimMember
+from simulation.member import SimMember
 from support.streams import Message
 
 PARTITIONS = 2
@@ -242,12 +243,13 @@ async def test_a_group_has_no_position_before_its_first_commit_and_a_successor_r
     member = await join()
     assert await member.committed(at[0]) is None
 
-    await member.commit({at[0]: 2})
-    assert await member.committed(at[0]) == 2
+    position = OffsetAndMetadata(2, "a note")
+    await member.commit({at[0]: position})
+    assert await member.committed(at[0]) == position
     await member.stop()
 
     successor = await join()
-    assert await successor.committed(at[0]) == 2
+    assert await successor.committed(at[0]) == position
     assert await fetch(successor, 1) == {0: [b"c"]}
 
 
@@ -292,4 +294,4 @@ async def test_an_unassigned_partition_cannot_be_sought_or_committed(stage, join
     with pytest.raises(IllegalStateError):
         member.seek(other, 0)
     with pytest.raises(IllegalStateError):
-        await member.commit({other: 0})
+        await member.commit({other: OffsetAndMetadata(0, "")})

@@ -18,7 +18,7 @@ from knowledgepulse_worker.records.record import NO_TIMESTAMP, Headers, OutputRe
 from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 from simulation.brokers import SimTopic, new_cluster
-from simulation.clients import SimPublisher
+from simulation.producer import SimPublisher
 from support.streams import Stream
 
 PARTITIONS = 3
@@ -321,6 +321,18 @@ async def test_an_unconfirmed_record_is_an_error_that_names_only_topic_and_parti
 
     assert not isinstance(failure.value, TooLargeError)
     assert "private" not in str(failure.value)
+
+
+async def test_after_an_unconfirmed_record_nothing_more_is_sent(publish, stage):
+    """An entry must not be written whose predecessor was not."""
+    topic, failing = await stage.topic(), await stage.topic_that_fails()
+    with pytest.raises(DeliveryError):
+        await publish(record(failing))
+
+    with pytest.raises(DeliveryError):
+        await publish(record(topic))
+
+    assert await stage.read(topic) == []
 
 
 @pytest.mark.integration

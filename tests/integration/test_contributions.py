@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 
 import pytest
 
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
+from knowledgepulse_worker.redaction.sdk import clean_id
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from support import metrics_page as page
 from support.commands import kp_worker
@@ -18,6 +20,7 @@ pytestmark = pytest.mark.integration
 
 LIMIT = 120
 AGENT = "kp:agent:tests"
+ALICES = "kp:trace:alice@example.com"
 CLEAN = "knowledgepulse_worker.redaction.sdk:clean"
 
 
@@ -34,6 +37,7 @@ async def contributed(make_stream, real_traces):
     for number, trace in enumerate(values):
         trace["metadata"]["visibility"] = "private" if number % 10 == 0 else "network"
         trace["outcome"]["result_summary"] += " Ask alice@example.com."
+    values[1]["id"] = ALICES
     messages = [Message(json.dumps(one).encode(), partition=n % 2) for n, one in enumerate(values)]
     async with stream.worker() as worker:
         await stream.outputs(worker, await stream.publish(messages))
@@ -99,9 +103,18 @@ async def test_each_trace_is_there_once_although_sender_and_registry_are_killed(
             assert (status, shown) == (0, f"{gone}: deleted\nkp:trace:never: is not there\n")
             assert gone not in registry.units
             status, shown, _ = await kp_worker("traces", "show", gone, "--config", file)
-            assert [line.split(": ")[1] for line in shown.splitlines()[-2:]][-1].startswith(
-                "deleted kp:trace:"
-            )
+            sent, deleted = (line.split(": ")[1] for line in shown.splitlines()[-2:])
+            assert sent.split(" ")[0] in {"accepted", "duplicate"}
+            assert deleted.startswith("deleted kp:trace:")
+            _, shown, _ = await kp_worker("traces", "show", ALICES, "--config", file)
+            assert f" {clean_id(ALICES)} at {settings.registry.url}" in shown.splitlines()[-1]
+
+        async with contributed.worker(settings) as worker:
+            await worker.owns(2)
+            while json.loads((await worker.get("/api/status"))[1])["registry"] != Counter(
+                [*results, "deleted"]
+            ):
+                await asyncio.sleep(0.1)
 
 
 async def test_a_key_that_is_revoked_ends_the_sender_and_loses_nothing(contributed):

@@ -149,9 +149,9 @@ async def test_what_may_not_leave_does_not_and_is_named(make_stream, real_traces
     guarded = stream.configured(policy={"contribute_visibility": ["org"]})
     status, _, errors = await export(stream, tmp_path / "guarded", settings=guarded)
     assert status == 0
-    assert errors.count("its visibility may not leave: not exported") == 6
+    assert errors.count("not exported: visibility that may not leave") == 6
     assert all(json.loads(record.value)["id"] in errors for record in outputs)
-    assert "export 1: 0 traces of 6 records; 6 left out: their visibility may not leave" in errors
+    assert "export 1: 0 traces of 6 records; 6 left out: visibility that may not leave" in errors
     assert rows(tmp_path / "guarded") == {}
 
     # The redacted copies, where there are any: one of them could not be made.

@@ -42,12 +42,16 @@ def values(real_traces, **metadata):
         yield json.dumps(trace).encode()
 
 
-async def test_only_traces_of_a_listed_visibility_are_contributed(make_stream, real_traces, config):
-    """The policy gets its guard while the worker runs; the audit and the commands agree about each trace."""
+async def test_only_traces_that_the_policy_lists_are_contributed(make_stream, real_traces, config):
+    """The policy gets its guards while the worker runs; the audit and the commands agree about each trace."""
     stream = await make_stream(2, policy={"threshold": 0})
-    org, private = (values(real_traces[:8], visibility=one) for one in ("org", "private"))
-    both = [Message(value, partition=n % 2) for n, value in enumerate([*org, *private])]
-    guarded = Policy(threshold=0, contribute_visibility=["org"])
+    open_ones = values(real_traces[:8], visibility="org", privacy_level="federated")
+    unseen = values(real_traces[:5], visibility="private")
+    unlisted = values(real_traces[5:8], visibility="org", privacy_level="private")
+    both = [Message(value, partition=n % 2) for n, value in enumerate([*open_ones, *unseen, *unlisted])]
+    guarded = Policy(
+        threshold=0, contribute_visibility=["org"], contribute_privacy_level=["aggregated", "federated"]
+    )
     async with stream.worker() as worker:
         raw = await stream.publish(both)
         await stream.outputs(worker, raw)
@@ -62,14 +66,14 @@ async def test_only_traces_of_a_listed_visibility_are_contributed(make_stream, r
     topics = stream.settings.topics
     by_raw = {(record.partition, record.offset): json.loads(record.value) for record in raw}
     for output in outputs:
-        visibility = by_raw[source_of(output)]["metadata"]["visibility"]
-        is_withheld = source_of(output) not in before and visibility == "private"
-        assert output.topic == (topics.rejected if is_withheld else topics.contribute)
-        assert score_of(output).get("withheld") == ("visibility" if is_withheld else None)
-        assert ("withheld" in score_of(output)) == is_withheld
+        metadata = by_raw[source_of(output)]["metadata"]
+        private = [one for one in ("visibility", "privacy_level") if metadata[one] == "private"]
+        withheld = private[0] if private and source_of(output) not in before else None
+        assert output.topic == (topics.rejected if withheld else topics.contribute)
+        assert score_of(output).get("withheld", "no") == (withheld or "no")
     assert len(outputs) == 32
 
-    report = await audit(stream.settings)  # whose own policy has no guard
+    report = await audit(stream.settings)  # whose own policy has no guards
     assert (report.missing, report.differing) == (0, 0)
     assert sum(one.unknown_policy for one in report.partitions) == 0
 
@@ -78,14 +82,15 @@ async def test_only_traces_of_a_listed_visibility_are_contributed(make_stream, r
     assert status == 0, errors
     assert f"policy {guarded.digest}, in force since " in shown
     assert "  contribute_visibility: private, org, network → org" in shown
-    policy = worker.config  # has the guard
+    assert "  contribute_privacy_level: aggregated, federated, private → aggregated, federated" in shown
+    policy = worker.config  # has the guards
     rescored = await kp_worker("policy", "rescore", "--policy", str(policy), "--json", "--config", file)
     routes = json.loads(rescored[1])["routes"]
     assert sum(one["contribute → rejected"] for one in routes.values()) == 8
     withheld = next(one for one in outputs if "withheld" in score_of(one))
     source = headers_of(withheld)["kp-source"]
     _, explained, _ = await kp_worker("traces", "show", source, "--policy", str(policy), "--config", file)
-    assert "; visibility private is withheld: rejected" in explained
+    assert f"; {score_of(withheld)['withheld']} private is withheld: rejected" in explained
     assert f"policy {guarded.digest}:" in explained
 
 

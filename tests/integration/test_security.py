@@ -24,9 +24,11 @@ from knowledgepulse_worker.kafka.preflight import rights
 from knowledgepulse_worker.kafka.preflight.diagnosis import _failures
 from knowledgepulse_worker.kafka.preflight.rights import require_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topics import contributions_topic_name
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembly_rights, require_topics
 from knowledgepulse_worker.tools.audit.rights import audit_rights
+from knowledgepulse_worker.tools.contributions import contributions_topic
 from knowledgepulse_worker.tools.dead_letters.letter import Selection
 from knowledgepulse_worker.tools.dead_letters.replay import replay
 from knowledgepulse_worker.tools.dead_letters.rights import dead_letter_rights, replay_rights
@@ -268,6 +270,7 @@ DECLARED = {
     "dead-letters": dead_letter_rights,
     "replay": replay_rights,
     "evaluations": evaluation_rights,
+    "contributions": contributions_topic.contribution_rights,
     "export": lambda settings: export_rights(settings.topics.copies),
     "policy": lambda settings: [*rights.scored_rights(settings), *kept_policy_rights(settings)],
 }
@@ -318,6 +321,7 @@ async def create_other_topics(secured, settings):
     async with TopicAdmin(anonymous(secured, settings).kafka, settings.topics) as admin:
         await admin.create_replays()
         await create_topic(admin, settings.topics.evaluations, 1)
+        await contributions_topic.create_topic(admin, contributions_topic_name(settings.kafka.group))
         await admin.create(settings.assemble.spans, 1, 1, {})
         await require_topics(admin, settings)
 

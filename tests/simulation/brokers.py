@@ -133,8 +133,7 @@ class SimTopic:
 
     Attributes:
         max_bytes: the largest batch that it takes.
-        refuses: whether it takes no record at all of more than this many bytes.
-        after_ms: the newest timestamp it takes, as an age in milliseconds; None takes all.
+        max_age_ms: the oldest timestamp that it takes, as an age; None takes all.
     """
 
     name: str

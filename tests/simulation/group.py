@@ -14,6 +14,7 @@ from aiokafka.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
+from aiokafka.structs import OffsetAndMetadata
 
 Place = tuple[str, int]
 Reply = Callable[[object], None]
@@ -50,7 +51,7 @@ class Group:
         expired: the members that the group has given up.
         first_delay: seconds that the first rebalance of an empty group waits for more members.
         owners: the members of the last complete generation by partition; nobody where a member has gone.
-        on_commit: called before each commit with places, offsets and the member's id.
+        on_commit: called before each commit with positions and the member's id.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -60,11 +61,11 @@ class Group:
     generation: int = 0
     state: str = "empty"
     members: dict[str, _Member] = field(default_factory=dict)
-    committed: dict[Place, int] = field(default_factory=dict)
+    committed: dict[Place, OffsetAndMetadata] = field(default_factory=dict)
     owners: dict[Place, str] = field(default_factory=dict)
     expired: set[str] = field(default_factory=set)
     first_delay: float = 0.3
-    on_commit: Callable[[Mapping[Place, int], str], None] = lambda *_: None
+    on_commit: Callable[[Mapping[Place, OffsetAndMetadata], str], None] = lambda *_: None
     on_change: Callable[[str], None] = lambda _: None
     _leader: str = ""
     _count: int = 0
@@ -194,7 +195,7 @@ class Group:
             self._rebalance_without()
         reply(None)
 
-    def commit(self, broker, member, generation, offsets, reply):
+    def commit(self, broker, member, generation, positions, reply):
         """Commit; anyone without a generation may, once the group is empty."""
         problem = self._problem(broker)
         if problem is None and not (generation < 0 and self.state == "empty"):
@@ -206,8 +207,8 @@ class Group:
         if problem is None:
             if member in self.members:
                 self._touch(self.members[member])
-            self.on_commit(offsets, member)
-            self.committed.update(offsets)
+            self.on_commit(positions, member)
+            self.committed.update(positions)
         reply(problem)
 
     def fetch_offsets(self, broker, places, reply):
@@ -215,8 +216,8 @@ class Group:
 
     def forget(self, positions):
         """Drop the positions in a deleted topic, unless others were committed since."""
-        for at, offset in positions.items():
-            if self.committed.get(at) == offset:
+        for at, position in positions.items():
+            if self.committed.get(at) == position:
                 del self.committed[at]
 
     def _touch(self, member, extra=0.0):

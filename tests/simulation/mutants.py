@@ -14,10 +14,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 WORKER = HERE.parents[1] / "worker"
 _SCRIPT = """
-from simulation.histories import history; from simulation.play import play
-for seed in range({limit}):
+from simulation.histories import FOUND, history; from simulation.play import play
+for number, seed in enumerate([*range({limit}), *FOUND], 1):
     violations = play(history(seed)).violations
-    if violations: print(seed + 1, violations[0], sep=' | '); break
+    if violations: print(number, violations[0], sep=' | '); break
 else: print('not found')
 """
 
@@ -25,7 +25,9 @@ else: print('not found')
 def main():
     parser = argparse.ArgumentParser(prog="python -m simulation.mutants", description=__doc__)
     parser.add_argument("words", nargs="*", help="only breaks whose description has one of these")
-    parser.add_argument("--limit", type=int, default=400, help="histories after which a break is not found")
+    parser.add_argument(
+        "--limit", type=int, default=400, help="histories; then those that have found something"
+    )
     arguments = parser.parse_args()
     mutants = [json.loads(line) for line in (HERE / "mutants.jsonl").read_text().splitlines()]
     chosen = [one for one in mutants if not arguments.words or any(w in one["what"] for w in arguments.words)]

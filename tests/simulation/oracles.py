@@ -87,23 +87,31 @@ class Oracles:
         """Check and index what was written."""
         for record in records:
             if topic == self._changelog:
-                if record.value is not None:
-                    self._note_entry(partition, decode_entry(record.value), writer)
+                self._note_write(partition, record, writer)
             elif topic in self._outputs:
                 self._note_output(partition, with_original_timestamp(record))
             elif topic == self._copies:
                 self._copied.add(dict(record.headers)["kp-source"])
 
-    def _note_entry(self, partition, entry, writer):
-        self._entries[partition, entry.offset].append(entry)
-        member = self._taken_as.get((writer, partition, b"%d" % entry.offset), "")
+    def _note_write(self, partition, record, writer):
+        """Note an entry or a tombstone; excuse the partition if a late one spoils what another process wrote.
+
+        What a client had taken before its process was given up may still go out: beside another entry of the
+        same record; or, once the topic was created again, in place of an entry of the new one.
+        """
+        entry = None if record.value is None else decode_entry(record.value)
+        if entry is not None:
+            self._entries[partition, entry.offset].append(entry)
+        member = self._taken_as.get((writer, partition, record.key), "")
         is_late = member in self._cluster.group.expired
-        known = self._writes[partition, entry.offset]
+        known = self._writes[partition, record.key]
         for other, other_writer, was_late in known:
-            is_other = other.topic_id == entry.topic_id and not _is_same(other, entry)
-            # What a client had taken before its process was given up may still go out.
-            if is_other and other_writer != writer and (is_late or was_late):
+            if other_writer != writer and (is_late or was_late) and _are_two(other, entry):
                 self._tainted.add(partition)
+        topic_id = self._cluster.topics[self._raw].id
+        is_old = self._was_recreated and (entry is None or entry.topic_id != topic_id)
+        if is_late and is_old and known and known[-1][0] is not None and known[-1][1] != writer:
+            self._tainted.add(partition)
         known.append((entry, writer, is_late))
 
     def _note_output(self, partition, record):
@@ -115,12 +123,12 @@ class Oracles:
         if not any(_agrees(entry, says, record.topic) for entry in entries):
             self._violated(f"order: an output of {partition}/{offset} was written before its entry")
 
-    def committing(self, offsets):
+    def committing(self, positions):
         """Commits move forward, and never past a record without an output."""
         if self._was_recreated:
             return
-        for at, offset in offsets.items():
-            before = self._cluster.group.committed.get(at, 0)
+        for at, (offset, _) in positions.items():
+            before = self._committed(at[1])
             if offset < before:
                 self._violated(f"monotonic commits: {at[1]} from {before} back to {offset}")
             for one in self._records(at[1]):
@@ -149,12 +157,16 @@ class Oracles:
         log = self._cluster.topics[self._raw].logs[partition]
         return log.read(log.begin, 10**9)
 
+    def _committed(self, partition):
+        position = self._cluster.group.committed.get((self._raw, partition))
+        return 0 if position is None else position.offset
+
     def unfinished(self):
         """Name what no group has committed."""
         found = []
         for number in range(self._setting.partitions):
             records = self._records(number)
-            committed = self._cluster.group.committed.get((self._raw, number), 0)
+            committed = self._committed(number)
             if records and committed <= records[-1].offset:
                 found.append(f"partition {number} at {committed} of {records[-1].offset + 1}")
             missing = [one.offset for one in records if not self._published[one.key]]
@@ -224,7 +236,7 @@ class Oracles:
 
     def _audit_partition(self, number, index):
         log, settings = self._cluster.topics[self._raw].logs[number], self._world.settings
-        committed = self._cluster.group.committed.get((self._raw, number), 0)
+        committed = self._committed(number)
         builder = Outputs(settings.topics, dict.fromkeys(self._cluster.topics, self._setting.partitions))
         audit = PartitionAudit(
             number, Bounds(log.begin, committed), settings, self.policies, index, builder, lambda: None
@@ -283,6 +295,13 @@ class Oracles:
         may_hold_more = any(name == "changelog" for name, _ in setting.small)
         if not (found >= ring if may_hold_more else found == ring):
             self._violated(f"ledger: {partition} holds {sorted(found)}, not {sorted(ring)}")
+
+
+def _are_two(one, other):
+    """Return whether two writes are entries of one record that differ."""
+    if one is None or other is None or one.topic_id != other.topic_id:
+        return False
+    return not _is_same(one, other)
 
 
 def _is_same(one, other):

@@ -6,12 +6,11 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
+from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
-
-from aiokafka.errors import GroupAuthorizationFailedError, RequestTimedOutError
 
 from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name
 from knowledgepulse_worker.policy import Policy
@@ -19,10 +18,11 @@ from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import Settings
 from simulation import loop as virtual
 from simulation.brokers import SimTopic, new_cluster
+from simulation.faults import Faults
 from simulation.histories import History, Publication
 from simulation.loop import EPOCH, NothingLeftError, simulated_process
 from simulation.oracles import Oracles
-from simulation.pods import DEADLY, Pod, World
+from simulation.pods import DEADLY, World
 from support.lanes import trace_of
 
 LIVENESS = 240.0
@@ -43,7 +43,6 @@ class Outcome:
     history: History
     violations: list[str]
     digest: str
-    seconds: float
     steps: int
     records: int
     counts: Counter[str] = field(default_factory=Counter)
@@ -55,7 +54,7 @@ def play(history, *, keep_log=False):
     players = []
 
     async def course():
-        players.append(_Player(history, keep_log))
+        players.append(Player(history, keep_log))
         return await players[0].run()
 
     disabled = logging.root.manager.disable
@@ -72,8 +71,8 @@ def play(history, *, keep_log=False):
             pod.close()
 
 
-class _Player:
-    def __init__(self, history, keep_log):
+class Player:
+    def __init__(self, history, keep_log=False, settings=None):
         self.history = history
         self._random = Random(f"play {history.seed}")
         self._loop = asyncio.get_running_loop()
@@ -86,7 +85,8 @@ class _Player:
         self._faults_end = 0.0
         self._is_undisturbed = True
         self._is_healed = False
-        self.settings = _settings(history)
+        self._written = asyncio.Event()
+        self.settings = settings or _settings(history)
         first_delay = self._random.choice((0.0, 0.0, 0.3, 3.0))
         self.cluster = new_cluster(
             history.seed, first_delay=first_delay, on_change=lambda what: self.log("group", what)
@@ -99,16 +99,14 @@ class _Player:
             Policy(threshold=0.4),
             history.seed,
             history.setting.is_noisy,
-            self._moment,
-            self._taken,
-            self.violated,
-            self._failed,
-            self.log,
+            self,
         )
         self.oracles = Oracles(history, self.world, self.violated)
+        self._faults = Faults(history, self.world, self.oracles, self.changelog)
         self.cluster.group.on_commit = self._committing
         self.cluster.on_append = self._appended
-        self.world.pods = [Pod(self.world, number) for number in range(history.setting.pods)]
+        for _ in range(history.setting.pods):
+            self.world.add_pod()
         self.violations = []
 
     # --- the course of a history
@@ -122,7 +120,6 @@ class _Player:
             self.history,
             list(self.violations),
             self._hash.hexdigest()[:16],
-            self._loop.time(),
             self._loop.steps,
             self._published,
             self._counts,
@@ -149,10 +146,13 @@ class _Player:
     def _idle(self):
         return not self._waiting or self.oracles.all_finished()
 
-    async def _until(self, condition, limit, poll=0.2):
+    async def _until(self, condition, limit, on_append=False):
         end = self._loop.time() + limit + self._faults_end
         while not (met := condition()) and self._loop.time() < end and not self.violations:
-            await asyncio.sleep(poll)
+            self._written.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await (self._written.wait() if on_append else asyncio.sleep(1))
         return met or bool(self.violations)
 
     async def _finish(self):
@@ -162,15 +162,14 @@ class _Player:
         if not await self._until(lambda: not any(pod.runs for pod in self.world.pods), 120.0):
             self.violated("liveness: a worker did not stop")
         self._is_undisturbed = True
-        last = Pod(self.world, len(self.world.pods))
-        self.world.pods.append(last)
+        last = self.world.add_pod()
         for number in range(TAIL * self.history.setting.partitions):
             partition = number % self.history.setting.partitions
             one = Publication(partition, 0.0, "trace", 0.6, gap=0 if number > partition else 1000)
             self._loop.call_later(0.05 * number, self._publish, 100_000 + number, one)
         last.start()
         await asyncio.sleep(0.05 * TAIL * self.history.setting.partitions)
-        if not await self._until(self.oracles.all_published, LIVENESS, poll=0.002):
+        if not await self._until(self.oracles.all_published, LIVENESS, on_append=True):
             self.violated("liveness: records without outputs, with an undisturbed worker")
         last.stop()
         if not await self._until(lambda: not last.runs, 60.0):
@@ -185,7 +184,7 @@ class _Player:
         if self._log is not None:
             self._log.append(line)
 
-    def _failed(self, what):
+    def failed(self, what):
         self._counts["failed"] += 1
         if self._is_undisturbed:
             self.violated(f"liveness: a process failed without a fault: {what}")
@@ -208,30 +207,24 @@ class _Player:
                 topic.max_age_ms = 4000
             self.cluster.create(topic)
         self.changelog = changelog
-        self.cluster.create(SimTopic.new(topics.raw, setting.partitions, self._topic_id()))
-
-    def _topic_id(self):
-        return UUID(int=self._random.getrandbits(128)).bytes
+        self.cluster.create(SimTopic.new(topics.raw, setting.partitions, UUID(int=1).bytes))
 
     def _publish(self, number, one):
-        values = {
-            "trace": trace_of(number, f"trace {number}", one.confidence),
-            "deadly": trace_of(number, f"{DEADLY} {number}", one.confidence),
-            "no trace": b"no trace %d" % number,
-            "empty": None,
-        }
+        value = None if one.kind == "empty" else b"no trace %d" % number
+        if one.kind in {"trace", DEADLY}:
+            value = trace_of(number, f"{one.kind} {number}", one.confidence)
         log = self.cluster.topics[self.settings.topics.raw].logs[one.partition]
         if one.gap:
             log.skip(one.gap)
         at = int((EPOCH + self._loop.time()) * 1000) - one.age * 1000
         headers = (("h", None), ("number", b"%d" % number))
-        record = OutputRecord("", one.partition, at, b"%d" % number, values[one.kind], headers)
+        record = OutputRecord("", one.partition, at, b"%d" % number, value, headers)
         self.log("publish", one.partition, log.append([record], at))
         self._published += 1
 
     # --- what the parts tell
 
-    def _moment(self, pod, moment):
+    def moment(self, pod, moment):
         number = self.world.pods.index(pod)
         self.log(pod.name, moment)
         self._counts[moment] += 1
@@ -249,21 +242,24 @@ class _Player:
         else:
             self._loop.call_soon(self._happen, event, context=Context())
 
-    def _taken(self, pod, record):
+    def taken(self, pod, record):
         self.oracles.taken(pod, record)
-        self._moment(pod, "entry taken" if record.topic == self.changelog else "output taken")
+        self.moment(pod, "entry taken" if record.topic == self.changelog else "output taken")
 
     def _appended(self, topic, partition, first, records, writer):
         keys = [f"{'-' if one.value is None else ''}{(one.key or b'').decode()}" for one in records]
         self.log("append", topic.name, partition, first, *keys, "by", writer)
+        for one in records:
+            self._hash.update(one.value or b"")
         self.oracles.appended(topic.name, partition, records, writer)
+        self._written.set()
         pod = next((pod for pod in self.world.pods if pod.runs and pod.process.name == writer), None)
         if pod is not None:
-            self._moment(pod, "entry written" if topic.name == self.changelog else "output written")
+            self.moment(pod, "entry written" if topic.name == self.changelog else "output written")
 
-    def _committing(self, offsets, member):
-        self.log("commit", member, sorted(offsets.items()))
-        self.oracles.committing(offsets)
+    def _committing(self, positions, member):
+        self.log("commit", member, *(f"{at[1]}:{one.offset}" for at, one in sorted(positions.items())))
+        self.oracles.committing(positions)
 
     # --- what happens
 
@@ -271,11 +267,10 @@ class _Player:
         self._is_undisturbed = False
         self.log("event", event.kind, event.pod)
         self._counts[event.kind] += 1
-        pod = self.world.pods[event.pod]
-        undo = getattr(self, f"_{event.kind}")(event, pod, self.cluster.network)
-        if undo is not None:
+        if (undo := self._faults.happen(event)) is not None:
             self._faults_end = max(self._faults_end, self._loop.time() + event.seconds)
             self._loop.call_later(event.seconds, self._end, undo, context=Context())
+        self._faults_end = max(self._faults_end, self._faults.hang_until)
 
     def _end(self, undo):
         if not self._is_healed:
@@ -284,134 +279,8 @@ class _Player:
     def _heal(self):
         self._waiting.clear()
         self._is_healed = True
-        network, group = self.cluster.network, self.cluster.group
-        for each in (network.cut, network.deaf, network.down, network.slow, self.cluster.starved):
-            each.clear()
-        group.refusing = None
-        for log in self.cluster.topics[self.settings.topics.raw].logs:
-            if log.open_from is not None:
-                log.commit()
-        for pod in self.world.pods:
-            pod.resume()
-            pod.start()
+        self._faults.heal()
         self.log("healed")
-
-    def _kill(self, event, pod, network):
-        pod.kill()
-
-    def _suspend(self, event, pod, network):
-        pod.suspend()
-        return pod.resume
-
-    def _stop(self, event, pod, network):
-        pod.stop()
-        return pod.start
-
-    def _add(self, event, pod, network):
-        new = Pod(self.world, len(self.world.pods))
-        self.world.pods.append(new)
-        new.start()
-        return new.stop if event.value < 0.5 else lambda: None
-
-    def _cut(self, event, pod, network):
-        pair = (pod.name, int(event.value * self.cluster.count))
-        network.cut.add(pair)
-        return lambda: network.cut.discard(pair)
-
-    def _isolate(self, event, pod, network):
-        pairs = {(pod.name, broker) for broker in range(self.cluster.count)}
-        network.cut |= pairs
-        return lambda: network.cut.difference_update(pairs)
-
-    def _deaf(self, event, pod, network):
-        pair = (pod.name, int(event.value * self.cluster.count))
-        network.deaf.add(pair)
-        return lambda: network.deaf.discard(pair)
-
-    def _down(self, event, pod, network):
-        broker = int(event.value * self.cluster.count)
-        network.down.add(broker)
-        self._loop.call_later(0.5, self.cluster.move_leaders, broker)
-        if self.cluster.group.coordinator == broker:
-            self._loop.call_later(0.5, self.cluster.group.move, (broker + 1) % self.cluster.count, 0.5)
-        return lambda: network.down.discard(broker)
-
-    def _move(self, event, pod, network):
-        self.cluster.group.move((self.cluster.group.coordinator + 1) % self.cluster.count, 2 * event.value)
-
-    def _refuse(self, event, pod, network):
-        group = self.cluster.group
-        group.refusing = GroupAuthorizationFailedError if event.value < 0.3 else RequestTimedOutError
-
-        def accept():
-            group.refusing = None
-
-        return accept
-
-    def _starve(self, event, pod, network):
-        broker = int(event.value * self.cluster.count)
-        self.cluster.starved.add(broker)
-        return lambda: self.cluster.starved.discard(broker)
-
-    def _slow(self, event, pod, network):
-        broker = int(event.value * self.cluster.count)
-        network.slow[broker] = 0.3
-        return lambda: network.slow.pop(broker, None)
-
-    def _leaders(self, event, pod, network):
-        self.cluster.move_leaders(int(event.value * self.cluster.count))
-
-    def _policy(self, event, pod, network):
-        self.world.policy = Policy(threshold=round(0.3 + event.value / 4, 3))
-        self.oracles.policies[self.world.policy.digest] = self.world.policy
-        for one in self.world.pods:
-            if one.runs and one.app is not None:
-                one.in_force.policy = self.world.policy
-
-    def _compact(self, event, pod, network):
-        for log in self.cluster.topics[self.changelog].logs:
-            log.compact(self.cluster.random)
-
-    def _retain(self, event, pod, network):
-        log = self._raw_log(event)
-        before = int(log.begin + (log.end - log.begin) * event.value)
-        self.oracles.deleting(self._partition(event), before)
-        log.delete_before(before)
-
-    def _recreate(self, event, pod, network):
-        topics = self.settings.topics
-        self.oracles.recreating()
-        group = self.cluster.group
-        if event.value < 0.7:  # otherwise the group keeps positions of the topic that is gone
-            self._loop.call_later(3 * event.value, group.forget, dict(group.committed))
-        new = SimTopic.new(topics.raw, self.history.setting.partitions, self._topic_id())
-        self.cluster.create(new, lag=event.value)
-
-    def _transaction(self, event, pod, network):
-        log = self._raw_log(event)
-        if log.open_from is None:
-            log.open_from = log.end
-
-        def end():
-            if log.open_from is not None:
-                (log.abort if event.value * 10 % 1 < 0.5 else log.commit)()
-
-        return end
-
-    def _hang(self, event, pod, network):
-        if pod.batcher is not None:
-            pod.batcher.hangs_until = self._loop.time() + event.seconds
-            self._faults_end = max(self._faults_end, pod.batcher.hangs_until)
-
-    def _skew(self, event, pod, network):
-        if pod.process is not None:
-            pod.process.skew = (event.value - 0.5) * 100_000
-
-    def _partition(self, event):
-        return int(event.value * 1000) % self.history.setting.partitions
-
-    def _raw_log(self, event):
-        return self.cluster.topics[self.settings.topics.raw].logs[self._partition(event)]
 
 
 def _settings(history):

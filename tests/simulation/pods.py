@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
@@ -24,15 +25,19 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.process import poison
 from knowledgepulse_worker.records import journal
-from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.app import Parts, WorkerApp
 from knowledgepulse_worker.stream.worker import STOP_LIMIT, _blamed
 from simulation.brokers import Cluster
-from simulation.clients import SimMember, SimPublisher, SimReader, SimTopicIds
+from simulation.clients import SimReader, SimTopicIds
 from simulation.loop import Process
+from simulation.member import SimMember
+from simulation.producer import SimPublisher
 from support.lanes import VECTORS
 from support.program import Program
+
+if TYPE_CHECKING:
+    from simulation.play import Player
 
 COMMIT_INTERVAL = 1.0
 DEADLY = "deadly"
@@ -46,10 +51,7 @@ class World:
     Attributes:
         policy: in force in processes that start now.
         is_noisy: whether a text gets another vector each time it is embedded.
-        moment: called with a pod and what happens there.
-        taken: called with a pod and a record that its client takes.
-        violated: called with what must not be.
-        failed: called with a process that ended by itself, and why.
+        watch: is told what happens in each pod.
     """
 
     cluster: Cluster
@@ -58,12 +60,13 @@ class World:
     policy: Policy
     seed: int
     is_noisy: bool
-    moment: Callable[[Pod, str], None]
-    taken: Callable[[Pod, OutputRecord], None]
-    violated: Callable[[str], None]
-    failed: Callable[[str], None]
-    log: Callable[..., None]
+    watch: Player
     pods: list[Pod] = field(default_factory=list)
+
+    def add_pod(self):
+        """Add a pod, which does not run yet."""
+        self.pods.append(Pod(self, len(self.pods)))
+        return self.pods[-1]
 
 
 class SimEmbedder:
@@ -156,9 +159,9 @@ class Pod:
         self._stop = None
 
     def note(self, moment):
-        self._world.moment(self, moment)
+        self._world.watch.moment(self, moment)
         if moment == "assigned" and self._isolates:
-            self._world.moment(self, "isolating")
+            self._world.watch.moment(self, "isolating")
 
     @property
     def runs(self):
@@ -179,7 +182,7 @@ class Pod:
         self._started = self._loop.time()
         self.process = Process(f"{self.name}/{self._lives}")
         self._stop = asyncio.Event()
-        self._world.log("start", self.process.name)
+        self._world.watch.log("start", self.process.name)
         process = self.process
         task = process.start(self._work(process))
         task.add_done_callback(lambda task: self._ended(process, task), context=Context())
@@ -199,11 +202,11 @@ class Pod:
     def suspend(self):
         if self.runs:
             self.process.suspend()
-            self._world.log("suspend", self.process.name)
+            self._world.watch.log("suspend", self.process.name)
 
     def resume(self):
         if self.runs and self.process.is_suspended:
-            self._world.log("resume", self.process.name)
+            self._world.watch.log("resume", self.process.name)
             self.process.resume()
 
     def close(self):
@@ -215,15 +218,15 @@ class Pod:
         error = StalledError("cancelled as it ended") if task.cancelled() else task.exception()
         self._bury(process, "stopped" if error is None else f"{type(error).__name__}: {error}")
         if error is not None and not _is_expected(error):
-            self._world.violated(f"{process.name} ended with an unexpected error: {error!r}")
+            self._world.watch.violated(f"{process.name} ended with an unexpected error: {error!r}")
 
     def _bury(self, process, reason):
         process.is_dead = True
         self.app = self.member = self.batcher = None
         self.deaths.append(reason)
         if reason not in {"stopped", "killed", "a deadly record"}:
-            self._world.failed(f"{process.name}: {reason}")
-        self._world.log("end", process.name, reason)
+            self._world.watch.failed(f"{process.name}: {reason}")
+        self._world.watch.log("end", process.name, reason)
         self._learn_suspects()
         if self._loop.time() - self._started > 10:
             self._pause = 1.0
@@ -249,14 +252,13 @@ class Pod:
 
         def fail(error):
             if not failed.done():
-                world.log("fail", process.name, type(error).__name__)
+                world.watch.log("fail", process.name, type(error).__name__)
                 notes.close(_blamed(error))
                 failed.set_exception(error)
 
         lease = Lease(kafka.session_timeout - heartbeat_interval(kafka.session_timeout))
-        publisher = SimPublisher(
-            cluster, self.name, lease, kafka.request_timeout, lambda one: world.taken(self, one), process.name
-        )
+        taken = partial(world.watch.taken, self)
+        publisher = SimPublisher(cluster, self.name, lease, kafka.request_timeout, taken, process.name)
         raw, in_force = settings.topics.raw, PolicyInForce(world.policy)
         self.in_force = in_force
         random = Random(f"{world.seed} {process.name}")

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.policy import VISIBILITIES, DomainPolicy, Policy, Weights
+from knowledgepulse_worker.policy import PRIVACY_LEVELS, VISIBILITIES, DomainPolicy, Policy, Weights
 
 UNIT = st.floats(0, 1)
 
@@ -18,6 +18,7 @@ DOMAINS = st.sampled_from(["default", "code", "legal"])
 POLICIES = st.builds(
     Policy,
     contribute_visibility=st.none() | st.lists(st.sampled_from(VISIBILITIES), min_size=1),
+    contribute_privacy_level=st.none() | st.lists(st.sampled_from(PRIVACY_LEVELS), min_size=1),
     threshold=UNIT,
     domains=st.dictionaries(
         DOMAINS, st.builds(DomainPolicy, threshold=st.none() | UNIT, weights=st.none() | weights())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 
 from hypothesis import strategies as st
 
@@ -16,15 +17,14 @@ JWT = (
 
 PLANTED = [
     KEY, JWT, "hunter2", "AKIAIOSFODNN7EXAMPLE", "alice@example.com", "+441234567890", "10.20.30.40",
-    "/home/alice", "C:\\Users\\charlie", "postgresql://admin:pass@db:5432/app", "xoxb-fake-token",
+    "/home/alice", "C:\\Users\\charlie", "postgresql://admin:pass@db:5432/app", "xoxb-fake-token", "13371337",
 ]  # fmt: skip
 
 
 def sentence(planted):
     """Return a text with something planted, as one might write it."""
-    return {KEY: f"key {KEY}", JWT: f"Bearer {JWT}", "hunter2": "password=hunter2"}.get(
-        planted, f"at {planted} !"
-    )
+    named = {KEY: "key ", JWT: "Bearer ", "hunter2": "password=", "13371337": "password="}
+    return f"{named[planted]}{planted}" if planted in named else f"at {planted} !"
 
 
 def plant(draw, value):
@@ -66,5 +66,8 @@ def planted_traces(draw):
         0.9,
     )
     trace["steps"][0]["type"] = "tool_call"
-    trace["steps"][0]["input"]["password"] = "hunter2"
+    trace["steps"][0]["input"] |= {
+        "password": "hunter2", "DB-password:": ["hunter2"], "apiKey": 13371337,
+        "arguments": json.dumps({"old_token": "hunter2", "nested": json.dumps({"secret": "hunter2"})}),
+    }  # fmt: skip
     return trace

@@ -1,8 +1,7 @@
 """A registry of KnowledgePulse, small, for the tests.
 
-It answers as ``registry/src`` of https://github.com/chesterkuo/OpenKnowledgePulse does at 9ff0e3f4, which no
-package has: ``tests/unit/tools/contributions/test_registry_client.py`` asks both the same, if
-``REGISTRY_URL`` names a real one.
+It answers as ``registry/src`` of https://github.com/chesterkuo/OpenKnowledgePulse does, which no package has:
+``make registry-check`` asks a real one the same.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def scored_record(
     least = profile.threshold if threshold is None else threshold
     score = Score(0, 0.5, 0.25, 1.0, 0.75, (), profile.domain, least, text)
     score = replace(score, quality_score=quality_score(score.dimensions, (), profile.weights))
-    return ScoredRecord("raw/2/7", text, domain, "network", True, 0.75, score, policy.digest)
+    return ScoredRecord("raw/2/7", text, domain, "network", "aggregated", True, 0.75, score, policy.digest)
 
 
 def dead_letter(offset: int) -> ConsumerRecord:

@@ -96,6 +96,7 @@ def test_a_command_that_needs_an_extra_names_it_in_one_line(run_all, traces, tmp
         f"traces list {traces}": "worker",
         "demo": "demo",
         f"policy tune {traces} --embedder none": "policy",
+        f"export dataset {traces}": "export",
         f"convert {protobuf} --from otlp": "otel",
     }
     found = run_all([command.split() for command in needed])

@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from knowledgepulse_worker.policy import MAX_DOMAINS, REFERENCE_WEIGHTS, VISIBILITIES, Policy
+from knowledgepulse_worker.policy import MAX_DOMAINS, PRIVACY_LEVELS, REFERENCE_WEIGHTS, VISIBILITIES, Policy
 
 NAMES = ("complexity", "novelty", "tool_diversity", "outcome_confidence")
 ALL_NOVELTY = {"complexity": 0, "novelty": 1, "tool_diversity": 0, "outcome_confidence": 0}
@@ -147,23 +147,40 @@ OF_0_1_0 = {
 
 
 @pytest.mark.parametrize("digest", OF_0_1_0)
-@pytest.mark.parametrize("guard", [{}, {"contribute_visibility": ["org", "network", "private", "org"]}])
+@pytest.mark.parametrize(
+    "guard",
+    [
+        {},
+        {"contribute_visibility": ["org", "network", "private", "org"]},
+        {"contribute_privacy_level": ["private", "federated", "aggregated"]},
+    ],
+)
 def test_a_policy_that_withholds_nothing_keeps_the_digest_of_earlier_releases(digest, guard):
     """The topic of policies and the outputs' kp-policy name it."""
     assert Policy.model_validate(OF_0_1_0[digest] | guard).digest == digest
 
 
-@given(*[st.sets(st.sampled_from(VISIBILITIES), min_size=1).map(sorted).flatmap(st.permutations)] * 2)
-def test_the_digest_depends_on_the_set_of_visibilities(one, other):
-    one, other = (Policy(contribute_visibility=visibilities) for visibilities in (one, other))
+def lists(values):
+    return st.sets(st.sampled_from(values), min_size=1).map(sorted).flatmap(st.permutations)
 
-    assert (one.digest == other.digest) == ({*one.visibilities} == {*other.visibilities})
+
+guarded = st.builds(
+    Policy, contribute_visibility=lists(VISIBILITIES), contribute_privacy_level=lists(PRIVACY_LEVELS)
+)
+
+
+@given(guarded, guarded)
+def test_the_digest_depends_on_the_sets_that_the_guards_list(one, other):
+    assert (one.digest == other.digest) == (one.guards == other.guards)
+    assert {*one.guards["visibility"]} == {*one.contribute_visibility}
 
 
 @pytest.mark.parametrize("value", [[], "org", ["public"], ["org", 1], [["org"]], {"org": True}])
-def test_an_invalid_list_of_visibilities_is_rejected_with_those_accepted(value):
+def test_an_invalid_list_of_a_guard_is_rejected_with_those_accepted(value):
     with pytest.raises(ValidationError, match="should be a list of one or more of private, org, network"):
         Policy(contribute_visibility=value)
+    with pytest.raises(ValidationError, match="one or more of aggregated, federated, private"):
+        Policy(contribute_privacy_level=value)
 
 
 def test_at_most_50_domains_are_allowed_including_the_reference_s():

@@ -24,6 +24,7 @@ from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.partition import PARTITIONER
 from knowledgepulse_worker.kafka.preflight.diagnosis import connect
+from knowledgepulse_worker.kafka.wire.producer import send_no_more
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from knowledgepulse_worker.settings import KafkaSettings
 
@@ -35,7 +36,10 @@ FRAMING_BYTES = 4096
 
 
 class OutputPublisher:
-    """A producer that waits for all in-sync replicas.
+    """A producer that waits for all in-sync replicas, and sends nothing more once a record was not confirmed.
+
+    Otherwise an entry could be written whose predecessor was not: the next process would score that record
+    again, and the later one by what it was compared with before.
 
     Faust's own producer takes timestamps as float seconds, which loses milliseconds, and logs the whole
     message when a send fails.
@@ -82,9 +86,9 @@ class OutputPublisher:
                 )
         except KafkaError as error:
             refused: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            refused.set_exception(_translate(record, error))
+            refused.set_exception(self._failure(record, error))
             return refused
-        return _offset_of(record, delivery)
+        return self._offset_of(record, delivery)
 
     async def send_alone(self, record: OutputRecord) -> int:
         """See :meth:`~knowledgepulse_worker.records.publisher.Publisher.send_alone`; waits for the lease."""
@@ -105,8 +109,8 @@ class OutputPublisher:
         try:
             delivery = await self._send_batch(record, timestamp_ms)
         except KafkaError as error:
-            raise _translate(record, error) from error
-        return await _offset_of(record, delivery)
+            raise self._failure(record, error) from error
+        return await self._offset_of(record, delivery)
 
     async def _send_batch(self, record: OutputRecord, timestamp_ms: int) -> Any:
         """Send a batch with only this record; return the client's future."""
@@ -118,6 +122,33 @@ class OutputPublisher:
         batch.append(key=record.key, value=record.value, timestamp=timestamp_ms, headers=list(record.headers))
         batch.close()  # otherwise records sent meanwhile would join it
         return await self._producer.send_batch(batch, record.topic, partition=partition)
+
+    def _offset_of(
+        self, record: OutputRecord, delivery: asyncio.Future[RecordMetadata]
+    ) -> asyncio.Future[int]:
+        """Return a future of the offset, with the client's errors translated; it needs no task."""
+        offset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def settle(delivery: asyncio.Future[RecordMetadata]) -> None:
+            error = None if delivery.cancelled() else delivery.exception()
+            failure = self._failure(record, error) if isinstance(error, KafkaError) else error
+            if offset.done():
+                return
+            if delivery.cancelled():
+                offset.cancel()
+            elif failure is not None:
+                offset.set_exception(failure)
+            else:
+                offset.set_result(delivery.result().offset)
+
+        delivery.add_done_callback(settle)
+        return offset
+
+    def _failure(self, record: OutputRecord, error: KafkaError) -> DeliveryError:
+        failure = _translate(record, error)
+        if type(failure) is DeliveryError:
+            send_no_more(self._producer, error)
+        return failure
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> int:
@@ -141,24 +172,6 @@ async def connected_publisher(kafka: KafkaSettings, max_request_bytes: int) -> A
         yield publisher
     finally:
         await publisher.stop()
-
-
-def _offset_of(record: OutputRecord, delivery: asyncio.Future[RecordMetadata]) -> asyncio.Future[int]:
-    """Return a future of the offset, with the client's errors translated; it needs no task."""
-    offset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    def settle(delivery: asyncio.Future[RecordMetadata]) -> None:
-        if offset.done():
-            return
-        if delivery.cancelled():
-            offset.cancel()
-        elif error := delivery.exception():
-            offset.set_exception(_translate(record, error) if isinstance(error, KafkaError) else error)
-        else:
-            offset.set_result(delivery.result().offset)
-
-    delivery.add_done_callback(settle)
-    return offset
 
 
 def _timestamp(record: OutputRecord) -> int:

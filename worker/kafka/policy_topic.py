@@ -84,6 +84,4 @@ def _complete(policy: Policy) -> Policy:
         name: DomainPolicy(threshold=profile.threshold, weights=profile.weights)
         for name, profile in policy.profiles.items()
     }
-    return Policy(
-        threshold=policy.threshold, domains=domains, contribute_visibility=policy.contribute_visibility
-    )
+    return Policy(**policy.model_dump(exclude={"domains"}), domains=domains)

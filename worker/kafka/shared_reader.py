@@ -73,8 +73,8 @@ class SharedReader:
 
     async def committed(self, partition: int) -> int | None:
         """Return the group's offset in a partition; None without one."""
-        offset: int | None = await self._consumer.committed(self._place(partition))
-        return offset
+        position = await self._consumer.committed(self._place(partition))
+        return None if position is None else position.offset
 
     async def bounds(self, partition: int) -> range:
         """Return the offsets that a partition holds now."""

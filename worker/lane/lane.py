@@ -140,7 +140,7 @@ class Lane:
     ) -> None:
         self.partition = first.partition
         self.topic_id = first.topic_id
-        self.watermark = self.next_offset = first.offset
+        self.watermark = self.next_offset = self._scored = first.offset
         self._committed = max(committed, first.offset)
         self._services = services
         self._limits = services.limits
@@ -320,7 +320,7 @@ class Lane:
         entry = self._ledger.find(record)
         if entry is not None:  # scored before: later records may have been compared with it
             self._remember(entry)
-        self.watermark = self.next_offset
+        self._scored = self.watermark = self.next_offset
 
     def _remember(self, entry: Entry) -> None:
         if entry.model == self._services.model:
@@ -376,11 +376,18 @@ class Lane:
             # An earlier record has cut the ledger since the look-up.
             taken = await self._request_embedding(self._decode(taken.record, taken.taken_at))
         embedded = await taken.embedding if isinstance(taken, Decoded) and taken.embedding else None
+        self._remember_unread(taken.record.offset)
         scored = self._redeliver(taken) if isinstance(taken, Redelivered) else self._score(taken, embedded)
         self._journal.end(scored.record.location)
         self._unconfirmed += 1
         self._unfinished += 1
         self._to_remember.put_nowait(scored)
+
+    def _remember_unread(self, offset: int) -> None:
+        """Remember what was scored before this offset, and deleted before it could be redelivered."""
+        for entry in self._ledger.between(self._scored, offset):
+            self._remember(entry)
+        self._scored = offset + 1
 
     def _redeliver(self, taken: Redelivered) -> Scored:
         self._metrics.redelivered()

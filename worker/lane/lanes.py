@@ -132,6 +132,10 @@ class Lanes:
         """Return every lane's watermark by partition."""
         return {partition: lane.watermark for partition, lane in self._assignment.lanes.items()}
 
+    def topic_id(self, partition: int) -> bytes:
+        """Return the id of the topic that a partition's lane reads."""
+        return self._assignment.lanes[partition].topic_id
+
     def committed(self, offsets: Mapping[int, int]) -> None:
         """Record the group's committed offsets, by partition."""
         for partition, offset in offsets.items():

@@ -86,6 +86,7 @@ class Reporter:
                 id=entry.trace_id or "",
                 task_domain=metadata.task_domain,
                 visibility=metadata.visibility,
+                privacy_level=metadata.privacy_level,
                 success=metadata.success,
                 confidence=trace.outcome.confidence,
                 score=header.as_score(),

@@ -199,6 +199,12 @@ class Ledger:
         is_same_topic = not (entry.topic_id and record.topic_id) or entry.topic_id == record.topic_id
         return entry if is_same_topic else None
 
+    def between(self, start: int, stop: int) -> list[Entry]:
+        """Return the entries at some offsets, in order."""
+        offsets, entries = range(start, stop), self._entries
+        few = offsets if len(offsets) < len(entries) else sorted(entries)
+        return [decode_entry(entries[one]) for one in few if one in offsets and one in entries]
+
     def put(self, entry: Entry) -> tuple[bytes, list[int]]:
         """Add an entry, or replace the one at its offset.
 

@@ -74,6 +74,7 @@ class Recent:
         policies: the policies that were in force.
         traces: published traces with their details, by decision.
         dead_letters: dead letters, with the details passed to :meth:`dead_lettered`.
+        answers: what became of contributed traces on their way to a registry, by result.
     """
 
     def __init__(self) -> None:
@@ -87,6 +88,7 @@ class Recent:
             "rejected": deque(maxlen=LAST_RECORDS),
         }
         self.dead_letters: deque[dict[str, Any]] = deque(maxlen=LAST_RECORDS)
+        self.answers: Counter[str] = Counter()
         self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=SECONDS + 1)
 
     def scored(self, seconds: float) -> None:

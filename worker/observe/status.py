@@ -115,6 +115,7 @@ class Status:
             "scores": self._scores(now),
             "shadow": _shadow(self._metrics.shadow, content=content),
             "fleet": self._fleet(content=content),
+            "registry": recent.answers if self._settings.registry.url else None,
             "latency": self._latency(now.one("kp_budget_seconds")),
             "in_flight": {
                 "records": int(now.one("kp_in_flight_records")),

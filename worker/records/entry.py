@@ -8,8 +8,10 @@ import msgspec
 import numpy as np
 from msgspec.structs import astuple
 
+from knowledgepulse_schemas.trace import is_uuid_id
 from knowledgepulse_worker.errors import Reason
-from knowledgepulse_worker.scoring import Decision, Score, Withheld
+from knowledgepulse_worker.policy import Guard
+from knowledgepulse_worker.scoring import Decision, Score
 
 ENTRY_VERSION = 2
 """The format version of new entries; version 1 had neither ``version`` nor ``topic_id``."""
@@ -83,7 +85,7 @@ class ScoreHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     domain: str
     threshold: float
     nearest: str | None
-    withheld: Withheld | None = None
+    withheld: Guard | None = None
 
     @classmethod
     def of(cls, score: Score) -> ScoreHeader:
@@ -100,6 +102,11 @@ class ScoreHeader(msgspec.Struct, frozen=True, omit_defaults=True):
             nearest=score.nearest,
             withheld=score.withheld,
         )
+
+    def discreet(self) -> ScoreHeader:
+        """Return the header without the nearest trace's id unless it is a UUID: others may hold content."""
+        tells = self.nearest is not None and not is_uuid_id(self.nearest)
+        return msgspec.structs.replace(self, nearest=None) if tells else self
 
     def as_score(self) -> Score:
         """Return the score, which has the same fields in the same order."""

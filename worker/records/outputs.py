@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from knowledgepulse_schemas import DeadLetterHeaders
-from knowledgepulse_schemas.trace import is_uuid_id
 from knowledgepulse_worker.errors import LedgerError, RedactionReason
 from knowledgepulse_worker.records.decode import with_quality_score
 from knowledgepulse_worker.records.entry import Entry, Failure, ScoreHeader
@@ -99,12 +98,9 @@ class Outputs:
     ) -> OutputRecord:
         """Return the redacted copy of a contributed trace.
 
-        Its key is the redacted trace's id, and its headers are only ours: the producer's may hold content. So
-        may the nearest trace's id, unless it is a UUID.
+        Its key is the redacted trace's id, and its headers are only ours: the producer's may hold content.
         """
-        header = ScoreHeader.decode(entry.score or b"")
-        if header.nearest is not None and not is_uuid_id(header.nearest):
-            header = msgspec.structs.replace(header, nearest=None)
+        header = ScoreHeader.decode(entry.score or b"").discreet()
         headers = _score_headers(record, entry, msgspec.json.encode(header))
         return self._record(replace(record, key=trace_id.encode()), topic, value, headers)
 

@@ -8,11 +8,12 @@ from typing import Annotated, Literal, Protocol, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from knowledgepulse_schemas.trace import Visibility
+from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.policy import Guard
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.summary import TraceSummary
-from knowledgepulse_worker.scoring import Content, Score, ScoredRecord, Withheld
+from knowledgepulse_worker.scoring import Content, Score, ScoredRecord
 
 Unit: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Override: TypeAlias = Literal["single_thought", "recovered", "single_tool"]
@@ -43,7 +44,7 @@ class _Parts(msgspec.Struct, frozen=True, kw_only=True):
     domain: str
     threshold: Unit
     nearest: str | None
-    withheld: Withheld | None = None
+    withheld: Guard | None = None
 
     def score(self, quality_score: float) -> Score:
         return Score(quality_score, *(getattr(self, name) for name in _Parts.__struct_fields__))
@@ -62,6 +63,7 @@ class _Line(_Parts, frozen=True, kw_only=True):
     quality_score: Unit
     task_domain: str
     visibility: Visibility
+    privacy_level: PrivacyLevel
     success: bool
     confidence: Unit
     embedder: str | None = None
@@ -84,6 +86,7 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
         id=one.id,
         task_domain=one.task_domain,
         visibility=one.visibility,
+        privacy_level=one.privacy_level,
         success=one.success,
         confidence=one.confidence,
         score=one.score(one.quality_score),
@@ -112,6 +115,7 @@ def read_record(record: KafkaRecord) -> ScoredRecord | None:
         id=trace.id,
         task_domain=trace.metadata.task_domain,
         visibility=trace.metadata.visibility,
+        privacy_level=trace.metadata.privacy_level,
         success=trace.metadata.success,
         confidence=trace.outcome.confidence,
         score=header.score(header.value),

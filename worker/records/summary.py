@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from knowledgepulse_schemas.trace import Visibility
+from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 
 
 class MetadataSummary(msgspec.Struct, frozen=True):
@@ -14,6 +14,7 @@ class MetadataSummary(msgspec.Struct, frozen=True):
 
     task_domain: str
     visibility: Visibility
+    privacy_level: PrivacyLevel
     success: bool
     agent_id: str | None = None
     framework: str | None = None

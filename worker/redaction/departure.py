@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
+from knowledgepulse_worker.policy import PRIVACY_LEVELS, Guard
 from knowledgepulse_worker.redaction.sdk import clean
 
-Private = Literal["visibility", "privacy_level"]
-Held = Literal[Private, "not_clean"]
+Held = Literal[Guard, "not_clean"]
 """Why a trace may not leave."""
 
 
-def private(visibility: str, privacy_level: str, visibilities: Collection[str]) -> Private | None:
+def private(
+    visibility: str,
+    privacy_level: str,
+    visibilities: Collection[str],
+    privacy_levels: Collection[str] = PRIVACY_LEVELS,
+) -> Guard | None:
     """Return which of a trace's members keeps it from leaving, if one does.
 
     Args:
         visibility: its ``metadata.visibility``; ``private`` never leaves.
         privacy_level: its ``metadata.privacy_level``; likewise.
         visibilities: those that may leave.
+        privacy_levels: likewise.
     """
     if visibility == "private" or visibility not in visibilities:
         return "visibility"
-    return "privacy_level" if privacy_level == "private" else None
+    return "privacy_level" if privacy_level == "private" or privacy_level not in privacy_levels else None
 
 
 def held_back(trace: Mapping[str, Any], visibilities: Collection[str], *, require_clean: bool) -> Held | None:
@@ -35,9 +42,20 @@ def held_back(trace: Mapping[str, Any], visibilities: Collection[str], *, requir
     """
     metadata = trace["metadata"]
     held = private(metadata["visibility"], metadata["privacy_level"], visibilities)
-    return held or ("not_clean" if require_clean and not is_clean(trace) else None)
+    return held or ("not_clean" if require_clean and clean(dict(trace)) != trace else None)
 
 
-def is_clean(trace: Mapping[str, Any]) -> bool:
-    """Return whether the SDK's cleaning finds nothing in a trace."""
-    return clean(dict(trace)) == trace
+def is_clean_json(value: bytes) -> bool:
+    """Return whether the SDK's cleaning finds nothing in a trace's JSON, in which no member stands twice."""
+    try:
+        trace = json.loads(value, object_pairs_hook=_members)  # reads lone surrogates, unlike msgspec
+    except ValueError:
+        return False
+    return bool(clean(trace) == trace)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; of members that stand twice, the cleaning would see only the last one."""
+    if len(members := dict(pairs)) < len(pairs):
+        raise ValueError
+    return members

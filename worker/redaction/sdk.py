@@ -1,8 +1,8 @@
 """The cleaning of the KnowledgePulse SDK as a redaction function: secrets, and what identifies a person.
 
 ``redaction.function = "knowledgepulse_worker.redaction.sdk:clean"``. Ported from ``pii-cleaner.ts`` of
-https://github.com/chesterkuo/OpenKnowledgePulse (Apache-2.0). The SDK cleans the steps only; this cleans
-every text of a trace.
+https://github.com/chesterkuo/OpenKnowledgePulse (Apache-2.0). The SDK cleans the texts of steps only; this
+cleans every text of a trace, and what members with the name of a secret hold, also where a text quotes JSON.
 """
 
 from __future__ import annotations
@@ -18,35 +18,46 @@ _SPACE = "\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _ASSIGNED_NAMES = "password|passwd|secret|token|api_key|apikey|api_secret|access_token|auth_token"
 _LOCAL = r"[a-zA-Z0-9._%+\-]"
 _OCTET = r"(?:25[0-5]|2[0-4]\d|[01]?\d\d?)"
-_SECRET_KEY = re.compile(_ASSIGNED_NAMES, re.ASCII | re.IGNORECASE)
 _REDACTED_PASSWORD = "[REDACTED:password]"  # noqa: S105 - what stands in place of one
+_SECRET_WORDS = ("password", "passwd", "secret", "token", "apikey", "api_key", "api-key")
+"""The ends of the names of members that hold secrets: those that the SDK knows, and longer ones."""
+
+_QUOTED_SECRET = re.compile(
+    # In a text that quotes JSON, or a text that does: the quote after such a name, then a text or a number.
+    rf"(?s)(?P<end>[\\'\"](?i:{'|'.join(f'(?<={word}.)' for word in _SECRET_WORDS)})"
+    r"(?:(?<=\\)\\{0,6}['\"])?)(?P<colon>\s*:\s*)"
+    rf"(?:(?P<quote>\\{{0,7}}['\"])(?!(?P=quote)|{re.escape(_REDACTED_PASSWORD)}(?P=quote))"
+    r".*?(?:(?<!\\)(?P=quote)|\Z)|-?\d[\w.+\-]*)"
+)
+_QUOTED_REDACTED = rf"\g<end>\g<colon>\g<end>{_REDACTED_PASSWORD}\g<end>"
 
 _UNQUOTED = rf"[^{_SPACE}'\"`,;)}}\[\]]"
-_ASSIGNMENT = (
-    rf"(?i)\b(?P<key>{_ASSIGNED_NAMES})(?P<sep>[{_SPACE}]*[=:][{_SPACE}]*)(?!\[REDACTED)"
+_ASSIGNMENT = re.compile(
+    rf"(?ai)\b(?P<key>{_ASSIGNED_NAMES})(?P<sep>[{_SPACE}]*[=:][{_SPACE}]*)(?!\[REDACTED)"
     # In JavaScript a character beyond the basic plane is two.
     rf"(?:(?P<quote>['\"])[^'\"]*(?P=quote)|{_UNQUOTED}{{2,}}|[\U00010000-\U0010ffff])"
 )
+_ASSIGNED = rf"\g<key>\g<sep>{_REDACTED_PASSWORD}"
+_HINTS = ("passw", "secret", "token", "api")
+"""Without one of them no secret is named: much faster to find."""
 
-_SECRETS = (
-    (
-        rf"(?i)(?:postgresql|postgres|mysql|redis|rediss|mongodb|mongodb\+srv|amqp|amqps)://[^{_SPACE}'\"`,)}}\]]+",
-        "[REDACTED:connection_string]",
-    ),
+_CONNECTION = re.compile(
+    rf"(?ai)(?:postgresql|postgres|mysql|redis|rediss|mongodb|mongodb\+srv|amqp|amqps)://[^{_SPACE}'\"`,)}}\]]+"
+)
+_KEYS = (
     (rf"Bearer[{_SPACE}]+(?!kp_)[A-Za-z0-9_\-.~+/=]{{20,}}", "Bearer [REDACTED:bearer_token]"),
     (r"sk-[A-Za-z0-9]{20,}", "[REDACTED:api_key]"),
     (r"gh[poas]_[A-Za-z0-9]{36,}", "[REDACTED:api_key]"),
     (r"AKIA[A-Z0-9]{16}", "[REDACTED:api_key]"),
     (r"kp_[a-f0-9]{16,}", "[REDACTED:api_key]"),
     (r"xox[bpras]-[A-Za-z0-9\-]+", "[REDACTED:api_key]"),
-    (_ASSIGNMENT, rf"\g<key>\g<sep>{_REDACTED_PASSWORD}"),
 )
 _EMAIL = re.compile(rf"{_LOCAL}++(@[a-zA-Z0-9.\-]+\.[a-zA-Z]{{2,}})?", re.ASCII)
 """An address, or a run of characters that begins none: read in one go, where a search would start at each."""
 
 _IDENTIFIERS = (
     (
-        rf"(?:\+?1[-.{_SPACE}]?)?\(?\d{{3}}\)?[-.{_SPACE}]?[{_SPACE}]?\d{{3}}[-.{_SPACE}]\d{{4}}\b",
+        rf"(?=[+(\d])(?:\+?1[-.{_SPACE}]?)?\(?\d{{3}}\)?[-.{_SPACE}]?[{_SPACE}]?\d{{3}}[-.{_SPACE}]\d{{4}}\b",
         "[REDACTED:phone]",
     ),
     (r"\+[1-9]\d{6,14}\b", "[REDACTED:phone]"),
@@ -61,7 +72,7 @@ def _compiled(rules: tuple[tuple[str, str], ...]) -> list[tuple[re.Pattern[str],
     return [(re.compile(pattern, re.ASCII), replacement) for pattern, replacement in rules]
 
 
-_SECRET_RULES, _IDENTIFIER_RULES = _compiled(_SECRETS), _compiled(_IDENTIFIERS)
+_KEY_RULES, _IDENTIFIER_RULES = _compiled(_KEYS), _compiled(_IDENTIFIERS)
 
 
 def clean_text(text: str, level: str = "aggregated") -> str:
@@ -71,8 +82,12 @@ def clean_text(text: str, level: str = "aggregated") -> str:
         text: any text.
         level: a ``metadata.privacy_level``; identifiers stay if it is ``private``, secrets never.
     """
-    for pattern, replacement in _SECRET_RULES:
+    if "://" in text:
+        text = _CONNECTION.sub("[REDACTED:connection_string]", text)
+    for pattern, replacement in _KEY_RULES:
         text = pattern.sub(replacement, text)
+    if _may_name_secrets(text):
+        text = _ASSIGNMENT.sub(_ASSIGNED, text)
     if level == "private":
         return text
     if "@" in text:
@@ -85,8 +100,8 @@ def clean_text(text: str, level: str = "aggregated") -> str:
 def clean(trace: dict[str, Any]) -> dict[str, Any]:
     """Return a trace with every text cleaned, the names of members too.
 
-    A text whose member is named as a secret, such as ``"password"``, is one. An id with anything to clean is
-    replaced by one that is derived from it; UUIDs stay, whatever they look like.
+    A text or number whose member is named as a secret, such as ``"db_password"``, is one. An id with anything
+    to clean is replaced by one that is derived from it; UUIDs stay, whatever they look like.
     """
     level = trace["metadata"]["privacy_level"]
     cleaned: dict[str, Any] = _cleaned({name: one for name, one in trace.items() if name != "id"}, level)
@@ -103,21 +118,33 @@ def clean_id(trace_id: str, level: str = "aggregated") -> str:
 
 def _clean_text(text: str, level: str) -> str:
     """Clean until nothing is left to clean: what is redacted may bring to light what stood beside it."""
-    while (cleaned := clean_text(text, level)) != text:
+    while True:
+        cleaned = clean_text(text, level)
+        if _may_name_secrets(cleaned):
+            cleaned = _QUOTED_SECRET.sub(_QUOTED_REDACTED, cleaned)
+        if cleaned == text:
+            return text
         text = cleaned
-    return text
 
 
-def _cleaned(value: Any, level: str) -> Any:
+def _may_name_secrets(text: str) -> bool:
+    return any(map(text.casefold().__contains__, _HINTS))
+
+
+def _is_secret(name: str) -> bool:
+    return name.casefold().rstrip(f"{_SPACE}:=").endswith(_SECRET_WORDS)
+
+
+def _cleaned(value: Any, level: str, *, secret: bool = False) -> Any:
+    if secret and value and isinstance(value, str | int | float) and value is not True:
+        return _REDACTED_PASSWORD
     if isinstance(value, str):
         return _clean_text(value, level)
     if isinstance(value, list):
-        return [_cleaned(one, level) for one in value]
+        return [_cleaned(one, level, secret=secret) for one in value]
     if isinstance(value, dict):
         return {
-            _clean_text(name, level): _REDACTED_PASSWORD
-            if one and isinstance(one, str) and _SECRET_KEY.fullmatch(name)
-            else _cleaned(one, level)
+            _clean_text(name, level): _cleaned(one, level, secret=_is_secret(name))
             for name, one in value.items()
         }
     return value

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
-from knowledgepulse_worker.policy import Policy, Profile
+from knowledgepulse_worker.policy import Guard, Policy, Profile
 from knowledgepulse_worker.scoring.overrides import EFFECTS
 from knowledgepulse_worker.scoring.records import ScoredRecord
 from knowledgepulse_worker.scoring.score import Score, quality_score
@@ -41,7 +41,7 @@ class Explanation:
         weighted: the sum of their points, before the overrides.
         verdict: how far the score is from the threshold, in words.
         remedies: the single changes that would have made the trace pass, in words; empty if it passes.
-        guard: which visibilities the policy contributes, in words; None unless the trace is withheld.
+        guard: what the policy contributes instead, in words; None unless the trace is withheld.
     """
 
     parts: tuple[Part, ...]
@@ -68,7 +68,7 @@ def explain_score(record: ScoredRecord, policy: Policy) -> Explanation | None:
         weighted=quality_score(score.dimensions, (), profile.weights),
         verdict=_verdict(score, has_remedies=bool(remedies)),
         remedies=remedies,
-        guard=_guard(policy) if score.withheld else None,
+        guard=_guard(score.withheld, policy) if score.withheld else None,
     )
 
 
@@ -92,8 +92,10 @@ def _verdict(score: Score, *, has_remedies: bool) -> str:
     return f"it falls short by {gap:.4f}; {outlook}"
 
 
-def _guard(policy: Policy) -> str:
-    return f"whatever the score, the policy contributes only visibility {' or '.join(policy.visibilities)}"
+def _guard(withheld: Guard, policy: Policy) -> str:
+    return (
+        f"whatever the score, the policy contributes only {withheld} {' or '.join(policy.guards[withheld])}"
+    )
 
 
 def _remedies(record: ScoredRecord, profile: Profile) -> Iterator[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.trace import Visibility
+from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring.content import Content
 from knowledgepulse_worker.scoring.score import Score, rescore
@@ -20,7 +20,7 @@ class ScoredRecord:
         source: ``topic/partition/offset`` of the raw record, or ``file:line``.
         id: the trace's id.
         task_domain: the trace's domain, which selects the profile of a policy.
-        visibility: the trace's visibility, which a policy may withhold.
+        visibility, privacy_level: the trace's, for which a policy may withhold it.
         success: whether the agent reports success.
         confidence: the agent's confidence, before the reduction for a failure.
         score: the recorded score.
@@ -34,6 +34,7 @@ class ScoredRecord:
     id: str
     task_domain: str
     visibility: Visibility
+    privacy_level: PrivacyLevel
     success: bool
     confidence: float
     score: Score
@@ -58,6 +59,7 @@ class ScoredRecord:
             id=trace.id,
             task_domain=metadata.task_domain,
             visibility=metadata.visibility,
+            privacy_level=metadata.privacy_level,
             success=metadata.success,
             confidence=trace.outcome.confidence,
             score=score,
@@ -67,4 +69,4 @@ class ScoredRecord:
 
     def under(self, policy: Policy) -> Score:
         """Return the trace's score under a policy."""
-        return rescore(self.score, self.task_domain, self.visibility, policy)
+        return rescore(self.score, self, policy)

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_schemas.trace import Visibility
-from knowledgepulse_worker.policy import Policy, Weights
+from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
+from knowledgepulse_worker.policy import Guard, Policy, Weights
 from knowledgepulse_worker.scoring.cache import Nearest
 from knowledgepulse_worker.scoring.dimensions import complexity, novelty, outcome_confidence, tool_diversity
 from knowledgepulse_worker.scoring.overrides import apply_overrides, overrides_of
 
 Decision = Literal["contribute", "rejected"]
 
-Withheld = Literal["visibility"]
-"""The guard of the policy that keeps a trace from being contributed, whatever its score."""
+
+class Routed(Protocol):
+    """What a policy reads of a trace's metadata."""
+
+    @property
+    def task_domain(self) -> str: ...  # noqa: D102 - as the schema has them, like the next ones
+    @property
+    def visibility(self) -> Visibility: ...  # noqa: D102
+    @property
+    def privacy_level(self) -> PrivacyLevel: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +48,7 @@ class Score:
         domain: the applied weight profile.
         threshold: the threshold for ``contribute``.
         nearest: the id of the most similar earlier trace, if any.
-        withheld: the guard that keeps the trace from being contributed, if any.
+        withheld: the policy's guard that keeps the trace from being contributed, if any.
     """
 
     quality_score: float
@@ -52,7 +60,7 @@ class Score:
     domain: str
     threshold: float
     nearest: str | None
-    withheld: Withheld | None = None
+    withheld: Guard | None = None
 
     @property
     def decision(self) -> Decision:
@@ -92,7 +100,7 @@ def score_trace(trace: ReasoningTrace, nearest: Nearest | None, policy: Policy) 
     Args:
         trace: the trace.
         nearest: the most similar earlier trace; None if there is none, or no embedder.
-        policy: weights, thresholds and visibilities.
+        policy: weights, thresholds and guards.
     """
     profile = policy.profile(trace.metadata.task_domain)
     dimensions = Dimensions(
@@ -112,15 +120,15 @@ def score_trace(trace: ReasoningTrace, nearest: Nearest | None, policy: Policy) 
         domain=profile.domain,
         threshold=profile.threshold,
         nearest=None if nearest is None else nearest.id,
-        withheld=_withheld(trace.metadata.visibility, policy),
+        withheld=_withheld(trace.metadata, policy),
     )
 
 
-def _withheld(visibility: Visibility, policy: Policy) -> Withheld | None:
-    return None if visibility in policy.visibilities else "visibility"
+def _withheld(metadata: Routed, policy: Policy) -> Guard | None:
+    return next((one for one, listed in policy.guards.items() if getattr(metadata, one) not in listed), None)
 
 
-def rescore(score: Score, task_domain: str, visibility: Visibility, policy: Policy) -> Score:
+def rescore(score: Score, metadata: Routed, policy: Policy) -> Score:
     """Rescore a trace from its dimensions under another policy, without embedding it.
 
     The dimensions and overrides do not depend on the policy, so under the original policy the result equals
@@ -128,15 +136,14 @@ def rescore(score: Score, task_domain: str, visibility: Visibility, policy: Poli
 
     Args:
         score: the trace's score.
-        task_domain: the trace's own domain; a score only holds the selected profile.
-        visibility: the trace's visibility.
-        policy: weights, thresholds and visibilities.
+        metadata: the trace's; a score only holds the selected profile.
+        policy: weights, thresholds and guards.
     """
-    profile = policy.profile(task_domain)
+    profile = policy.profile(metadata.task_domain)
     return replace(
         score,
         quality_score=quality_score(score.dimensions, score.overrides, profile.weights),
         domain=profile.domain,
         threshold=profile.threshold,
-        withheld=_withheld(visibility, policy),
+        withheld=_withheld(metadata, policy),
     )

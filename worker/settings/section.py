@@ -14,7 +14,7 @@ from knowledgepulse_worker.errors import SettingsError
 class Section(BaseModel):
     """A section of the settings."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 class SecretSection(Section):

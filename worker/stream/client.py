@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.topic_reader import Record
 
@@ -30,8 +31,8 @@ class Client(Protocol):
     async def beginning_offsets(  # noqa: D102
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, int]: ...
-    async def committed(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None: ...  # noqa: D102
+    async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None: ...  # noqa: D102
+    async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...  # noqa: D102
     def highwater(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
     def last_stable_offset(self, partition: TopicPartition) -> int | None: ...  # noqa: D102
     def last_poll_timestamp(self, partition: TopicPartition) -> int | None: ...  # noqa: D102

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from aiokafka import TopicPartition
+from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.records.record import RawRecord
 
@@ -46,7 +47,7 @@ class Partition:
         outstanding: batches handed over that the lane has not fully taken.
         fetched: the offset of the last record handed over.
         expected: the offset of the next record; None if the group has no position.
-        committed: the group's committed offset.
+        committed: the group's position, with the topic that it is in.
         position: the client's position at the last refresh.
     """
 
@@ -55,7 +56,7 @@ class Partition:
     outstanding: int = 0
     fetched: int = -1
     expected: int | None = None
-    committed: int | None = None
+    committed: OffsetAndMetadata | None = None
     position: int = 0
 
     @property

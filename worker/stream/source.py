@@ -16,6 +16,7 @@ from typing import Protocol
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
+from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.topic_reader import Record, raw_record
 from knowledgepulse_worker.lane.lanes import Lanes
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 _FETCH_WAIT_MS = 200
 # Seconds for the last commit before partitions are revoked, and for each client to stop.
 _COMMIT_LIMIT = 2.0
+# What a position's metadata says before the topic's id.
+_TOPIC = "topic "
 
 
 class Host(Protocol):
@@ -141,6 +144,7 @@ class Source:
         self._committing = asyncio.Lock()
         self._topic_id = b""
         self._may_still_send = False
+        self._is_stopping = False
         self.is_rebalancing = False
         self.gaps = Gaps(services.client, services.metrics)
         self.progress = Progress(services.topic, services.client, services.lanes, lambda: self._partitions)
@@ -173,6 +177,8 @@ class Source:
         """Start the ledgers' recovery; each partition is consumed once its own is done."""
         owned = {at.partition: Partition(at) for at in assigned}
         self._client.pause(*(partition.at for partition in owned.values()))
+        if self._is_stopping:
+            return
         self._partitions = owned
         self._ledgers.retain(owned)
         await self._host.partitions_assigned(owned)
@@ -192,6 +198,7 @@ class Source:
         A member whose client may still send records leaves by the session timeout: its successor would read
         the ledgers before the last entries are there, and score their records again.
         """
+        self._is_stopping = True
         await self._finish()
         stops = [self._services.topic_ids.stop]
         if not self._may_still_send:
@@ -237,11 +244,10 @@ class Source:
     async def _recovered(self, number: int) -> None:
         """Start consuming a partition after its ledger's recovery."""
         partition = self._partitions[number]
-        partition.committed = partition.expected = await self._client.committed(partition.at)
-        position = partition.committed or 0
-        self._lanes.committed({number: position})
-        newest = self._ledgers.changelog(number).newest_before(position)
-        if newest is not None and newest.topic_id and self._topic_id not in (b"", newest.topic_id):
+        partition.committed = position = await self._client.committed(partition.at)
+        partition.expected = None if position is None else position.offset
+        self._lanes.committed({number: partition.expected or 0})
+        if self._topic_id and self._was_recreated(number, position):
             logger.warning(
                 "partition %d: %s was recreated; reading it from its beginning", number, self._services.topic
             )
@@ -251,6 +257,18 @@ class Source:
         await self._seek_to_expected(partition)  # the client may have fetched before it was paused
         partition.is_recovered = True
         self._client.resume(partition.at)
+
+    def _was_recreated(self, number: int, position: OffsetAndMetadata | None) -> bool:
+        """Return whether a position is in a former topic, as it says itself, or else the entry before it.
+
+        A commit names its topic by name only: one that was under way may arrive when the topic is another.
+        """
+        if position is None:
+            return False
+        if position.metadata.startswith(_TOPIC):
+            return bool(position.metadata != _TOPIC + self._topic_id.hex())
+        newest = self._ledgers.changelog(number).newest_before(position.offset)
+        return newest is not None and newest.topic_id not in (b"", self._topic_id)
 
     def _recovery_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -348,29 +366,39 @@ class Source:
             return await self._commit()
 
     async def _commit(self) -> bool:
-        marks = self._lanes.watermarks()
-        offsets = {
+        marks = self._positions()
+        moved = {
             partition.at: marks[number]
             for number, partition in self._partitions.items()
             if number in marks and marks[number] != partition.committed
         }
         # The broker of an empty group accepts a former member's commit, which would move the group back.
-        if not offsets or not self._client.is_member:
+        if not moved or not self._client.is_member:
             return False
         try:
-            await self._client.commit(offsets)
+            await self._client.commit(moved)
         except (CommitFailedError, IllegalStateError):  # the partitions have new owners
             return False
         except KafkaError as error:
             await self._host.crash(error)
             return False
-        self._note_committed({at.partition: mark for at, mark in offsets.items()})
+        self._note_committed({at.partition: position for at, position in moved.items()})
         return True
 
-    def _note_committed(self, offsets: Mapping[int, int]) -> None:
-        self._lanes.committed(offsets)
-        now = time.time()
-        for number, offset in offsets.items():
+    def _positions(self) -> dict[int, OffsetAndMetadata]:
+        """Return every lane's watermark, with the id of the topic that it is in."""
+        positions = {}
+        for number, mark in self._lanes.watermarks().items():
+            topic_id = self._lanes.topic_id(number)
+            positions[number] = OffsetAndMetadata(mark, _TOPIC + topic_id.hex() if topic_id else "")
+        return positions
+
+    def _note_committed(self, positions: Mapping[int, OffsetAndMetadata]) -> None:
+        present, now = self._positions(), time.time()
+        for number, position in positions.items():
             self._services.metrics.committed(number, now)
             if number in self._partitions:
-                self._partitions[number].committed = offset
+                self._partitions[number].committed = position
+            # A lane that reads another topic by now has no position yet.
+            if number in present and present[number].metadata == position.metadata:
+                self._lanes.committed({number: position.offset})

@@ -44,6 +44,7 @@ from knowledgepulse_worker.process.signals import set_when_stopped
 from knowledgepulse_worker.records.journal import Journal, Phase
 from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.stream.answers import watch_answers
 from knowledgepulse_worker.stream.app import Parts, WorkerApp
 from knowledgepulse_worker.stream.faust import FaustApp
 from knowledgepulse_worker.stream.reload import PolicyReload
@@ -180,6 +181,8 @@ async def _work(setup: _Setup) -> None:
         if setup.config is not None:
             reload = PolicyReload(setup.config, settings, in_force, metrics, partial(keep_policy, settings))
             guards.append(_guard(reload.watch(), fail))
+        if settings.registry.url is not None:
+            guards.append(_guard(watch_answers(settings, metrics.recent), fail))
         gc.collect()
         gc.freeze()  # spares every full collection the objects of all imports
         await _serve(program, settings, stop, failed, heart, guards)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 from aiokafka.structs import ConsumerRecord as Record
+from aiokafka.structs import OffsetAndMetadata
 
 BATCH = 3
 """Maximum records per partition and fetch."""
@@ -23,6 +25,7 @@ class MemoryTopic:
         records: the records of each partition, in offset order; offsets may have gaps.
         open_from: the first offset of an open transaction, by partition.
         committed: the group's committed offsets, by partition.
+        metadata: what was committed with them.
         begins: the first remaining offset, by partition.
     """
 
@@ -31,6 +34,7 @@ class MemoryTopic:
     records: list[list[Record]]
     open_from: dict[int, int] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=dict)
+    metadata: defaultdict[int, str] = field(default_factory=lambda: defaultdict(str))
     begins: dict[int, int] = field(default_factory=dict)
 
     @classmethod
@@ -81,7 +85,7 @@ class MemoryGroupMember:
     """
 
     def __init__(self, topic: MemoryTopic) -> None:
-        self.commits: list[Mapping[TopicPartition, int]] = []
+        self.commits: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
         self.error: KafkaError | None = None
         self.look_up_error: KafkaError | None = None
         self.is_member = False
@@ -195,15 +199,19 @@ class MemoryGroupMember:
             raise error
         return {tp: self._topic.begin(tp.partition) for tp in partitions}
 
-    async def committed(self, partition: TopicPartition) -> int | None:
-        """Return the group's committed offset, if any."""
-        return self._topic.committed.get(partition.partition)
+    async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """Return the group's position, if any."""
+        offset = self._topic.committed.get(partition.partition)
+        return (
+            None if offset is None else OffsetAndMetadata(offset, self._topic.metadata[partition.partition])
+        )
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set the group's offsets; like a broker, accept even a former member once the group is empty."""
-        self._require_assigned(*offsets)
-        self.commits.append(dict(offsets))
-        self._topic.committed.update({tp.partition: offset for tp, offset in offsets.items()})
+    async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Set the group's positions; like a broker, accept even a former member once the group is empty."""
+        self._require_assigned(*positions)
+        self.commits.append(dict(positions))
+        for tp, position in positions.items():
+            self._topic.committed[tp.partition], self._topic.metadata[tp.partition] = position
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the high watermark: the offset of the next record to be published."""

@@ -24,7 +24,7 @@ class MemoryPublisher:
 
     Every record is confirmed at once, except on topics on hold: there it waits, in order, until it is
     confirmed, and only then is its result decided. As with a real broker, a sender that stops waiting
-    for the confirmation does not recall its record.
+    for the confirmation does not recall its record. After a record that was not confirmed, none is.
 
     Args:
         partitions: the partition count of every topic.
@@ -48,6 +48,7 @@ class MemoryPublisher:
         self._partitions = partitions
         self._ends: Counter[tuple[str, int | None]] = Counter()
         self._on_hold: set[str] = set()
+        self._has_failed = False
         self._waiting: list[_Sent] = []
 
     async def send(self, record: OutputRecord) -> asyncio.Future[int]:
@@ -121,4 +122,5 @@ class MemoryPublisher:
             topic in self.refusing_current_time and not has_own_time and not sent.alone
         ):
             return TimestampError(f"{topic}: timestamp rejected")
-        return DeliveryError(f"{topic}: not confirmed") if topic in self.failing else None
+        self._has_failed |= topic in self.failing
+        return DeliveryError(f"{topic}: not confirmed") if self._has_failed else None

@@ -74,6 +74,7 @@ def test_a_scored_line_has_all_fields(kp_worker, traces):
         "decision",
         "task_domain",
         "visibility",
+        "privacy_level",
         "success",
         "confidence",
         "embedder",

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-OWN = ["topics", "worker", "assemble", "evaluations"]
+OWN = ["topics", "worker", "assemble", "evaluations", "contributions"]
 """The services with the worker's image."""
 
 
@@ -92,7 +92,7 @@ def test_the_default_settings_reach_the_broker_from_the_host(compose):
     assert kafka["environment"]["KAFKA_ADVERTISED_LISTENERS"].endswith("://127.0.0.1:9092")
 
 
-@pytest.mark.parametrize("service", ["worker", "assemble", "evaluations"])
+@pytest.mark.parametrize("service", OWN[1:])
 def test_metrics_are_served_to_the_other_containers(service, worker_settings):
     assert worker_settings(service).web.host == "0.0.0.0"
 

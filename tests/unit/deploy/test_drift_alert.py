@@ -28,7 +28,7 @@ POLICY = Policy(threshold=0.6)
 def scored(*dimensions):
     """Return a record with these dimensions; the score follows from the policy."""
     score = Score(0, *dimensions, (), "default", POLICY.threshold, None)
-    return ScoredRecord("traces.jsonl:1", "kp:trace:1", "default", "network", True, 0.5, score)
+    return ScoredRecord("traces.jsonl:1", "kp:trace:1", "default", "network", "aggregated", True, 0.5, score)
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,8 @@ from knowledgepulse_worker.process.supervisor import STOP_MARGIN
 from knowledgepulse_worker.settings import ENV_PREFIX, NESTED, load_settings, sections
 
 WORKER = "app.kubernetes.io/name"
-DEPLOYMENTS = ["kp-worker", "kp-worker-assemble", "kp-worker-evaluations"]
-SERVING = ["kp-worker", "kp-worker-assemble", "kp-worker-evaluations"]
-"""The deployments with a web port."""
+COMPONENTS = ["assemble", "evaluations", "contributions"]
+DEPLOYMENTS = ["kp-worker", *(f"kp-worker-{name}" for name in COMPONENTS)]
 DRAINING = ["kp-worker", "kp-worker-assemble"]
 """The deployments that finish records when they stop."""
 
@@ -122,7 +121,7 @@ def test_containers_run_existing_commands_with_mounted_settings(documents, parse
     assert config.name == "worker.toml"
 
 
-@pytest.mark.parametrize("name", SERVING)
+@pytest.mark.parametrize("name", DEPLOYMENTS)
 def test_ports_and_paths_are_the_workers(documents, name, settings_files):
     (container,) = only(documents, "Deployment", name)["spec"]["template"]["spec"]["containers"]
     (port,) = container["ports"]
@@ -182,13 +181,13 @@ def test_selectors_select_the_workers(documents):
         )
     assert only(documents, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == {WORKER: "kp-worker"}
     (scraped,) = only(documents, "PodMonitor")["spec"]["selector"]["matchExpressions"]
-    assert scraped == {"key": WORKER, "operator": "In", "values": SERVING}
+    assert scraped == {"key": WORKER, "operator": "In", "values": DEPLOYMENTS}
     (connected,) = only(documents, "NetworkPolicy")["spec"]["podSelector"]["matchExpressions"]
     topics = only(documents, "Job", "kp-worker-topics")["spec"]["template"]["metadata"]["labels"][WORKER]
     assert connected == {"key": WORKER, "operator": "In", "values": ["kp-worker", topics]}
 
 
-@pytest.mark.parametrize("component", ["assemble", "evaluations"])
+@pytest.mark.parametrize("component", COMPONENTS)
 def test_a_components_pods_can_connect(folder, component):
     """It adds their label to the network policy."""
     kustomization = yaml.safe_load((folder / f"components/{component}/kustomization.yaml").read_bytes())

@@ -38,5 +38,5 @@ def test_prometheus_finds_every_worker(prometheus, worker_settings):
     (discovery,) = job["dns_sd_configs"]
 
     assert discovery["type"] == "A"
-    assert discovery["names"] == ["worker", "assemble", "evaluations"]
+    assert discovery["names"] == ["worker", "assemble", "evaluations", "contributions"]
     assert {worker_settings(name).web.port for name in discovery["names"]} == {discovery["port"]}

@@ -60,23 +60,17 @@ async def test_a_contributed_trace_has_a_redacted_copy_besides_its_unchanged_out
 
 
 async def test_other_outputs_have_no_copy(make_harness, raw):
+    """Nor has a trace that its topic refuses, as it becomes a dead letter."""
     harness = make_harness(policy=Policy(threshold=1), redact=mask)
+    refused = make_harness(policy=EVERYTHING, redact=mask)
+    refused.publisher.refused.add("contribute")
 
     await harness.processed(await harness.lane(), raw(0), raw(1, b"no JSON"))
+    await refused.processed(await refused.lane(), raw(0))
 
     assert [output.topic for output in harness.outputs()] == ["rejected", "dead-letter"]
-    assert copies(harness) == []
-
-
-async def test_a_trace_that_its_topic_refuses_has_no_copy(make_harness, raw):
-    """It becomes a dead letter, so it is not contributed."""
-    harness = make_harness(policy=EVERYTHING, redact=mask)
-    harness.publisher.refused.add("contribute")
-
-    await harness.processed(await harness.lane(), raw(0))
-
-    assert [output.topic for output in harness.outputs()] == ["dead-letter"]
-    assert copies(harness) == []
+    assert [output.topic for output in refused.outputs()] == ["dead-letter"]
+    assert copies(harness) == copies(refused) == []
 
 
 async def test_the_watermark_waits_for_the_confirmed_copy(make_harness, raw):
@@ -155,18 +149,6 @@ async def test_a_copy_that_its_topic_refuses_as_too_large_is_a_failed_redaction(
 
     (failed,) = copies(harness)
     assert (failed.value, dict(failed.headers)["kp-redaction-error"]) == (None, b"too_large")
-
-
-async def test_a_copy_without_its_score_is_a_failed_redaction(make_harness, raw):
-    async def unscored(value):
-        trace = json.loads(value)
-        del trace["metadata"]["quality_score"]
-        return json.dumps(trace).encode()
-
-    harness = make_harness(policy=EVERYTHING, redact=unscored)
-    await harness.processed(await harness.lane(), raw(0))
-    (failed,) = copies(harness)
-    assert (failed.value, dict(failed.headers)["kp-redaction-error"]) == (None, b"invalid")
 
 
 async def test_a_drain_leaves_slow_redactions_to_redelivery(make_harness, raw, monkeypatch):

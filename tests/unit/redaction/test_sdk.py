@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.redaction.departure import is_clean_json
 from knowledgepulse_worker.redaction.sdk import clean, clean_text
 from support.planted import JWT, KEY, PLANTED, planted_traces
 
@@ -74,6 +75,31 @@ def test_nothing_planted_in_any_text_of_a_trace_stays(trace):
     assert not [one for one in PLANTED if one in text]
     ReasoningTrace.model_validate(cleaned)
     assert clean(cleaned) == cleaned
+
+
+@pytest.mark.parametrize(
+    ("quoted", "cleaned"),
+    [
+        ('{"db_password": "hun\\"ter2", "x": 1}', '{"db_password": "[REDACTED:password]", "x": 1}'),
+        ("{'Api-Key' : 12.5e3}", "{'Api-Key' : '[REDACTED:password]'}"),
+        ('"password": "cut o', '"password": "[REDACTED:password]"'),
+        ('{"tokens": 12, "token": null, "secret": ""}', None),
+    ],
+)
+def test_what_a_text_quotes_of_json_is_cleaned_as_json(quoted, cleaned):
+    trace = {"id": "kp:trace:1", "metadata": {"created_at": "", "privacy_level": "private"}}
+    assert clean(trace | {"text": quoted})["text"] == (cleaned or quoted)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_clean"),
+    [("a", True), ("\\ud800", True), ("alice@example.com", False), ('b", "objective": "a', False)],
+)
+def test_a_member_that_stands_twice_is_not_clean(text, is_clean):
+    """Whoever reads the first one reads what the cleaning did not."""
+    metadata = '"metadata": {"created_at": "", "privacy_level": "aggregated"}'
+    value = f'{{"id": "kp:trace:1", {metadata}, "objective": "{text}"}}'
+    assert is_clean_json(value.encode()) is is_clean
 
 
 def test_what_the_schema_needs_stays_whatever_it_looks_like():

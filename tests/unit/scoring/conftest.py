@@ -22,7 +22,7 @@ def make_trace() -> Callable[..., ReasoningTrace]:
         confidence: float = 0.5,
         success: bool = True,
         task_domain: str = "general",
-        visibility: str = "network",
+        **metadata: str,
     ) -> ReasoningTrace:
         return ReasoningTrace.new(
             objective="Do it",
@@ -31,7 +31,7 @@ def make_trace() -> Callable[..., ReasoningTrace]:
             confidence=confidence,
             success=success,
             task_domain=task_domain,
-            visibility=visibility,
+            **metadata,
         )
 
     return make

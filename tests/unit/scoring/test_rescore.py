@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, VISIBILITIES, DomainPolicy, Policy
+from knowledgepulse_worker.policy import PRIVACY_LEVELS, REFERENCE_WEIGHTS, VISIBILITIES, DomainPolicy, Policy
 from knowledgepulse_worker.scoring import Nearest, rescore, score_trace
 from support.drawn_policies import DOMAINS, POLICIES
 
@@ -17,22 +17,24 @@ STEPS = ["thought", "tool_call a", "tool_call b", "observation", "error_recovery
     confidence=UNIT,
     success=st.booleans(),
     domain=DOMAINS,
-    visibility=st.sampled_from(VISIBILITIES),
+    guarded=st.tuples(st.sampled_from(VISIBILITIES), st.sampled_from(PRIVACY_LEVELS)),
     nearest=st.none() | st.builds(Nearest, st.floats(-1, 1), st.just("kp:trace:1")),
     scored_under=POLICIES,
     policy=POLICIES,
 )
 def test_a_rescored_trace_equals_one_scored_under_that_policy(
-    make_trace, steps, confidence, success, domain, visibility, nearest, scored_under, policy
+    make_trace, steps, confidence, success, domain, guarded, nearest, scored_under, policy
 ):
     """Exactly, and also under the same policy: evaluation over history must agree with the worker."""
+    visibility, privacy_level = guarded
     trace = make_trace(
-        *steps, confidence=confidence, success=success, task_domain=domain, visibility=visibility
-    )
+        *steps, confidence=confidence, success=success, task_domain=domain, visibility=visibility,
+        privacy_level=privacy_level,
+    )  # fmt: skip
     score = score_trace(trace, nearest, scored_under)
 
-    assert rescore(score, domain, visibility, policy) == score_trace(trace, nearest, policy)
-    assert rescore(score, domain, visibility, scored_under) == score
+    assert rescore(score, trace.metadata, policy) == score_trace(trace, nearest, policy)
+    assert rescore(score, trace.metadata, scored_under) == score
 
 
 def test_a_domain_named_in_the_new_policy_gets_its_own_profile(make_trace):
@@ -41,7 +43,7 @@ def test_a_domain_named_in_the_new_policy_gets_its_own_profile(make_trace):
     score = score_trace(trace, None, Policy())
     legal = DomainPolicy(threshold=0.1, weights=REFERENCE_WEIGHTS["medical"])
 
-    rescored = rescore(score, "legal", "network", Policy(domains={"legal": legal}))
+    rescored = rescore(score, trace.metadata, Policy(domains={"legal": legal}))
 
     assert (score.domain, score.decision) == ("default", "rejected")
     assert (rescored.domain, rescored.threshold, rescored.decision) == ("legal", 0.1, "contribute")

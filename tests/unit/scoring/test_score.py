@@ -60,20 +60,27 @@ def test_a_score_equal_to_the_threshold_is_contributed(make_trace, above, decisi
 
 
 @pytest.mark.parametrize(
-    ("visibility", "threshold", "withheld", "decision"),
+    ("metadata", "threshold", "withheld", "decision"),
     [
-        ("org", 0, None, "contribute"),
-        ("private", 0, "visibility", "rejected"),
-        ("org", 1, None, "rejected"),
-        ("private", 1, "visibility", "rejected"),
+        ({"visibility": "org"}, 0, None, "contribute"),
+        ({"visibility": "private"}, 0, "visibility", "rejected"),
+        ({"visibility": "org"}, 1, None, "rejected"),
+        ({"visibility": "private"}, 1, "visibility", "rejected"),
+        ({"privacy_level": "federated"}, 0, "privacy_level", "rejected"),
+        ({"privacy_level": "private"}, 1, "privacy_level", "rejected"),
+        ({"privacy_level": "private", "visibility": "private"}, 0, "visibility", "rejected"),
     ],
 )
-def test_a_visibility_that_the_policy_does_not_list_is_withheld_whatever_its_score(
-    make_trace, visibility, threshold, withheld, decision
+def test_what_a_guard_of_the_policy_does_not_list_is_withheld_whatever_its_score(
+    make_trace, metadata, threshold, withheld, decision
 ):
-    policy = Policy(threshold=threshold, contribute_visibility=["org", "network"])
+    policy = Policy(
+        threshold=threshold,
+        contribute_visibility=["org", "network"],
+        contribute_privacy_level=["aggregated"],
+    )
 
-    score = score_trace(make_trace("tool_call", visibility=visibility), None, policy)
+    score = score_trace(make_trace("tool_call", **metadata), None, policy)
 
     assert (score.withheld, score.decision, score.reaches_threshold) == (withheld, decision, threshold == 0)
 

@@ -96,7 +96,7 @@ def test_a_domain_of_the_policy_can_be_set_by_variables(load, monkeypatch):
 
 def test_visibilities_can_be_set_by_a_variable_of_json(monkeypatch, problems_of):
     monkeypatch.setenv("KP_POLICY__CONTRIBUTE_VISIBILITY", '["network", "org"]')
-    assert load_settings().policy.visibilities == ("org", "network")
+    assert load_settings().policy.contribute_visibility == ("org", "network")
 
     monkeypatch.setenv("KP_POLICY__CONTRIBUTE_VISIBILITY", "org")
     assert "policy.contribute_visibility: got 'org'; should be a list of one or more of" in problems_of()[0]

@@ -210,6 +210,20 @@ async def test_a_rejected_member_is_detected_before_the_first_fetch(start):
         await world.check()
 
 
+async def test_partitions_assigned_while_the_source_stops_are_not_taken(start):
+    """Their recovery outlived the partitions, and ended an orderly stop with an error."""
+    world = await start()
+    await world.member.rebalance([])
+    await world.source.stop()
+
+    world.publish(0, *range(3))
+    await world.member.rebalance([0])
+    await world.settle()
+
+    assert world.outputs() == []
+    assert world.failures == []
+
+
 async def test_a_recreated_topic_is_read_from_its_beginning_while_running(start):
     """The old position is valid in it too, so its records up to there would be skipped."""
     world = await start()
@@ -224,6 +238,52 @@ async def test_a_recreated_topic_is_read_from_its_beginning_while_running(start)
 
     assert world.outputs()[5:] == list(range(100, 110))
     assert world.metric("kp_cache_resets_total", reason="recreated") == 1
+
+
+@pytest.mark.parametrize("metadata", [None, "", "set by an operator"])
+async def test_a_topic_recreated_while_no_worker_ran_is_read_from_its_beginning(metadata, start):
+    """Also by the ledger alone: a position that an operator has set does not tell its topic."""
+    first = await start()
+    first.publish(0, *range(5))
+    await first.member.rebalance([0])
+    await first.committed({0: 5})
+    await first.stop()
+
+    if metadata is not None:
+        first.topic.metadata[0] = metadata
+    first.topic.records[0].clear()
+    first.topic.id = b"second"
+    second = await start(first.topic, first.publisher)
+    second.publish(0, *range(100, 110))
+    await second.member.rebalance([0])
+    await second.until(lambda: len(second.outputs()) == 15)
+
+    assert second.outputs()[5:] == list(range(100, 110))
+
+
+async def test_a_commit_for_the_topic_before_that_arrives_late_skips_nothing(start):
+    """A commit names its topic by name only: one that was under way becomes a position in the new topic."""
+    first = await start()
+    first.publish(0, *range(5))
+    await first.member.rebalance([0])
+    await first.committed({0: 5})
+    late = first.topic.metadata[0]
+    await first.stop()
+    first.topic.records[0].clear()
+    first.topic.id = b"second"
+    second = await start(first.topic, first.publisher)
+    second.publish(0, 100, 101)
+    await second.member.rebalance([0])
+    await second.committed({0: 2})
+    await second.stop()
+
+    second.topic.committed[0], second.topic.metadata[0] = 5, late
+    third = await start(second.topic, second.publisher)
+    third.publish(0, *range(102, 110))
+    await third.member.rebalance([0])
+    await third.committed({0: 10})
+
+    assert set(third.outputs()) == {*range(5), *range(100, 110)}
 
 
 async def skipped(world):

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import Content, Features, Score, ScoredRecord, Scorer, quality_score
+from knowledgepulse_worker.scoring import Content, Features, Score, ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
 
@@ -41,25 +41,26 @@ def make_record() -> Callable[..., ScoredRecord]:
         success: bool = True,
         nearest: str | None = None,
         visibility: str = "network",
+        privacy_level: str = "aggregated",
         policy: Policy | None = None,
         **others: Any,
     ) -> ScoredRecord:
         policy = policy or Policy()
         profile = policy.profile(domain)
-        withheld = None if visibility in policy.visibilities else "visibility"
-        score = Score(0, *dimensions, overrides, profile.domain, profile.threshold, nearest, withheld)
-        quality = quality_score(score.dimensions, overrides, profile.weights)
+        score = Score(0, *dimensions, overrides, profile.domain, profile.threshold, nearest)
         confidence = score.outcome_confidence if success else min(1.0, score.outcome_confidence / 0.3)
-        return ScoredRecord(
+        record = ScoredRecord(
             source=f"raw-traces/0/{id}",
             id=id,
             task_domain=domain,
             visibility=visibility,
+            privacy_level=privacy_level,
             success=success,
             confidence=confidence,
-            score=replace(score, quality_score=quality),
+            score=score,
             **others,
         )
+        return replace(record, score=record.under(policy))
 
     return make
 

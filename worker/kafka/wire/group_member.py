@@ -17,6 +17,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
+from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.lease import Lease, heartbeat_interval
@@ -86,8 +87,14 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         """Whether this worker is a group member, as far as the client knows."""
         return self.generation >= 0
 
-    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets as a member of the present generation.
+    async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """Return the group's position with its metadata, which the client's own method drops."""
+        found = await self._coordinator.fetch_committed_offsets([partition])
+        position = cast("OffsetAndMetadata | None", found.get(partition))
+        return None if position is None or position.offset < 0 else position
+
+    async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit positions as a member of the present generation.
 
         The client repeats a commit that was not answered, even as a member of a later generation: a worker
         that was suspended meanwhile would move the group back, behind what its successor has finished.
@@ -98,7 +105,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
             KafkaError: the coordinator refused the commit.
         """
         self._commits_as = self.generation
-        await super().commit(offsets)
+        await super().commit(positions)
 
     def check_membership(self) -> None:
         """Check that the client is still in its group; a fetch does so too.

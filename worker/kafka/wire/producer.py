@@ -1,11 +1,23 @@
-"""The end of a producer whose brokers are away."""
+"""The end of a producer whose brokers are away, or have not taken a record."""
 
 from __future__ import annotations
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
 
 
 async def abandon(producer: AIOKafkaProducer) -> None:
     """Stop a producer that retries for as long as the brokers are away, and drop what it still has."""
     await producer._sender.close()  # noqa: SLF001 - there is no other way to stop its retries
     await producer.client.close()
+
+
+def send_no_more(producer: AIOKafkaProducer, error: KafkaError) -> None:
+    """Fail all that a producer has not sent yet, and all that it is given; requests under way go on."""
+    accumulator = producer._message_accumulator  # noqa: SLF001 - it would go on with the next batch
+    producer._sender.sender_task.cancel()  # noqa: SLF001
+    for batches in accumulator._batches.values():  # noqa: SLF001
+        for batch in batches:
+            batch.failure(error)
+    accumulator._batches.clear()  # noqa: SLF001
+    accumulator._exception = error  # noqa: SLF001

@@ -13,7 +13,7 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import TopicReader, read_topic
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
 from knowledgepulse_worker.redaction.departure import Held
-from knowledgepulse_worker.scoring import bounded_id
+from knowledgepulse_worker.scoring import ScoredRecord, bounded_id
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.contributions.registry_client import Verdict
 
@@ -29,20 +29,20 @@ class Contribution(msgspec.Struct, frozen=True, omit_defaults=True):
         source: ``kp-source``, or where the record is if it has none.
         result: a :data:`Result`, or ``deleted``.
         registry: the registry's address.
-        at: when, in milliseconds since the epoch.
         status: the registry's HTTP status; 0 if it was not asked.
         message: the registry's own words.
         idempotency_key: that it was sent with.
+        at: when, in milliseconds since the epoch.
     """
 
     trace_id: str
     source: str
     result: str
     registry: str
-    at: int
     status: int = 0
     message: str = ""
     idempotency_key: str = ""
+    at: int = msgspec.field(default_factory=lambda: time.time_ns() // 1_000_000)
 
     @property
     def key(self) -> bytes:
@@ -57,16 +57,6 @@ class Contribution(msgspec.Struct, frozen=True, omit_defaults=True):
 _decode = msgspec.json.Decoder(Contribution).decode
 
 
-def now_ms() -> int:
-    """Return the time, in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
-def contributions_group(group: str) -> str:
-    """Return the consumer group and the transactional id of ``kp-worker contributions send``."""
-    return f"{group}-contributions"
-
-
 def source_topic(settings: Settings) -> str:
     """Return the topic that is sent: the redacted copies, where there are some."""
     return settings.topics.redacted or settings.topics.contribute
@@ -79,8 +69,9 @@ def contribution_rights(settings: Settings) -> Iterator[Right]:
     the transactional id.
     """
     yield from topic_rights(source_topic(settings), "Read", "DescribeConfigs")
-    yield from topic_rights(contributions_topic_name(settings.kafka.group), "Write", "DescribeConfigs")
-    yield Right("Read", "group", contributions_group(settings.kafka.group))
+    name = contributions_topic_name(settings.kafka.group)
+    yield from topic_rights(name, "Write", "DescribeConfigs")
+    yield Right("Read", "group", name)
 
 
 async def create_topic(admin: TopicAdmin, name: str) -> None:
@@ -89,14 +80,19 @@ async def create_topic(admin: TopicAdmin, name: str) -> None:
         await admin.create(name, 1, -1, {"retention.ms": "-1"})
 
 
-async def read_contributions(settings: Settings, trace_ids: Collection[str]) -> list[Contribution]:
-    """Return what became of traces, oldest first; nothing if none was ever sent."""
+async def read_contributions(settings: Settings, records: Collection[ScoredRecord]) -> list[Contribution]:
+    """Return what became of traces, oldest first; nothing if none was ever sent.
+
+    A redacted copy may have another id than its trace, but has its source.
+    """
     name = contributions_topic_name(settings.kafka.group)
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topic = (await admin.describe([name])).get(name)
     if topic is None:
         return []
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
-        records = [one async for one in read_topic(reader, topic, None, lambda _read, _total: None)]
-    found = [_decode(record.value) for record in records if record.value]
-    return [one for one in found if one.trace_id in trace_ids]
+        held = [one async for one in read_topic(reader, topic, None, lambda _read, _total: None)]
+    all_of_them = [_decode(record.value) for record in held if record.value]
+    sources, ids = {one.source for one in records}, {one.id for one in records}
+    ids |= {one.trace_id for one in all_of_them if one.source in sources and one.trace_id}
+    return [one for one in all_of_them if one.source in sources or one.trace_id in ids]

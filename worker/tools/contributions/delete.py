@@ -15,7 +15,6 @@ from knowledgepulse_worker.tools.contributions.contributions_topic import (
     Contribution,
     contribution_rights,
     create_topic,
-    now_ms,
 )
 from knowledgepulse_worker.tools.contributions.metrics import ContributionMetrics
 from knowledgepulse_worker.tools.contributions.registry_client import RegistryClient
@@ -42,6 +41,6 @@ async def delete_contributions(
         for trace_id in trace_ids:
             was_there = await persistence.ask(partial(client.delete, trace_id))
             if was_there:
-                done = Contribution(trace_id, "", "deleted", settings.registry.url or "", now_ms(), 200)
+                done = Contribution(trace_id, "", "deleted", settings.registry.url or "", 200)
                 await (await publisher.send(topic, done.encode(), done.key))
             yield trace_id, was_there

@@ -16,6 +16,7 @@ import aiohttp
 from yarl import URL
 
 from knowledgepulse_worker.errors import SecurityError, SettingsError
+from knowledgepulse_worker.redaction.sdk import clean_text
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.contributions.pace import Pace, Sleep
 from knowledgepulse_worker.tools.contributions.unit import Unit
@@ -167,16 +168,16 @@ class RegistryClient:
         except aiohttp.ClientConnectorError as error:
             raise TryAgain("unreachable", str(error)) from error
         except aiohttp.ClientError as error:
-            raise TryAgain("closed", f"{type(error).__name__}: {error}") from error
+            raise TryAgain("closed", type(error).__name__) from None  # its text may quote the answer
 
     def _require_access(self, response: aiohttp.ClientResponse) -> None:
         """Raise for what says nothing about the request itself."""
         status = response.status
-        if status == HTTPStatus.TOO_MANY_REQUESTS:
-            if response.headers.get("X-RateLimit-Limit") == "0":  # as the registry treats who has no key
-                raise SecurityError(f"registry.api_key: {self._url} does not know the key, or has revoked it")
+        is_limited = status == HTTPStatus.TOO_MANY_REQUESTS
+        has_no_key = is_limited and response.headers.get("X-RateLimit-Limit") == "0"
+        if is_limited and not has_no_key:
             raise TryAgain("limited", "the registry's rate limit", _retry_after(response.headers))
-        if status == HTTPStatus.UNAUTHORIZED:
+        if has_no_key or status == HTTPStatus.UNAUTHORIZED:
             raise SecurityError(f"registry.api_key: {self._url} does not know the key, or has revoked it")
         if status == HTTPStatus.FORBIDDEN:
             raise SecurityError(
@@ -226,9 +227,10 @@ def _retry_after(headers: Mapping[str, str], missing: float | None = _MINUTE) ->
 
 
 def _message(body: Any) -> str:
-    """Return what the registry says is wrong."""
+    """Return what the registry says is wrong, cleaned: it may quote the trace, or the key."""
     if not isinstance(body, dict):
         return ""
     issues = body.get("issues")
     said = [f"{one.get('path')}: {one.get('message')}" for one in issues or () if isinstance(one, dict)]
-    return "; ".join([str(body.get("error", "")), *said])[:MAX_MESSAGE]
+    text = "; ".join([str(body.get("error", "")), *said])
+    return clean_text(text[: 4 * MAX_MESSAGE])[:MAX_MESSAGE]

@@ -30,9 +30,7 @@ from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.contributions.contributions_topic import (
     Contribution,
     contribution_rights,
-    contributions_group,
     create_topic,
-    now_ms,
     source_topic,
 )
 from knowledgepulse_worker.tools.contributions.metrics import ContributionMetrics
@@ -120,20 +118,20 @@ class Sender:
             SettingsError: at the address is no registry.
         """
         scored = read_record(record)
-        where = f"{record.topic}/{record.partition}/{record.offset}"
+        if scored is None and last_header(record.headers, "kp-redaction-error") is not None:
+            source = last_header(record.headers, "kp-source") or b""
+            return self._held("", source.decode("utf-8", "replace"), "not_redacted")
         if scored is None:
-            stands_for = last_header(record.headers, "kp-redaction-error")
-            return self._held("", where, "foreign" if stands_for is None else "not_redacted")
+            return self._held("", f"{record.topic}/{record.partition}/{record.offset}", "foreign")
         unit = unit_of(record.value, scored, self._registry)
         if not isinstance(unit, Unit):
             return self._held(scored.id, scored.source, unit)
         answer = await self._persistence.ask(lambda: self._answer(unit))
         return Contribution(
             trace_id=unit.id,
-            source=scored.source,
+            source=bounded_id(scored.source),
             result=answer.verdict,
             registry=self._registry.url or "",
-            at=now_ms(),
             status=answer.status,
             message=answer.message,
             idempotency_key=unit.idempotency_key,
@@ -145,7 +143,7 @@ class Sender:
         return await self._client.contribute(unit)
 
     def _held(self, trace_id: str, source: str, result: str) -> Contribution:
-        return Contribution(bounded_id(trace_id), source, result, self._registry.url or "", now_ms())
+        return Contribution(bounded_id(trace_id), bounded_id(source), result, self._registry.url or "")
 
 
 async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
@@ -177,13 +175,13 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
 
     metrics = ContributionMetrics()
     client = RegistryClient(settings.registry, sleep)
-    source, answers = source_topic(settings), contributions_topic_name(settings.kafka.group)
+    source = source_topic(settings)
+    answers = group = contributions_topic_name(settings.kafka.group)  # the transactional id, too
     await require_rights(settings.kafka, contribution_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         if source not in await admin.describe([source]):
             raise TopicError(f"missing: {source}; `kp-worker topics` creates it")
         await create_topic(admin, answers)
-    group = contributions_group(settings.kafka.group)
     persistence = Persistence(sleep, metrics)
     async with (
         # First, since it ends an earlier process' transaction, which may move the positions.

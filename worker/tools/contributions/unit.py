@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from knowledgepulse_schemas.trace import CONTEXTS, ScoredTrace, is_uuid_id, parse_date_time
+from knowledgepulse_schemas.trace import CONTEXTS, ScoredTrace, parse_date_time
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.records.entry import ScoreHeader
 from knowledgepulse_worker.redaction.departure import Held, held_back
@@ -56,13 +56,13 @@ def unit_of(
         trace = _known(value)
     except (ValueError, OverflowError, RecursionError):
         return "invalid"
+    graph = trace.setdefault("knowledge_graph_delta", {"entities": [], "relationships": []})
+    since = trace["metadata"]["created_at"]
+    graph["relationships"] += [{"fact": fact, "valid_from": since} for fact in _provenance(record)]
     held = held_back(trace, registry.visibilities, require_clean=registry.require_clean)
     if held is not None:
         return held
     trace["metadata"]["agent_id"] = registry.agent_id
-    graph = trace.setdefault("knowledge_graph_delta", {"entities": [], "relationships": []})
-    since = trace["metadata"]["created_at"]
-    graph["relationships"] += [{"fact": fact, "valid_from": since} for fact in _provenance(record)]
     return Unit(trace["id"], msgspec.json.encode(trace))
 
 
@@ -81,9 +81,7 @@ def _known(value: bytes) -> dict[str, Any]:
 
 def _provenance(record: ScoredRecord) -> tuple[str, ...]:
     """Return who decided, as facts: the score and its parts, the policy and the release."""
-    header = ScoreHeader.of(record.score)
-    if header.nearest is not None and not is_uuid_id(header.nearest):
-        header = msgspec.structs.replace(header, nearest=None)  # an id that says more may say too much
+    header = ScoreHeader.of(record.score).discreet()
     return (
         f"kp-score {msgspec.json.encode(header).decode()}",
         f"kp-policy {record.policy}",

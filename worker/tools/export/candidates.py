@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_schemas.trace import parse_date_time
+from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import RejectedRecord
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_members, with_quality_score
@@ -20,32 +21,17 @@ from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.records.scored import worker_headers
 from knowledgepulse_worker.records.summary import MetadataSummary, OutcomeSummary
 from knowledgepulse_worker.redaction.departure import private
-from knowledgepulse_worker.scoring import Score, rescore
-from knowledgepulse_worker.tools.export.options import Choices
+from knowledgepulse_worker.scoring import Score, TraceText, rescore
+from knowledgepulse_worker.tools.export.manifest import Choices
 
-Dropped = Literal[
-    "repeat",
-    "foreign",
-    "not_redacted",
-    "visibility",
-    "privacy_level",
-    "not_clean",
-    "other_domain",
-    "before_since",
-    "policy",
-    "min_score",
-    "not_selected",
-    "both_sides",
-]
-"""Why a record is not in the dataset."""
-
-REASONS: dict[str, str] = {
+REASONS = {
     "repeat": "repeats of earlier records",
     "foreign": "no scored traces of a worker",
     "not_redacted": "no redacted copy could be made",
-    "visibility": "their visibility may not leave",
-    "privacy_level": "their privacy level is private",
-    "not_clean": "with secrets, or what identifies a person",
+    "visibility": "visibility that may not leave",
+    "privacy_level": "privacy level that may not leave",
+    "not_clean": "the SDK's cleaning finds something",
+    "secret": "`--scan-secrets` finds a key",
     "other_domain": "of another domain",
     "before_since": "from before `--since`",
     "policy": "below the threshold of `--policy`",
@@ -53,18 +39,11 @@ REASONS: dict[str, str] = {
     "not_selected": "not among the best or most diverse",
     "both_sides": "alike to traces of two splits",
 }
-
-HELD: dict[Dropped, str] = {
-    "visibility": "its visibility may not leave",
-    "privacy_level": "its privacy_level may not leave",
-    "not_clean": "the SDK's cleaning finds something in it",
-}
-"""Why a trace may not leave, as the log says it."""
+"""Why a record is not in the dataset, in words."""
 
 
 class _Metadata(MetadataSummary, frozen=True):
     created_at: str = ""
-    privacy_level: str = ""
     quality_score: float | None = None
     native_id: Any = None
     parent_id: Any = None
@@ -98,7 +77,6 @@ class Candidate:
         parts: the score's parts; None in a redacted copy or a file, which have no ``kp-score``.
         policy: digest of the policy of the score; None if it was not recorded.
         profile: the domain of the policy that the score has been made with.
-        members: of the trace.
     """
 
     source: str
@@ -110,18 +88,29 @@ class Candidate:
     members: Members
 
     @property
+    def agent(self) -> str | None:
+        """The name of the agent, as far as it is known."""
+        return self.members.metadata.agent_id or self.members.metadata.framework
+
+    @property
     def day(self) -> str:
         """The date in UTC, or ``unknown``."""
         if self.timestamp_ms is None:
             return "unknown"
         return datetime.fromtimestamp(self.timestamp_ms / 1000, UTC).date().isoformat()
 
-    @property
-    def groups(self) -> list[str]:
-        """What ties the trace to others: the run that a subagent belongs to, and the objective."""
-        metadata, objective = self.members.metadata, " ".join(self.members.task.objective.split())
-        run = metadata.parent_id if isinstance(metadata.parent_id, str) else self.members.id
-        return [f"run:{_digest(run)}", f"objective:{_digest(objective)}"]
+    def groups(self, tasks: Mapping[str, str]) -> list[str]:
+        """Return what ties the trace to others: its task, its run or its parent's, and the objective.
+
+        Args:
+            tasks: the group of its label, by the trace's id or by its run's native id.
+        """
+        one, metadata = self.members, self.members.metadata
+        names = [name for name in (one.id, metadata.native_id) if isinstance(name, str) and name in tasks]
+        run = metadata.parent_id if isinstance(metadata.parent_id, str) else one.id
+        objective = " ".join(one.task.objective.split())
+        found = [f"run:{_digest(run)}", f"objective:{_digest(objective)}"]
+        return [f"task:{tasks[names[0]]}", *found] if names else found
 
     def facts(self) -> Iterator[tuple[str, str]]:
         """Yield what the card counts, by name."""
@@ -138,95 +127,77 @@ class Candidate:
         yield "score from", f"{int(self.score * 20 + 1e-9) / 20:.2f}"
 
 
-def groups_of(candidate: Candidate, tasks: Mapping[str, str]) -> list[str]:
-    """Return what ties a trace to others, its task first.
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How records become rows.
 
-    Args:
-        candidate: the trace.
-        tasks: the group of its label, by the trace's id or by its run's native id.
-    """
-    names = (candidate.members.id, candidate.members.metadata.native_id)
-    task = next((tasks[name] for name in names if isinstance(name, str) and name in tasks), None)
-    return ([] if task is None else [f"task:{task}"]) + candidate.groups
-
-
-def read_candidate(
-    record: RawRecord, choices: Choices, policy: Policy, since_ms: int | None, *, has_score: bool
-) -> Candidate | Dropped:
-    """Return a record's candidate, or why there is none.
-
-    Args:
-        record: a record of a source.
-        choices: of the dataset; if they have a policy, the trace is rescored.
-        policy: that policy, or else the settings', whose profiles name the domain of a copy without
-            ``kp-score``.
-        since_ms: the time of the first record to export.
+    Attributes:
+        choices: of the dataset.
+        policy: to rescore under, if the choices have one; else the settings', whose profiles name the domain
+            of a copy without ``kp-score``.
+        tasks: group of a label, by trace id or native id.
+        since_ms: the time of the first record of a first export.
+        embedder: makes the vectors; None makes none.
+        text: which text of a trace it embeds.
         has_score: whether records have ``kp-score``: those of files and redacted copies do not.
     """
-    if last_header(record.headers, "kp-redaction-error") is not None:
-        return "not_redacted"
-    candidate = _read(record, policy)
-    if candidate is None or (has_score and candidate.parts is None):
-        return "foreign"
-    if choices.policy is not None and candidate.parts is not None:
-        candidate = _rescored(candidate, candidate.parts, policy)
-    metadata, parts = candidate.members.metadata, candidate.parts
-    held = private(metadata.visibility, metadata.privacy_level, choices.visibilities)
-    if held is not None:
-        return held
-    checks: tuple[tuple[Dropped, bool], ...] = (
-        (
-            "other_domain",
-            bool(choices.domains) and not {metadata.task_domain, candidate.profile} & {*choices.domains},
-        ),
-        ("before_since", since_ms is not None and (candidate.timestamp_ms or 0) < since_ms),
-        ("policy", choices.policy is not None and (parts is None or parts.decision != "contribute")),
-        ("min_score", candidate.score < choices.min_score),
-    )
-    return next((reason for reason, applies in checks if applies), candidate)
 
+    choices: Choices
+    policy: Policy
+    tasks: Mapping[str, str]
+    since_ms: int | None
+    embedder: Embedder | None
+    text: TraceText
+    has_score: bool
 
-def _rescored(candidate: Candidate, parts: Score, policy: Policy) -> Candidate:
-    metadata = candidate.members.metadata
-    score = rescore(parts, metadata.task_domain, metadata.visibility, policy)
-    return replace(
-        candidate, score=score.quality_score, parts=score, policy=policy.digest, profile=score.domain
-    )
+    @property
+    def dimensions(self) -> int:
+        """Of the vectors; 0 without an embedder."""
+        return 0 if self.embedder is None else self.embedder.dimensions
 
+    def candidate(self, record: RawRecord) -> Candidate | str:
+        """Return a record's candidate, or which of :data:`REASONS` there is against it."""
+        if last_header(record.headers, "kp-redaction-error") is not None:
+            return "not_redacted"
+        one = self._read(record)
+        if one is None or (self.has_score and one.parts is None):
+            return "foreign"
+        choices, metadata = self.choices, one.members.metadata
+        if held := private(
+            metadata.visibility, metadata.privacy_level, choices.visibilities, choices.privacy_levels
+        ):
+            return held
+        if choices.domain and not {metadata.task_domain, one.profile} & {*choices.domain}:
+            return "other_domain"
+        if choices.policy is not None and (one.parts is None or one.parts.decision != "contribute"):
+            return "policy"
+        return "min_score" if one.score < choices.min_score else one
 
-def trace_of(record: RawRecord, candidate: Candidate, choices: Choices) -> bytes:
-    """Return the bytes of a record's trace, with the score under the policy of the export, if it has one."""
-    value = record.value or b""
-    return value if choices.policy is None else with_quality_score(value, candidate.score)
+    def trace(self, record: RawRecord, candidate: Candidate) -> bytes:
+        """Return the bytes of a record's trace, with its score under the policy of the export, if any."""
+        value = record.value or b""
+        return value if self.choices.policy is None else with_quality_score(value, candidate.score)
 
-
-def _read(record: RawRecord, policy: Policy) -> Candidate | None:
-    try:
-        members = decode_members(record.value or b"", Members)
-        parts = _parts(record)
-        source, digest = (
-            (last_header(record.headers, name) or b"").decode() for name in ("kp-source", "kp-policy")
-        )
-    except (msgspec.MsgspecError, UnicodeDecodeError, RejectedRecord):
-        return None
-    metadata = members.metadata
-    recorded = metadata.quality_score
-    if not source or recorded is None or not 0 <= recorded <= 1:
-        return None
-    return Candidate(
-        source=source,
-        timestamp_ms=_time(record.timestamp_ms, metadata.created_at),
-        score=recorded,
-        parts=parts,
-        policy=digest or None,
-        profile=parts.domain if parts else policy.profile(metadata.task_domain).domain,
-        members=members,
-    )
-
-
-def _parts(record: RawRecord) -> Score | None:
-    headers = worker_headers(record.headers)
-    return None if headers is None else ScoreHeader.decode(headers[1]).as_score()
+    def _read(self, record: RawRecord) -> Candidate | None:
+        headers = worker_headers(record.headers)
+        try:
+            members = decode_members(record.value or b"", Members)
+            parts = None if headers is None else ScoreHeader.decode(headers[1]).discreet().as_score()
+            source, digest = (
+                (last_header(record.headers, name) or b"").decode() for name in ("kp-source", "kp-policy")
+            )
+        except (msgspec.MsgspecError, UnicodeDecodeError, RejectedRecord):
+            return None
+        metadata, score = members.metadata, members.metadata.quality_score
+        if not source or score is None or not 0 <= score <= 1:
+            return None
+        profile = parts.domain if parts else self.policy.profile(metadata.task_domain).domain
+        time = _time(record.timestamp_ms, metadata.created_at)
+        one = Candidate(source, time, score, parts, digest or None, profile, members)
+        if self.choices.policy is None or parts is None:
+            return one
+        new = rescore(parts, metadata, self.policy)
+        return replace(one, score=new.quality_score, parts=new, policy=self.policy.digest, profile=new.domain)
 
 
 def _time(timestamp_ms: int, created_at: str) -> int | None:

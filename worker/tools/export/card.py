@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.export.candidates import REASONS
-from knowledgepulse_worker.tools.export.manifest import Manifest
-from knowledgepulse_worker.tools.export.options import SPLITS, TABLE
+from knowledgepulse_worker.tools.export.manifest import SPLITS, TABLE, Manifest
+from knowledgepulse_worker.tools.export.splits import NEAR
 
 CARD = "README.md"
 _SHOWN = 20
-_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _TABLES = (
     "split",
     "domain",
@@ -35,8 +34,7 @@ def card(manifest: Manifest) -> bytes:
 def _metadata(manifest: Manifest) -> Iterator[str]:
     """Yield the block that tells the hub, and ``datasets.load_dataset``, where which split is."""
     splits = manifest.total("split")
-    size = next((name for most, name in _SIZES if sum(splits.values()) < most), "n>1M")
-    yield f"---\ntags: [agent, traces, knowledgepulse]\nsize_categories: [{size}]"
+    yield "---\ntags: [agent, traces, knowledgepulse]"
     if splits:  # of other formats than the table's, `datasets` would need a repository each
         yield "configs:\n- config_name: default\n  data_files:"
         yield from (f"  - {{split: {one}, path: '{TABLE}/{one}/**'}}" for one in SPLITS if one in splits)
@@ -52,20 +50,24 @@ def _text(manifest: Manifest) -> Iterator[str]:
         f"{sum(one.read for one in exports)} records, in {len(exports)} exports by `kp-worker export`. "
         "`manifest.json` has the hash of each file, and the offsets that each export read.\n"
     )
-    for name in choices["formats"]:
-        yield f"`{name}/` has them as lines, too: `load_dataset('json', data_files='{name}/train/**')`.\n"
+    for one in choices.also:
+        yield f"`{one}/` has them as lines, too: `load_dataset('json', data_files='{one}/train/**')`.\n"
     yield "Traces that share a run, a task or an objective, or whose vectors have a cosine of"
-    yield f"{choices['similarity']:g} or more ({_safe(choices['embedder'])}), lie in one split; seed"
-    yield f"{choices['seed']}."
+    yield f"{NEAR:g} or more ({_safe(choices.embedder)}), lie in one split; seed"
+    yield f"{choices.seed}."
     for name in _TABLES:
         yield from _table(name.capitalize(), manifest.total(name))
     yield "\n## What is not in it\n"
-    leaving = ", ".join(one for one in choices["visibilities"] if one != "private") or "none"
-    yield f"Traces leave whose visibility is one of: {leaving}; none whose privacy level is private. They"
-    yield f"are {'redacted copies' if choices['redacted'] else 'not redacted'}, and the SDK's cleaning"
-    yield f"{'finds nothing in them' if choices['require_clean'] else 'was not asked'}. Before an export read"
+    for name, may_leave in (("visibility", choices.visibilities), ("privacy level", choices.privacy_levels)):
+        leaving = ", ".join(one for one in may_leave if one != "private") or "none"
+        yield f"Traces leave whose {name} is one of: {leaving}."
+    yield f"They are {'redacted copies' if choices.redacted else 'not redacted'}, and the SDK's cleaning"
+    yield f"{'was not asked' if choices.not_cleaned else 'finds nothing in them'}; detect-secrets"
+    yield f"{'finds no key' if choices.scan_secrets else 'was not asked'}. Before an export read"
     yield f"them, {sum(one.deleted for one in exports)} offsets had been deleted. Selected by"
-    selection = {name: choices[name] for name in ("domains", "min_score", "policy", "best", "diverse")}
+    selection = {
+        name: getattr(choices, name) for name in ("domain", "min_score", "policy", "best", "diverse")
+    }
     yield f"`{json.dumps(selection)}`."
     dropped = {text: sum(one.dropped.get(name, 0) for one in exports) for name, text in REASONS.items()}
     yield from _table("Records left out", {text: count for text, count in dropped.items() if count})

@@ -7,34 +7,33 @@ import io
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import quote
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from pyarrow import parquet
 
-from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import InputError, RejectedRecord
-from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.decode import decode_inputs, decode_members, decode_trace
+from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
 from knowledgepulse_worker.records.entry import encode_vector
 from knowledgepulse_worker.records.record import RawRecord
-from knowledgepulse_worker.records.summary import TraceSummary
-from knowledgepulse_worker.redaction.departure import is_clean
-from knowledgepulse_worker.scoring import TraceText, bounded_id, embedding_text
+from knowledgepulse_worker.redaction.departure import is_clean_json
+from knowledgepulse_worker.scoring import bounded_id, embedding_text
 from knowledgepulse_worker.terminal.text import printable
-from knowledgepulse_worker.tools.export.candidates import (
-    HELD,
-    Candidate,
-    Dropped,
-    groups_of,
-    read_candidate,
+from knowledgepulse_worker.tools.export.candidates import REASONS, Candidate, Rules
+from knowledgepulse_worker.tools.export.manifest import (
+    SPLITS,
+    TABLE,
+    Export,
+    File,
+    Manifest,
+    Plan,
+    Planned,
+    Split,
 )
-from knowledgepulse_worker.tools.export.manifest import Export, Manifest, Plan, Planned
-from knowledgepulse_worker.tools.export.options import SPLITS, TABLE, Choices, Split
+from knowledgepulse_worker.tools.export.secrets import has_secret
 from knowledgepulse_worker.tools.export.selection import best, diverse
 from knowledgepulse_worker.tools.export.sources import Source
 from knowledgepulse_worker.tools.export.splits import Placed, place
@@ -43,38 +42,8 @@ from knowledgepulse_worker.tools.export.store import Store
 logger = logging.getLogger(__name__)
 
 _BATCH = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """How records become rows.
-
-    Attributes:
-        choices: of the dataset.
-        policy: to rescore under, if the choices have one; else the settings'.
-        tasks: group of a label, by trace id or native id.
-        since_ms: the time of the first record of a first export.
-        embedder: makes the vectors; None makes none.
-        text: which text of a trace it embeds.
-        has_score: whether the source's records have ``kp-score``.
-    """
-
-    choices: Choices
-    policy: Policy
-    tasks: Mapping[str, str]
-    since_ms: int | None
-    embedder: Embedder | None
-    text: TraceText
-    has_score: bool
-
-    @property
-    def dimensions(self) -> int:
-        """Of the vectors; 0 without an embedder."""
-        return 0 if self.embedder is None else self.embedder.dimensions
-
-    def candidate(self, record: RawRecord, since_ms: int | None) -> Candidate | Dropped:
-        """Return a record's candidate, or why there is none."""
-        return read_candidate(record, self.choices, self.policy, since_ms, has_score=self.has_score)
+_NAMED = {"visibility", "privacy_level", "not_clean", "secret"}
+"""Reasons for which a trace must not leave: the log names it."""
 
 
 async def collect(source: Source, manifest: Manifest, store: Store, rules: Rules) -> Plan | None:
@@ -100,10 +69,10 @@ async def collect(source: Source, manifest: Manifest, store: Store, rules: Rules
         offsets={part: (held.start, held.stop) for part, held in offsets.items()},
         deleted=deleted,
         read=reading.read,
-        dropped={str(name): count for name, count in sorted(reading.dropped.items()) if count},
+        dropped={name: count for name, count in sorted(reading.dropped.items()) if count},
         counts={name: dict(sorted(one.items())) for name, one in sorted(reading.counts.items())},
     )
-    return Plan(source.identity, rules.choices.as_dict(), rules.since_ms, export, rows)
+    return Plan(source.identity, rules.choices, export, rows)
 
 
 async def _offsets(source: Source, manifest: Manifest, rules: Rules) -> tuple[dict[str, range], int]:
@@ -113,15 +82,13 @@ async def _offsets(source: Source, manifest: Manifest, rules: Rules) -> tuple[di
         end = manifest.end(part)
         if end is None:
             since = rules.since_ms
-            start = held.start if since is None else max(held.start, await source.start(part, since))
-            offsets[part] = range(start, held.stop)
-            continue
-        if held.stop < end:
+            end = held.start if since is None else await source.start(part, since)
+        elif held.stop < end:
             raise InputError(
                 f"{part} ends at offset {held.stop}, but the dataset has read up to {end}: it lost records, "
                 "or is another one; export to another folder"
             )
-        if held.start > end:
+        elif held.start > end:
             deleted += held.start - end
             logger.warning("%s: %d offsets were deleted since the last export", part, held.start - end)
         offsets[part] = range(max(held.start, end), held.stop)
@@ -129,20 +96,17 @@ async def _offsets(source: Source, manifest: Manifest, rules: Rules) -> tuple[di
 
 
 class _Found(NamedTuple):
-    """What is remembered of a candidate until all are read."""
+    """What is remembered of a candidate until all are read; its target lacks the split, and it its vector."""
 
-    part: str
-    offset: int
+    planned: Planned
     score: float
-    groups: list[str]
-    target: str
     facts: list[tuple[str, str]]
 
 
 class _Reading:
     def __init__(self, rules: Rules, seen: set[tuple[str, str]]) -> None:
         self.read = 0
-        self.dropped: Counter[Dropped] = Counter()
+        self.dropped: Counter[str] = Counter()
         self.counts: dict[str, Counter[str]] = {}
         self._rules = rules
         self._seen = seen
@@ -152,36 +116,39 @@ class _Reading:
 
     async def add(self, record: RawRecord, part: str) -> None:
         self.read += 1
-        found = self._rules.candidate(record, self._rules.since_ms)
-        if isinstance(found, Candidate):
-            found = self._checked(found, record)
-        if not isinstance(found, Candidate):
-            self.dropped[found] += 1
-            if found in HELD:
-                logger.warning("%s: %s: not exported", _name(record), HELD[found])
+        one = self._rules.candidate(record)
+        reason = self._checked(one, record) if isinstance(one, Candidate) else one
+        if reason is not None or not isinstance(one, Candidate):
+            self.dropped[str(reason)] += 1
+            if reason in _NAMED:
+                trace_id = printable(bounded_id(json.loads(record.value or b"")["id"]))
+                logger.warning("%s: not exported: %s", trace_id, REASONS[str(reason)])
             return
-        target = f"{_folder(found.profile)}/{found.day}"
-        groups = groups_of(found, self._rules.tasks)
-        self._found.append(_Found(part, record.offset, found.score, groups, target, [*found.facts()]))
+        target, groups = f"{_folder(one.profile)}/{one.day}", one.groups(self._rules.tasks)
+        planned = Planned(part, record.offset, groups, target, b"")
+        self._found.append(_Found(planned, one.score, [*one.facts()]))
         if len(self._texts) == _BATCH:
             await self.embed()
 
-    def _checked(self, candidate: Candidate, record: RawRecord) -> Candidate | Dropped:
-        identity = candidate.source, candidate.members.id
+    def _checked(self, one: Candidate, record: RawRecord) -> str | None:
+        """Return what there is against a candidate, if anything."""
+        rules, identity, value = self._rules, (one.source, one.members.id), record.value or b""
+        if rules.since_ms is not None and (one.timestamp_ms or 0) < rules.since_ms:
+            return "before_since"
         if identity in self._seen:
             return "repeat"
-        value = record.value or b""
         try:
             trace = decode_trace(value, len(value))
         except RejectedRecord:
             return "foreign"
-        # json, as it reads lone surrogates.
-        if self._rules.choices.require_clean and not is_clean(json.loads(value)):
+        if not (rules.choices.not_cleaned or is_clean_json(value)):
             return "not_clean"
+        if rules.choices.scan_secrets and has_secret(value):
+            return "secret"
         self._seen.add(identity)
-        if self._rules.embedder is not None:
-            self._texts.append(embedding_text(trace, self._rules.text, decode_inputs(value)))
-        return candidate
+        if rules.embedder is not None:
+            self._texts.append(embedding_text(trace, rules.text, decode_inputs(value)))
+        return None
 
     async def embed(self) -> None:
         if self._rules.embedder is not None and self._texts:
@@ -199,25 +166,22 @@ class _Reading:
             chosen = best([one.score for one in self._found], choices.best)
         elif choices.diverse is not None:
             chosen = diverse(vectors, placed.vectors, choices.diverse, choices.seed)
+        groups = [self._found[index].planned.groups for index in chosen]
         splits = place(
-            [self._found[index].groups for index in chosen], vectors[chosen], placed,
-            similarity=choices.similarity, shares=choices.shares, seed=choices.seed,
+            groups, vectors[chosen], placed,
+            shares=choices.shares, seed=choices.seed,
         )  # fmt: skip
         self.dropped["not_selected"] += count - len(chosen)
         self.dropped["both_sides"] += splits.count(None)
         rows = []
         for index, split in zip(chosen, splits, strict=True):
             if split is not None:
-                one, vector = self._found[index], encode_vector(vectors[index])
-                for name, value in (("split", split), *one.facts):
+                planned, _, facts = self._found[index]
+                for name, value in (("split", split), *facts):
                     self.counts.setdefault(name, Counter())[value] += 1
-                rows.append(Planned(one.part, one.offset, one.groups, f"{split}/{one.target}", vector))
+                target, vector = f"{split}/{planned.target}", encode_vector(vectors[index])
+                rows.append(msgspec.structs.replace(planned, target=target, vector=vector))
         return rows
-
-
-def _name(record: RawRecord) -> str:
-    """Return the id of a record's trace, for the log."""
-    return printable(bounded_id(decode_members(record.value or b"", TraceSummary).id))
 
 
 def _folder(name: str) -> str:
@@ -230,23 +194,19 @@ def exported(store: Store, manifest: Manifest, dimensions: int) -> tuple[Placed,
     """Return where the exported traces lie, and their sources and ids.
 
     Raises:
-        InputError: a file is missing.
+        InputError: a file is missing, or has another hash.
     """
-    with extra("export"):
-        from pyarrow import parquet  # noqa: PLC0415 - slow to import
     seen, groups, vectors, splits = set[tuple[str, str]](), list[list[str]](), [], list[Split]()
-    for path in manifest.files:
+    for path, file in manifest.files.items():
         if not path.startswith(f"{TABLE}/"):
             continue
         content = store.read(path)
-        if content is None:
-            raise InputError(f"{store.place}/{path} is missing; `--check` tells what else is")
+        if content is None or File.of(content) != file:
+            raise InputError(f"{store.place}/{path} is missing or damaged; `--check` tells what else is")
         table = parquet.read_table(io.BytesIO(content), columns=["source", "id", "groups", "vector"])
         seen.update(zip(table["source"].to_pylist(), table["id"].to_pylist(), strict=True))
         groups += table["groups"].to_pylist()
         splits += [next(one for one in SPLITS if path.startswith(f"{TABLE}/{one}/"))] * len(table)
         if dimensions:  # a row at a time would take ten times the memory
             vectors.append(table["vector"].combine_chunks().flatten().to_numpy().reshape(-1, dimensions))
-    placed = Placed(dimensions)
-    placed.add(groups, np.concatenate([placed.vectors, *vectors]), splits)
-    return placed, seen
+    return Placed(groups, np.concatenate([np.empty((0, dimensions), np.float32), *vectors]), splits), seen

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
 from knowledgepulse_worker.terminal.arguments import EXISTING, SCORE, Moment, Number
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors, topic_progress
-from knowledgepulse_worker.tools.export.candidates import REASONS
-from knowledgepulse_worker.tools.export.options import FORMATS, Choices
 
 if TYPE_CHECKING:
-    from knowledgepulse_worker.tools.export.collect import Rules
-    from knowledgepulse_worker.tools.export.sources import Source
+    from knowledgepulse_worker.tools.export.candidates import Rules
 
 
 @click.command()
 @click.argument("folder")
-@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("files", nargs=-1, type=EXISTING)
 @config_option
 @click.option(
     "--also",
-    "formats",
-    type=click.Choice(FORMATS),
+    type=click.Choice(["messages", "atif"]),
     multiple=True,
     help="Write this besides Parquet: OpenAI's chat messages with tools, or ATIF. Repeatable.",
 )
@@ -41,14 +36,13 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Also traces in which the SDK's cleaning finds secrets, or what identifies a person.",
 )
+@click.option("--scan-secrets", is_flag=True, help="No traces with what looks like a key (extra `secrets`).")
 @click.option("--min-score", type=SCORE, default=0.0, help="Least score.")
-@click.option("--domain", "domains", multiple=True, help="Only this task domain or profile. Repeatable.")
+@click.option("--domain", multiple=True, help="Only this task domain or profile. Repeatable.")
 @click.option(
     "--since", type=Moment(), help="Only records from this time on, or of this age: 2026-01-31T12:00, 7d."
 )
-@click.option(
-    "--policy", "file", type=EXISTING, help="Rescore `contribute` and `rejected`; export what passes."
-)
+@click.option("--policy", type=EXISTING, help="Rescore `contribute` and `rejected`; export what passes.")
 @click.option("--best", type=click.IntRange(min=1), help="Only so many new traces: those that score best.")
 @click.option("--diverse", type=click.IntRange(min=1), help="Only so many new traces: those that cover most.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the splits, and of --diverse.")
@@ -60,28 +54,20 @@ if TYPE_CHECKING:
     help="Percent of the groups for validation, and for test.",
 )
 @click.option(
-    "--similarity",
-    type=Number(0, 1, min_open=True),
-    default=0.95,
-    show_default=True,
-    help="Traces at least as similar lie on one side of the splits.",
-)
-@click.option(
     "--embedder",
     type=click.Choice(["none", "lexical", "sentence-transformers"]),
     help="Embedder for similarity, instead of embedding.backend.",
 )
 @click.option(
     "--labels",
-    "label_files",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=EXISTING,
     multiple=True,
     help="File of labels whose `group` names the task, as for `policy evaluate`. Repeatable.",
 )
 @click.option(
     "--check", is_flag=True, help="Only check the dataset's files, and its traces against the source."
 )
-def export(folder: str, files: tuple[Path, ...], check: bool, **options: Any) -> None:
+def export(folder: str, files: tuple[Path, ...], **options: Any) -> None:
     """Export contributed traces to a dataset in FOLDER, from where the last export to it ended.
 
     FOLDER is local, or a URL such as s3://bucket/name or gs://bucket/name. Reads `topics.redacted` if it is
@@ -101,37 +87,37 @@ def export(folder: str, files: tuple[Path, ...], check: bool, **options: Any) ->
             "--diverse needs vectors; embedding.backend is none, --embedder lexical is quick"
         )
     redacted = settings.topics.redacted if not (options["unredacted"] or files) else None
-    if options["file"] is not None and (redacted or files):
+    if options["policy"] is not None and (redacted or files):
         raise click.UsageError(
             "--policy needs the header kp-score, which redacted copies and files do not have; for the topics "
             "of whole traces, add --unredacted"
         )
-    sys.exit(asyncio.run(_export(folder, files, settings, redacted, options, check=check)))
+    if options["policy"] is not None:
+        settings = settings.model_copy(update={"policy": load_policy(options["policy"])})
+    sys.exit(asyncio.run(_export(folder, files, settings, redacted, options)))
 
 
 async def _export(
-    folder: str,
-    files: tuple[Path, ...],
-    settings: Settings,
-    redacted: str | None,
-    options: dict[str, Any],
-    *,
-    check: bool,
+    folder: str, files: tuple[Path, ...], settings: Settings, redacted: str | None, options: dict[str, Any]
 ) -> int:
-    from knowledgepulse_worker.tools.export.check import check as run_check  # noqa: PLC0415 - keeps `--help` fast
-    from knowledgepulse_worker.tools.export.run import export as run_export  # noqa: PLC0415
-    from knowledgepulse_worker.tools.export.store import open_store  # noqa: PLC0415
+    with extra("export"):
+        from knowledgepulse_worker.tools.export.candidates import REASONS  # noqa: PLC0415 - keeps `--help` fast
+        from knowledgepulse_worker.tools.export.run import check, export  # noqa: PLC0415
+        from knowledgepulse_worker.tools.export.sources import FileSource, open_topics  # noqa: PLC0415
+        from knowledgepulse_worker.tools.export.store import open_store  # noqa: PLC0415
 
-    policy = settings.policy if options["file"] is None else load_policy(options["file"])
-    rules = _rules(settings, policy, redacted, options, has_score=not (redacted or files), embeds=not check)
-    with open_store(folder) as store:
-        async with _source(settings, files, redacted, rescored=options["file"] is not None) as source:
-            if check:
-                problems = await run_check(source, store, rules)
+    rules, topics = _rules(settings, options, redacted, has_score=not (redacted or files)), settings.topics
+    names = [redacted or topics.contribute, *([topics.rejected] if options["policy"] else [])]
+    with open_store(folder, writes=not options["check"]) as store, topic_progress() as progress:
+        async with AsyncExitStack() as stack:
+            opened = open_topics(settings, names, progress)
+            source = FileSource(files, progress) if files else await stack.enter_async_context(opened)
+            if options["check"]:
+                problems = await check(source, store, rules)
                 for problem in problems:
                     click.echo(problem)
                 return 1 if problems else 0
-            done = await run_export(source, store, rules)
+            done = await export(source, store, rules)
     for one in done:
         left_out = "".join(f"; {count} left out: {REASONS[name]}" for name, count in one.dropped.items())
         rows = sum(one.counts.get("split", {}).values())
@@ -141,53 +127,33 @@ async def _export(
     return 0
 
 
-def _rules(
-    settings: Settings,
-    policy: Policy,
-    redacted: str | None,
-    options: dict[str, Any],
-    *,
-    has_score: bool,
-    embeds: bool,
-) -> Rules:
+def _rules(settings: Settings, options: dict[str, Any], redacted: str | None, *, has_score: bool) -> Rules:
     from knowledgepulse_worker.embedding import load_embedder  # noqa: PLC0415 - keeps `--help` fast
-    from knowledgepulse_worker.tools.export.collect import Rules  # noqa: PLC0415
+    from knowledgepulse_worker.tools.export.candidates import Rules  # noqa: PLC0415
+    from knowledgepulse_worker.tools.export.manifest import Choices  # noqa: PLC0415
+    from knowledgepulse_worker.tools.export.secrets import detectors  # noqa: PLC0415
     from knowledgepulse_worker.tools.policies.labels import labels_of_files  # noqa: PLC0415
     from knowledgepulse_worker.tools.score.offline import embedder_name  # noqa: PLC0415
 
-    since, labels = options["since"], labels_of_files(options["label_files"])
-    choices = Choices(
-        formats=tuple(one for one in FORMATS if one in options["formats"]),
-        domains=tuple(sorted({*options["domains"]})),
-        policy=None if options["file"] is None else policy.digest,
-        visibilities=policy.visibilities,
-        embedder=embedder_name(settings.embedding),
-        redacted=redacted is not None,
-        require_clean=not options["not_cleaned"],
-        **{name: options[name] for name in ("min_score", "best", "diverse", "seed", "shares", "similarity")},
-    )
+    if options["scan_secrets"]:
+        detectors()  # before anything is read
+    policy, labels, since = settings.policy, labels_of_files(options["labels"]), options["since"]
+    given = {name: one for name, one in options.items() if name in Choices.__struct_fields__}
+    choices = given | {
+        "domain": tuple(sorted({*options["domain"]})),
+        "also": tuple(sorted({*options["also"]})),
+        "policy": options["policy"] and policy.digest,
+        "visibilities": policy.guards["visibility"],
+        "privacy_levels": policy.guards["privacy_level"],
+        "embedder": embedder_name(settings.embedding),
+        "redacted": redacted is not None,
+    }
     return Rules(
-        choices=choices,
+        choices=Choices(**choices),
         policy=policy,
         tasks={name: str(one.group) for name, one in labels.items() if one.group is not None},
         since_ms=None if since is None else round(since.timestamp() * 1000),
-        embedder=load_embedder(settings.embedding, settings.cache) if embeds else None,
+        embedder=None if options["check"] else load_embedder(settings.embedding, settings.cache),
         text=settings.embedding.trace_text,
         has_score=has_score,
     )
-
-
-@asynccontextmanager
-async def _source(
-    settings: Settings, files: tuple[Path, ...], redacted: str | None, *, rescored: bool
-) -> AsyncIterator[Source]:
-    from knowledgepulse_worker.tools.export.sources import FileSource, open_topics  # noqa: PLC0415
-
-    topics = settings.topics
-    names = [redacted or topics.contribute, *([topics.rejected] if rescored else [])]
-    with topic_progress() as progress:
-        if files:
-            yield FileSource(files, progress)
-            return
-        async with open_topics(settings, names, progress) as source:
-            yield source

@@ -8,7 +8,7 @@ plan, to the same bytes. The manifest, which makes the files the dataset's, is w
 from __future__ import annotations
 
 import hashlib
-from typing import Any, TypeVar
+from typing import Literal, TypeVar, get_args
 
 import msgspec
 
@@ -17,9 +17,45 @@ from knowledgepulse_worker.tools.export.store import Store
 
 MANIFEST = "manifest.json"
 PLAN = ".plan"
+TABLE = "data"
+"""The folder of the Parquet files; those of other formats have the format's name."""
 
-Counts = dict[str, dict[str, int]]
-"""Numbers of traces by what the name says, such as ``split``, and its value."""
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+
+Format = Literal["messages", "atif"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+class Choices(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that all exports to one folder share.
+
+    Attributes:
+        also: what is written besides Parquet.
+        domain: the traces' domains or profiles; empty for all.
+        policy: digest of the policy that traces are rescored under; None keeps their own score.
+        visibilities, privacy_levels: those that may leave; `private` does not even so.
+        best: the number of traces with the highest scores that each export keeps; None for all.
+        diverse: the number of traces that cover most, likewise.
+        shares: of validation and test, in percent.
+        embedder: what vectors are computed with.
+        redacted: whether the traces are redacted copies.
+    """
+
+    also: tuple[Format, ...]
+    domain: tuple[str, ...]
+    min_score: float
+    policy: str | None
+    visibilities: tuple[str, ...]
+    privacy_levels: tuple[str, ...]
+    best: int | None
+    diverse: int | None
+    seed: int
+    shares: tuple[float, float]
+    embedder: str
+    redacted: bool
+    not_cleaned: bool
+    scan_secrets: bool
 
 
 class File(msgspec.Struct, frozen=True):
@@ -43,7 +79,7 @@ class Export(msgspec.Struct, frozen=True):
         deleted: number of offsets that were deleted since the last export, and never read.
         read: number of records.
         dropped: number of records that are not in the dataset, by reason.
-        counts: of its traces.
+        counts: numbers of its traces, by what is counted, such as ``split``, and its value.
     """
 
     number: int
@@ -51,7 +87,7 @@ class Export(msgspec.Struct, frozen=True):
     deleted: int
     read: int
     dropped: dict[str, int]
-    counts: Counts
+    counts: dict[str, dict[str, int]]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,14 +95,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         source: of each topic or file, what tells it from another of the same name.
-        choices: of the dataset.
         exports: in order.
         files: by path.
     """
 
     version: int = 1
     source: dict[str, str]
-    choices: dict[str, Any]
+    choices: Choices
     exports: tuple[Export, ...] = ()
     files: dict[str, File] = {}
 
@@ -108,8 +143,7 @@ class Plan(msgspec.Struct, frozen=True):
     """The plan of an export; its rows are in the order of reading."""
 
     source: dict[str, str]
-    choices: dict[str, Any]
-    since_ms: int | None
+    choices: Choices
     export: Export
     rows: list[Planned]
 
@@ -131,3 +165,21 @@ def read_state(store: Store, path: str, model: type[T]) -> T | None:
         return decode(content, type=model)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise InputError(f"{store.place}/{path}: not of an export: {error}") from None
+
+
+def require_same(place: str, begun: Manifest | Plan, source: dict[str, str], choices: Choices) -> None:
+    """Refuse to continue a dataset with other options, or from another source.
+
+    Raises:
+        InputError: names what differs.
+    """
+    names = (begun.source.keys() & source.keys()) or {*begun.source, *source}
+    before, now = (
+        msgspec.to_builtins(options) | {f"{name} (id)": ids.get(name) for name in names}
+        for options, ids in ((begun.choices, begun.source), (choices, source))
+    )
+    differing = [f"{name} was {before[name]}, is {now[name]}" for name in now if before[name] != now[name]]
+    if differing:
+        raise InputError(
+            f"{place} is another dataset: {'; '.join(differing)}; repeat them, or export to another folder"
+        )

@@ -1,4 +1,7 @@
-"""OpenAI's chat messages with tools, and ATIF trajectories.
+"""A trace as OpenAI's chat messages with tools, and as an ATIF trajectory.
+
+Each call gets its result, by id, by tool, or else the next observation; a result that came after other steps
+moves up to its call, as chat formats demand it there.
 
 Sources: https://platform.openai.com/docs/guides/fine-tuning and the types of ``openai``;
 https://www.harborframework.com/docs/agents/trajectory-format and the types of ``atif``.
@@ -6,9 +9,115 @@ https://www.harborframework.com/docs/agents/trajectory-format and the types of `
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass, field
 from typing import Any
 
-from knowledgepulse_worker.tools.export.turns import Call, Conversation, Turn, turns_of
+import msgspec
+
+
+class _Tool(msgspec.Struct, frozen=True):
+    name: str
+    mcp_server: str | None = None
+
+    @property
+    def full_name(self) -> str:
+        """As agents name the tools of MCP servers."""
+        return f"mcp__{self.mcp_server}__{self.name}" if self.mcp_server else self.name
+
+
+class _Step(msgspec.Struct, frozen=True):
+    type: str
+    content: str | None = None
+    tool: _Tool | None = None
+    input: dict[str, Any] | None = None
+    output_summary: str | None = None
+    tool_call_id: Any = None
+
+
+class _Task(msgspec.Struct, frozen=True):
+    objective: str
+    system: Any = None
+    tools: Any = None
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """What messages need of a trace."""
+
+    task: _Task
+    steps: list[_Step]
+
+
+@dataclass(slots=True)
+class Turn:
+    """What the system, the user or the assistant said.
+
+    Attributes:
+        calls: those that the assistant made at once, as ATIF has them.
+        results: theirs by id, as far as the trace has them.
+    """
+
+    role: str
+    text: str
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    results: dict[str, str] = field(default_factory=dict)
+
+
+class _Turns(list[Turn]):
+    def __init__(self, conversation: Conversation) -> None:
+        task = conversation.task
+        super().__init__([Turn("system", task.system)] if isinstance(task.system, str) else [])
+        self.append(Turn("user", task.objective))
+        self._open: list[tuple[_Step, Turn, str]] = []
+        self._ids: set[str] = set()
+        answered = True
+        for number, step in enumerate(conversation.steps):
+            if step.type == "observation":
+                answered = self._observe(step) or answered
+            elif step.tool is not None:
+                self._call(number, step, step.tool, parallel=not answered)
+                answered = False
+            else:
+                self.append(Turn("assistant", step.content or ""))
+                answered = True
+
+    def _call(self, number: int, step: _Step, tool: _Tool, *, parallel: bool) -> None:
+        last = self[-1]
+        if step.content or last.role != "assistant" or (last.calls and not parallel):
+            last = Turn("assistant", step.content or "")
+            self.append(last)
+        given = step.tool_call_id
+        name = given if isinstance(given, str) and given else f"call_{number}"
+        while name in self._ids:  # some agents number the calls of each turn
+            name = f"{name}_{number}"
+        self._ids.add(name)
+        last.calls.append(
+            {"tool_call_id": name, "function_name": tool.full_name, "arguments": step.input or {}}
+        )
+        if step.output_summary is not None:
+            last.results[name] = step.output_summary
+        self._open.append((step, last, name))
+
+    def _observe(self, step: _Step) -> bool:
+        """Give an observation to its call, or else to the user; return whether it had one."""
+        text = step.content if step.content is not None else step.output_summary or ""
+        for one in self._open:
+            call, turn, name = one
+            if step.tool_call_id is not None:
+                answers = call.tool_call_id == step.tool_call_id
+            else:
+                answers = turn is self[-1] if step.tool is None else call.tool == step.tool
+            if answers:
+                self._open.remove(one)
+                turn.results[name] = text
+                return True
+        self.append(Turn("user", text))
+        return False
+
+
+def turns_of(conversation: Conversation) -> list[Turn]:
+    """Return the turns: the system's, if its text was kept, the objective, and what followed."""
+    return _Turns(conversation)
 
 
 def chat_of(trace_id: str, conversation: Conversation) -> dict[str, Any]:
@@ -17,68 +126,64 @@ def chat_of(trace_id: str, conversation: Conversation) -> dict[str, Any]:
     A call whose result the trace lacks gets an empty one, as the format demands it, but for a last turn's.
     """
     messages: list[dict[str, Any]] = []
-    if conversation.system is not None:
-        messages.append({"role": "system", "content": conversation.system})
     turns = turns_of(conversation)
     for turn in turns:
-        messages.append(_message(turn))
-        ended = turn is turns[-1] and all(call.result is None for call in turn.calls)
-        messages += [] if ended else [_result(call) for call in turn.calls]
+        message: dict[str, Any] = {"role": turn.role, "content": turn.text}
+        if turn.calls:
+            message["tool_calls"] = [_chat_call(**call) for call in turn.calls]
+        messages.append(message)
+        if turn.results or turn is not turns[-1]:
+            names = [call["tool_call_id"] for call in turn.calls]
+            messages += [
+                {"role": "tool", "tool_call_id": name, "content": turn.results.get(name, "")}
+                for name in names
+            ]
     line: dict[str, Any] = {"id": trace_id, "messages": messages}
-    if tools := [_tool(one) for one in conversation.tools]:
+    if tools := _tools(conversation):
         line["tools"] = tools
     return line
 
 
-def _message(turn: Turn) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": turn.role, "content": turn.text or ""}
-    if turn.calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.json}}
-            for call in turn.calls
-        ]
-    return message
+def _chat_call(tool_call_id: str, function_name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": function_name, "arguments": json.dumps(arguments, ensure_ascii=False)}
+    return {"id": tool_call_id, "type": "function", "function": function}
 
 
-def _result(call: Call) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": call.id, "content": call.result or ""}
-
-
-def _tool(definition: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool in OpenAI's form; one without a known schema takes any arguments."""
-    parameters = definition.get("parameters")
-    function = {
-        "name": definition["name"],
-        "description": str(definition.get("description") or ""),
-        "parameters": parameters if isinstance(parameters, dict) else {"type": "object", "properties": {}},
-    }
-    return {"type": "function", "function": function}
+def _tools(conversation: Conversation) -> list[dict[str, Any]]:
+    """Return the tools that were kept or called; one without a known schema takes any arguments."""
+    kept = conversation.task.tools if isinstance(conversation.task.tools, list) else []
+    found = {one["name"]: one for one in kept if isinstance(one, dict) and isinstance(one.get("name"), str)}
+    for step in conversation.steps:
+        if step.tool is not None and step.type != "observation":
+            found.setdefault(step.tool.full_name, {})
+    tools = []
+    for name, one in found.items():
+        schema = one.get("parameters")
+        parameters = schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
+        function = {
+            "name": name,
+            "description": str(one.get("description") or ""),
+            "parameters": parameters,
+        }
+        tools.append({"type": "function", "function": function})
+    return tools
 
 
 def trajectory_of(trace_id: str, agent: str, conversation: Conversation) -> dict[str, Any]:
     """Return the trace as an ATIF trajectory."""
-    steps: list[dict[str, Any]] = []
-    if conversation.system is not None:
-        steps.append({"source": "system", "message": conversation.system})
-    for turn in turns_of(conversation):
-        step: dict[str, Any] = {
-            "source": "user" if turn.role == "user" else "agent",
-            "message": turn.text or "",
-        }
+    steps = []
+    for number, turn in enumerate(turns_of(conversation), start=1):
+        source = "agent" if turn.role == "assistant" else turn.role
+        step: dict[str, Any] = {"step_id": number, "source": source, "message": turn.text}
         if turn.calls:
-            step["tool_calls"] = [
-                {"tool_call_id": call.id, "function_name": call.name, "arguments": call.arguments}
-                for call in turn.calls
-            ]
-            results = [call for call in turn.calls if call.result is not None]
-            if results:
-                step["observation"] = {
-                    "results": [{"source_call_id": call.id, "content": call.result} for call in results]
-                }
+            step["tool_calls"] = turn.calls
+        if turn.results:
+            results = [{"source_call_id": name, "content": text} for name, text in turn.results.items()]
+            step["observation"] = {"results": results}
         steps.append(step)
     return {
         "schema_version": "ATIF-v1.4",
         "session_id": trace_id,
         "agent": {"name": agent, "version": "unknown"},
-        "steps": [{"step_id": number, **step} for number, step in enumerate(steps, start=1)],
+        "steps": steps,
     }

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from knowledgepulse_worker.extras import extra
+import pyarrow as pa
+from pyarrow import parquet
+
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.entry import decode_vector
 from knowledgepulse_worker.tools.export.candidates import Candidate
-from knowledgepulse_worker.tools.export.manifest import File, Planned
-from knowledgepulse_worker.tools.export.messages import chat_of, trajectory_of
-from knowledgepulse_worker.tools.export.options import TABLE, Format
-from knowledgepulse_worker.tools.export.turns import Conversation
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-MOST_TARGETS = 128
-"""Targets that are written in one pass over the source: each has a file open."""
+from knowledgepulse_worker.tools.export.manifest import TABLE, File, Format, Planned
+from knowledgepulse_worker.tools.export.messages import Conversation, chat_of, trajectory_of
 
 _BUFFER = 67_108_864
-"""Bytes of traces in memory; beyond it the largest target's become a row group."""
+"""Bytes of traces and lines in memory; then they are written, each target's to a file of its own."""
 
 _LINES: dict[Format, Callable[[Candidate, Conversation], dict[str, Any]]] = {
     "messages": lambda one, conversation: chat_of(one.members.id, conversation),
-    "atif": lambda one, conversation: trajectory_of(one.members.id, agent_of(one), conversation),
+    "atif": lambda one, conversation: trajectory_of(one.members.id, one.agent or "unknown", conversation),
 }
 
 
@@ -60,10 +54,8 @@ _COLUMNS: dict[str, tuple[str, Callable[[Candidate], Any]]] = {
 """The columns of one value: their type, by pyarrow's name, and where the value is."""
 
 
-def schema(dimensions: int) -> pa.Schema:
+def _schema(dimensions: int) -> pa.Schema:
     """Return all columns; without an embedder, ``dimensions`` is 0."""
-    with extra("export"):
-        import pyarrow as pa  # noqa: PLC0415 - slow to import
     return pa.schema(
         [
             *((name, pa.type_for_alias(kind)) for name, (kind, _) in _COLUMNS.items()),
@@ -76,25 +68,8 @@ def schema(dimensions: int) -> pa.Schema:
     )
 
 
-def row_of(candidate: Candidate, planned: Planned, trace: bytes) -> dict[str, Any]:
-    """Return a row; ``trace`` is the JSON of the trace with the row's score."""
-    return {name: value(candidate) for name, (_, value) in _COLUMNS.items()} | {
-        "timestamp": candidate.timestamp_ms,
-        "overrides": candidate.parts and list(candidate.parts.overrides),
-        "groups": planned.groups,
-        "trace": trace.decode(),
-        "vector": decode_vector(planned.vector) if planned.vector else None,
-    }
-
-
-def agent_of(candidate: Candidate) -> str:
-    """Return the name of the agent, as far as it is known."""
-    metadata = candidate.members.metadata
-    return metadata.agent_id or metadata.framework or "unknown"
-
-
 class Files:
-    """The staged files of an export, one for each target and format.
+    """The staged files of an export.
 
     Args:
         folder: the local folder.
@@ -105,57 +80,50 @@ class Files:
 
     def __init__(self, folder: Path, number: int, formats: Sequence[Format], dimensions: int) -> None:
         self._folder = folder
-        self._name = f"{number:05}"
+        self._number = number
         self._formats = formats
-        self._schema = schema(dimensions)
-        self._writers: dict[str, Any] = {}
-        self._buffers: dict[str, list[dict[str, Any]]] = {}
-        self._sizes: Counter[str] = Counter()
+        self._schema = _schema(dimensions)
+        self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._lines: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self._size = self._written = 0
 
-    def add(self, candidate: Candidate, planned: Planned, trace: bytes) -> None:
-        """Add a row to the files of its target."""
-        target = planned.target
-        self._buffers.setdefault(target, []).append(row_of(candidate, planned, trace))
-        self._sizes[target] += len(trace)
-        conversation = decode_members(trace, Conversation) if self._formats else None
-        for name in self._formats if conversation else ():
-            line = json.dumps(_LINES[name](candidate, conversation), ensure_ascii=False)  # type: ignore[arg-type]
-            with self._path(name, target).open("a", encoding="utf-8", errors="replace") as file:
-                file.write(f"{line}\n")
-        while self._sizes.total() > _BUFFER:
-            self._flush(self._sizes.most_common(1)[0][0])
+    def add(self, one: Candidate, planned: Planned, trace: bytes) -> Iterator[tuple[str, File]]:
+        """Add a row; ``trace`` is the JSON of the trace with the row's score. Yield what that completes."""
+        row = {name: value(one) for name, (_, value) in _COLUMNS.items()} | {
+            "timestamp": one.timestamp_ms,
+            "overrides": one.parts and list(one.parts.overrides),
+            "groups": planned.groups,
+            "trace": trace.decode(),
+            "vector": decode_vector(planned.vector) if planned.vector else None,
+        }
+        self._rows[planned.target].append(row)
+        for name in self._formats:
+            line = _LINES[name](one, decode_members(trace, Conversation))
+            self._lines[name, planned.target].append(json.dumps(line, ensure_ascii=False) + "\n")
+            self._size += len(self._lines[name, planned.target][-1])
+        self._size += len(trace)
+        if self._size > _BUFFER:
+            yield from self.write()
 
-    def close(self) -> Iterator[tuple[str, File]]:
-        """Complete the files; yield the path and the description of each."""
-        for target in sorted(self._buffers):
-            self._flush(target)
-            self._writers[target].close()
-            for name in (TABLE, *self._formats):
-                path = self._path(name, target)
-                yield path.relative_to(self._folder).as_posix(), File.of(path.read_bytes())
+    def write(self) -> Iterator[tuple[str, File]]:
+        """Write what has been added; yield the path and the description of each file."""
+        self._written += 1
+        for target, rows in self._rows.items():
+            path = self._path(TABLE, target, "parquet")
+            parquet.write_table(pa.Table.from_pylist(rows, self._schema), path, compression="zstd")
+            yield self._described(path)
+        for (name, target), lines in self._lines.items():
+            path = self._path(name, target, "jsonl")
+            path.write_text("".join(lines), encoding="utf-8", errors="replace")
+            yield self._described(path)
+        self._rows.clear()
+        self._lines.clear()
+        self._size = 0
 
-    def _flush(self, target: str) -> None:
-        import pyarrow as pa  # noqa: PLC0415
-        from pyarrow import parquet  # noqa: PLC0415
-
-        if target not in self._writers:
-            self._writers[target] = parquet.ParquetWriter(
-                self._path(TABLE, target), self._schema, compression="zstd"
-            )
-        if rows := self._buffers[target]:
-            self._writers[target].write_table(pa.Table.from_pylist(rows, self._schema))
-        self._buffers[target] = []
-        self._sizes.pop(target, None)
-
-    def _path(self, name: str, target: str) -> Path:
-        path = self._folder / name / target / f"{self._name}.{'parquet' if name == TABLE else 'jsonl'}"
+    def _path(self, name: str, target: str, suffix: str) -> Path:
+        path = self._folder / name / target / f"{self._number:05}-{self._written}.{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-
-def passes(rows: Sequence[Planned]) -> Iterator[dict[tuple[str, int], Planned]]:
-    """Yield the rows by part and offset, those of so many targets at a time that their files can be open."""
-    targets = sorted({row.target for row in rows})
-    for start in range(0, len(targets), MOST_TARGETS):
-        now = {*targets[start : start + MOST_TARGETS]}
-        yield {(row.part, row.offset): row for row in rows if row.target in now}
+    def _described(self, path: Path) -> tuple[str, File]:
+        return path.relative_to(self._folder).as_posix(), File.of(path.read_bytes())

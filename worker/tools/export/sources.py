@@ -12,7 +12,6 @@ from knowledgepulse_worker.errors import InputError, TopicError
 from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Reader, TopicReader, raw_record
-from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
@@ -26,22 +25,14 @@ _EVERY = 1000
 class TopicSource:
     """Topics up to their present ends.
 
-    Args:
-        reader: a connected reader.
-        identity: of each topic or file, what tells it from another of the same name.
-        ranges: the offsets that each part, a partition or a file, holds.
-        progress: called while reading.
+    Attributes:
+        identity: of each topic, what tells it from another of the same name.
+        ranges: the offsets that each part, a partition, holds.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        identity: dict[str, str],
-        ranges: dict[str, range],
-        progress: TopicProgressCallback,
-    ) -> None:
-        self.identity = identity
-        self.ranges = ranges
+    def __init__(self, reader: Reader, progress: TopicProgressCallback) -> None:
+        self.identity: dict[str, str] = {}
+        self.ranges: dict[str, range] = {}
         self._reader = reader
         self._progress = progress
 
@@ -77,23 +68,18 @@ async def open_topics(
         topics = await admin.describe(names)
     if missing := [name for name in names if name not in topics]:
         raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
-    identity = {name: await _topic_id(settings, topics[name]) for name in names}
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
-        ranges = {
-            f"{name}/{partition}": await reader.bounds(name, partition)
-            for name in names
-            for partition in range(topics[name].partitions)
-        }
-        yield TopicSource(reader, identity, ranges, progress)
-
-
-async def _topic_id(settings: Settings, topic: Topic) -> str:
-    ids = TopicIds(settings.kafka, topic.name)
-    await ids.start()
-    try:
-        return (await ids.current(range(topic.partitions))).hex()
-    finally:
-        await ids.stop()
+        source = TopicSource(reader, progress)
+        for name in names:
+            partitions, ids = range(topics[name].partitions), TopicIds(settings.kafka, name)
+            await ids.start()
+            try:
+                source.identity[name] = (await ids.current(partitions)).hex()
+            finally:
+                await ids.stop()
+            for one in partitions:
+                source.ranges[f"{name}/{one}"] = await reader.bounds(name, one)
+        yield source
 
 
 def export_rights(names: Iterable[str]) -> Iterator[Right]:
@@ -134,7 +120,6 @@ class FileSource:
                     yield RawRecord(part, 0, number, NO_TIMESTAMP, None, line.strip(), headers)
                 if number % _EVERY == 0:
                     self._progress(part, number, offsets.stop)
-        self._progress(part, offsets.stop, offsets.stop)
 
 
 Source = TopicSource | FileSource

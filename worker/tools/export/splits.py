@@ -12,45 +12,48 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from knowledgepulse_worker.extras import extra
-from knowledgepulse_worker.tools.export.options import SPLITS, Split
+from knowledgepulse_worker.tools.export.manifest import SPLITS, Split
 
 Vectors = NDArray[np.float32]
+Groups = Sequence[Sequence[str]]
+
+NEAR = 0.95
+"""The cosine from which on two traces are near-duplicates."""
 
 _ROWS = 1024
 """Rows of similarities at a time: with 100 000 traces, 400 MB."""
 
 
 class Placed:
-    """The exported traces' groups, vectors and sides.
+    """The exported traces.
 
-    Attributes:
-        sides: of each group.
-        vectors: shape (traces, dimensions); without an embedder, no dimensions.
-        splits: of each vector, as its index in :data:`SPLITS`.
+    Args:
+        groups: of each trace.
+        vectors: shape (traces, dimensions); without an embedder, (0, 0).
+        splits: of each trace.
     """
 
-    def __init__(self, dimensions: int) -> None:
-        self.sides: dict[str, Split] = {}
-        self.vectors: Vectors = np.empty((0, dimensions), np.float32)
-        self.splits: NDArray[np.int64] = np.empty(0, np.int64)
+    def __init__(self, groups: Groups, vectors: Vectors, splits: Sequence[Split]) -> None:
+        self.sides = {name: split for names, split in zip(groups, splits, strict=True) for name in names}
+        self.vectors = vectors
+        self._sides = np.asarray([SPLITS.index(split) for split in splits], np.int64)
 
-    def add(self, groups: Iterable[Sequence[str]], vectors: Vectors, splits: Sequence[Split]) -> None:
-        """Add traces; without an embedder, ``vectors`` has no rows."""
-        for names, split in zip(groups, splits, strict=True):
-            self.sides.update(dict.fromkeys(names, split))
-        if len(vectors):
-            self.vectors = np.concatenate([self.vectors, vectors])
-            self.splits = np.append(self.splits, [SPLITS.index(split) for split in splits])
+    def similar(self, vectors: Vectors) -> Iterable[set[Split]]:
+        """Yield the sides of the near-duplicates of each vector."""
+        for start in range(0, len(vectors), _ROWS):
+            near = vectors[start : start + _ROWS] @ self.vectors.T >= NEAR
+            for row in near:
+                yield {SPLITS[side] for side in np.unique(self._sides[row])}
 
 
 def place(
-    groups: Sequence[Sequence[str]],
+    groups: Groups,
     vectors: Vectors,
     placed: Placed,
     *,
-    similarity: float,
     shares: tuple[float, float],
     seed: int,
 ) -> list[Split | None]:
@@ -60,76 +63,37 @@ def place(
         groups: of each trace.
         vectors: of each trace; without an embedder, no dimensions.
         placed: the exported traces.
-        similarity: the cosine from which on two traces are near-duplicates.
         shares: of validation and test, in percent.
         seed: of the hash.
     """
-    known = [_known_sides(names, placed) for names in groups]
+    known = [{placed.sides[name] for name in names if name in placed.sides} for names in groups]
     if vectors.shape[1]:
-        for number, sides in enumerate(_sides_of_similar(vectors, placed, similarity)):
-            known[number] |= sides
+        known = [a | b for a, b in zip(known, placed.similar(vectors), strict=True)]
     splits: list[Split | None] = [None] * len(groups)
-    for members in _components(groups, vectors, similarity):
+    for members in _components(groups, vectors):
         found = set[Split]().union(*(known[member] for member in members))
         side = min(found) if found else _drawn(min(min(groups[member]) for member in members), shares, seed)
-        if len(found) < 2:
-            for member in members:
-                splits[member] = side
-        else:
-            _part(members, known, groups, vectors, similarity, splits, side)
+        kept: list[int] = []
+        for member in members:
+            sides = set[Split | None](known[member])
+            if len(found) > 1:  # then one by one, and what is tied to both sides is left out
+                near = vectors[kept] @ vectors[member] >= NEAR if vectors.shape[1] else [False] * len(kept)
+                ties = zip(kept, near, strict=True)
+                sides |= {splits[one] for one, alike in ties if alike or {*groups[one]} & {*groups[member]}}
+            if len(sides) < 2:
+                splits[member] = next(iter(sides), side)
+                kept.append(member)
     return splits
 
 
-def _part(
-    members: Sequence[int],
-    known: Sequence[set[Split]],
-    groups: Sequence[Sequence[str]],
-    vectors: Vectors,
-    similarity: float,
-    splits: list[Split | None],
-    side: Split,
-) -> None:
-    """Place the members of a component that touches several sides one by one; drop those between them."""
-    kept: list[int] = []
-    for member in members:
-        ties = {splits[other] for other in kept if {*groups[other]} & {*groups[member]}}
-        if kept and vectors.shape[1]:
-            near = vectors[kept] @ vectors[member] >= similarity
-            ties |= {splits[kept[index]] for index in np.flatnonzero(near)}
-        sides = known[member] | ties
-        if len(sides) < 2:
-            splits[member] = next(iter(sides), side)
-            kept.append(member)
-
-
-def _known_sides(names: Iterable[str], placed: Placed) -> set[Split]:
-    return {placed.sides[name] for name in names if name in placed.sides}
-
-
-def _sides_of_similar(vectors: Vectors, placed: Placed, similarity: float) -> Iterable[set[Split]]:
-    """Yield the sides of the exported near-duplicates of each trace."""
-    masks = [placed.splits == number for number in range(len(SPLITS))]
-    for start in range(0, len(vectors), _ROWS):
-        near = vectors[start : start + _ROWS] @ placed.vectors.T >= similarity
-        touched = np.stack([near[:, mask].any(axis=1) for mask in masks], axis=1)
-        for row in touched:
-            yield {SPLITS[number] for number in np.flatnonzero(row)}
-
-
-def _components(
-    groups: Sequence[Sequence[str]], vectors: Vectors, similarity: float
-) -> Iterable[Sequence[int]]:
+def _components(groups: Groups, vectors: Vectors) -> Iterable[Sequence[int]]:
     """Return the traces that are tied to each other, directly or by others, in order."""
-    with extra("export"):
-        from scipy.sparse import coo_array  # noqa: PLC0415 - slow to import
-        from scipy.sparse.csgraph import connected_components  # noqa: PLC0415
 
     def merged(rows: NDArray[np.int64], columns: NDArray[np.int64], count: int) -> NDArray[np.int64]:
         graph = coo_array((np.ones(len(rows), np.bool_), (rows, columns)), shape=(count, count))
         return np.asarray(connected_components(graph, directed=False)[1], np.int64)
 
-    numbers: dict[str, int] = {}
-    count = len(groups)
+    count, numbers = len(groups), dict[str, int]()
     pairs = [
         (row, count + numbers.setdefault(name, len(numbers)))
         for row, names in enumerate(groups)
@@ -139,7 +103,7 @@ def _components(
     labels = merged(ties[:, 0], ties[:, 1], count + len(numbers))[:count]
     if vectors.shape[1]:
         for start in range(0, count, _ROWS):
-            rows, columns = np.nonzero(vectors[start : start + _ROWS] @ vectors[start:].T >= similarity)
+            rows, columns = np.nonzero(vectors[start : start + _ROWS] @ vectors[start:].T >= NEAR)
             labels = merged(labels[rows + start], labels[columns + start], count)[labels]
     members: dict[int, list[int]] = {}
     for row, label in enumerate(labels.tolist()):

@@ -17,17 +17,14 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING
+
+from pyarrow import fs
 
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.extras import extra
-
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
 
 RENEWAL = 5.0
 """Seconds between the renewals of a claim."""
@@ -43,50 +40,19 @@ _CHUNK = 8_388_608
 class Store:
     """A folder of files, by paths relative to it.
 
-    Attributes:
+    Args:
         place: its path or URL, for people.
+        files: the file system, in which it has the path ``folder``.
         staging: a local folder for files that are not published yet; a local store has it inside, so that a
             rename publishes them.
     """
 
-    def __init__(self, place: str, files: FileSystem, folder: str, staging: Path) -> None:
-        self.place = shown(place)
+    def __init__(self, place: str, files: fs.FileSystem, folder: str, staging: Path) -> None:
+        self.place = place
         self.staging = staging
         self._files = files
         self._folder = folder.rstrip("/")
         self._claim: str | None = None
-
-    @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """Claim a folder of an object store, and renew the claim."""
-        self._claim, ended, number = f"{_LOCK}/{uuid.uuid4().hex}", Event(), count(1)
-
-        def renew() -> None:
-            text = f"{socket.gethostname()} process {os.getpid()}, {next(number)}"
-            write(self, str(self._claim), text.encode())
-
-        def keep_renewing() -> None:
-            while not ended.wait(RENEWAL):
-                with suppress(OSError):  # the export itself will tell what is wrong
-                    self.require_claim()
-                    renew()
-
-        renew()
-        renewing = Thread(target=keep_renewing, daemon=True)
-        renewing.start()
-        try:
-            _require_sole(self, self._claim)
-            yield
-        finally:
-            ended.set()
-            renewing.join()
-            with suppress(OSError):
-                self.delete(self._claim)
-
-    def require_claim(self) -> None:
-        """Raise an OSError if another export took over, as after a pause of this process."""
-        if self._claim is not None and self.read(self._claim) is None:
-            raise OSError("another export took over, since this one did not renew its claim")
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content; None if there is none."""
@@ -95,6 +61,13 @@ class Store:
                 return bytes(stream.read())
         except FileNotFoundError:
             return None
+
+    def write(self, path: str, content: bytes) -> None:
+        """Let a file with this content appear, in place of any other."""
+        staged = self.staging / path
+        staged.parent.mkdir(parents=True, exist_ok=True)
+        staged.write_bytes(content)
+        self.publish(path)
 
     def publish(self, path: str) -> None:
         """Let a staged file, of which nothing remains, appear in place of any other."""
@@ -116,11 +89,55 @@ class Store:
 
     def names(self, path: str = "") -> list[str]:
         """Return the names in the folder, or in one below it, but for the lock and what is staged."""
-        from pyarrow import fs  # noqa: PLC0415
-
         folder = fs.FileSelector(f"{self._folder}/{path}".rstrip("/"), allow_not_found=True)
         names = [info.base_name for info in self._files.get_file_info(folder)]
         return sorted({*names} - {_LOCK, _STAGING})
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Claim a folder of an object store, and renew the claim."""
+        self._claim, ended, number = f"{_LOCK}/{uuid.uuid4().hex}", Event(), count(1)
+
+        def renew() -> None:
+            text = f"{socket.gethostname()} process {os.getpid()}, {next(number)}"
+            self.write(str(self._claim), text.encode())
+
+        def keep_renewing() -> None:
+            while not ended.wait(RENEWAL):
+                with suppress(OSError):  # the export itself will tell what is wrong
+                    self.require_claim()
+                    renew()
+
+        renew()
+        renewing = Thread(target=keep_renewing, daemon=True)
+        renewing.start()
+        try:
+            self._require_sole()
+            yield
+        finally:
+            ended.set()
+            renewing.join()
+            with suppress(OSError):
+                self.delete(self._claim)
+
+    def require_claim(self) -> None:
+        """Raise an OSError if another export took over, as after a pause of this process."""
+        if self._claim is not None and self.read(self._claim) is None:
+            raise OSError("another export took over, since this one did not renew its claim")
+
+    def _require_sole(self) -> None:
+        """Delete the claims of others that are not renewed; refuse if one is."""
+        paths = [path for name in self.names(_LOCK) if (path := f"{_LOCK}/{name}") != self._claim]
+        before = {path: self.read(path) for path in paths}
+        if before:
+            time.sleep(DEAD)
+        for path, text in before.items():
+            now = self.read(path)
+            if now == text:
+                self.delete(path)
+            elif now is not None:
+                holder = now.decode().rpartition(",")[0]
+                raise InputError(f"{self.place}: another export is writing to it: {holder}; wait for its end")
 
 
 def _rename(staged: Path, target: Path) -> None:
@@ -137,87 +154,46 @@ def _rename(staged: Path, target: Path) -> None:
 
 
 @contextmanager
-def _local(folder: Path) -> Iterator[Store]:
-    with extra("export"):
-        from pyarrow import fs  # noqa: PLC0415 - slow to import
-    folder = folder.absolute()
+def open_store(place: str, *, writes: bool = True) -> Iterator[Store]:
+    """Lock a folder, which is created if need be, for one export; or only read it.
+
+    Raises:
+        InputError: another export writes there, or the folder cannot be used.
+    """
+    shown = re.sub(r"(?<=://)[^/@]*@|\?.*", "", place) if "://" in place else place  # no secrets
+    try:
+        if "://" in place:
+            try:
+                files, folder = fs.FileSystem.from_uri(place)
+            except ValueError as error:  # not a URL that it knows
+                raise InputError(f"{shown}: {error}") from error
+            with tempfile.TemporaryDirectory(prefix="kp-export-") as staging:
+                store = Store(shown, files, folder, Path(staging))
+                with store.claimed() if writes else nullcontext():
+                    yield store
+        else:
+            path = Path(place).absolute()
+            store = Store(str(path), fs.LocalFileSystem(), str(path), path / _STAGING)
+            with _locked(path, store.staging) if writes else nullcontext():
+                yield store
+    except OSError as error:
+        used, more = (
+            ("written", "; the same command continues where this one ended") if writes else ("read", "")
+        )
+        raise InputError(f"{shown}: cannot be {used}: {error.strerror or error}{more}") from error
+
+
+@contextmanager
+def _locked(folder: Path, staging: Path) -> Iterator[None]:
+    """Lock a local folder, and delete what an export that was killed had staged."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(f"{folder}: another export is writing to it; wait for its end") from None
-        store = Store(str(folder), fs.LocalFileSystem(), str(folder), folder / _STAGING)
-        shutil.rmtree(store.staging, ignore_errors=True)  # of an export that was killed
+        shutil.rmtree(staging, ignore_errors=True)
         try:
-            yield store
+            yield
         finally:
-            shutil.rmtree(store.staging, ignore_errors=True)
-
-
-@contextmanager
-def _remote(place: str) -> Iterator[Store]:
-    with extra("export"):
-        from pyarrow import fs  # noqa: PLC0415 - slow to import
-    try:
-        files, folder = fs.FileSystem.from_uri(place)
-    except ValueError as error:  # of pyarrow: not a URL that it knows
-        raise InputError(f"{shown(place)}: {error}") from error
-    with tempfile.TemporaryDirectory(prefix="kp-export-") as staging:
-        store = Store(place, files, folder, Path(staging))
-        with store.claimed():
-            yield store
-
-
-def write(store: Store, path: str, content: bytes) -> None:
-    """Let a file with this content appear, in place of any other."""
-    staged = store.staging / path
-    staged.parent.mkdir(parents=True, exist_ok=True)
-    staged.write_bytes(content)
-    store.publish(path)
-
-
-@contextmanager
-def open_store(place: str) -> Iterator[Store]:
-    """Lock a folder, which is created if need be, for one export.
-
-    Raises:
-        InputError: another export writes there, or the folder cannot be used.
-    """
-    with errors_of(place), _remote(place) if "://" in place else _local(Path(place)) as store:
-        yield store
-
-
-@contextmanager
-def errors_of(place: str) -> Iterator[None]:
-    """Convert an OSError to an InputError that names the folder."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(
-            f"{shown(place)}: cannot be written: {reason}; the same command continues where this one ended"
-        ) from error
-
-
-def shown(place: str) -> str:
-    """Return a folder's URL without what may be secret in it."""
-    return re.sub(r"(?<=://)[^/@]*@|\?.*", "", place) if "://" in place else place
-
-
-def _claims(store: Store) -> dict[str, bytes | None]:
-    return {name: store.read(name) for name in (f"{_LOCK}/{one}" for one in store.names(_LOCK))}
-
-
-def _require_sole(store: Store, mine: str) -> None:
-    """Delete the claims of others that are not renewed; refuse if one is."""
-    others = _claims(store)
-    others.pop(mine, None)
-    if others:
-        time.sleep(DEAD)
-    for name, text in _claims(store).items():
-        if name in others and text == others[name]:
-            store.delete(name)
-        elif name in others and text is not None:
-            holder = text.decode().rpartition(",")[0]
-            raise InputError(f"{store.place}: another export is writing to it: {holder}; wait for its end")
+            shutil.rmtree(staging, ignore_errors=True)

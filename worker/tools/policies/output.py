@@ -54,9 +54,9 @@ def changes(old: Policy, new: Policy) -> list[str]:
     lines = {name: _profile_changes(old.profile(name), new.profile(name)) for name in names}
     if len({*lines.values()}) == 1:
         lines = {"every domain": lines[DEFAULT_DOMAIN]}
-    if old.visibilities != new.visibilities:
-        before, after = (", ".join(policy.visibilities) for policy in (old, new))
-        lines["contribute_visibility"] = f"{before} → {after}"
+    for guard, listed in old.guards.items():
+        if new.guards[guard] != listed:
+            lines[f"contribute_{guard}"] = f"{', '.join(listed)} → {', '.join(new.guards[guard])}"
     return [f"{name}: {line}" for name, line in lines.items() if line]
 
 

@@ -173,6 +173,4 @@ def _with(policy: Policy, changes: Changes) -> Policy:
     domains = dict(policy.domains)
     for name, fields in changes.items():
         domains[name] = domains.get(name, DomainPolicy()).model_copy(update=dict(fields))
-    return Policy(
-        threshold=policy.threshold, domains=domains, contribute_visibility=policy.contribute_visibility
-    )
+    return Policy(**policy.model_dump(exclude={"domains"}), domains=domains)

@@ -27,7 +27,7 @@ def tuning_tables(tuning: Tuning) -> Iterator[Table | str]:
     yield f"policy {tuning.policy.digest}; 95 % intervals in parentheses"
     yield f"embedder: {described(tuning.embedders)}"
     if tuning.withheld:
-        yield f"without {tuning.withheld} traces that the policy withholds for their visibility"
+        yield f"without {tuning.withheld} traces that the policy withholds whatever their score"
     yield ""
     yield _scores(domains)
     yield ""

@@ -38,6 +38,7 @@ class Scored:
             "decision": self.score.decision,
             "task_domain": self.trace.metadata.task_domain,
             "visibility": self.trace.metadata.visibility,
+            "privacy_level": self.trace.metadata.privacy_level,
             "success": self.trace.metadata.success,
             "confidence": self.trace.outcome.confidence,
             "embedder": embedder,

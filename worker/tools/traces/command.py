@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,7 @@ def _line(record: ScoredRecord) -> str:
             "id": record.id,
             "task_domain": record.task_domain,
             "visibility": record.visibility,
+            "privacy_level": record.privacy_level,
             "policy": record.policy,
             **record.score.as_dict(),
             "decision": record.score.decision,
@@ -131,13 +132,13 @@ async def _find(settings: Settings, name: str) -> list[ScoredRecord]:
         return await topics.find(name)
 
 
-async def _contributions(settings: Settings, records: Iterable[ScoredRecord]) -> list[str]:
+async def _contributions(settings: Settings, records: Collection[ScoredRecord]) -> list[str]:
     """Return lines on what became of traces on their way to a registry."""
     from knowledgepulse_worker.tools.contributions.contributions_topic import (  # noqa: PLC0415 - files need no Kafka
         read_contributions,
     )
 
-    found = await read_contributions(settings, {record.id for record in records})
+    found = await read_contributions(settings, records)
     return [""] * bool(found) + [
         f"{time_text(one.at)}: {one.result} {printable(one.trace_id)} at {printable(one.registry)}"
         + (f": {printable(one.message)}" if one.message else "")

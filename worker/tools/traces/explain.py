@@ -24,7 +24,7 @@ def explain(record: ScoredRecord, policy: Policy) -> Iterator[str]:
     """
     score = record.score
     reached = "reaches" if score.reaches_threshold else "is below"
-    withheld = f"; visibility {record.visibility} is withheld" if score.withheld else ""
+    withheld = f"; {score.withheld} {getattr(record, score.withheld)} is withheld" if score.withheld else ""
     yield f"trace {printable(record.id)}"
     at = "" if record.timestamp_ms is None else f" at {time_text(record.timestamp_ms)}"
     yield f"from {printable(record.source)}{at}"

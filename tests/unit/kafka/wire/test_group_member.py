@@ -7,6 +7,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import CommitFailedError, GroupAuthorizationFailedError, KafkaConnectionError
 from aiokafka.protocol.commit import OffsetCommitResponse_v2, OffsetFetchResponse_v3
+from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
@@ -62,7 +63,7 @@ async def member(monkeypatch):
 
 
 def positions(offset):
-    return OffsetFetchResponse_v3(0, [(AT.topic, [(AT.partition, offset, "", 0)])], 0)
+    return OffsetFetchResponse_v3(0, [(AT.topic, [(AT.partition, offset, "a note", 0)])], 0)
 
 
 def refused(error_code):
@@ -73,13 +74,13 @@ async def test_a_coordinator_that_still_loads_the_group_is_asked_again(member):
     """The client took its answer for a group without a position, and read from the beginning."""
     one = await member(refused(LOADING), refused(LOADING), positions(7))
 
-    assert await one.committed(AT) == 7
+    assert await one.committed(AT) == OffsetAndMetadata(7, "a note")
 
 
 async def test_a_broker_that_is_no_longer_the_coordinator_is_not_believed(member):
     one = await member(refused(NOT_COORDINATOR), positions(7))
 
-    assert await one.committed(AT) == 7
+    assert (await one.committed(AT)).offset == 7
     assert one._coordinator.looked_up == 1
 
 
@@ -113,7 +114,7 @@ async def committing(member):
 async def test_a_commit_that_was_not_answered_is_sent_again(committing):
     one = await committing(rejoined=False)
 
-    await one.commit({AT: 5})
+    await one.commit({AT: OffsetAndMetadata(5, "")})
 
     assert one._coordinator._answers == []
 
@@ -123,5 +124,5 @@ async def test_a_commit_is_not_sent_again_by_the_member_that_the_worker_has_beco
     one = await committing(rejoined=True)
 
     with pytest.raises(CommitFailedError):
-        await one.commit({AT: 5})
+        await one.commit({AT: OffsetAndMetadata(5, "")})
     assert len(one._coordinator._answers) == 1

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import faust
 import pytest
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.producer.message_accumulator import MessageAccumulator
 from aiokafka.producer.sender import Sender
 from aiokafka.protocol.api import Request
 
@@ -50,6 +51,13 @@ def test_a_consumer_has_a_coordinator_with_a_generation():
     assert "self.generation = OffsetCommitRequest.DEFAULT_GENERATION_ID" in inspect.getsource(
         GroupCoordinator
     )
+
+
+def test_a_producer_is_stopped_by_its_sender_and_its_accumulator():
+    """`worker/kafka/wire/producer.py`: it would go on with the next batch after one that was lost."""
+    assert "self._message_accumulator = MessageAccumulator(" in inspect.getsource(AIOKafkaProducer)
+    assert "raise copy.copy(self._exception)" in inspect.getsource(MessageAccumulator.add_batch)
+    assert "self._batches" in inspect.getsource(MessageAccumulator.drain_by_nodes)
 
 
 def test_the_fetcher_uses_the_replaced_parser():

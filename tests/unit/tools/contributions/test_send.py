@@ -11,6 +11,7 @@ from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.contributions.metrics import ContributionMetrics
 from knowledgepulse_worker.tools.contributions.registry_client import RegistryClient
 from knowledgepulse_worker.tools.contributions.send import LONGEST_WAIT, Persistence, Sender
+from support.planted import KEY
 from support.registry import Registry, hanging_up, never, register, saying, serving
 
 AGENT = "kp:agent:tests"
@@ -124,6 +125,8 @@ async def test_an_answer_that_was_lost_is_not_asked_for_twice(server, send, docu
         (saying(409, {"error": "Exists"}), "duplicate", "Exists"),
         (saying(400, {"error": "Invalid", "issues": [{"path": "a.b", "message": "Too long"}]}), "refused",
          "Invalid; a.b: Too long"),
+        (saying(422, {"error": f"key {KEY}: by alice@example.com"}), "refused",
+         "key [REDACTED:api_key]: by [REDACTED:email]"),
         (saying(400), "refused", ""),
         (saying(422, []), "refused", ""),
         (saying(413), "too_large", ""),

@@ -4,22 +4,44 @@ from __future__ import annotations
 
 import copy
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knowledgepulse_worker.policy import PRIVACY_LEVELS, VISIBILITIES, Policy
+from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.redaction.sdk import clean
+from knowledgepulse_worker.scoring import score_trace
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.contributions.unit import Unit, unit_of
+from knowledgepulse_worker.tools.export.candidates import Rules
 from support.planted import PLANTED, planted_traces
 
 REGISTRY = RegistrySettings(url="http://localhost:1", agent_id="team@example.com")
 
 
+CHOICES = SimpleNamespace(
+    policy=None, visibilities=VISIBILITIES, privacy_levels=PRIVACY_LEVELS, domain=(), min_score=0
+)
+EXPORT = Rules(CHOICES, Policy(), {}, since_ms=None, embedder=None, text="sdk", has_score=True)
+GUARDED = Policy(
+    threshold=0,
+    contribute_visibility=["org", "network"],
+    contribute_privacy_level=["aggregated", "federated"],
+)
+
+
 def unit(record, registry=REGISTRY):
     return unit_of(record.value, read_record(record), registry)
+
+
+def export(record):
+    """Return what is exported of a record, or why nothing is."""
+    record.timestamp_ms = 1
+    return EXPORT.candidate(record)
 
 
 def test_only_the_schemas_members_are_sent_and_who_decided(document, record):
@@ -49,8 +71,12 @@ def test_only_the_schemas_members_are_sent_and_who_decided(document, record):
     assert unit(record(trace)) == unit(record(trace))
 
 
-def test_a_nearest_trace_whose_id_says_something_is_not_told(document, record):
+def test_what_is_said_of_the_score_is_cleaned_too(document, record):
+    """Of a nearest trace, only an id that says nothing is told."""
     assert b"alice" not in unit(record(document(), nearest="kp:trace:alice@example.com")).body
+    assert unit(record(document(), domain="alice@example.com")) == "not_clean"
+    shown = export(record(document(), nearest="kp:trace:alice@example.com"))
+    assert shown.parts.nearest is None
 
 
 def spelled(draw, text):
@@ -61,13 +87,12 @@ def spelled(draw, text):
 @given(data=st.data())
 def test_a_private_trace_never_leaves_in_whatever_spelling(document, record, data):
     name, other = data.draw(st.permutations(["visibility", "privacy_level"]))
-    private = data.draw(st.sampled_from(["private"]))
     open_value = {"visibility": "network", "privacy_level": "aggregated"}
     members = [
         (name, open_value[name])
         if data.draw(st.booleans())
         else None,  # a duplicate, which the last one outdoes
-        (name, private),
+        (name, "private"),
         (other, data.draw(st.sampled_from(["private", open_value[other]]))),
     ]
     metadata = {one: value for one, value in document()["metadata"].items() if one not in open_value}
@@ -83,7 +108,10 @@ def test_a_private_trace_never_leaves_in_whatever_spelling(document, record, dat
         require_clean=data.draw(st.booleans()),
     )
 
-    assert unit(record(value), registry) in {"visibility", "privacy_level"}
+    assert unit(record(value), registry) in GUARDED.guards
+    assert export(record(value)) in GUARDED.guards
+    score = score_trace(decode_trace(value, len(value)), None, GUARDED)
+    assert (score.decision, score.withheld in GUARDED.guards) == ("rejected", True)
 
 
 def test_a_private_visibility_cannot_be_allowed():

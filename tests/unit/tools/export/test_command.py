@@ -57,24 +57,19 @@ def test_datasets_loads_every_format_by_split(dataset, tmp_path, real_traces):
         assert {split: set(table[key]) for split, table in lines.items()} == ids
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "duckdb"])
-def test_other_libraries_read_the_table(dataset, library, real_traces):
-    if library == "pandas":
-        import pandas as pd
+def test_other_libraries_read_the_table(dataset, real_traces):
+    import duckdb
+    import pandas as pd
+    import polars as pl
 
-        found = pd.read_parquet(dataset / "data")[["id", "trace"]].to_numpy().tolist()
-    elif library == "polars":
-        import polars as pl
-
-        found = pl.read_parquet(f"{dataset}/data/**/*.parquet").select("id", "trace").rows()
-    else:
-        import duckdb
-
-        found = duckdb.sql(f"select id, trace from '{dataset}/data/**/*.parquet'").fetchall()
-    wanted = {json.loads(line)["id"]: line for line in real_traces}
-    assert {name: with_quality_score(trace.encode(), 0) for name, trace in found} == {
-        name: with_quality_score(line, 0) for name, line in wanted.items()
-    }
+    files = f"{dataset}/data/**/*.parquet"
+    wanted = {json.loads(line)["id"]: with_quality_score(line, 0) for line in real_traces}
+    for rows in (
+        pd.read_parquet(dataset / "data")[["id", "trace"]].to_numpy().tolist(),
+        pl.read_parquet(files).select("id", "trace").rows(),
+        duckdb.sql(f"select id, trace from '{files}'").fetchall(),
+    ):
+        assert {name: with_quality_score(trace.encode(), 0) for name, trace in rows} == wanted
 
 
 def test_lines_that_are_appended_are_exported_next(dataset, scored, real_traces):
@@ -174,7 +169,6 @@ def test_folders_that_are_no_dataset_or_another_one_are_refused(tmp_path, scored
         (("--shares", "60", "50"), "--shares: validation and test are more than 100 percent"),
         (("--diverse", "3", "--embedder", "none"), "--diverse needs vectors"),
         (("--policy", os.devnull), "--policy needs the header kp-score"),
-        (("--similarity", "0"), "0.0 is not in the range 0<x<=1"),
     ],
 )
 def test_options_that_make_no_sense_together(tmp_path, scored, options, said):
@@ -183,22 +177,30 @@ def test_options_that_make_no_sense_together(tmp_path, scored, options, said):
     assert not (tmp_path / "set").exists()
 
 
-def test_what_the_cleaning_would_change_stays_unless_told_otherwise(tmp_path, real_traces, caplog):
-    texts = ("Fix the build", "Call me at 555-123-4567", "The key is sk-" + "a" * 24)
+@pytest.mark.parametrize(
+    ("options", "left_out", "why"),
+    [
+        ((), {1, 2}, "the SDK's cleaning finds something"),
+        (("--not-cleaned", "--scan-secrets"), {2, 3}, "`--scan-secrets` finds a key"),
+        (("--not-cleaned",), set(), None),
+    ],
+)
+def test_what_is_found_in_a_trace_keeps_it_back(tmp_path, real_traces, caplog, options, left_out, why):
+    """The SDK's cleaning knows telephone numbers, and the scan more kinds of keys."""
+    texts = ("Fix the build", "Call me at 555-123-4567", "It is AKIA" + "Q" * 16, "glpat-" + "a1" * 10)
     step = {"step_id": 0, "type": "thought", "content": "Done"}
-    scored = tmp_path / "scored.jsonl"
+    scored, ids = tmp_path / "scored.jsonl", []
     with scored.open("wb") as file:
         for line, text in zip(real_traces, texts, strict=False):
             trace = json.loads(line) | {"task": {"objective": text}, "steps": [step]}
             trace["outcome"]["result_summary"] = ""
+            ids.append(trace["id"])
             file.write(with_quality_score(json.dumps(trace).encode(), 0.5) + b"\n")
 
-    status, said = export(tmp_path / "clean", scored, "--embedder", "lexical")
+    status, said = export(tmp_path / "set", scored, "--embedder", "lexical", *options)
     assert status == 0
-    assert "1 traces of 3 records; 2 left out: with secrets, or what identifies a person" in said
-    assert caplog.text.count("the SDK's cleaning finds something in it: not exported") == 2
-    everything = export(tmp_path / "all", scored, "--embedder", "lexical", "--not-cleaned")
-    assert everything == (0, "export 1: 3 traces of 3 records\n")
+    assert f"{4 - len(left_out)} traces of 4 records" in said
+    assert caplog.messages == [f"{ids[number]}: not exported: {why}" for number in sorted(left_out)]
 
 
 @pytest.mark.parametrize("damage", ["no privacy level", "nested too deep"])
@@ -221,6 +223,14 @@ def test_what_is_no_trace_is_left_out_before_it_is_cleaned(tmp_path, real_traces
 def test_a_check_finds_what_was_changed_since(dataset, scored):
     assert export(dataset, scored, *OPTIONS, "--check") == (0, "")
     table = next(dataset.glob("data/test/**/*.parquet"))
+    content = table.read_bytes()
+    table.write_bytes(content[:-4])
+    with scored.open("ab") as file:
+        file.write(b"[]\n")
+    status, said = export(dataset, scored, *OPTIONS)
+    assert (status, f"{table} is missing or damaged" in said) == (1, True)
+    table.write_bytes(content)
+
     lines = next(dataset.glob("messages/test/**/*.jsonl"))
     lines.write_bytes(lines.read_bytes()[1:])
     (dataset / "README.md").unlink()

@@ -15,8 +15,7 @@ from pydantic import TypeAdapter
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from knowledgepulse_schemas.convert import convert
-from knowledgepulse_worker.tools.export.messages import chat_of, trajectory_of
-from knowledgepulse_worker.tools.export.turns import Conversation
+from knowledgepulse_worker.tools.export.messages import Conversation, chat_of, trajectory_of
 
 MESSAGES = TypeAdapter(list[ChatCompletionMessageParam])
 TOOLS = TypeAdapter(list[ChatCompletionFunctionToolParam])

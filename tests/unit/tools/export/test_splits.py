@@ -9,18 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledgepulse_worker.tools.export.selection import best, diverse
-from knowledgepulse_worker.tools.export.splits import Placed, place
+from knowledgepulse_worker.tools.export.splits import NEAR, Placed, place
 
-NEAR = 0.9
 DIRECTIONS = np.linspace(0, np.pi, 24)
 UNIT = np.stack([np.cos(DIRECTIONS), np.sin(DIRECTIONS)], axis=1).astype(np.float32)
 """Of these, neighbours are near-duplicates, and chains of them reach far."""
 
 
 def sides(groups, vectors, placed=None, **changed):
-    options = {"similarity": NEAR, "shares": (30.0, 30.0), "seed": 0} | changed
+    options = {"shares": (30.0, 30.0), "seed": 0} | changed
     vectors = np.asarray(vectors, np.float32).reshape(len(groups), -1)
-    return place(groups, vectors, placed or Placed(vectors.shape[1]), **options)
+    return place(groups, vectors, placed or Placed([], vectors[:0], []), **options)
 
 
 traces = st.lists(
@@ -30,14 +29,15 @@ traces = st.lists(
 
 @given(st.lists(traces, min_size=1, max_size=3))
 def test_tied_traces_never_lie_on_two_sides_also_across_exports(exports):
-    placed, kept = Placed(2), []
+    kept = []
     for number, export in enumerate(exports):
         groups = [[task, f"run:{number}.{index}"] for index, (task, _) in enumerate(export)]
         vectors = UNIT[[direction for _, direction in export]]
+        before = [list(column) for column in zip(*kept, strict=True)] or [[], [], []]
+        placed = Placed([[task] for task in before[0]], np.reshape(before[1], (-1, 2)), before[2])
         found = sides(groups, vectors, placed)
-        chosen = [index for index, side in enumerate(found) if side is not None]
-        placed.add([groups[i] for i in chosen], vectors[chosen], [found[i] for i in chosen])
-        kept += [(export[i][0], vectors[i], found[i]) for i in chosen]
+        tasks = (names[0] for names in groups)
+        kept += [one for one in zip(tasks, vectors, found, strict=True) if one[2] is not None]
         if number == 0:
             assert None not in found, "nothing is between two sides before one is chosen"
     for task, vector, side in kept:
@@ -48,8 +48,7 @@ def test_tied_traces_never_lie_on_two_sides_also_across_exports(exports):
 
 def test_what_joins_two_sides_is_dropped_and_its_neighbours_are_not():
     seed = next(s for s in range(99) if sides([["a"], ["b"]], UNIT[[0, 8]], seed=s) == ["train", "test"])
-    placed = Placed(2)
-    placed.add([["a"], ["b"]], UNIT[[0, 8]], ["train", "test"])
+    placed = Placed([["a"], ["b"]], UNIT[[0, 8]], ["train", "test"])
     # One beside each, and one of the first's task that resembles the second.
     assert sides([["c"], ["d"], ["a"]], UNIT[[2, 7, 8]], placed, seed=seed) == ["train", "test", None]
 

@@ -31,6 +31,10 @@ CASES = {
         *(SDK, Policy(threshold=0.5, contribute_visibility=["network", "org"])),
         ["every domain: threshold 0.75 → 0.5", "contribute_visibility: private, org, network → org, network"],
     ),
+    "privacy levels": (
+        *(SDK, Policy(contribute_privacy_level=["federated"])),
+        ["contribute_privacy_level: aggregated, federated, private → federated"],
+    ),
     "their order": (SDK, Policy(contribute_visibility=["org", "private", "network"]), []),
 }
 

@@ -49,7 +49,7 @@ def test_leaves_out_traces_that_the_policy_withholds(make_record):
 
     assert (tuning.domains["default"].traces, tuning.withheld) == (4, 8)
     assert tuning.proposed.profile("default").threshold == pytest.approx(0.6, abs=1e-4)
-    assert tuning.proposed.visibilities == ("org",)
+    assert tuning.proposed.contribute_visibility == ("org",)
     assert 'contribute_visibility = [\n    "org",\n]' in proposed_toml(tuning)
     with pytest.raises(InputError, match="no scored traces to tune with: the policy withholds all 4"):
         tune(records[1::3], guarded, 0.5)

@@ -1,0 +1,163 @@
+"""What happens to workers and brokers: each kind of event, and how it is undone."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from aiokafka.errors import GroupAuthorizationFailedError, RequestTimedOutError
+
+from knowledgepulse_worker.policy import Policy
+from simulation.brokers import SimTopic
+
+
+class Faults:
+    """Does what events say.
+
+    Attributes:
+        hang_until: until when an embedder hangs that some event has stopped.
+    """
+
+    def __init__(self, history, world, oracles, changelog):
+        self.hang_until = 0.0
+        self._partitions = history.setting.partitions
+        self._world = world
+        self._oracles = oracles
+        self._changelog = changelog
+        self._cluster = world.cluster
+        self._group = world.cluster.group
+        self._network = world.cluster.network
+        self._loop = world.cluster.loop
+        self._raw = world.settings.topics.raw
+
+    def happen(self, event):
+        """Let an event happen; return what undoes it, or None."""
+        return getattr(self, f"_{event.kind}")(event, self._world.pods[event.pod])
+
+    def heal(self):
+        """End whatever goes on."""
+        network = self._network
+        for each in (network.cut, network.deaf, network.down, network.slow, self._cluster.starved):
+            each.clear()
+        self._group.refusing = None
+        for log in self._cluster.topics[self._raw].logs:
+            if log.open_from is not None:
+                log.commit()
+        for pod in self._world.pods:
+            pod.resume()
+            pod.start()
+
+    @staticmethod
+    def _while_in(members, *added):
+        members.update(added)
+        return lambda: members.difference_update(added)
+
+    def _broker(self, event):
+        return int(event.value * self._cluster.count)
+
+    def _partition(self, event):
+        return int(event.value * 1000) % self._partitions
+
+    def _log(self, event):
+        return self._cluster.topics[self._raw].logs[self._partition(event)]
+
+    # --- workers
+
+    def _kill(self, event, pod):
+        pod.kill()
+
+    def _suspend(self, event, pod):
+        pod.suspend()
+        return pod.resume
+
+    def _stop(self, event, pod):
+        pod.stop()
+        return pod.start
+
+    def _add(self, event, pod):
+        new = self._world.add_pod()
+        new.start()
+        return new.stop if event.value < 0.5 else lambda: None
+
+    def _policy(self, event, pod):
+        self._world.policy = Policy(threshold=round(0.3 + event.value / 4, 3))
+        self._oracles.policies[self._world.policy.digest] = self._world.policy
+        for one in self._world.pods:
+            if one.runs and one.app is not None:
+                one.in_force.policy = self._world.policy
+
+    def _hang(self, event, pod):
+        if pod.batcher is not None:
+            self.hang_until = pod.batcher.hangs_until = self._loop.time() + event.seconds
+
+    def _skew(self, event, pod):
+        if pod.process is not None:
+            pod.process.skew = (event.value - 0.5) * 100_000
+
+    # --- network
+
+    def _cut(self, event, pod):
+        return self._while_in(self._network.cut, (pod.name, self._broker(event)))
+
+    def _isolate(self, event, pod):
+        return self._while_in(self._network.cut, *((pod.name, one) for one in range(self._cluster.count)))
+
+    def _deaf(self, event, pod):
+        return self._while_in(self._network.deaf, (pod.name, self._broker(event)))
+
+    def _slow(self, event, pod):
+        self._network.slow[self._broker(event)] = 0.3
+        return lambda: self._network.slow.pop(self._broker(event), None)
+
+    # --- brokers
+
+    def _down(self, event, pod):
+        broker = self._broker(event)
+        self._loop.call_later(0.5, self._cluster.move_leaders, broker)
+        if self._group.coordinator == broker:
+            self._loop.call_later(0.5, self._group.move, (broker + 1) % self._cluster.count, 0.5)
+        return self._while_in(self._network.down, broker)
+
+    def _move(self, event, pod):
+        self._group.move((self._group.coordinator + 1) % self._cluster.count, 2 * event.value)
+
+    def _refuse(self, event, pod):
+        self._group.refusing = GroupAuthorizationFailedError if event.value < 0.3 else RequestTimedOutError
+
+        def accept():
+            self._group.refusing = None
+
+        return accept
+
+    def _starve(self, event, pod):
+        return self._while_in(self._cluster.starved, self._broker(event))
+
+    def _leaders(self, event, pod):
+        self._cluster.move_leaders(self._broker(event))
+
+    def _compact(self, event, pod):
+        for log in self._cluster.topics[self._changelog].logs:
+            log.compact(self._cluster.random)
+
+    def _retain(self, event, pod):
+        log = self._log(event)
+        before = int(log.begin + (log.end - log.begin) * event.value)
+        self._oracles.deleting(self._partition(event), before)
+        log.delete_before(before)
+
+    def _recreate(self, event, pod):
+        self._oracles.recreating()
+        if event.value < 0.7:  # otherwise the group keeps positions of the topic that is gone
+            self._loop.call_later(3 * event.value, self._group.forget, dict(self._group.committed))
+        topic_id = UUID(int=self._cluster.random.getrandbits(128)).bytes
+        self._cluster.create(SimTopic.new(self._raw, self._partitions, topic_id), lag=event.value)
+
+    def _transaction(self, event, pod):
+        log = self._log(event)
+        if log.open_from is None:
+            log.open_from = log.end
+
+        def end():
+            if log.open_from is not None:
+                (log.abort if event.value * 10 % 1 < 0.5 else log.commit)()
+
+        return end

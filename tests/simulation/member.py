@@ -1,0 +1,385 @@
+"""A group member on simulated brokers, as aiokafka's consumer."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from aiokafka import TopicPartition
+from aiokafka.errors import (
+    CommitFailedError,
+    IllegalGenerationError,
+    IllegalStateError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    RebalanceInProgressError,
+    UnknownMemberIdError,
+)
+from aiokafka.structs import ConsumerRecord
+
+from knowledgepulse_worker.kafka.lease import heartbeat_interval
+from simulation.clients import BACKOFF, Connection, record
+from simulation.loop import EPOCH
+
+FETCH_COUNT = 3
+
+
+@dataclass(eq=False)
+class _Assigned:
+    """A partition during one assignment, as the consumer keeps it."""
+
+    position: int | None = None
+    is_paused: bool = False
+    records: list[ConsumerRecord] = field(default_factory=list)
+    following: int = 0
+    high: int | None = None
+    stable: int | None = None
+    polled: int | None = None
+
+
+class SimMember:
+    """Implements :class:`~knowledgepulse_worker.stream.client.Client`, as aiokafka's consumer does."""
+
+    def __init__(self, cluster, host, topic, lease, session, rebalance, moment=lambda _: None):
+        self.ids = []
+        self._connection = Connection(cluster, host, "member")
+        self._cluster = cluster
+        self._topic = topic
+        self._lease = lease
+        self._session = session
+        self._rebalance = rebalance
+        self._moment = moment
+        self._loop = cluster.loop
+        self._listener = None
+        self._member = ""
+        self._generation = -1
+        self._assigned = {}
+        self._fetching = {}
+        self._tasks = []
+        self._heartbeat = None
+        self._rejoin = asyncio.Event()
+        self._arrived = cluster.loop.create_future()
+
+    @property
+    def is_member(self):
+        return self._generation >= 0
+
+    @property
+    def id(self):
+        """Its present name in the group; empty outside it."""
+        return self._member
+
+    async def start(self):
+        await asyncio.sleep(0)
+
+    async def stop(self):
+        """Leave the group."""
+        tasks = [*self._tasks, *self._fetching.values(), *([self._heartbeat] if self._heartbeat else [])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        member, self._member, self._generation = self._member, "", -1
+        if member:
+            with suppress(KafkaError):
+                await self._connection.coordinate(self._cluster.group.leave, member)
+
+    def subscribe(self, *, topics, listener):
+        if set(topics) != {self._topic}:
+            raise ValueError(f"there is only {self._topic}, not {', '.join(topics)}")
+        self._listener = listener
+        self._rejoin.set()
+        self._tasks.append(asyncio.create_task(self._coordinate()))
+
+    def check_membership(self):
+        for task in self._tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    # --- membership
+
+    async def _coordinate(self):
+        """Join whenever a rebalance is due: revoke first, then join and sync, then assign."""
+        while True:
+            await self._rejoin.wait()
+            self._moment("revoking")
+            await self._listener.on_partitions_revoked(self.assignment())
+            while not await self._join():
+                await asyncio.sleep(BACKOFF)
+            # The client may fetch before the listener hears of the assignment.
+            await asyncio.sleep(self._cluster.random.choice((0.0, 0.0, 0.05)))
+            self._moment("assigned")
+            await self._listener.on_partitions_assigned(self.assignment())
+            self._heartbeat = asyncio.create_task(self._beat())
+
+    async def _join(self):
+        await self._stop_heartbeat()
+        group = self._cluster.group
+        has = tuple(sorted((tp.topic, tp.partition) for tp in self._assigned))
+        try:
+            joined = await self._connection.coordinate(
+                group.join, self._member, self._session, self._rebalance, has
+            )
+        except UnknownMemberIdError:
+            self._reset()
+            return False
+        except KafkaError:
+            return False
+        self._member, self._generation = joined.member, joined.generation
+        self.ids.append(joined.member)
+        self._rejoin.clear()
+        places = None if joined.members is None else assign(self._places(), joined.members)
+        sent_at = self._loop.time()
+        try:
+            mine = await self._connection.coordinate(group.sync, self._member, self._generation, places)
+        except (UnknownMemberIdError, IllegalGenerationError):
+            self._reset()
+            return False
+        except KafkaError as error:
+            if isinstance(error, RebalanceInProgressError):
+                self._lease.renew(sent_at)
+            self._rejoin.set()
+            return False
+        self._lease.renew(sent_at)
+        self._fetching_ends()
+        self._assigned = {TopicPartition(*at): _Assigned() for at in mine}
+        if self._assigned:
+            self._tasks.append(asyncio.create_task(self._find_positions(dict(self._assigned))))
+        return True
+
+    def _places(self):
+        return [(self._topic, number) for number in range(len(self._cluster.topics[self._topic].logs))]
+
+    def _reset(self):
+        self._member, self._generation = "", -1
+        self._rejoin.set()
+
+    async def _stop_heartbeat(self):
+        task, self._heartbeat = self._heartbeat, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _beat(self):
+        pause = interval = heartbeat_interval(self._session)
+        while self._member:
+            await asyncio.sleep(pause)
+            pause = BACKOFF
+            sent_at = self._loop.time()
+            try:
+                await self._connection.coordinate(
+                    self._cluster.group.heartbeat, self._member, self._generation
+                )
+                self._lease.renew(sent_at)
+                pause = interval
+            except RebalanceInProgressError:
+                self._lease.renew(sent_at)
+                self._rejoin.set()
+                pause = interval
+            except (UnknownMemberIdError, IllegalGenerationError):
+                self._moment("expelled")
+                self._reset()
+                return
+            except KafkaError:
+                pass
+
+    # --- positions and commits
+
+    async def _find_positions(self, assigned):
+        """Start at the group's positions, or at the beginning."""
+        committed = await self._committed(tuple(sorted((tp.topic, tp.partition) for tp in assigned)))
+        for tp, state in assigned.items():
+            position = committed[tp.topic, tp.partition]
+            offset = (await self.beginning_offsets([tp]))[tp] if position is None else position.offset
+            if state.position is None:
+                state.position = offset
+        self._wake()
+
+    async def _committed(self, places):
+        while True:
+            try:
+                return await self._connection.coordinate(self._cluster.group.fetch_offsets, places)
+            except KafkaError:
+                await asyncio.sleep(BACKOFF)
+
+    async def committed(self, partition):
+        at = (partition.topic, partition.partition)
+        return (await self._committed((at,)))[at]
+
+    async def commit(self, positions):
+        self._require_assigned(*positions)
+        places = {(tp.topic, tp.partition): position for tp, position in positions.items()}
+        self._moment("commit sent")
+        generation = self._generation
+        while True:
+            if self._generation != generation:  # as `GroupMember.commit`
+                raise CommitFailedError
+            try:
+                await self._connection.coordinate(
+                    self._cluster.group.commit, self._member, generation, places
+                )
+            except (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError) as error:
+                if isinstance(error, RebalanceInProgressError):
+                    self._rejoin.set()
+                else:
+                    self._reset()
+                raise CommitFailedError from error
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                await asyncio.sleep(BACKOFF)
+            else:
+                self._moment("committed")
+                return
+
+    def assignment(self):
+        return self._assigned.keys()  # unlike a set's, their order does not depend on the hashes of strings
+
+    def partitions_for_topic(self, topic):
+        found = self._cluster.topics.get(topic)
+        return None if found is None else set(range(len(found.logs)))
+
+    def pause(self, *partitions):
+        self._require_assigned(*partitions)
+        for one in partitions:
+            self._assigned[one].is_paused = True
+
+    def resume(self, *partitions):
+        self._require_assigned(*partitions)
+        for one in partitions:
+            self._assigned[one].is_paused = False
+
+    def seek(self, partition, offset):
+        self._require_assigned(partition)
+        self._restart(self._assigned[partition], offset)
+
+    async def seek_to_beginning(self, *partitions):
+        self._require_assigned(*partitions)
+        states = {one: self._assigned[one] for one in partitions}
+        begins = await self.beginning_offsets(partitions)
+        for one, state in states.items():
+            self._restart(state, begins[one])
+
+    @staticmethod
+    def _restart(state, offset):
+        state.position, state.records, state.following = offset, [], 0
+
+    async def position(self, partition):
+        self._require_assigned(partition)
+        state = self._assigned[partition]
+        while state.position is None:
+            await asyncio.sleep(BACKOFF)
+            self._require_assigned(partition)
+        return state.position
+
+    async def beginning_offsets(self, partitions):
+        begins = {}
+        for tp in sorted(partitions):
+            at = (tp.topic, tp.partition)
+            begins[tp] = await self._connection.ask_leader(
+                at, lambda broker, at=at: self._cluster.bounds(broker, *at).start
+            )
+        return begins
+
+    def highwater(self, partition):
+        self._require_assigned(partition)
+        return self._assigned[partition].high
+
+    def last_stable_offset(self, partition):
+        self._require_assigned(partition)
+        return self._assigned[partition].stable
+
+    def last_poll_timestamp(self, partition):
+        self._require_assigned(partition)
+        return self._assigned[partition].polled
+
+    def _require_assigned(self, *partitions):
+        if missing := set(partitions) - self._assigned.keys():
+            raise IllegalStateError(f"not assigned: {missing}")
+
+    # --- fetching
+
+    async def getmany(self, *, timeout_ms):
+        self.check_membership()
+        fetched = self._take()
+        if not fetched:
+            self._arrived = self._loop.create_future()
+            self._fetch()
+            given_up = self._loop.call_later(timeout_ms / 1000, self._wake)
+            await self._arrived
+            given_up.cancel()
+            fetched = self._take()
+        self._fetch()
+        self.check_membership()
+        return fetched
+
+    def _wake(self):
+        if not self._arrived.done():
+            self._arrived.set_result(None)
+
+    def _take(self):
+        fetched = {}
+        for tp, state in sorted(self._assigned.items()):
+            if state.following and not state.is_paused:
+                if state.records:
+                    fetched[tp] = state.records
+                state.position, state.records, state.following = state.following, [], 0
+        return fetched
+
+    def _fetch(self):
+        """Fetch what is not there yet, with one request per broker."""
+        wanted = {}
+        for tp, state in sorted(self._assigned.items()):
+            if state.position is not None and not state.following and not state.is_paused:
+                wanted.setdefault(self._connection.leader((tp.topic, tp.partition)), {})[tp] = state
+        for broker, states in wanted.items():
+            if broker not in self._fetching:
+                self._fetching[broker] = task = asyncio.create_task(self._fetch_from(broker, states))
+                task.add_done_callback(lambda _, broker=broker: self._fetching.pop(broker, None))
+
+    def _fetching_ends(self):
+        for task in self._fetching.values():
+            task.cancel()
+        self._fetching.clear()
+
+    async def _fetch_from(self, broker, states):
+        positions = {(tp.topic, tp.partition): state.position for tp, state in states.items()}
+        try:
+            answers = await self._connection.call(
+                broker, lambda reply: self._cluster.fetch(broker, positions, FETCH_COUNT, reply)
+            )
+        except KafkaError:
+            await asyncio.sleep(BACKOFF)
+            self._connection.refresh()
+            return
+        for tp, state in states.items():
+            answer, asked = answers[tp.topic, tp.partition], positions[tp.topic, tp.partition]
+            if state.position != asked or state.following:
+                continue  # sought meanwhile
+            state.polled = int((EPOCH + self._loop.time()) * 1000)
+            if answer.error is OffsetOutOfRangeError:
+                state.position = (await self.beginning_offsets([tp]))[tp]
+            elif answer.error is not None:
+                self._connection.refresh()
+            else:
+                state.high, state.stable = answer.high, answer.stable
+                state.records = [record(tp.topic, tp.partition, one) for one in answer.records]
+                state.following = answer.next if answer.next > asked else 0
+        self._wake()
+
+
+def assign(places, members):
+    """Assign places evenly, most of them to those who had them."""
+    share = -(-len(places) // len(members))
+    given = {member: [] for member in sorted(members)}
+    left = []
+    for place in places:
+        had = [member for member in given if place in members[member] and len(given[member]) < share]
+        if had:
+            given[had[0]].append(place)
+        else:
+            left.append(place)
+    for place in left:
+        min(given.values(), key=len).append(place)
+    return {member: tuple(mine) for member, mine in given.items()}

@@ -1,0 +1,52 @@
+"""What a registry answered of late to ``kp-worker contributions send``, for the status page."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import Annotated
+
+import msgspec
+
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import TopicReader
+from knowledgepulse_worker.kafka.topics import contributions_topic_name
+from knowledgepulse_worker.observe.recent import Recent
+from knowledgepulse_worker.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+LATEST = 1000
+"""Number of the topic's last offsets that are read; some have no record."""
+
+EVERY = 15.0
+"""Seconds between two looks at the topic."""
+
+
+class _Answer(msgspec.Struct):
+    result: Annotated[str, msgspec.Meta(max_length=20)]
+
+
+_decode = msgspec.json.Decoder(_Answer).decode
+
+
+async def watch_answers(settings: Settings, recent: Recent) -> None:
+    """Keep ``recent.answers`` current; what goes wrong is tried again."""
+    while True:
+        try:
+            recent.answers = await _latest(settings)
+        except Exception as error:  # noqa: BLE001 - scoring does without
+            logger.debug("the registry's answers: %r", error)
+        await asyncio.sleep(EVERY)
+
+
+async def _latest(settings: Settings) -> Counter[str]:
+    name = contributions_topic_name(settings.kafka.group)
+    async with TopicAdmin(settings.kafka, settings.topics) as admin:
+        if name not in await admin.describe([name]):  # a reader might create it
+            return Counter()
+    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+        held = await reader.bounds(name, 0)
+        latest = range(max(held.start, held.stop - LATEST), held.stop)
+        return Counter([_decode(one.value or b"").result async for one in reader.read(name, 0, latest)])
