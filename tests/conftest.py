@@ -18,9 +18,9 @@ from support import traces
 from support.scored import published
 from support.streams import Stream, own_settings
 
-# A machine may be busy: how long an example takes is no property.
+# A machine may be busy: how long an example takes is no property. Half the usual examples: tests run often.
 hypothesis.settings.register_profile(
-    "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "busy", deadline=None, max_examples=50, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("busy")
 

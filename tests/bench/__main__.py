@@ -18,7 +18,6 @@ from bench import (
     embedder,
     machine,
     novelty,
-    recovery,
     report,
     stream,
     worker_runs,
@@ -42,9 +41,7 @@ class Part:
 PARTS = {
     "embedder": Part(embedder.run, 260, 60, needs_broker=False),
     "worker": Part(worker_runs.run, 900, 85),
-    "mixed": Part(worker_runs.mixed, 450, 85),
     "stream": Part(stream.run, 300, 35),
-    "recovery": Part(recovery.run, 200, 25),
     "novelty": Part(novelty.run, 40, 8, needs_broker=False),
 }
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,6 @@ class EmbeddingSide:
         stack: AsyncExitStack,
         folder: Path,
         *arguments: str,
-        environment: Mapping[str, str] | None = None,
     ) -> EmbeddingSide:
         """Start a process, which is stopped with the stack."""
         log = folder / f"{'-'.join(arguments)}.log"
@@ -50,7 +48,7 @@ class EmbeddingSide:
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=errors,
-                env=tests_environment() | dict(environment or {}),
+                env=tests_environment(),
             )
         side = cls(process, log)
         stack.push_async_callback(side.stop)

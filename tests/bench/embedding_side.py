@@ -21,7 +21,6 @@ from sentence_transformers import SentenceTransformer
 from transformers.utils import logging as transformers_logging
 
 from bench.machine import cores
-from bench.processes import pin
 from bench.traces import endless_texts
 from knowledgepulse_worker.embedding import Batcher, load_embedder
 from knowledgepulse_worker.embedding.base import Precision
@@ -151,7 +150,6 @@ WAYS = {"products": products, "forward": forward, "ours": ours, "encode": encode
 
 
 def main() -> None:
-    pin()
     transformers_logging.disable_progress_bar()
     way, argument, lengths = sys.argv[1:]
     print(json.dumps(None), flush=True)

@@ -1,4 +1,4 @@
-"""`kp-worker` for measurements: optionally pinned to cores, with every duration recorded.
+"""`kp-worker` for measurements: with every duration recorded.
 
 python -m bench.process run --config worker.toml
 
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bench.processes import pin
+from support.child import start_child_in
 
 SAMPLES = "BENCH_SAMPLES"
 """Environment variable with the file to append samples to."""
@@ -58,9 +58,6 @@ def record_metrics(file: int) -> None:
 
 
 def main() -> None:
-    pin()  # before anything counts the cores
-    from support.child import start_child_in
-
     start_child_in("bench.process")
     record_metrics(os.open(os.environ[SAMPLES], os.O_WRONLY | os.O_APPEND | os.O_CREAT))
     from knowledgepulse_worker.cli.entry import main as kp_worker

@@ -1,27 +1,11 @@
-"""Control of measured processes: their cores, and suspension of all sides but one."""
+"""Control of measured processes: suspension of all sides but one."""
 
 from __future__ import annotations
 
-import os
 import signal
-from collections.abc import Iterable
 from contextlib import suppress
 
 import psutil
-
-CPUS = "BENCH_CPUS"
-"""Environment variable with the cores that a process may use, separated by commas."""
-
-
-def pin() -> None:
-    """Pin this process to the cores in the environment; call before anything counts cores."""
-    if names := os.environ.get(CPUS):
-        os.sched_setaffinity(0, {int(name) for name in names.split(",")})
-
-
-def on_cores(cores: Iterable[int]) -> dict[str, str]:
-    """Return the environment that pins a process to these cores."""
-    return {CPUS: ",".join(map(str, cores))}
 
 
 def suspend(pid: int) -> None:

@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,6 @@ STREAM_BYTES = 6000
 """Record size of the comparison with other clients."""
 
 
-@cache
-def small_traces() -> list[bytes]:
-    """Return the shortest tenth of the traces, for measurements of counts rather than bytes."""
-    traces = sorted(real_traces(), key=len)
-    return traces[: len(traces) // 10]
-
-
 def real_texts() -> list[str]:
     """Return the embedded texts of the real traces, nearly all longer than the model's window."""
     return [embedding_text(decode_trace(trace, 2**24)) for trace in real_traces()]
@@ -37,18 +29,6 @@ def mixed_texts() -> list[str]:
     """Return beginnings of them, of about 16 to 256 tokens, as short runs have."""
     random = np.random.default_rng(0)
     return [" ".join(text.split()[: random.integers(8, 150)]) for _ in range(8) for text in real_texts()]
-
-
-def mixed_traces() -> list[bytes]:
-    """Return the real traces with these texts alone."""
-    return [_with_text(trace, text) for trace, text in zip(itertools.cycle(real_traces()), mixed_texts())]
-
-
-def _with_text(trace: bytes, text: str) -> bytes:
-    document: dict[str, Any] = json.loads(trace)
-    document["task"]["objective"] = text
-    document["steps"] = [step | {"content": ""} for step in document["steps"]]
-    return _dumped(document)
 
 
 def endless_texts(lengths: str = "full") -> Iterator[str]:

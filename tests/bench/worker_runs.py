@@ -1,18 +1,16 @@
-"""Sections `worker` and `processes`: the whole worker on real Kafka, compared with the forward pass."""
+"""Section `worker`: the whole worker on real Kafka, compared with the forward pass."""
 
 from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from bench.context import Context
 from bench.embedder import EmbeddingSide
 from bench.measure import ENOUGH, Budget, Figure, Section, Side, alternate, poisson_schedule, ratio
-from bench.traces import mixed_traces
-from bench.workers import SUSPENDABLE, Fleet, Publisher
+from bench.workers import SUSPENDABLE, MeasuredWorker, Publisher
 from support.traces import real_traces
 
 PARTITIONS = (1, 4, 16, 64)
@@ -34,7 +32,7 @@ class _Runs:
     """One worker for each partition count, and their measurements.
 
     Attributes:
-        fleets: the fleets by partition count, suspended unless it is their turn.
+        workers: the workers by partition count, suspended unless it is their turn.
         precision: the precision of all embedders.
     """
 
@@ -42,7 +40,7 @@ class _Runs:
     budget: Budget
     section: Section
     publisher: Publisher
-    fleets: dict[int, Fleet]
+    workers: dict[int, MeasuredWorker]
     precision: str
 
     async def saturated(self, forward: EmbeddingSide) -> dict[int, float]:
@@ -50,12 +48,12 @@ class _Runs:
         seconds = 2.5 if self.context.short else 7.0
         durations = self._durations("scoring", "admission")
         sides: dict[str, Side] = {FORWARD: lambda: forward.rate(seconds / 2)}
-        for count, fleet in self.fleets.items():
-            sides[_partitions(count)] = await self._noted(fleet, seconds, durations[count])
+        for count, worker in self.workers.items():
+            sides[_partitions(count)] = await self._noted(worker, seconds, durations[count])
         rates = await alternate(sides, self.budget.rounds(self.context.rounds, share=0.45))
         for name, values in rates.items():
             self.section.figures.append(Figure(f"saturated, {name}", "traces/s", values))
-        for count, fleet in self.fleets.items():
+        for count, worker in self.workers.items():
             name = _partitions(count)
             rounds = len(rates[name])
             self.section.figures += [
@@ -63,14 +61,14 @@ class _Runs:
                 ratio(
                     f"CPU time a trace, {FORWARD} / {name}",
                     forward.cpu[-rounds:],
-                    fleet.cpu[-rounds:],
+                    worker.cpu[-rounds:],
                     "0.9 at least",
                 ),
             ]
         many, few = rates[_partitions(64)], rates[_partitions(4)]
         self.section.figures.append(ratio("64 partitions / 4 partitions", many, few, "0.95 at least"))
         self._report("saturated", durations)
-        return {count: statistics.median(rates[_partitions(count)]) for count in self.fleets}
+        return {count: statistics.median(rates[_partitions(count)]) for count in self.workers}
 
     async def open_loop(self, rates: dict[int, float]) -> None:
         """Run Poisson arrivals in turns, until there are enough samples or the time is up.
@@ -83,34 +81,34 @@ class _Runs:
         durations = self._durations("scoring", "admission", "end_to_end")
         late: list[float] = []
         for number in self.budget.rounds(1 if self.context.short else 16):
-            for count, fleet in self.fleets.items():
+            for count, worker in self.workers.items():
                 schedule = poisson_schedule(LOAD * rates[count], seconds, seed=number)
-                fleet.wake()
+                worker.wake()
                 await asyncio.sleep(LEAD)
-                fleet.mark()
+                worker.mark()
                 late += await self.publisher.open_loop(
-                    fleet.settings.topics.raw, count, schedule, seed=number
+                    worker.settings.topics.raw, count, schedule, seed=number
                 )
-                await fleet.published(len(schedule))
-                fleet.suspend()
-                _note(fleet, durations[count])
+                await worker.published(len(schedule))
+                worker.suspend()
+                _note(worker, durations[count])
             if all(len(kinds["end_to_end"]) >= ENOUGH for kinds in durations.values()):
                 break
         self._report(f"{LOAD:.0%} load", durations)
         self.section.figures.append(_milliseconds("the publisher's own delay", late, ""))
 
-    async def _noted(self, fleet: Fleet, seconds: float, durations: dict[str, list[float]]) -> Side:
-        drain = await _saturation(fleet, self.publisher, seconds)
+    async def _noted(self, worker: MeasuredWorker, seconds: float, durations: dict[str, list[float]]) -> Side:
+        drain = await _saturation(worker, self.publisher, seconds)
 
         async def noted() -> float:
             rate = await drain()
-            _note(fleet, durations)
+            _note(worker, durations)
             return rate
 
         return noted
 
     def _durations(self, *kinds: str) -> dict[int, dict[str, list[float]]]:
-        return {count: {kind: [] for kind in kinds} for count in self.fleets}
+        return {count: {kind: [] for kind in kinds} for count in self.workers}
 
     def _report(self, load: str, durations: dict[int, dict[str, list[float]]]) -> None:
         for count, kinds in durations.items():
@@ -131,80 +129,51 @@ async def run(context: Context, budget: Budget) -> Section:
     """Drain backlogs, then process arrivals at half that rate, with one worker for each partition count."""
     section = Section("worker", "One worker, end to end on Kafka")
     counts = PARTITIONS_SHORT if context.short else PARTITIONS
-    return await _one_worker(context, budget, section, real_traces(), "full", counts)
-
-
-async def mixed(context: Context, budget: Budget) -> Section:
-    """Do the same with texts of 16 to 256 tokens."""
-    section = Section("mixed", "One worker, end to end on Kafka, with texts of 16 to 256 tokens")
-    return await _one_worker(context, budget, section, mixed_traces(), "mixed", PARTITIONS_SHORT)
-
-
-async def _one_worker(
-    context: Context,
-    budget: Budget,
-    section: Section,
-    traces: Sequence[bytes],
-    lengths: str,
-    counts: Sequence[int],
-) -> Section:
     async with AsyncExitStack() as stack:
-        publisher = await Publisher(context.servers, traces).start(stack)
-        fleets: dict[int, Fleet] = {}
+        publisher = await Publisher(context.servers, real_traces()).start(stack)
+        workers: dict[int, MeasuredWorker] = {}
         precision = "auto"
         for count in counts:
-            fleets[count] = await _warm_fleet(stack, context, publisher, precision, count, [None])
-            precision = fleets[count].precision  # the first one's choice applies to all
-        forward = await _forward(stack, context, precision, {}, lengths)
+            workers[count] = await _warm_worker(stack, context, publisher, precision, count)
+            precision = workers[count].precision  # the first one's choice applies to all
+        forward = await _forward(stack, context, precision)
         section.notes += [f"precision: {precision}", f"{FORWARD}: {forward.description}"]
-        runs = _Runs(context, budget, section, publisher, fleets, precision)
+        runs = _Runs(context, budget, section, publisher, workers, precision)
         rates = await runs.saturated(forward)
         context.say("backlogs drained")
         await runs.open_loop(rates)
     return section
 
 
-async def _forward(
-    stack: AsyncExitStack,
-    context: Context,
-    precision: str,
-    environment: dict[str, str],
-    lengths: str = "full",
-) -> EmbeddingSide:
-    arguments = ("forward", precision, lengths)
-    side = await EmbeddingSide.start(stack, context.folder, *arguments, environment=environment)
+async def _forward(stack: AsyncExitStack, context: Context, precision: str) -> EmbeddingSide:
+    side = await EmbeddingSide.start(stack, context.folder, "forward", precision, "full")
     await side.imported()
     await side.prepare()
     return side
 
 
-async def _warm_fleet(
-    stack: AsyncExitStack,
-    context: Context,
-    publisher: Publisher,
-    precision: str,
-    partitions: int,
-    cores: Sequence[list[int] | None],
-) -> Fleet:
-    """Start workers with all others suspended; suspend them once warm."""
+async def _warm_worker(
+    stack: AsyncExitStack, context: Context, publisher: Publisher, precision: str, partitions: int
+) -> MeasuredWorker:
+    """Start a worker with all others suspended; suspend it once warm."""
     embedding = {"precision": precision, "device": "cpu"}
-    fleet = await Fleet.on_new_topics(stack, context, partitions, embedding=embedding, **SUSPENDABLE)
-    await fleet.start(stack, *cores)
-    await fleet.drained(publisher, WARM_UP)
-    context.say(f"{len(cores)} worker(s) for {partitions} partitions ready")
-    return fleet
+    sections = {"embedding": embedding, **SUSPENDABLE}
+    worker = await MeasuredWorker.on_new_topics(stack, context, partitions, **sections)
+    await worker.drained(publisher, WARM_UP)
+    context.say(f"a worker for {partitions} partitions ready")
+    return worker
 
 
-async def _saturation(fleet: Fleet, publisher: Publisher, seconds: float) -> Side:
+async def _saturation(worker: MeasuredWorker, publisher: Publisher, seconds: float) -> Side:
     """Return a side that drains a backlog for about this many seconds."""
-    rate = await fleet.drained(publisher, max(2 * WARM_UP, round(GUESS * seconds)))
+    rate = await worker.drained(publisher, max(2 * WARM_UP, round(GUESS * seconds)))
     count = max(WARM_UP, round(seconds * rate))
-    return lambda: fleet.drained(publisher, count)
+    return lambda: worker.drained(publisher, count)
 
 
-def _note(fleet: Fleet, durations: dict[str, list[float]]) -> None:
+def _note(worker: MeasuredWorker, durations: dict[str, list[float]]) -> None:
     for kind, values in durations.items():
-        values.extend(fleet.samples(kind)["seconds"])
+        values.extend(worker.samples(kind)["seconds"])
 
 
 def _partitions(count: int) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from aiokafka import AIOKafkaProducer
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from bench.context import Context
 from bench.measure import rate_between
 from bench.process import KINDS, SAMPLES
-from bench.processes import cpu_seconds, on_cores, suspend, wake
+from bench.processes import cpu_seconds, suspend, wake
 from bench.traces import endless_traces
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from support import metrics_page as page
@@ -97,84 +96,63 @@ class Publisher:
         )
 
 
-class Fleet:
-    """Workers of one group, which are resumed and suspended together.
+class MeasuredWorker:
+    """A worker with topics of its own, suspended unless it is its turn.
 
     Attributes:
-        partitions: partition count of their topics.
-        workers: the workers, in order of their start.
-        settings: their settings.
-        folder: folder for their samples.
-        precision: precision of the first worker's embedder, once it runs.
-        cpu: CPU seconds of the workers per trace, of each backlog that was drained.
+        partitions: partition count of its topics.
+        settings: its settings.
+        precision: precision of its embedder, once it runs.
+        cpu: CPU seconds per trace, of each backlog that was drained.
     """
+
+    _worker: Worker
 
     def __init__(self, stream: Stream, partitions: int, folder: Path) -> None:
         self.partitions = partitions
-        self.folder = folder
         self.settings = stream.settings
         self.precision = ""
-        self.workers: list[Worker] = []
-        self.stream = stream
         self.cpu: list[float] = []
-        self._samples: list[Path] = []
-        self._marks: list[int] = []
+        self._stream = stream
+        self._samples = folder / "samples"
+        self._mark = 0
 
     @classmethod
     async def on_new_topics(
         cls, stack: AsyncExitStack, context: Context, partitions: int, **sections: Mapping[str, Any]
-    ) -> Fleet:
-        """Create the topics, which are deleted with the stack, without workers."""
+    ) -> MeasuredWorker:
+        """Create the topics, which are deleted with the stack, and start the worker."""
         usual = {"log": {"format": "json"}}
         settings = own_settings(context.servers, "bench", usual, sections)
         folder = context.folder / settings.kafka.group
         folder.mkdir()
-        fleet = cls(Stream(settings, folder), partitions, folder)
-        await fleet.stream.create_topics(partitions)
-        stack.push_async_callback(fleet._delete_topics)
-        return fleet
+        measured = cls(Stream(settings, folder), partitions, folder)
+        await measured._stream.create_topics(partitions)
+        stack.push_async_callback(measured._delete_topics)
+        await measured._start(stack)
+        return measured
 
-    async def start(self, stack: AsyncExitStack, *cores: Iterable[int] | None) -> None:
-        """Start a worker on each set of cores (None for all), and wait until they share the topics."""
-        for own in cores:
-            samples = self.folder / f"{uuid4().hex}.samples"
-            environment = {SAMPLES: str(samples)} | ({} if own is None else on_cores(own))
-            worker = self.stream.worker(module="bench.process", environment=environment)
-            self.workers.append(await stack.enter_async_context(worker))
-            self._samples.append(samples)
-            self._marks.append(0)
-            await self.workers[-1].owns(self.partitions // len(self.workers))
-        for worker in self.workers:
-            await worker.owns(self.partitions // len(self.workers))
-        [info] = page.samples(await self.workers[0].metrics(), "kp_build_info")
+    async def _start(self, stack: AsyncExitStack) -> None:
+        environment = {SAMPLES: str(self._samples)}
+        worker = self._stream.worker(module="bench.process", environment=environment)
+        self._worker = await stack.enter_async_context(worker)
+        await self._worker.owns(self.partitions)
+        [info] = page.samples(await self._worker.metrics(), "kp_build_info")
         self.precision = info.labels["precision"]
 
-    async def stop(self) -> None:
-        """Stop all workers gracefully; others can be started afterwards."""
-        for worker in self.workers:
-            status = await worker.stop()
-            assert status == 0, f"a worker ended with status {status}:\n{worker.log()[-6000:]}"
-        self.workers, self._samples, self._marks = [], [], []
-
     def suspend(self) -> None:
-        for worker in self.workers:
-            suspend(worker.process.pid)
+        suspend(self._worker.process.pid)
 
     def wake(self) -> None:
-        for worker in self.workers:
-            wake(worker.process.pid)
+        wake(self._worker.process.pid)
 
     def mark(self) -> None:
         """Ignore all samples so far."""
-        self._marks = [path.stat().st_size if path.exists() else 0 for path in self._samples]
+        self._mark = self._samples.stat().st_size if self._samples.exists() else 0
 
     def samples(self, kind: str) -> NDArray[Any]:
         """Return the samples of a kind since the mark: time (``at``) and ``seconds``."""
-        return np.concatenate(self._by_worker(kind))
-
-    def _by_worker(self, kind: str) -> list[NDArray[Any]]:
-        files = zip(self._samples, self._marks, strict=True)
-        return [read_samples(path, mark, kind) for path, mark in files]
+        return read_samples(self._samples, self._mark, kind)
 
     async def published(self, count: int) -> None:
         """Wait until a number of outputs were confirmed since the mark."""
@@ -184,55 +162,25 @@ class Fleet:
             now = len(self.samples("end_to_end"))
             if now > seen:
                 seen, last = now, time.monotonic()
-            for worker in self.workers:
-                assert worker.process.returncode is None, f"a worker ended:\n{worker.log()[-6000:]}"
-            assert time.monotonic() - last < ARRIVAL_LIMIT, (
-                f"{seen} of {count} outputs:\n{self.workers[0].log()[-6000:]}"
-            )
-
-    async def through(
-        self,
-        publisher: Publisher,
-        done: int,
-        goal: int,
-        chunk: int,
-        until: Callable[[], bool] = lambda: False,
-    ) -> int:
-        """Process records up to a total number since the mark, and return the total.
-
-        Args:
-            publisher: publishes the records.
-            done: total before.
-            goal: total to reach.
-            chunk: number of records published ahead of the workers.
-            until: called before each chunk; stops early if it returns True.
-        """
-        while done < goal and not until():
-            count = min(chunk, goal - done)
-            await publisher.backlog(self.settings.topics.raw, self.partitions, count)
-            done += count
-            await self.published(done)
-        return done
+            log = self._worker.log()[-6000:]
+            assert self._worker.process.returncode is None, f"the worker ended:\n{log}"
+            assert time.monotonic() - last < ARRIVAL_LIMIT, f"{seen} of {count} outputs:\n{log}"
 
     async def drained(self, publisher: Publisher, count: int) -> float:
-        """Publish a backlog while the workers are suspended, then resume them until it is finished.
+        """Publish a backlog while the worker is suspended, then resume it until that is finished.
 
         Returns:
-            outputs confirmed a second, while all of them had work.
+            outputs confirmed a second.
         """
         await publisher.backlog(self.settings.topics.raw, self.partitions, count)
         self.mark()
-        before = self._cpu_seconds()
+        pid = self._worker.process.pid
+        before = cpu_seconds(pid)
         self.wake()
         await self.published(count)
         self.suspend()
-        self.cpu.append((self._cpu_seconds() - before) / count)
-        times = [samples["at"] for samples in self._by_worker("end_to_end")]
-        end = min(own.max() for own in times)
-        return rate_between([at for at in np.concatenate(times) if at <= end])
-
-    def _cpu_seconds(self) -> float:
-        return sum(cpu_seconds(worker.process.pid) for worker in self.workers)
+        self.cpu.append((cpu_seconds(pid) - before) / count)
+        return rate_between(self.samples("end_to_end")["at"])
 
     async def _delete_topics(self) -> None:
         async with TopicAdmin(self.settings.kafka, self.settings.topics) as admin:

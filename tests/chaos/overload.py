@@ -9,7 +9,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,7 @@ from typing import Any
 import psutil
 from aiokafka import AIOKafkaProducer
 
-from chaos.embedder import Order, Orders
 from chaos.load import Make
-from chaos.process import ORDERS
 from chaos.results import Outcome
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import MAX_MESSAGE_BYTES, OUTPUT_HEADROOM
@@ -36,17 +34,12 @@ SMALL, MEDIUM, LARGE = 6_000, 10_000, 1_000_000
 KAFKA_MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's default, which determines how much a worker fetches from a partition at once."""
 
-WARM = 0.2
-"""Share of a backlog after which a worker counts as warm."""
 MAX_GROWTH = 0.05
 
 
-_FILLS = 3
 _ABORTED_AT_ONCE = 250_000
 
 _INTERVAL = 0.1
-_STEADY = 10
-"""Equal samples after which a number counts as steady."""
 
 Say = Callable[[str], None]
 
@@ -102,12 +95,6 @@ class Watch:
             if reached(sample):
                 return
             await asyncio.sleep(_INTERVAL)
-
-    @property
-    def is_steady(self) -> bool:
-        """Whether the number of records in flight has not changed for a second."""
-        recent = [sample.records for sample in self.samples[-_STEADY:]]
-        return len(recent) == _STEADY and recent[0] > 0 and len(set(recent)) == 1
 
     def growth(self, warm: int) -> tuple[int, int]:
         """Return the peak memory before and after this many records were finished, in bytes."""
@@ -176,31 +163,6 @@ async def _stream(
             await admin.delete(list(await admin.existing()))
 
 
-async def backlog(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Outcome:
-    """Start a worker on a backlog of 10 kB records in 4 partitions, and watch its memory."""
-    started = time.monotonic()
-    partitions, count = 4, 10_000 if short else 100_000
-    async with _stream(bootstrap_servers, folder, partitions) as stream:
-        make = traces_of(MEDIUM)
-        await publish(stream, ((number % partitions, make(number)) for number in range(count)))
-        say(f"published {count} records")
-        orders = Orders(folder / "orders.json", Order())
-        async with stream.worker(module="chaos.process", environment={ORDERS: str(orders.path)}) as worker:
-            await worker.owns(partitions)
-            watch, scoring = Watch(worker), time.monotonic()
-            await _fill(watch, orders)
-            for tenth in range(1, 11):
-                await watch.until(lambda sample, tenth=tenth: sample.finished * 10 >= count * tenth)
-                say(f"{tenth}0 %: {_mib(watch.samples[-1].resident)} MiB")
-            rate = count / (time.monotonic() - scoring)
-            assert await worker.stop() == 0, worker.log()
-        report = await audit(stream.settings)
-    outcome = _audited(report, watch, int(count * WARM), time.monotonic() - started)
-    outcome.notes["most in flight"] = f"{max(s.records for s in watch.samples)} of {watch.most_records}"
-    outcome.notes["records a second"] = f"{rate:.0f}"
-    return outcome
-
-
 def _audited(report: Report, watch: Watch, warm: int, seconds: float) -> Outcome:
     """Return the outcome of a run in which nothing may be lost and memory may not grow after warming up."""
     before, after = watch.growth(warm)
@@ -220,19 +182,6 @@ def _audited(report: Report, watch: Watch, warm: int, seconds: float) -> Outcome
         notes={"most memory, MiB": f"{_mib(before)} while warming up, {_mib(after)} after ({growth:+.1%})"},
         seconds=seconds,
     )
-
-
-async def _fill(watch: Watch, orders: Orders) -> None:
-    """Fill a worker as far as batcher and limits allow, several times, by blocking the embedder.
-
-    Only then is it warm: otherwise, its peak depends on chance, and grows with the broker's longest pause.
-    """
-    for _ in range(_FILLS):
-        orders.block(seconds=3600)
-        await watch.until(lambda _: watch.is_steady)
-        orders.as_usual()
-        goal = watch.samples[-1].finished + 2 * watch.most_records
-        await watch.until(lambda sample, goal=goal: sample.finished >= goal)
 
 
 async def gap(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Outcome:
@@ -286,11 +235,3 @@ async def _abort(stream: Stream, count: int) -> None:
 
 def _mib(size: int) -> int:
     return round(size / 2**20)
-
-
-Measure = Callable[[str, Path, bool, Say], Awaitable[Outcome]]
-
-OVERLOADS: dict[str, tuple[str, Measure]] = {
-    "backlog": ("100 000 records of 10 kB wait when a worker starts", backlog),
-    "gap": ("50 million offsets without a committed record", gap),
-}

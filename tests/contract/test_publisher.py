@@ -5,7 +5,7 @@ import math
 import time
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 from uuid import uuid4
 
 import pytest
@@ -40,33 +40,20 @@ class Read(NamedTuple):
 class Memory:
     """The in-memory publisher, with topics that behave like real ones."""
 
+    KINDS: ClassVar = {
+        "one LARGE record at a time": "refused_in_batch",
+        "small records": "refused",
+        "records of the last hour": "refusing_timestamps",
+        "nothing": "failing",
+    }
+
     def __init__(self):
         self.publisher = MemoryPublisher(PARTITIONS)
 
-    async def topic(self):
-        return uuid4().hex
-
-    async def topic_for_one_at_a_time(self):
-        """A topic that accepts one LARGE record, but not a batch of two."""
-        name = await self.topic()
-        self.publisher.refused_in_batch.add(name)
-        return name
-
-    async def topic_for_small_ones(self):
-        """A topic that rejects a LARGE record."""
-        name = await self.topic()
-        self.publisher.refused.add(name)
-        return name
-
-    async def topic_for_recent_ones(self):
-        """A topic that rejects records older than an hour."""
-        name = await self.topic()
-        self.publisher.refusing_timestamps.add(name)
-        return name
-
-    async def topic_that_fails(self):
-        name = await self.topic()
-        self.publisher.failing.add(name)
+    async def topic(self, takes="anything"):
+        name = uuid4().hex
+        if takes in self.KINDS:
+            getattr(self.publisher, self.KINDS[takes]).add(name)
         return name
 
     async def read(self, topic):
@@ -82,28 +69,24 @@ class Memory:
 class Simulated:
     """The simulated client of simulated brokers."""
 
+    KINDS: ClassVar = {
+        "one LARGE record at a time": {"max_bytes": 20_000},
+        "small records": {"max_bytes": 1000},
+        "records of the last hour": {"max_age_ms": 3_600_000},
+    }
+
     def __init__(self):
         self._cluster = new_cluster()
         self._cluster.epoch = NOW / 1000 - self._cluster.loop.time()
         self.publisher = SimPublisher(self._cluster, "host", held(), timeout=30)
 
-    async def topic(self, **limits):
-        topic = SimTopic.new(uuid4().hex, PARTITIONS, **limits)
+    async def topic(self, takes="anything"):
+        if takes == "nothing":
+            self.publisher = SimPublisher(self._cluster, "host", held(), timeout=0.5)
+            return "no-such-topic"
+        topic = SimTopic.new(uuid4().hex, PARTITIONS, **self.KINDS.get(takes, {}))
         self._cluster.create(topic)
         return topic.name
-
-    async def topic_for_one_at_a_time(self):
-        return await self.topic(max_bytes=20_000)
-
-    async def topic_for_small_ones(self):
-        return await self.topic(max_bytes=1000)
-
-    async def topic_for_recent_ones(self):
-        return await self.topic(max_age_ms=3_600_000)
-
-    async def topic_that_fails(self):
-        self.publisher = SimPublisher(self._cluster, "host", held(), timeout=0.5)
-        return "no-such-topic"
 
     async def read(self, topic):
         return [
@@ -123,6 +106,12 @@ def held():
 class Kafka:
     """The real publisher, with such topics on a real broker."""
 
+    KINDS: ClassVar = {
+        "one LARGE record at a time": {"max.message.bytes": "20000"},
+        "small records": {"max.message.bytes": "1000"},
+        "records of the last hour": {"message.timestamp.before.max.ms": "3600000"},
+    }
+
     def __init__(self, servers, folder, max_request_bytes=1_000_000, lease=None):
         self._max_request_bytes = max_request_bytes
         self._kafka = KafkaSettings(bootstrap_servers=servers)
@@ -139,28 +128,17 @@ class Kafka:
         await self.publisher.stop()
         await self._admin.close()
 
-    async def topic(self, **config):
+    async def topic(self, takes="anything"):
+        if takes == "nothing":  # since it does not exist; the publisher waits for it no longer than it must
+            await self.publisher.stop()
+            kafka = self._kafka.model_copy(update={"request_timeout": 1.0})
+            self.publisher = OutputPublisher(kafka, self._max_request_bytes, held())
+            await self.publisher.start()
+            return "no-such-topic"
         name = uuid4().hex
+        config = self.KINDS.get(takes, {})
         await self._admin.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs=config)])
         return name
-
-    async def topic_for_one_at_a_time(self):
-        return await self.topic(**{"max.message.bytes": "20000"})
-
-    async def topic_for_small_ones(self):
-        return await self.topic(**{"max.message.bytes": "1000"})
-
-    async def topic_for_recent_ones(self):
-        return await self.topic(**{"message.timestamp.before.max.ms": "3600000"})
-
-    async def topic_that_fails(self):
-        """One that does not exist; the publisher now waits for it no longer than it must."""
-        await self.publisher.stop()
-        self.publisher = OutputPublisher(
-            self._kafka.model_copy(update={"request_timeout": 1.0}), self._max_request_bytes, held()
-        )
-        await self.publisher.start()
-        return "no-such-topic"
 
     async def read(self, topic):
         return [
@@ -274,7 +252,7 @@ async def test_a_record_larger_than_a_batch_arrives(publish, stage):
 
 
 async def test_a_record_rejected_in_a_batch_can_be_accepted_alone(stage):
-    topic = await stage.topic_for_one_at_a_time()
+    topic = await stage.topic("one LARGE record at a time")
     records = [record(topic, LARGE, key=b"%d" % number) for number in range(5)]
 
     deliveries = [await stage.publisher.send(one) for one in records]
@@ -289,7 +267,7 @@ async def test_a_record_rejected_in_a_batch_can_be_accepted_alone(stage):
 
 async def test_a_record_sent_alone_does_not_share_its_batch_with_concurrent_records(stage):
     """Otherwise the others' size would turn a trace that fits into a dead letter."""
-    topic = await stage.topic_for_one_at_a_time()
+    topic = await stage.topic("one LARGE record at a time")
     await stage.publisher.send_alone(record(topic))
     alone = asyncio.create_task(stage.publisher.send_alone(record(topic, LARGE)))
     others = [asyncio.create_task(stage.publisher.send(record(topic, LARGE))) for _ in range(3)]
@@ -301,7 +279,7 @@ async def test_a_record_sent_alone_does_not_share_its_batch_with_concurrent_reco
 
 
 async def test_a_record_too_large_by_itself_is_rejected_either_way(publish, stage):
-    topic = await stage.topic_for_small_ones()
+    topic = await stage.topic("small records")
 
     with pytest.raises(TooLargeError, match=topic) as refusal:
         await publish(record(topic, LARGE))
@@ -313,7 +291,7 @@ async def test_a_record_too_large_by_itself_is_rejected_either_way(publish, stag
 async def test_a_timestamp_rejected_by_the_topic_is_a_timestamp_error_and_no_timestamp_is_accepted(
     publish, stage
 ):
-    topic = await stage.topic_for_recent_ones()
+    topic = await stage.topic("records of the last hour")
 
     with pytest.raises(TimestampError, match=topic):
         await publish(replace(record(topic), timestamp_ms=NOW - 7_200_000))
@@ -336,7 +314,7 @@ async def test_clock_skew_with_the_broker_does_not_prevent_sending(broker, tmp_p
 
 
 async def test_an_unconfirmed_record_is_an_error_that_names_only_topic_and_partition(publish, stage):
-    topic = await stage.topic_that_fails()
+    topic = await stage.topic("nothing")
 
     with pytest.raises(DeliveryError, match=topic) as failure:
         await publish(record(topic, b"private"))

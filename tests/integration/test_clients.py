@@ -7,13 +7,11 @@ import json
 from base64 import b64decode
 from collections import Counter
 from pathlib import Path
-from zlib import crc32
 
 import psutil
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
-from aiokafka.partitioner import murmur2
 from confluent_kafka import Producer
 
 from knowledgepulse_worker.tools.demo.java_kafka import JavaKafka
@@ -88,38 +86,6 @@ async def test_every_codec_of_every_client_is_read(make_stream, real_traces):
         stream.settings.topics.contribute,
         stream.settings.topics.rejected,
     }
-
-
-def partitions_by_librdkafka(stream, keys, **options):
-    """Publish a record of each key; returns the partitions that the client chose, by key."""
-    chosen = {}
-
-    def confirmed(error, message):
-        assert error is None, error
-        chosen[message.key()] = message.partition()
-
-    producer = Producer({"bootstrap.servers": stream.settings.kafka.bootstrap_servers} | options)
-    for key in keys:
-        producer.produce(stream.settings.topics.raw, b"value", key, on_delivery=confirmed)
-    assert producer.flush(60) == 0
-    return chosen
-
-
-async def test_librdkafka_puts_a_key_where_java_does_with_its_murmur2_partitioner(make_stream):
-    """Its default hashes by CRC-32: an agent's traces from Java and Python would not be compared."""
-    count = 7
-    stream = await make_stream(count)
-    keys = [b"agent-%d" % number for number in range(50)]
-    as_java_does = {key: (murmur2(key) & 0x7FFFFFFF) % count for key in keys}
-
-    by_default = await asyncio.to_thread(partitions_by_librdkafka, stream, keys)
-    as_set = await asyncio.to_thread(partitions_by_librdkafka, stream, keys, partitioner="murmur2_random")
-    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
-        sent = [await producer.send(stream.settings.topics.raw, b"value", key=key) for key in keys]
-        by_aiokafka = [delivery.partition for delivery in await asyncio.gather(*sent)]
-
-    assert as_set == dict(zip(keys, by_aiokafka, strict=True)) == as_java_does
-    assert by_default == {key: crc32(key) % count for key in keys} != as_java_does
 
 
 async def test_batches_that_no_client_should_write_become_dead_letters(make_stream, real_traces):

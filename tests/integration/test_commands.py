@@ -64,24 +64,6 @@ async def test_publish_sends_lines_unchanged_with_the_requested_key(
     }
 
 
-async def test_publish_converts_other_formats(make_stream, config, tmp_path):
-    stream = await make_stream(1)
-    chat = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
-    file = tmp_path / "chats.jsonl"
-    file.write_text(f"{json.dumps(chat)}\n[]\n")
-
-    status, _, errors = await kp_worker(
-        "publish", str(file), "--from", "auto", "--config", config(stream.settings)
-    )
-
-    assert status == 1
-    assert f"{file}:2: not converted: " in errors
-    assert "1 records published" in errors
-    (record,) = await stream.read(stream.settings.topics.raw)
-    trace = ReasoningTrace.model_validate_json(record.value)
-    assert (trace.task.objective, record.key) == ("Fix it", trace.id.encode())
-
-
 async def test_a_producer_uses_the_partitions_of_kafkas_own_clients(make_stream, real_traces):
     """Traces of an agent must land in the same partition whichever client published them."""
     stream = await make_stream(7)

@@ -125,19 +125,6 @@ async def test_each_score_becomes_an_event_of_the_agents_span(scored):
     assert labels
 
 
-async def test_a_second_run_continues_where_the_first_one_stopped(scored, real_traces):
-    await evaluated(scored)
-    assert await position(scored) == 23
-
-    (conversion,) = from_otlp(spans(20))
-    raw = await scored.publish([Message(conversion.trace.to_json(), partition=0)])
-    async with scored.worker() as worker:
-        await scored.outputs(worker, raw)
-        assert await worker.stop() == 0
-
-    assert (await evaluated(scored))["sent"] == 1
-
-
 async def test_an_output_that_was_published_again_is_sent_once(scored):
     topics = scored.settings.topics
     outputs = await scored.read(topics.contribute, topics.rejected)

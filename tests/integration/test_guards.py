@@ -167,33 +167,6 @@ async def test_every_contributed_trace_has_a_redacted_copy_or_a_record_that_says
     assert (report.missing, report.differing) == (0, 0)
 
 
-async def test_no_copy_is_lost_when_workers_are_killed(redacting, real_traces):
-    stream, environment = await redacting(1)
-    lines = [json.dumps(with_note(line)).encode() for line in real_traces[:60]]
-    raw = await stream.publish(Message(line) for line in lines)
-    for published in (1, 20):
-        async with stream.worker(environment=environment) as worker:
-            await worker.published(published)
-            await worker.kill()
-    async with stream.worker(environment=environment) as worker:
-        await stream.outputs(worker, raw)
-        while (await stream.committed()).get(0) != len(raw):
-            pass
-        assert await worker.stop() == 0
-
-    copies = await stream.read(stream.settings.topics.redacted)
-    by_source = {}
-    for copy in copies:
-        by_source.setdefault(source_of_copy(copy), set()).add((copy.key, copy.value))
-    assert by_source.keys() == {(record.partition, record.offset) for record in raw}
-    assert all(len(distinct) == 1 for distinct in by_source.values()), "repeats are equal"
-
-
-def source_of_copy(copy):
-    _, partition, offset = headers_of(copy)["kp-source"].rsplit("/", 2)
-    return int(partition), int(offset)
-
-
 async def test_a_function_that_cannot_be_imported_ends_the_start_with_78(redacting, config):
     stream, _ = await redacting(1)
 

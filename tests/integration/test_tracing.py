@@ -19,11 +19,13 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 
 @asynccontextmanager
 async def collecting():
-    """Run a collector; yield its address and the received spans."""
-    spans = []
+    """Run a collector; yield its address, the received spans and the names of their services."""
+    spans, services = [], set()
 
     async def receive(request):
         body = ExportTraceServiceRequest.FromString(await request.read())
+        for one in body.resource_spans:
+            services.update(a.value.string_value for a in one.resource.attributes if a.key == "service.name")
         spans.extend(
             span
             for of_resource in body.resource_spans
@@ -39,7 +41,7 @@ async def collecting():
     (port,) = free_ports(1)
     await web.TCPSite(runner, LOOPBACK, port).start()
     try:
-        yield f"http://{LOOPBACK}:{port}", spans
+        yield f"http://{LOOPBACK}:{port}", spans, services
     finally:
         await runner.cleanup()
 
@@ -53,7 +55,7 @@ async def test_exports_spans_of_traced_records_and_keeps_their_context(make_stre
             Message(b"no trace"),
         ]
     )
-    async with collecting() as (url, spans):
+    async with collecting() as (url, spans, services):
         environment = {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": url}
         async with stream.worker(environment=environment) as worker:
             outputs = await stream.outputs(worker, raw)
@@ -75,7 +77,7 @@ async def test_exports_spans_of_traced_records_and_keeps_their_context(make_stre
         1: ["embed", f"publish {topics.rejected}"],
         2: [f"publish {topics.dead_letter}"],
     }
-    assert len(spans) == 8
+    assert (len(spans), services) == (8, {"knowledgepulse-worker"})
     assert (processed[0].trace_id.hex(), processed[0].parent_span_id.hex()) == (TRACE, SPAN)
     assert len({span.trace_id for span in processed.values()}) == 3
     carried = [headers_of(record).get("traceparent") for record in outputs if record.topic == topics.rejected]

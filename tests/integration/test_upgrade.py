@@ -9,11 +9,14 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from knowledgepulse_worker.tools.audit import audit
 from support.streams import Message, source_of
+
+pytestmark = pytest.mark.integration
 
 LEFT_BEHIND = json.loads(Path(__file__).with_name("data").joinpath("left-behind-by-56e9080.json").read_text())
 PARTITIONS = 2

@@ -2,7 +2,7 @@
 
     PYTHONPATH=tests python -m policies FOLDER [fit controls features queue]
 
-FOLDER holds the corpora of `novelty.corpora`. Novelty is that of `lexical`, in one partition.
+FOLDER holds the corpora of `tests/novelty/README.md`. Novelty is that of `lexical`, in one partition.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.records.record import Fault, RawRecord
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.settings import CacheSettings, LimitSettings, TopicSettings
 from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
@@ -89,6 +89,21 @@ def raw(document):
         )
 
     return new
+
+
+def headers(output):
+    """Return an output's headers by name."""
+    return dict(output.headers)
+
+
+def score(output):
+    """Return an output's kp-score."""
+    return json.loads(headers(output)["kp-score"])
+
+
+def unread(offset, reason="too_large"):
+    """A placeholder for a record of a batch that was not decoded."""
+    return RawRecord("raw-traces", 0, offset, 0, None, None, (), fault=Fault(reason, "the batch up to 1"))
 
 
 class FakeEmbedder:

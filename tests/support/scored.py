@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 from aiokafka.structs import ConsumerRecord
 
@@ -10,7 +12,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry, Failure, ScoreHeader
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import RawRecord
-from knowledgepulse_worker.scoring import Score
+from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
 from knowledgepulse_worker.settings import TopicSettings
 
 TOPICS = TopicSettings()
@@ -30,6 +32,21 @@ def published(
         policy=policy.digest,
     )
     return consumed(offset, raw, entry)
+
+
+def scored_record(
+    text: str = "kp:trace:1",
+    domain: str = "code",
+    policy: Policy | None = None,
+    threshold: float | None = None,
+) -> ScoredRecord:
+    """Return a trace as a lane reports it: 0.625 under the weights of `code`; all its ids are the text."""
+    policy = policy or Policy()
+    profile = policy.profile(domain)
+    least = profile.threshold if threshold is None else threshold
+    score = Score(0, 0.5, 0.25, 1.0, 0.75, (), profile.domain, least, text)
+    score = replace(score, quality_score=quality_score(score.dimensions, (), profile.weights))
+    return ScoredRecord("raw/2/7", text, domain, "network", "aggregated", True, 0.75, score, policy.digest)
 
 
 def dead_letter(offset: int) -> ConsumerRecord:

@@ -28,7 +28,6 @@ from support import metrics_page as page
 TESTS = Path(__file__).parents[1]
 READY_LIMIT = 120
 ARRIVAL_LIMIT = 120
-IN_FLIGHT_LIMIT = 120
 
 
 @dataclass(frozen=True)
@@ -81,12 +80,6 @@ class Worker:
         async with asyncio.timeout(ARRIVAL_LIMIT):
             while page.value(await self.metrics(), "kp_traces_total") < count:
                 await asyncio.sleep(0.02)
-
-    async def has_in_flight(self, count: int) -> None:
-        """Wait until at least this number of records is in flight."""
-        async with asyncio.timeout(IN_FLIGHT_LIMIT):
-            while page.value(await self.metrics(), "kp_in_flight_records") < count:
-                await asyncio.sleep(0.05)
 
     async def logged(self, text: str) -> None:
         """Wait until its log contains the text."""

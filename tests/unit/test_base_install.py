@@ -54,37 +54,54 @@ def test_other_formats_are_converted(base_install, tmp_path):
     assert json.loads(done.stdout)["task"]["objective"] == "Fix it"
 
 
-@pytest.mark.parametrize("command", [["topics"], ["publish", "-"], ["dead-letters", "list"], ["audit"]])
-def test_what_needs_kafka_gets_as_far_as_the_broker(base_install, command):
-    done = base_install.kp_worker(*command, KP_KAFKA__BOOTSTRAP_SERVERS="127.0.0.1:1")
-    assert done.returncode == 1
-    assert done.stderr.startswith("Error: kafka.bootstrap_servers: 127.0.0.1:1: ")
-    assert len(done.stderr.splitlines()) == 1
+RUN_ALL = """if True:
+    import json, sys
+    from click.testing import CliRunner
+    from knowledgepulse_worker.cli.entry import main
+    for command in json.loads(sys.argv[1]):
+        done = CliRunner().invoke(main, command)
+        print(json.dumps([done.exit_code, done.stderr]))
+"""
 
 
-@pytest.mark.parametrize(
-    ("command", "extra"),
-    [
-        (["run"], "worker"),
-        (["assemble"], "worker"),
-        (["evaluations"], "worker"),
-        (["contributions", "send"], "worker"),
-        (["score", "TRACES"], "worker"),
-        (["traces", "list", "TRACES"], "worker"),
-        (["demo"], "demo"),
-        (["policy", "tune", "TRACES", "--embedder", "none"], "policy"),
-        (["export", "dataset", "TRACES"], "export"),
-        (["convert", "PROTOBUF", "--from", "otlp"], "otel"),
-    ],
-)
-def test_a_command_that_needs_an_extra_names_it_in_one_line(base_install, traces, tmp_path, command, extra):
+@pytest.fixture
+def run_all(base_install):
+    """Run commands in one process; return the status and standard error of each."""
+
+    def run(commands, **environment):
+        done = base_install.python("-c", RUN_ALL, json.dumps(commands), **environment)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run
+
+
+def test_what_needs_kafka_gets_as_far_as_the_broker(run_all):
+    commands = [["topics"], ["publish", "-"], ["dead-letters", "list"], ["audit"]]
+    for status, error in run_all(commands, KP_KAFKA__BOOTSTRAP_SERVERS="127.0.0.1:1"):
+        assert status == 1
+        assert error.startswith("Error: kafka.bootstrap_servers: 127.0.0.1:1: ")
+        assert len(error.splitlines()) == 1
+
+
+def test_a_command_that_needs_an_extra_names_it_in_one_line(run_all, traces, tmp_path):
     protobuf = tmp_path / "spans.pb"
     protobuf.write_bytes(b"\x0a\x00")
-    files = {"TRACES": traces, "PROTOBUF": str(protobuf)}
-
-    done = base_install.kp_worker(*(files.get(word, word) for word in command))
-
-    assert done.returncode == os.EX_CONFIG
-    assert done.stderr.startswith("Error: ")
-    assert done.stderr.endswith(f": pip install 'knowledgepulse-worker[{extra}]'\n")
-    assert len(done.stderr.splitlines()) == 1
+    needed = {
+        "run": "worker",
+        "assemble": "worker",
+        "evaluations": "worker",
+        "contributions send": "worker",
+        f"score {traces}": "worker",
+        f"traces list {traces}": "worker",
+        "demo": "demo",
+        f"policy tune {traces} --embedder none": "policy",
+        f"export dataset {traces}": "export",
+        f"convert {protobuf} --from otlp": "otel",
+    }
+    found = run_all([command.split() for command in needed])
+    for (command, extra), (status, error) in zip(needed.items(), found, strict=True):
+        assert status == os.EX_CONFIG, command
+        assert error.startswith("Error: "), command
+        assert error.endswith(f": pip install 'knowledgepulse-worker[{extra}]'\n"), command
+        assert len(error.splitlines()) == 1, command

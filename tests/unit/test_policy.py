@@ -20,24 +20,6 @@ def weights_of(a_policy: Policy, domain: str) -> dict[str, float]:
     return a_policy.profile(domain).weights.model_dump()
 
 
-@pytest.mark.parametrize(
-    ("domain", "weights"),
-    [
-        ("default", (0.25, 0.35, 0.15, 0.25)),
-        ("finance", (0.20, 0.25, 0.10, 0.45)),
-        ("code", (0.20, 0.30, 0.30, 0.20)),
-        ("medical", (0.15, 0.20, 0.10, 0.55)),
-        ("customer_service", (0.20, 0.30, 0.20, 0.30)),
-    ],
-)
-def test_the_default_policy_is_the_reference_s(domain, weights):
-    profile = Policy().profile(domain)
-
-    assert profile.domain == domain
-    assert tuple(profile.weights.model_dump()[name] for name in NAMES) == weights
-    assert profile.threshold == 0.75
-
-
 @given(st.lists(st.floats(0, 1), min_size=4, max_size=4))
 def test_weights_must_sum_to_1(weights):
     assume(abs(sum(weights) - 1) > 1e-8)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -40,19 +37,6 @@ def tools(machine, **options):
     return subprocess.run(
         ["/bin/sh", ROOT / "tests/tools.sh"], env=environment, text=True, check=False, **options
     )
-
-
-def on_a_terminal(machine, answer):
-    """Returns the status, and what was shown."""
-    here, there = pty.openpty()
-    os.write(here, answer)
-    done = tools(machine, stdin=there, stderr=there)
-    os.close(there)
-    shown = b""
-    with suppress(OSError), os.fdopen(here, "rb", buffering=0) as terminal:  # a terminal signals its end so
-        while part := terminal.read(1000):
-            shown += part
-    return done.returncode, shown.decode()
 
 
 def installed(machine):
@@ -91,11 +75,3 @@ def test_without_a_way_to_install_the_way_to_get_it_is_printed(machine, name, an
     assert done.returncode == 1
     assert done.stderr.endswith(REMEDY)
     assert not installed(machine)
-
-
-@pytest.mark.parametrize(("answer", "status"), [(b"y\n", 0), (b"\n", 1), (b"n\n", 1)])
-def test_a_terminal_is_asked(machine, answer, status):
-    found, shown = on_a_terminal(machine, answer)
-    assert found == status
-    assert f"Run {PACKAGES} now? [y/N] " in shown
-    assert installed(machine) == (status == 0)

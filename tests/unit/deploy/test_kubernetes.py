@@ -73,15 +73,6 @@ def test_kustomizations_name_existing_files(kustomizations):
         assert [name for name in named if not (file.parent / name).exists()] == []
 
 
-def test_every_manifest_belongs_to_a_kustomization(documents, kustomizations):
-    taken = {
-        (file.parent / name).resolve()
-        for file, one in kustomizations.items()
-        for name in one.get("resources", ())
-    }
-    assert {file for file, _ in documents} <= taken
-
-
 def test_the_settings_are_accepted(settings_files):
     assert len(settings_files) == 2
     for file in settings_files:

@@ -109,19 +109,6 @@ async def test_parallel_threads_share_the_queue_and_each_takes_at_most_its_share
     assert max(map(len, embedder.batches)) <= 3  # 6 admitted, 2 threads
 
 
-async def test_texts_queued_while_a_batch_runs_form_the_next_one_in_order(make_batcher, embedder):
-    batcher = make_batcher(limit=64)
-    embedder.gate.clear()
-    tasks = await submit(batcher, "1")
-    await embedder.busy()
-
-    tasks += await submit(batcher, "2", "3", "4")
-    embedder.gate.set()
-
-    assert await numbers(tasks) == [1, 2, 3, 4]
-    assert embedder.batches == [["1"], ["2", "3", "4"]]
-
-
 @pytest.mark.parametrize("limit", [1, 3])
 async def test_no_more_than_the_limit_is_admitted_at_a_time(make_batcher, embedder, limit):
     """The rest is admitted only when others are done, so that the budget does not count its wait."""

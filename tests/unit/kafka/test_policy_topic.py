@@ -4,30 +4,15 @@ import json
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka.policy_topic import _complete, read_policies
 from knowledgepulse_worker.kafka.topic_reader import Record
-from knowledgepulse_worker.policy import PRIVACY_LEVELS, REFERENCE_WEIGHTS, VISIBILITIES, DomainPolicy, Policy
+from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.testing.memory_reader import MemoryReader
+from support.drawn_policies import POLICIES
 
 TOPIC = "a-group-policies"
-thresholds = st.floats(0, 1)
-policies = st.builds(
-    Policy,
-    threshold=thresholds,
-    contribute_visibility=st.none() | st.lists(st.sampled_from(VISIBILITIES), min_size=1),
-    contribute_privacy_level=st.none() | st.lists(st.sampled_from(PRIVACY_LEVELS), min_size=1),
-    domains=st.dictionaries(
-        st.sampled_from([*REFERENCE_WEIGHTS, "legal"]),
-        st.builds(
-            DomainPolicy,
-            threshold=st.none() | thresholds,
-            weights=st.none() | st.sampled_from([*REFERENCE_WEIGHTS.values()]),
-        ),
-    ),
-)
 
 
 @pytest.fixture
@@ -58,7 +43,7 @@ async def test_a_topic_without_policies_has_no_history(kept):
     assert await read_policies(kept.reader, TOPIC) == []
 
 
-@given(policies)
+@given(POLICIES)
 def test_a_kept_policy_is_complete_and_has_the_digest_of_the_one_in_force(policy):
     """Later releases may come with other reference weights."""
     complete = Policy.model_validate_json(_complete(policy).model_dump_json(exclude_none=True))

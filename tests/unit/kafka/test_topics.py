@@ -79,12 +79,6 @@ async def test_a_group_without_a_coordinator_is_named(brokers, admin):
         await impatient.committed((await admin.existing())[NAMES.raw])
 
 
-async def test_suitable_topics_are_accepted(admin, fit):
-    fit()
-
-    assert len(await admin.require()) == 6
-
-
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 @pytest.mark.parametrize("name", [CHANGELOG, POLICIES])
 async def test_a_compacted_topic_with_retention_is_rejected(admin, fit, name, policy):
@@ -123,10 +117,6 @@ def warnings_about(raw=RAW, **changes):
     outputs = {name: replace(OUTPUT, name=name) for name in (NAMES.rejected, NAMES.dead_letter)}
     changed = replace(OUTPUT, name=NAMES.contribute, **changes)
     return [*differences({NAMES.raw: raw, NAMES.contribute: changed, **outputs}, NAMES)]
-
-
-def test_output_topics_as_created_cause_no_warning():
-    assert warnings_about() == []
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
-"""One partition's pipeline: ordering, bounds and shutdown."""
+"""One partition's pipeline: ordering, failures and bounds."""
 
 import asyncio
-import dataclasses
 import gc
 import json
 from dataclasses import replace
@@ -11,8 +10,9 @@ import pytest
 
 from knowledgepulse_worker.errors import DeliveryError, EmbeddingError, TooLargeError
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.record import NO_TIMESTAMP, Fault, RawRecord
+from knowledgepulse_worker.records.record import NO_TIMESTAMP
 from knowledgepulse_worker.scoring import score_trace, scorer
+from support.lanes import headers, score, unread
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -22,20 +22,6 @@ FAR = 50_000_000
 async def feed(lane, *records):
     for record in records:
         await lane.take(record)
-
-
-def headers(output):
-    return dict(output.headers)
-
-
-def score(output):
-    return json.loads(headers(output)["kp-score"])
-
-
-def tasks():
-    """Return the names of all tasks but the test's own and the batcher's."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    return [task.get_name() for task in others if task.get_name() != "batcher"]
 
 
 ODD_TIMESTAMPS = (2**63 - 2, 253_402_300_799_000, 0, -2, -(2**63))
@@ -131,11 +117,15 @@ async def test_the_watermark_advances_only_with_confirmed_outputs_and_in_offset_
 async def test_an_undecodable_record_becomes_a_dead_letter_in_order(make_harness, raw):
     harness = make_harness()
 
-    await harness.processed(await harness.lane(), raw(0), raw(1, None), raw(2, b"{"), raw(3, b"{}"), raw(4))
+    bad = raw(1, None), raw(2, b"{"), raw(3, b"{}"), unread(4), unread(5, "undecodable")
+    await harness.processed(await harness.lane(), raw(0), *bad, raw(6))
 
-    reasons = [headers(output).get("kp-reason") for output in harness.outputs()]
-    assert reasons == [None, b"empty", b"not_json", b"invalid_trace", None]
-    assert score(harness.outputs()[-1])["nearest"] == "kp:trace:0/0"
+    outputs = harness.outputs()
+    reasons = [headers(output).get("kp-reason") for output in outputs]
+    assert reasons == [None, b"empty", b"not_json", b"invalid_trace", b"too_large", b"undecodable", None]
+    assert score(outputs[-1])["nearest"] == "kp:trace:0/0"
+    assert (outputs[4].key, outputs[4].value) == (None, None)
+    assert headers(outputs[4])["__streams.errors.message"] == b"the batch up to 1"
     assert harness.metric("kp_dead_letters_total", reason="empty") == 1
 
 
@@ -282,128 +272,6 @@ async def test_a_dead_letter_rejected_alone_is_sent_with_its_value_cut(make_harn
     assert headers(dead)["kp-value-sha256"] == sha256(value).hexdigest().encode()
 
 
-# --- redelivered records
-
-
-async def test_a_redelivered_record_is_published_from_its_entry_and_not_embedded_again(make_harness, raw):
-    """Even under another policy: a trace must not be published both as contributed and as rejected."""
-    records = [raw(0), raw(1, b"no JSON"), raw(2)]
-    before = make_harness(policy=Policy(threshold=0))
-    await before.processed(await before.lane(), *records)
-    after = make_harness(policy=Policy(threshold=1))
-
-    await after.processed(await after.lane(0, before.changelog()), *records)
-
-    assert after.outputs() == before.outputs()
-    assert after.embedder.texts == []
-    assert after.publisher.records(after.ledger) == []
-    assert after.metric("kp_redelivered_total") == 3
-
-
-async def test_a_record_is_not_compared_with_a_redelivered_one_of_another_model(make_harness, raw):
-    """The redelivered outcome stands, but vectors of different models do not compare."""
-    before = make_harness()
-    await before.processed(await before.lane(), raw(0))
-    after = make_harness()
-    after.embedder.identity = "another"
-
-    await after.processed(await after.lane(0, before.changelog()), raw(0), raw(1))
-
-    assert after.outputs()[0] == before.outputs()[0]
-    assert score(after.outputs()[1])["nearest"] is None
-    assert after.metric("kp_novelty_cache_entries", partition="0") == 1
-
-
-async def test_a_record_is_compared_with_one_that_was_deleted_before_it_was_redelivered(make_harness, raw):
-    """By retention, while the worker was away; an offset without an entry is a gap, as of transactions."""
-    before = make_harness()
-    await before.processed(await before.lane(), raw(0), raw(2), raw(3))
-    after = make_harness()
-
-    await after.processed(await after.lane(0, before.changelog()), raw(0), raw(3), raw(4))
-
-    assert after.metric("kp_novelty_cache_entries", partition="0") == 4
-
-
-# --- records that could not be read, or cannot be published unchanged
-
-
-def unread(offset, reason="too_large"):
-    """A placeholder for a record of a batch that was not decoded."""
-    return RawRecord("raw-traces", 0, offset, 0, None, None, (), fault=Fault(reason, "the batch up to 1"))
-
-
-async def test_an_unreadable_record_is_a_dead_letter_without_content(make_harness, raw):
-    harness = make_harness()
-
-    await harness.processed(await harness.lane(), raw(0), unread(1), unread(2, "undecodable"), raw(3))
-
-    _, large, broken, _ = harness.outputs()
-    assert (large.key, large.value) == (None, None)
-    assert headers(large)["kp-reason"] == b"too_large"
-    assert headers(broken)["kp-reason"] == b"undecodable"
-    assert headers(broken)["__streams.errors.message"] == b"the batch up to 1"
-    assert harness.metric("kp_dead_letters_total", reason="undecodable") == 1
-
-
-@pytest.mark.parametrize("readable_now", [False, True])
-async def test_an_unreadable_record_stays_a_dead_letter_when_redelivered(readable_now, make_harness, raw):
-    """Even if it can be read since `limits.batch_bytes` was raised: it is still the same record."""
-    before = make_harness()
-    await before.processed(await before.lane(), raw(0), unread(1))
-    after = make_harness()
-
-    lane = await after.lane(0, before.changelog())
-    await after.processed(lane, raw(0), raw(1) if readable_now else unread(1), raw(2))
-
-    _, dead, scored = after.outputs()
-    assert headers(dead) == headers(before.outputs()[1]) | ({"h": b"1"} if readable_now else {})
-    assert score(scored)["nearest"] == "kp:trace:0/0"
-    assert after.metric("kp_cache_resets_total", reason="recreated") == 0
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"headers": (("\udcff", b"1"),)}, b"invalid_headers"),
-        ({"value": None, "fault": Fault("too_large", "?")}, b"too_large"),
-    ],
-)
-async def test_a_redelivered_scored_record_that_cannot_be_published_is_a_dead_letter(
-    change, reason, make_harness, raw
-):
-    before = make_harness()
-    await before.processed(await before.lane(), *map(raw, range(2)))
-    after = make_harness()
-
-    lane = await after.lane(0, before.changelog())
-    await after.processed(lane, raw(0), dataclasses.replace(raw(1), **change), raw(2))
-
-    first, dead, third = after.outputs()
-    assert headers(dead)["kp-reason"] == reason
-    assert first == before.outputs()[0]
-    assert score(third)["nearest"] in {"kp:trace:0/0", "kp:trace:0/1"}  # both vectors are kept
-    assert after.metric("kp_cache_resets_total", reason="recreated") == 0
-
-
-# --- a recreated topic: other records at known offsets
-
-
-@pytest.mark.parametrize("start", [0, 2])
-async def test_another_record_at_a_known_offset_cuts_the_ledger(start, make_harness, raw):
-    before = make_harness()
-    await before.processed(await before.lane(), *map(raw, range(4)))
-    after = make_harness()
-
-    lane = await after.lane(start, before.changelog())
-    await after.processed(lane, raw(start, padding=1), raw(start + 1, padding=1))
-
-    first, second = after.outputs()
-    assert (score(first)["nearest"], score(second)["nearest"]) == (None, f"kp:trace:0/{start}")
-    assert after.metric("kp_cache_resets_total", reason="recreated") == 1
-    assert after.metric("kp_redelivered_total") == 0
-
-
 # --- gaps and bounds
 
 
@@ -479,115 +347,3 @@ async def test_a_lane_too_far_ahead_of_its_commit_requests_one_and_waits(make_ha
     lane.committed(1)
     await taking
     await harness.until(lambda: lane.watermark == 3)
-
-
-# --- shutdown
-
-
-async def test_draining_scores_no_further_records(make_harness, raw):
-    """Otherwise a drain could last for as long as there are records in the lane."""
-    harness = make_harness()
-    harness.publisher.hold(*harness.scored)
-    lane = await harness.lane()
-    await feed(lane, raw(0))
-    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
-    harness.embedder.free.clear()
-    await feed(lane, raw(1))
-    await harness.until(lambda: harness.embedder.requested == 2)
-
-    draining = asyncio.create_task(lane.drain(20))
-    await harness.settle()
-    harness.embedder.free.set()
-    await harness.until(lambda: len(harness.embedder.texts) == 2)
-    await harness.settle()
-    harness.publisher.release(*harness.scored)
-    await draining
-
-    assert lane.watermark == 1
-    assert list(harness.entries()) == [0]
-
-
-async def test_draining_raises_when_the_broker_does_not_confirm_in_time(make_harness, raw):
-    harness = make_harness()
-    harness.publisher.hold(*harness.scored)
-    lane = await harness.lane()
-    await feed(lane, raw(0))
-    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
-
-    with pytest.raises(DeliveryError, match=r"1 records unconfirmed .*limits\.drain"):
-        await lane.drain(0.01)
-
-    assert lane.watermark == 0
-    assert tasks() == []
-
-
-async def test_draining_a_failed_lane_does_not_wait_for_confirmations(make_harness, raw):
-    harness = make_harness()
-    harness.publisher.failing.update(harness.scored)
-    lane = await harness.lane()
-    await feed(lane, raw(0), raw(1))
-    await harness.until(lambda: harness.failures)
-
-    await lane.drain(20)
-
-    assert lane.watermark == 0
-
-
-async def test_draining_releases_a_take_that_waits_for_room_and_ignores_later_records(make_harness, raw):
-    harness = make_harness(in_flight_records=1)
-    harness.publisher.hold(*harness.scored)
-    lane = await harness.lane()
-    await feed(lane, raw(0))
-    taking = asyncio.create_task(lane.take(raw(1)))
-    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
-
-    draining = asyncio.create_task(lane.drain(20))
-    await taking
-    harness.publisher.release(*harness.scored)
-    await draining
-    await lane.take(raw(2))
-    await harness.settle()
-
-    assert lane.watermark == lane.next_offset == len(harness.outputs()) == 1
-
-
-async def test_draining_releases_a_take_that_waits_for_a_hung_embedder(make_harness, raw):
-    harness = make_harness(admitted=1)
-    harness.embedder.free.clear()
-    lane = await harness.lane()
-    await feed(lane, *map(raw, range(4)))
-    taking = asyncio.create_task(lane.take(raw(4)))
-    await harness.settle()
-    assert not taking.done()
-
-    await lane.drain(20)
-    await taking
-    await harness.settle()
-
-    assert lane.watermark == 0
-    assert harness.outputs() == []
-    assert harness.metric("kp_in_flight_records") == 0
-    assert tasks() == []
-
-
-async def test_closing_leaves_nothing_behind_whatever_step_its_records_are_in(make_harness, raw):
-    """At least one record is in each step: embedding, remembering, publishing and finishing."""
-    harness = make_harness()
-    harness.publisher.hold(*harness.scored)
-    lane = await harness.lane()
-    await feed(lane, raw(0))
-    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
-    harness.publisher.hold(harness.ledger)
-    await feed(lane, raw(1), raw(2))
-    await harness.until(lambda: len(harness.publisher.waiting(harness.ledger)) == 2)
-    harness.embedder.free.clear()
-    await feed(lane, raw(3), raw(4))
-    await harness.settle()
-
-    await lane.close()
-
-    await harness.settle()
-    assert tasks() == []
-    assert harness.metric("kp_in_flight_records") == harness.metric("kp_in_flight_bytes") == 0
-    assert lane.watermark == 0
-    assert harness.failures == []

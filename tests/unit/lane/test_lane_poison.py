@@ -1,270 +1,119 @@
-"""Records that kill the process that works on them, over many lives of a worker under one parent."""
+"""Records that killed workers: how the next process treats them, and what it notes for the one after it.
+
+`process/test_poison.py` tests which records those are; `integration/test_poison.py` all of it together.
+"""
 
 import asyncio
-from dataclasses import dataclass
-from types import SimpleNamespace
-from unittest.mock import patch
+import dataclasses
 
-import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
+import pytest
 
-import knowledgepulse_worker.lane.lane
-from knowledgepulse_worker.embedding.batcher import Embedded
-from knowledgepulse_worker.lane.lane import LaneServices
-from knowledgepulse_worker.lane.lanes import Lanes
-from knowledgepulse_worker.lane.ring import Changelog
-from knowledgepulse_worker.observe.metrics import Metrics
-from knowledgepulse_worker.policy import Policy, PolicyInForce
-from knowledgepulse_worker.process.poison import after_death
-from knowledgepulse_worker.records.decode import decode_trace
-from knowledgepulse_worker.records.journal import Journal, Phase, shared_memory
-from knowledgepulse_worker.records.outputs import Outputs
-from knowledgepulse_worker.records.record import Location, RawRecord
-from knowledgepulse_worker.settings import CacheSettings, LimitSettings, TopicSettings
-from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
-from support.lanes import trace_of
+from knowledgepulse_worker.lane import lane as lane_module
+from knowledgepulse_worker.records.journal import Journal, Suspect, Treatment, shared_memory
+from knowledgepulse_worker.records.record import Location
 
-OUTPUTS = ("contribute", "rejected", "dead-letter")
-PARTITIONS = 2
-MAX_LIVES = 60
+pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
-class DeathError(Exception):
-    """Ends a life at once."""
+@pytest.fixture
+def suspecting(make_harness):
+    """Make a harness whose journal has a suspect; `in_progress()` is what the parent would find."""
+
+    def make(location=None, treatment=None):
+        harness, memory = make_harness(), shared_memory()
+        if location is not None:
+            Journal(memory).prepare({location: Suspect(3, treatment)})
+        harness.services = dataclasses.replace(harness.services, journal=Journal(memory))
+        harness.in_progress = lambda: Journal(memory).in_progress()
+        return harness
+
+    return make
 
 
-class Batcher:
-    """Embeds waiting texts, a few at a time; a vector depends on its text alone."""
-
-    embedder = SimpleNamespace(identity="fake", precision="float32")
-
-    def __init__(self, world):
-        self._world = world
-        self._waiting = []
-
-    async def submit(self, text):
-        self._waiting.append((text, asyncio.get_running_loop().create_future()))
-        return self._waiting[-1][1]
-
-    def embed(self):
-        batch, self._waiting = self._waiting[:4], self._waiting[4:]
-        locations = [Location(*map(int, text.split()[:2])) for text, _ in batch]
-        if any(self._world.deadly.get(location) == "embed" for location in locations):
-            self._world.die()
-            return
-        for location, (_, result) in zip(locations, batch, strict=True):
-            vector = np.random.default_rng(location).normal(size=4).astype(np.float32)
-            if not result.done():
-                result.set_result(Embedded(vector / np.linalg.norm(vector), 0.0, 0.0, 0.0))
+def reasons(harness):
+    return {(one.partition, dict(one.headers).get("kp-reason")) for one in harness.outputs()}
 
 
-class Publisher(MemoryPublisher):
-    """Dies when it gets the output of a record that is deadly to send."""
+@pytest.mark.parametrize("treatment", [Treatment.DEAD_LETTER, Treatment.SKIPPED])
+async def test_a_deadly_record_is_buried_or_skipped_untouched_and_changes_no_other(
+    suspecting, raw, monkeypatch, treatment
+):
+    decoded = []
+    decode = lane_module.decode_trace
+    monkeypatch.setattr(lane_module, "decode_trace", lambda *given: decoded.append(given) or decode(*given))
+    harness = suspecting(Location(0, 1), treatment)
 
-    def __init__(self, world):
-        super().__init__()
-        self._world = world
+    await harness.processed(await harness.lane(), raw(0), raw(1), raw(2))
 
-    async def send(self, record):
-        location = _location(record)
-        how = self._world.deadly.get(location)
-        if how == "send anything" or (how == "send scored" and record.topic != "dead-letter"):
-            self._world.die()
-            raise DeathError
-        return await super().send(record)
-
-
-@dataclass
-class World:
-    """The broker and the parent, which outlive a worker process."""
-
-    records: list
-    deadly: dict
-    attempts: int = 3
-    skip: bool = False
-
-    def __post_init__(self):
-        self.publisher = Publisher(self)
-        self.memory = shared_memory()
-        self.journal = Journal()
-        self.committed = dict.fromkeys(range(PARTITIONS), 0)
-        self.metrics = Metrics(Policy(), 0.1, CollectorRegistry())
-        self.died = False
-        self.lives = 0
-
-    def die(self):
-        """End the process: from here on it writes nothing."""
-        self.died = True
-        self.journal.close(frozenset(Phase))
-
-    def decode(self, value, limit):
-        trace = decode_trace(value, limit)
-        if self.deadly.get(Location(*map(int, trace.task.objective.split()[:2]))) == "decode":
-            self.die()
-            raise DeathError
-        return trace
-
-    async def live(self, kill_after=None):
-        """Run one process from start to end; return whether it reached the end of the records."""
-        self.journal, self.died = Journal(self.memory), False
-        self.lives += 1
-        batcher = Batcher(self)
-        services = LaneServices(
-            policy=PolicyInForce(Policy()),
-            cache=CacheSettings(max_elements=50, dimensions=4),
-            limits=LimitSettings(in_flight_records=6, uncommitted_records=16, poison_attempts=self.attempts),
-            batcher=batcher,
-            outputs=Outputs(TopicSettings(), dict.fromkeys(("raw-traces", *OUTPUTS), PARTITIONS)),
-            publisher=self.publisher,
-            changelog_topic="ledger",
-            metrics=self.metrics,
-            journal=self.journal,
-        )
-        changelogs = [self._changelog(number) for number in range(PARTITIONS)]
-        lanes = Lanes(services, changelogs.__getitem__, lambda error: self.die())
-        lanes.open()
-        lanes.committed(self.committed)
-        with patch.object(knowledgepulse_worker.lane.lane, "decode_trace", self.decode):
-            feeding = [asyncio.create_task(self._feed(lanes, number)) for number in range(PARTITIONS)]
-            turns = 0
-            while not self.died and any(
-                self.committed[one.partition] <= one.offset for one in self.records[-PARTITIONS:]
-            ):
-                batcher.embed()
-                await asyncio.sleep(0)
-                turns += 1
-                assert turns < 2_000, "a life that never ends"
-                if turns == kill_after:
-                    self.die()
-                if not self.died and turns % 3 == 0:
-                    self.committed |= lanes.watermarks()
-                    lanes.committed(self.committed)
-            for task in feeding:
-                task.cancel()
-            await asyncio.gather(*feeding, return_exceptions=True)
-            await lanes.abandon()
-        self._update_suspects()
-        return not self.died
-
-    def _update_suspects(self):
-        """Update the suspects, as the parent does."""
-        journal = Journal(self.memory)
-        journal.prepare(after_death(journal.suspects(), journal.in_progress(), self.attempts, skip=self.skip))
-
-    def _changelog(self, partition):
-        changelog = Changelog(partition)
-        for number, record in enumerate(
-            r for r in self.publisher.records("ledger") if r.partition == partition
-        ):
-            changelog.apply(number, record.key, record.value)
-        return changelog
-
-    async def _feed(self, lanes, partition):
-        for record in self.records:
-            if record.partition == partition and record.offset >= self.committed[partition]:
-                await lanes.take(record)
-
-    def outputs(self):
-        """Return each record's output, after checking that its duplicates are equal."""
-        outputs = {}
-        for output in self.publisher.records(*OUTPUTS):
-            assert outputs.setdefault(_location(output), output) == output
-        return outputs
+    outputs = harness.outputs()
+    assert len(decoded) == len(harness.embedder.texts) == 2
+    assert b'"nearest":"kp:trace:0/0"' in dict(outputs[-1].headers)["kp-score"]
+    if treatment is Treatment.SKIPPED:
+        assert len(outputs) == 2
+    else:
+        assert (outputs[1].topic, outputs[1].value) == (harness.dead_letter, raw(1).value)
+        assert reasons(harness) == {(0, None), (0, b"poison")}
+    assert harness.metric("kp_poison_skipped_total") == (treatment is Treatment.SKIPPED)
 
 
-def _location(output):
-    headers = dict(output.headers)
-    if "kp-source" in headers:
-        return Location(*map(int, headers["kp-source"].split(b"/")[1:]))
-    if "kp-reason" in headers:
-        names = ("__streams.errors.partition", "__streams.errors.offset")
-        return Location(*(int(headers[name]) for name in names))
-    return None
+async def test_a_suspect_is_alone_in_flight(suspecting, raw):
+    """So that its death tells that it was the one."""
+    harness = suspecting(Location(1, 0), Treatment.ISOLATED)
+    harness.embedder.free.clear()
+    lanes = harness.lanes()
+    await lanes.take(raw(0))
+    taking = [asyncio.create_task(lanes.take(raw(n, partition=p))) for p, n in ((1, 0), (0, 1))]
+    await harness.settle()
+    assert harness.in_progress() == {Location(0, 0)}
+
+    harness.embedder.free.set()
+    harness.publisher.hold(harness.ledger)
+    await harness.until(lambda: len(harness.embedder.texts) == 1)
+    await harness.settle()
+    assert len(harness.embedder.texts) == 1
+
+    harness.publisher.release(harness.ledger)
+    await asyncio.gather(*taking)
+    await harness.until(lambda: lanes.watermarks() == {0: 2, 1: 1})
 
 
-def _reason(output):
-    return dict(output.headers).get("kp-reason")
+async def test_a_record_is_in_progress_while_it_is_worked_on_and_not_while_the_broker_is(suspecting, raw):
+    harness = suspecting()
+    seen = []
+    send = harness.publisher.send
+
+    async def noting(record):
+        seen.append(harness.in_progress())
+        return await send(record)
+
+    harness.publisher.send = noting
+    harness.embedder.free.clear()
+    harness.publisher.hold(*harness.scored)
+    lane = await harness.lane()
+    await lane.take(raw(0))
+    assert harness.in_progress() == {Location(0, 0)}
+
+    harness.embedder.free.set()
+    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
+    await harness.settle()
+    assert seen == [{Location(0, 0)}] * 2, "its entry and its output"
+    assert harness.in_progress() == set()
 
 
-def _records(count):
-    return [
-        _record(Location(partition, offset)) for offset in range(count) for partition in range(PARTITIONS)
-    ]
+@pytest.mark.parametrize("dies", ["decoding", "sending"])
+async def test_a_record_whose_processing_raised_stays_in_progress(suspecting, raw, monkeypatch, dies):
+    harness = suspecting()
 
+    def fail(*_):
+        raise RuntimeError
 
-def _record(location):
-    trace = trace_of(location.offset, f"{location.partition} {location.offset}", 0.9)
-    return RawRecord("raw-traces", *location, location.offset, b"key", trace, ())
+    if dies == "decoding":
+        monkeypatch.setattr(lane_module, "decode_trace", fail)
+    else:
+        monkeypatch.setattr(harness.publisher, "send", fail)
+    lanes = harness.lanes()
 
+    await lanes.take(raw(0))
+    await harness.until(lambda: harness.failures)
 
-async def _run_to_the_end(world):
-    while not await world.live():
-        assert world.lives < MAX_LIVES, "the worker never got through"
-
-
-def _expected(records, deadly):
-    """Return the outputs of a run without deadly records, of which some are never scored."""
-    unscored = {location for location, how in deadly.items() if how in {"decode", "embed"}}
-    world = World([record for record in records if record.location not in unscored], {})
-    asyncio.run(_run_to_the_end(world))
-    return {location: output for location, output in world.outputs().items() if location not in deadly}
-
-
-locations = st.builds(Location, st.integers(0, PARTITIONS - 1), st.integers(0, 9))
-
-
-@given(
-    deadly=st.dictionaries(
-        locations, st.sampled_from(["decode", "embed", "send scored", "send anything"]), max_size=4
-    ),
-    attempts=st.integers(1, 4),
-)
-@settings(max_examples=30)
-def test_deadly_records_become_dead_letters_and_change_no_other_score(deadly, attempts):
-    """Only a record that is deadly even as a dead letter is skipped, if that is allowed."""
-    records = _records(11)
-    world = World(records, deadly, attempts, skip=True)
-    asyncio.run(_run_to_the_end(world))
-
-    outputs = world.outputs()
-    skipped = {location for location, how in deadly.items() if how == "send anything"}
-    assert set(outputs) == {record.location for record in records} - skipped
-    buried = {location for location, output in outputs.items() if _reason(output) == b"poison"}
-    assert buried == set(deadly) - skipped
-    for record in records:
-        if record.location in buried:
-            assert outputs[record.location].value == record.value
-    assert {location: output for location, output in outputs.items() if location not in buried} == _expected(
-        records, deadly
-    )
-
-
-@given(kills=st.lists(st.integers(1, 60), max_size=2))
-@settings(max_examples=15)
-def test_a_kill_from_outside_causes_no_dead_letter(kills):
-    records = _records(11)
-    world = World(records, {})
-
-    async def run():
-        for turns in kills:
-            await world.live(kill_after=turns)
-        await _run_to_the_end(world)
-
-    asyncio.run(run())
-    assert world.outputs() == _expected(records, {})
-
-
-def test_a_record_deadly_even_as_a_dead_letter_blocks_its_partition_unless_skipping_is_allowed():
-    deadly = Location(0, 3)
-    world = World(_records(5), {deadly: "send anything"})
-
-    async def run():
-        for _ in range(10):
-            assert not await world.live()
-
-    asyncio.run(run())
-    assert world.committed[0] == deadly.offset
-    assert deadly not in world.outputs()
-    assert world.metrics.registry.get_sample_value("kp_poison_skipped_total") == 0
+    assert harness.in_progress() == {Location(0, 0)}

@@ -4,24 +4,6 @@ from knowledgepulse_worker.errors import TooLargeError
 from knowledgepulse_worker.policy import Policy
 
 
-async def test_a_trace_is_reported_with_its_dimensions_and_nearest_trace(make_harness, raw):
-    harness = make_harness()
-
-    await harness.processed(await harness.lane(), raw(0), raw(1))
-
-    recent = harness.services.metrics.recent
-    first, second = recent.traces["rejected"]
-    assert (first.record.source, first.record.id) == ("raw-traces/0/0", "kp:trace:0/0")
-    assert (second.objective, second.record.score.nearest) == ("Fix the failing build", "kp:trace:0/0")
-    assert second.record.score.threshold == 0.75
-    assert [score for _, score in recent.scores] == [
-        one.record.score.quality_score for one in (first, second)
-    ]
-    assert len(recent.scoring_seconds) == 2
-    assert first.explanation.verdict.startswith("it falls short by ")
-    assert not recent.traces["contribute"]
-
-
 async def test_a_redelivered_trace_is_reported_from_its_entry(make_harness, raw):
     harness = make_harness()
     await harness.processed(await harness.lane(), raw(0))

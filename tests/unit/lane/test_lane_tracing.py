@@ -62,23 +62,6 @@ async def test_a_span_is_exported_once_the_record_s_output_is_confirmed(make_tra
     assert (span["verdict"]["reason"], span["verdict"]["redelivered"]) == (None, False)
 
 
-async def test_a_dead_letter_s_span_has_its_reason(make_traced, raw):
-    harness = make_traced()
-    lane = await harness.lane()
-    await lane.take(raw(0, b"no trace"))
-    await harness.until(lambda: lane.watermark == 1)
-
-    (span,) = harness.spans.finished_spans
-    assert (span["output"], span["embedded"]) == (harness.dead_letter, None)
-    assert span["verdict"] == {
-        "outcome": "dead_letter",
-        "score": None,
-        "domain": None,
-        "reason": "not_json",
-        "redelivered": False,
-    }
-
-
 async def test_a_redelivered_record_gets_another_span_marked_as_redelivered(make_traced, raw):
     harness = make_traced()
     first = await harness.lane()

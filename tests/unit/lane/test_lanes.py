@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import dataclasses
-import json
 import threading
 
 import pytest
@@ -14,6 +13,7 @@ from knowledgepulse_worker.lane import lanes as lanes_module
 from knowledgepulse_worker.lane.ring import Changelog, Ledger
 from knowledgepulse_worker.records.journal import Journal, Suspect, Treatment, shared_memory
 from knowledgepulse_worker.records.record import Location
+from support.lanes import score
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -27,7 +27,7 @@ async def processed(harness, lanes, *records):
 
 
 def nearest(output):
-    return json.loads(dict(output.headers)["kp-score"])["nearest"]
+    return score(output)["nearest"]
 
 
 def lane_tasks():
@@ -89,18 +89,6 @@ async def test_a_lane_yields_to_the_others_after_a_large_record(make_harness, ra
     monkeypatch.setattr(lanes_module, "YIELD_FACTOR", 1e9)
     await processed(harness, lanes, raw(3, **large))
     assert pauses[-1] == harness.limits.stall / 10  # a longer pause would look like a stall
-
-
-async def test_a_commit_wakes_the_lane_that_waits_for_it(make_harness, raw):
-    harness = make_harness(uncommitted_records=1)
-    lanes = harness.lanes()
-    await processed(harness, lanes, raw(0), raw(0, partition=1))
-    taking = asyncio.create_task(lanes.take(raw(1)))
-    await lanes.commit_requested.wait()
-    assert not taking.done()
-
-    lanes.committed({0: 1, 2: 7})
-    await taking
 
 
 @pytest.mark.parametrize("owner_before", ["same process", "another process"])
@@ -176,46 +164,6 @@ async def test_a_suspect_that_waits_for_its_turn_gets_no_lane_after_its_assignme
     assert harness.outputs() == []
 
 
-async def test_a_record_of_an_earlier_assignment_gets_no_lane_in_the_next(make_harness, raw):
-    """It waited for a lane to be drained, after a rewind, while the partition left and came back."""
-    harness = make_harness()
-    harness.publisher.hold(*harness.scored)
-    lanes = harness.lanes()
-    await lanes.take(raw(5))
-    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
-    taking = asyncio.create_task(lanes.take(raw(3)))
-    await harness.settle()
-
-    await lanes.abandon()
-    lanes.open()
-    await taking
-    await harness.settle()
-
-    assert lane_tasks() == []
-    assert lanes.watermarks() == {}
-    assert harness.failures == []
-
-
-async def test_draining_finishes_every_lane_and_clearing_leaves_no_watermark_to_commit(make_harness, raw):
-    harness = make_harness()
-    harness.publisher.hold(*harness.scored)
-    lanes = harness.lanes()
-    for partition in range(3):
-        await lanes.take(raw(0, partition=partition))
-    await harness.until(lambda: len(harness.publisher.waiting(*harness.scored)) == 3)
-    draining = asyncio.create_task(lanes.drain())
-    await harness.settle()
-    assert not draining.done()
-
-    harness.publisher.release(*harness.scored)
-    await draining
-    assert lanes.watermarks() == {0: 1, 1: 1, 2: 1}
-    assert harness.metric("kp_novelty_cache_entries", partition="1") == 1
-
-    lanes.clear()
-    assert lanes.watermarks() == {}
-
-
 async def test_drain_raises_the_error_of_every_lane_that_cannot_be_drained(make_harness, raw):
     harness = make_harness(drain=0.01)
     harness.publisher.hold(*harness.scored)
@@ -228,23 +176,6 @@ async def test_drain_raises_the_error_of_every_lane_that_cannot_be_drained(make_
         await lanes.drain()
 
     assert lanes.watermarks() == {0: 0, 1: 0}
-
-
-@pytest.mark.parametrize("partition", [0, 1])
-async def test_records_are_ignored_between_a_drain_and_the_next_recovery(partition, make_harness, raw):
-    """They are redelivered to the partition's next owner; taking one would skip those before it."""
-    harness = make_harness()
-    lanes = harness.lanes()
-    await processed(harness, lanes, raw(0))
-    await lanes.drain()
-
-    await lanes.take(raw(1, partition=partition))
-    assert lanes.watermarks() == {0: 1}
-
-    lanes.clear()
-    lanes.open()
-    await processed(harness, lanes, raw(1))
-    assert [nearest(output) for output in harness.outputs()] == [None, "kp:trace:0/0"]
 
 
 @pytest.mark.parametrize(("partition", "offset"), [(1, 0), (0, 3)])
@@ -348,19 +279,6 @@ async def test_an_unexpected_decoding_error_is_fatal_and_loses_no_record(make_ha
 
     assert lanes.watermarks() == {0: 0}
     assert harness.failures == [error]
-
-
-async def test_a_rewound_partition_that_cannot_be_drained_is_a_fatal_error(make_harness, raw):
-    harness = make_harness(drain=0.01)
-    harness.publisher.hold(*harness.scored)
-    lanes = harness.lanes()
-    await lanes.take(raw(5))
-    await harness.until(lambda: harness.publisher.waiting(*harness.scored))
-
-    await _take_like_faust(lanes, raw(3))
-
-    assert [type(error) for error in harness.failures] == [DeliveryError]
-    assert lanes.watermarks()[0] <= 5
 
 
 async def _take_like_faust(lanes, record):

@@ -1,67 +1,30 @@
-"""The ring of entries against its definition, through crashes, compaction, gaps and rewinds."""
+"""The ring of entries: special cases, the records of the changelog, and its position."""
 
 import base64
 import hashlib
 import json
-import random
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
 from knowledgepulse_worker.embedding.base import identity_of
 from knowledgepulse_worker.errors import LedgerError
-from knowledgepulse_worker.lane.ring import Changelog, Ledger, remember
+from knowledgepulse_worker.lane.ring import Changelog, Ledger
 from knowledgepulse_worker.records.entry import (
     ENTRY_VERSION,
     Entry,
-    Failure,
-    decode_entry,
-    decode_vector,
     encode_vector,
 )
 from knowledgepulse_worker.records.record import RawRecord
-from knowledgepulse_worker.scoring import Nearest, VectorCache
+from knowledgepulse_worker.scoring import VectorCache
 from support.lanes import VECTORS
-
-MODEL = "model-1"
-DEAD = Failure("empty", "RejectedRecord", "no value")
-
-SCORE = (
-    b'{"score":0.5,"complexity":0.5,"novelty":0.5,"tool_diversity":0.5,"outcome_confidence":0.5,"overrides":[],'
-    b'"domain":"default","threshold":0.75,"nearest":null}'
-)
-
-
-def scored(offset, vector=VECTORS[0], seconds=0, model=MODEL, window=2):
-    return Entry(
-        offset,
-        seconds * 1000,
-        b"%8d" % offset,
-        trace_id=f"kp:trace:{offset}",
-        decision="rejected",
-        score=SCORE,
-        vector=encode_vector(np.array(vector, dtype=np.float32)),
-        model=model,
-        window=window,
-        version=ENTRY_VERSION,
-    )
-
-
-def dead(offset, seconds=0, window=2):
-    return Entry(offset, seconds * 1000, b"%8d" % offset, failure=DEAD, window=window, version=ENTRY_VERSION)
-
-
-def entry_of(changelog, offset):
-    """Return the changelog's entry at an offset, if any."""
-    value = changelog.entries.get(offset)
-    return None if value is None else decode_entry(value)
+from support.ledger import MODEL, confirm, dead, entry_of, scored
 
 
 def written(changelog, ledger, entry):
@@ -69,12 +32,6 @@ def written(changelog, ledger, entry):
     value, evicted = ledger.put(entry)
     confirm(changelog, *((old, None) for old in evicted), (entry.offset, value))
     return evicted
-
-
-def confirm(changelog, *writes):
-    """Confirm writes of source offsets and values, in order."""
-    for offset, value in writes:
-        changelog.confirmed(1 + (-1 if changelog.position is None else changelog.position), offset, value)
 
 
 def opened(changelog, next_offset=0, max_elements=3, window=2, model=MODEL, dimensions=4):
@@ -90,200 +47,6 @@ def changelog_of(*entries, window=2):
     for number, entry in enumerate(entries):
         changelog.apply(number, b"%d" % entry.offset, ledger.put(entry)[0])
     return changelog
-
-
-# --- against the definition
-
-
-class Partition(RuleBasedStateMachine):
-    """A raw partition, its changelog at the broker, and a lane's operations on both.
-
-    ``known`` is the model: every entry that was ever written and survived.
-    """
-
-    @initialize(
-        max_elements=st.integers(1, 5),
-        window=st.sampled_from([1, 2, 5, 6, 7]),
-        ttl=st.none() | st.integers(1, 10),
-    )
-    def begin(self, max_elements, window, ttl):
-        self.max_elements, self.window, self.ttl = max_elements, window, ttl
-        self.raw = []
-        self.position = 0
-        self.committed = 0
-        self.writes = []
-        self.durable = 0
-        self.lost_some = False
-        self.known = {}
-        self._open(Changelog(0))
-
-    @rule(
-        records=st.lists(
-            st.tuples(
-                st.sampled_from([0, 0, 0, 1, 3, 50_000_000]),
-                st.none() | st.sampled_from(VECTORS),
-                st.integers(0, 20),
-            ),
-            min_size=1,
-            max_size=6,
-        )
-    )
-    def deliver(self, records):
-        for record in records:
-            self._deliver(*record)
-
-    def _deliver(self, gap, vector, seconds):
-        """Deliver the next record of the raw partition; append one if there is none."""
-        if self.position == len(self.raw):
-            self.raw.append((self.raw[-1] if self.raw else -1) + 1 + gap)
-        offset = self.raw[self.position]
-        self.position += 1
-        if offset - self.committed >= self.window:
-            self._commit(offset)
-        entry = entry_of(self.changelog, offset)
-        assert entry == self.known.get(offset)
-        assert (offset in self.ledger) == (entry is not None)
-        if entry is not None:
-            remember(self.cache, entry)
-            return
-        if vector is None:
-            entry = dead(offset, seconds, window=self.window)
-        else:
-            entry = scored(offset, vector, seconds, window=self.window)
-        if vector is not None:
-            assert self.cache.nearest(vector, at=seconds) == self._nearest(offset, vector, seconds)
-            remember(self.cache, entry)
-        value, evicted = self.ledger.put(entry)
-        self.known[offset] = entry
-        self._write((offset, value), *((old, None) for old in evicted))
-
-    @rule(behind=st.integers(0, 4))
-    def commit(self, behind):
-        """Commit all but the last records: these are finished, so the broker has their entries."""
-        finished = self.raw[: max(0, self.position - behind)]
-        if finished and finished[-1] >= self.committed:
-            self._commit(finished[-1] + 1)
-
-    @rule(
-        lost=st.integers(0, 5),
-        hole=st.none() | st.integers(0, 5),
-        again=st.integers(0, 15),
-        seed=st.integers(),
-    )
-    def crash(self, lost, hole, again, seed):
-        """Lose the last writes, and perhaps an earlier entry, before they reach the broker; then compact."""
-        chance = random.Random(seed)
-        written = self.writes[: max(self.durable, len(self.writes) - lost)]
-        entries = [index for index in range(self.durable, len(written)) if written[index][1] is not None]
-        if hole is not None and len(entries) > 1:
-            del written[entries[hole % (len(entries) - 1)]]
-            self.lost_some = True
-        self.writes, self.durable = written, len(written)
-        self.known = {offset: entry for offset, entry in self.known.items() if self._was_written(offset)}
-        self._restart(self.committed, _compacted(written, chance), reason=None)
-        for _ in range(again):
-            self._deliver(0, chance.choice(VECTORS), chance.randrange(20))
-
-    @rule(back=st.integers(0, 30))
-    def rewind(self, back):
-        """Rewind the raw topic beyond the window: a new run, with what is left of the ledger."""
-        to = self.raw[max(0, self.position - 1 - back)] if self.raw else 0
-        if not self.known or max(self.known) < to + self.window:
-            return
-        live = self.ledger_entries
-        self.known = {offset: entry for offset, entry in self.known.items() if offset < to and offset in live}
-        self.committed = to
-        self.lost_some = True
-        self._restart(to, _compacted(self.writes, random.Random(back)), reason="rewind")
-        self.durable = len(self.writes)
-
-    @invariant()
-    def the_ring_matches_its_definition(self):
-        ring = self._ring()
-        assert self.ledger_entries <= ring
-        if not self.lost_some:
-            assert self.ledger_entries == ring
-        assert len(self.ledger) == len(self.ledger_entries) <= self.max_elements + self.window
-
-    @invariant()
-    def tombstones_are_written_for_exactly_the_evicted_entries(self):
-        assert {offset for offset, value in dict(self.writes).items() if value} == self.ledger_entries
-
-    @property
-    def ledger_entries(self):
-        return set(self.changelog.entries)
-
-    def _ring(self):
-        if not self.known:
-            return set()
-        start = max(self.known) - self.window + 1
-        before = [offset for offset, entry in sorted(self.known.items()) if offset < start and entry.vector]
-        return set(before[-self.max_elements :]) | {offset for offset in self.known if offset >= start}
-
-    def _nearest(self, offset, vector, seconds):
-        before = [entry for o, entry in sorted(self.known.items()) if o < offset and entry.vector]
-        recent = [
-            entry
-            for entry in before[-self.max_elements :]
-            if self.ttl is None or entry.timestamp_ms / 1000 >= seconds - self.ttl
-        ]
-        if not recent:
-            return None
-        similarities = [
-            sum(a * b for a, b in zip(vector, decode_vector(entry.vector).tolist(), strict=True))
-            for entry in recent
-        ]
-        best = similarities.index(max(similarities))
-        return Nearest(similarities[best], recent[best].trace_id)
-
-    def _commit(self, offset):
-        self.committed = offset
-        self.durable = len(self.writes)
-
-    def _write(self, *writes):
-        self.writes += writes
-        confirm(self.changelog, *writes)
-
-    def _was_written(self, offset):
-        return offset < self.committed or dict(self.writes).get(offset) is not None
-
-    def _restart(self, next_offset, changelog, reason):
-        self.position = sum(offset < next_offset for offset in self.raw)
-        before = set(changelog.entries)
-        evicted, actual_reason = self._open(changelog, next_offset)
-        assert actual_reason == reason
-        assert sorted(evicted) == sorted(before - self.ledger_entries)
-
-    def _open(self, changelog, next_offset=0):
-        self.changelog = changelog
-        self.ledger = Ledger(changelog, self.max_elements, self.window)
-        self.cache = VectorCache(self.max_elements, 4, self.ttl)
-        evicted, reason = self.ledger.open(next_offset, self.cache, MODEL)
-        self._write(*((offset, None) for offset in evicted))
-        return evicted, reason
-
-
-def _compacted(writes, random):
-    """Return the changelog as recovery reads it: any of the replaced records may be gone."""
-    last = {offset: number for number, (offset, _) in enumerate(writes)}
-    kept = set()
-    changelog = Changelog(0)
-    for number, (offset, value) in enumerate(writes):
-        replaced = number < last[offset]
-        # A tombstone disappears only when nothing is left for it to delete.
-        gone = (replaced or (value is None and offset not in kept)) and random.random() < 0.5
-        if not gone:
-            kept.add(offset)
-            changelog.apply(number, b"%d" % offset, value)
-    return changelog
-
-
-def test_ring_and_cache_match_their_definition_after_any_history():
-    """Invariant 2: a record is compared with the last ``max_elements`` scored before it, in any history."""
-    run_state_machine_as_test(Partition, settings=settings(max_examples=120, stateful_step_count=40))
-
-
-# --- special cases
 
 
 def test_replacing_an_entry_evicts_nothing():
@@ -367,28 +130,6 @@ def test_another_model_s_entry_stays_for_a_record_that_may_be_redelivered():
     assert (evicted, reason) == ([0], "model")
     assert entry_of(changelog, 1) == scored(1, model="other")
     assert len(cache) == 0
-
-
-def test_outcomes_without_vectors_survive_the_introduction_of_an_embedder():
-    changelog = changelog_of(Entry(0, 0, b"", decision="rejected", score=SCORE))
-
-    _, _, (evicted, reason) = opened(changelog, next_offset=1)
-
-    assert (evicted, reason) == ([], None)
-    assert entry_of(changelog, 0) is not None
-
-
-@pytest.mark.parametrize(("newest", "reason"), [(11, None), (12, "rewind")])
-def test_only_a_move_back_beyond_the_window_is_a_rewind(newest, reason):
-    """Within the window records are redelivered; beyond it the old outcomes belong to another run."""
-    changelog = changelog_of(scored(8), scored(9, VECTORS[1]), scored(10), scored(newest))
-
-    ledger, cache, (evicted, actual_reason) = opened(changelog, next_offset=10, max_elements=9, window=2)
-
-    assert actual_reason == reason
-    assert sorted(evicted) == ([] if reason is None else [10, newest])
-    assert (newest in ledger) == (reason is None)
-    assert len(cache) == 2
 
 
 @pytest.mark.parametrize("now", [1, 2, 8, 9])
@@ -536,27 +277,20 @@ def test_another_process_s_write_in_between_holds_the_position_back():
     assert changelog.position == 15
 
 
-def test_the_position_advances_whatever_the_order_of_confirmations():
-    """A batch confirms entries and tombstones at once, and different tasks await them."""
+confirmations = st.lists(
+    st.tuples(st.integers(0, 3), st.none() | st.binary(max_size=2)), min_size=1, max_size=8
+).flatmap(lambda writes: st.permutations(list(enumerate(writes))))
+
+
+@given(confirmations)
+def test_confirmations_are_applied_in_the_order_of_the_topic_whatever_theirs(given_order):
+    """Different tasks await them: one may be noticed after that of the record that replaced or deleted it."""
     changelog = Changelog(0)
-    for offset in (0, 2, 1, 4, 3, 5):
-        changelog.confirmed(offset, offset, None)
-
-    assert changelog.position == 5
-
-
-def test_confirmed_records_are_applied_in_the_order_of_the_topic():
-    """An entry's confirmation may be noticed after that of the record that replaced or deleted it."""
-    changelog = Changelog(0)
-    for number, offset, value in [(3, 8, None), (1, 7, b"last"), (2, 8, b"entry"), (0, 7, b"first")]:
+    for number, (offset, value) in given_order:
         changelog.confirmed(number, offset, value)
 
-    assert changelog.entries == {7: b"last"}
-
-
-def test_an_old_confirmation_does_not_move_the_position_back():
-    changelog = Changelog(0)
-    changelog.apply(10, b"1", None)
-    changelog.confirmed(3, 3, None)
-
-    assert changelog.position == 10
+    last = dict(write for _, write in sorted(given_order))
+    assert changelog.entries == {offset: value for offset, value in last.items() if value is not None}
+    assert changelog.position == len(given_order) - 1
+    changelog.confirmed(0, 9, b"old")
+    assert (9 in changelog.entries, changelog.position) == (False, len(given_order) - 1)

@@ -1,7 +1,5 @@
 """Recent events are bounded and displayable."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +14,8 @@ from knowledgepulse_worker.observe.recent import (
     Recent,
 )
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import Score, ScoredRecord, explain_score, quality_score
+from knowledgepulse_worker.scoring import explain_score
+from support.scored import scored_record
 
 FAILURE = {"reason": "not_json", "exception": "RejectedRecord", "message": "no JSON"}
 HEADER = {"complexity": 0.1, "nearest": None}
@@ -25,10 +24,7 @@ HEADER = {"complexity": 0.1, "nearest": None}
 def decide(recent, decision="rejected", *, text="kp:trace:1", domain="code", policy=None):
     """Record a published trace."""
     policy = policy or Policy(threshold=0.4 if decision == "contribute" else 0.75)
-    profile = policy.profile(domain)
-    score = Score(0, 0.5, 0.25, 1.0, 0.75, (), profile.domain, profile.threshold, text)
-    score = replace(score, quality_score=quality_score(score.dimensions, (), profile.weights))
-    record = ScoredRecord("raw/0/1", text, domain, "network", "aggregated", True, 0.75, score, policy.digest)
+    record = scored_record(text, domain, policy)
     recent.decided(record, text, text, text)
     return record
 

@@ -3,7 +3,6 @@
 import json
 import re
 from base64 import b64encode
-from dataclasses import replace
 from hashlib import sha256
 
 import pytest
@@ -14,8 +13,8 @@ from knowledgepulse_worker.http.pages import DATA_HEADERS
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import PAGE, PAGE_HEADERS, TOP, Status, shows_content
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
 from knowledgepulse_worker.settings import FleetSettings, Settings, WebSettings
+from support.scored import scored_record
 
 HOSTILE = "SECRET<script>alert(1)</script>\ud800\x00\u202e" + "x" * 5000
 
@@ -51,19 +50,7 @@ def finished(metrics, outcome="rejected", *, text="kp:trace:1", end_to_end=0.2):
 
 def decided(metrics, *, text="kp:trace:1", threshold=0.75, agent_id=None, framework=None, domain="code"):
     """Report a decision in the same way as a lane."""
-    profile = Policy().profile(domain)
-    score = Score(0, 0.5, 0.25, 1.0, 0.75, (), profile.domain, threshold, text)
-    record = ScoredRecord(
-        source="raw/2/7",
-        id=text,
-        task_domain=domain,
-        visibility="network",
-        privacy_level="aggregated",
-        success=True,
-        confidence=0.75,
-        score=replace(score, quality_score=quality_score(score.dimensions, (), profile.weights)),
-        policy=Policy().digest,
-    )
+    record = scored_record(text, domain, threshold=threshold)
     metrics.decided(record, agent_id, framework, text)
     return record
 
@@ -116,25 +103,6 @@ def test_the_rest_of_the_status_is_shown_to_everybody(metrics, status):
         assert shown["rejected"][0][key] == hidden["rejected"][0][key]
 
 
-def test_a_trace_has_its_score_taken_apart(metrics, status):
-    """By hand: 0.2 x 0.5 + 0.3 x 0.25 + 0.3 x 1 + 0.2 x 0.75 = 0.625, which is 0.125 short of 0.75."""
-    decided(metrics)
-
-    (trace,) = data_of(status)["rejected"]
-
-    explanation = trace["explanation"]
-    assert [tuple(part.values()) for part in explanation["parts"]] == [
-        ("complexity", 0.5, 0.2, 0.1),
-        ("novelty", 0.25, 0.3, 0.075),
-        ("tool_diversity", 1.0, 0.3, 0.3),
-        ("outcome_confidence", 0.75, 0.2, pytest.approx(0.15)),
-    ]
-    assert explanation["weighted"] == 0.625
-    assert explanation["verdict"] == "it falls short by 0.1250; any one of these would suffice:"
-    assert explanation["remedies"] == ["novelty of 0.6667 instead of 0.2500"]
-    assert (explanation["guard"], trace["effects"], trace["policy"]) == (None, {}, Policy().digest)
-
-
 @pytest.mark.parametrize("content", [True, False])
 def test_no_text_breaks_or_inflates_the_json(metrics, status, content):
     metrics.set_shadow(Policy(threshold=0))
@@ -147,43 +115,6 @@ def test_no_text_breaks_or_inflates_the_json(metrics, status, content):
 
     body.decode()
     assert len(body) < 120_000
-
-
-def test_the_shadow_has_counts_by_domain_and_flips_with_scores(metrics, status):
-    """By hand: 0.2 x 0.5 + 0.3 x 0.25 + 0.3 x 1 + 0.2 x 0.75 = 0.625; novelty alone gives 0.25."""
-    weights = {"complexity": 0, "novelty": 1, "tool_diversity": 0, "outcome_confidence": 0}
-    policy = Policy.model_validate({"domains": {"code": {"threshold": 0.2, "weights": weights}}})
-    metrics.set_shadow(policy)
-    decided(metrics, threshold=0.75)
-    decided(metrics, threshold=0.5)
-
-    shadow = data_of(status)["shadow"]
-
-    assert (shadow["policy"], shadow["traces"], shadow["rescored"]) == (policy.digest, 2, 2)
-    assert shadow["routes"] == {
-        "code": {
-            "contribute → contribute": 1,
-            "contribute → rejected": 0,
-            "rejected → contribute": 1,
-            "rejected → rejected": 0,
-        }
-    }
-    assert shadow["flips"] == [
-        {
-            "id": "kp:trace:1",
-            "source": "raw/2/7",
-            "domain": "code",
-            "dimensions": {
-                "complexity": 0.5,
-                "novelty": 0.25,
-                "tool_diversity": 1.0,
-                "outcome_confidence": 0.75,
-            },
-            "score": {"before": 0.625, "after": 0.25},
-            "threshold": {"before": 0.75, "after": 0.2},
-            "decision": {"before": "rejected", "after": "contribute"},
-        }
-    ]
 
 
 def test_the_fleet_lists_the_most_frequent_names_and_folds_the_others(metrics, status):
@@ -216,19 +147,6 @@ def test_without_content_the_fleet_lists_only_names_from_the_settings(metrics):
     assert fleet["agents"]["other"]["traces"] == 2
     assert fleet["frameworks"] == {"named": [], "other": {"traces": 4, "contributed": 0}}
     assert data_of(status, content=False)["shadow"]["flips"][0]["id"] is None
-
-
-def test_scores_are_grouped_by_domain_with_its_threshold():
-    policy = Policy(threshold=0.5, domains={"legal": {"threshold": 0.2}})
-    metrics = Metrics(policy, 0.1, CollectorRegistry())
-    for domain, score in (("legal", 0.3), ("default", 0.6), ("legal", 0.1), ("gone", 0.9)):
-        metrics.recent.scores.append((domain, score))
-
-    domains = data_of(Status(metrics, Settings()))["scores"]["domains"]
-
-    assert domains["legal"] == {"threshold": 0.2, "values": [0.3, 0.1]}
-    assert domains["default"] == {"threshold": 0.5, "values": [0.6]}
-    assert "gone" not in domains
 
 
 def test_counts_times_over_the_budget(metrics, status):

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from knowledgepulse_worker import __version__
-from knowledgepulse_worker.observe.tracing import Tracing, otlp_tracing
+from knowledgepulse_worker.observe.tracing import Tracing
 
 TRACE, SPAN = 0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7
 PARENT = f"00-{TRACE:032x}-{SPAN:016x}-01".encode()
@@ -163,48 +159,3 @@ def test_an_error_of_the_tracer_never_reaches_the_lane(recorder, caplog):
         finish(Tracing(Broken(), "a-group"))
 
     assert caplog.messages == ["raw-traces/3/42 has no span"]
-
-
-# --- the exporter
-
-
-@pytest.fixture
-def collector(monkeypatch):
-    """Run an OTLP collector over HTTP and return the received (path, request) pairs."""
-    came = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            came.append((self.path, ExportTraceServiceRequest.FromString(body)))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_arguments):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-        yield came
-        server.shutdown()
-        thread.join()
-
-
-def sent(came):
-    """Return the span names and the resource of the only request."""
-    ((path, request),) = came
-    (of_resource,) = request.resource_spans
-    assert path == "/v1/traces"
-    resource = {one.key: one.value.string_value for one in of_resource.resource.attributes}
-    return [span.name for scope in of_resource.scope_spans for span in scope.spans], resource
-
-
-def test_pending_spans_are_exported_on_exit(collector):
-    with otlp_tracing("a-group") as tracing:
-        finish(tracing)
-
-    names, resource = sent(collector)
-    assert sorted(names) == ["embed", "process raw-traces", "publish contribute"]
-    assert (resource["service.name"], resource["service.version"]) == ("knowledgepulse-worker", __version__)

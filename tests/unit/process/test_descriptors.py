@@ -16,9 +16,7 @@ print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 
 
-@pytest.mark.parametrize(
-    ("soft", "hard", "raised"), [(256, 1024, min(1024, WANTED)), (1024, 1024, 1024), (300, 301, 301)]
-)
+@pytest.mark.parametrize(("soft", "hard", "raised"), [(256, 1024, min(1024, WANTED)), (301, 301, 301)])
 def test_the_soft_limit_is_raised_as_far_as_the_hard_one_allows(soft, hard, raised):
     command = [sys.executable, "-c", RAISE, str(soft), str(hard)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -64,3 +64,12 @@ async def test_the_last_of_the_unread_beats_says_why_the_process_is_not_ready(pi
     with suppress(RuntimeError):  # there is no fourth
         await beating
     assert read_beat(reader) == []
+
+
+async def test_the_end_of_the_pipe_is_no_beat(pipe):
+    """The process has closed it, and is about to end: the supervisor waits for that."""
+    reader, writer = pipe
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, writer)
+    os.close(null)
+    assert read_beat(reader) is None

@@ -25,6 +25,8 @@ starts, heartbeat, socket = sys.argv[1], int(sys.argv[-3]), sys.argv[-1]
 with open(starts, "a") as file:
     file.write(f"{os.getpid()}\\n")
 start = len(open(starts).readlines())
+def works():
+    open(starts + ".works", "w").close()
 def beat(seconds):
     for _ in range(round(seconds / 0.01)):
         os.write(heartbeat, b'["not yet"]\\n')
@@ -60,6 +62,12 @@ class Answering:
         pass
 
 
+async def until(condition):
+    async with asyncio.timeout(120):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
 class Supervised:
     """A supervisor over a process written by the test."""
 
@@ -81,14 +89,10 @@ class Supervised:
         return [int(line) for line in self._starts.read_text().split()] if self._starts.exists() else []
 
     async def started(self, count: int) -> None:
-        async with asyncio.timeout(120):
-            while len(self.starts) < count:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(self.starts) >= count)
 
     async def worked(self) -> None:
-        async with asyncio.timeout(120):
-            while not self._starts.with_name("starts.works").exists():
-                await asyncio.sleep(0.01)
+        await until(self._starts.with_name("starts.works").exists)
 
     async def get(self, path: str) -> tuple[int, str]:
         """Return the response of the worker's port, once it listens."""
@@ -129,12 +133,6 @@ async def running(folder: Path, does: str, **limits: float):
     yield here
     stop()
     await ending
-
-
-async def test_a_process_that_ends_is_restarted(tmp_path, caplog):
-    async with running(tmp_path, "sys.exit(3) if start < 3 else beat(60)") as here:
-        await here.started(3)
-    assert "the worker ended with status 3" in caplog.text
 
 
 async def test_a_configuration_that_prevents_the_start_is_not_retried(tmp_path):
@@ -184,7 +182,7 @@ async def test_a_process_may_end_by_itself_just_before_the_stop_signal(tmp_path,
         raise ProcessLookupError
 
     monkeypatch.setattr(asyncio.subprocess.Process, "terminate", too_late)
-    here = Supervised(tmp_path, "open(sys.argv[1] + '.works', 'w').close(); beat(0.2)")
+    here = Supervised(tmp_path, "works(); beat(0.2)")
     assert await here.stopped_at_work() == 0
 
 
@@ -199,9 +197,7 @@ async def test_a_silent_process_is_killed_and_restarted(tmp_path, caplog):
 
 async def test_a_process_may_take_long_until_its_first_heartbeat(tmp_path):
     """It loads a model."""
-    here = Supervised(
-        tmp_path, "time.sleep(0.5); open(sys.argv[1] + '.works', 'w').close(); beat(60)", heartbeat=0.05
-    )
+    here = Supervised(tmp_path, "time.sleep(0.5); works(); beat(60)", heartbeat=0.05)
     await here.stopped_at_work()
     assert len(here.starts) == 1
 
@@ -215,7 +211,7 @@ def finish(*_):
     open(done, "w").close()
     sys.exit(0)
 signal.signal(signal.SIGTERM, finish)
-open(sys.argv[1] + ".works", "w").close()
+works()
 beat(60)
 """
     here = Supervised(tmp_path, does)
@@ -228,7 +224,7 @@ async def test_a_stop_while_the_process_starts_is_not_a_failure(tmp_path, handle
     """It does not handle the signal yet, which therefore ends it."""
     does = f"""
 signal.signal(signal.SIGTERM, {handler})
-open(sys.argv[1] + ".works", "w").close()
+works()
 time.sleep(60)
 """
     here = Supervised(tmp_path, does)
@@ -238,7 +234,7 @@ time.sleep(60)
 async def test_a_failure_while_stopping_is_reported_by_the_exit_status(tmp_path):
     does = """
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
-open(sys.argv[1] + ".works", "w").close()
+works()
 beat(60)
 """
     here = Supervised(tmp_path, does)
@@ -271,7 +267,7 @@ async def test_a_refusal_by_the_broker_after_a_successful_start_is_retried(
 ):
     """A password changes on one side first."""
     monkeypatch.setattr(Answering, "error", error)
-    async with running(tmp_path, "open(sys.argv[1] + '.works', 'w').close(); beat(60)") as here:
+    async with running(tmp_path, "works(); beat(60)") as here:
         await here.worked()
         Answering.away = 3
         os.kill(here.starts[-1], signal.SIGKILL)
@@ -283,9 +279,7 @@ async def test_a_stop_ends_the_wait_for_a_broker(tmp_path, monkeypatch):
     monkeypatch.setattr(Answering, "away", 10**9)
     here = Supervised(tmp_path, "beat(60)")
     running = asyncio.create_task(here.run())
-    async with asyncio.timeout(120):
-        while Answering.away > 10**9 - 2:
-            await asyncio.sleep(0.01)
+    await until(lambda: Answering.away <= 10**9 - 2)
     stop()
     assert await running == 0
     assert here.starts == []
@@ -306,7 +300,7 @@ async def test_probes_and_pages_are_answered_while_the_broker_is_down(tmp_path, 
     await running
 
 
-WORKS = 'os.write(heartbeat, b"[]\\n"); open(sys.argv[1] + ".works", "w").close(); time.sleep(60)'
+WORKS = 'os.write(heartbeat, b"[]\\n"); works(); time.sleep(60)'
 
 
 async def test_a_ready_worker_stays_ready_while_the_broker_is_down(tmp_path, monkeypatch):
@@ -337,26 +331,3 @@ async def test_a_port_in_use_is_an_error_before_anything_starts(tmp_path):
         with pytest.raises(StartError, match=f"web.host, web.port: 127.0.0.1:{here.port}: "):
             await here.run()
     assert here.starts == []
-
-
-async def test_a_record_that_kills_process_after_process_is_dead_lettered_by_the_next(tmp_path, caplog):
-    """A process that exits by itself without blaming a record does not count."""
-    path = [str(Path(supervise.__file__).parents[1]), *sys.path]  # an editable install is not on it
-    does = f"""
-sys.path[:] = {path!r}
-from knowledgepulse_worker.records.journal import Journal, Location, Treatment
-journal, location = Journal(int(sys.argv[-5])), Location(2, 41)
-if journal.treatment(location) is Treatment.DEAD_LETTER:
-    open(sys.argv[1] + ".works", "w").close()
-    beat(60)
-journal.begin(location)
-if start == 2:
-    journal.close()
-    sys.exit(1)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    here = Supervised(tmp_path, does, poison_attempts=2)
-    await here.stopped_at_work()
-    assert len(here.starts) == 4
-    assert caplog.text.count("the worker died while this was in progress: partition 2, offset 41") == 1
-    assert "partition 2, offset 41: 2 workers died of it; it will be dead-lettered" in caplog.text

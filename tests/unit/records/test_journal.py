@@ -34,11 +34,9 @@ journal.end(Location(5, 6))
 """
 
 
-@pytest.mark.parametrize("end", [f"os.kill(os.getpid(), {int(signal.SIGKILL)})", "os.abort()", "os._exit(0)"])
-def test_a_dead_child_s_journal_survives(memory, end):
-    subprocess.run(
-        [sys.executable, "-c", CHILD + end, str(memory)], check=False, pass_fds=[memory], timeout=60
-    )
+def test_a_dead_child_s_journal_survives(memory):
+    command = [sys.executable, "-c", f"{CHILD}os.kill(os.getpid(), 9)", str(memory)]
+    assert subprocess.run(command, check=False, pass_fds=[memory]).returncode == -signal.SIGKILL
     assert Journal(memory).in_progress() == {A, B}
 
 

@@ -4,38 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.policy import (
-    PRIVACY_LEVELS,
-    REFERENCE_WEIGHTS,
-    VISIBILITIES,
-    DomainPolicy,
-    Policy,
-    Weights,
-)
-from knowledgepulse_worker.scoring import Nearest, Scorer, rescore, score_trace
+from knowledgepulse_worker.policy import PRIVACY_LEVELS, REFERENCE_WEIGHTS, VISIBILITIES, DomainPolicy, Policy
+from knowledgepulse_worker.scoring import Nearest, rescore, score_trace
+from support.drawn_policies import DOMAINS, POLICIES
 
 UNIT = st.floats(0, 1)
 STEPS = ["thought", "tool_call a", "tool_call b", "observation", "error_recovery"]
-
-
-@st.composite
-def weights(draw):
-    cuts = sorted(draw(st.lists(UNIT, min_size=3, max_size=3)))
-    parts = [high - low for low, high in zip([0, *cuts], [*cuts, 1], strict=True)]
-    return Weights(**dict(zip(Weights.model_fields, parts, strict=True)))
-
-
-DOMAINS = st.sampled_from(["default", "code", "legal"])
-POLICIES = st.builds(
-    Policy,
-    contribute_visibility=st.none() | st.lists(st.sampled_from(VISIBILITIES), min_size=1),
-    contribute_privacy_level=st.none() | st.lists(st.sampled_from(PRIVACY_LEVELS), min_size=1),
-    threshold=UNIT,
-    domains=st.dictionaries(
-        DOMAINS, st.builds(DomainPolicy, threshold=st.none() | UNIT, weights=st.none() | weights())
-    ),
-)
 
 
 @given(
@@ -61,14 +35,6 @@ def test_a_rescored_trace_equals_one_scored_under_that_policy(
 
     assert rescore(score, trace.metadata, policy) == score_trace(trace, nearest, policy)
     assert rescore(score, trace.metadata, scored_under) == score
-
-
-def test_the_real_traces_rescored_under_their_own_policy_are_unchanged(real_traces):
-    scorer = Scorer()
-    for line in real_traces:
-        trace = ReasoningTrace.model_validate_json(line)
-        score = scorer.evaluate(trace)
-        assert rescore(score, trace.metadata, scorer.policy) == score
 
 
 def test_a_domain_named_in_the_new_policy_gets_its_own_profile(make_trace):

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.scoring import PART, embedding_text
-from knowledgepulse_worker.scoring.text import MAX_CHARACTERS, MAX_STEPS_CHARACTERS, OBJECTIVE_WORDS
+from knowledgepulse_worker.scoring.text import (
+    MAX_CHARACTERS,
+    MAX_ID_LENGTH,
+    MAX_STEPS_CHARACTERS,
+    OBJECTIVE_WORDS,
+    bounded_id,
+)
 
 
 def trace_of(*steps, objective="Fix it"):
@@ -202,7 +208,7 @@ def test_the_steps_are_those_of_agent_and_what_the_user_said_later():
     )
     said = {"type": "observation", "content": "My user id is mia_li_3668."}
 
-    assert f"Fix it {parts_of(*did)[2]}" == agent_text(*did)
+    assert f"Fix it {parts_of(*did)[2]}" == agent_text(*did) == agent_text(*did, said)
     assert f"Fix it {parts_of(*did, said)[2]}" == f"{agent_text(*did)} My user id is mia_li_3668."
 
 
@@ -218,3 +224,11 @@ def test_the_length_of_each_part_is_bounded():
 
     assert max(len(first), len(last)) <= OBJECTIVE_WORDS * 21
     assert MAX_STEPS_CHARACTERS - 1000 < len(steps) <= MAX_STEPS_CHARACTERS
+
+
+def test_a_long_id_is_its_beginning_and_a_hash_of_the_whole():
+    one, other = bounded_id("x" * (MAX_ID_LENGTH + 1)), bounded_id("x" * (MAX_ID_LENGTH + 2))
+
+    assert len(one) == len(other) == MAX_ID_LENGTH
+    assert one != other
+    assert bounded_id("x" * MAX_ID_LENGTH) == "x" * MAX_ID_LENGTH

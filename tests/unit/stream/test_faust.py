@@ -8,7 +8,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from knowledgepulse_worker.stream.faust import FaustApp
+from knowledgepulse_worker.stream.faust import TP, FaustApp
 
 RAW = "raw-traces"
 
@@ -35,18 +35,6 @@ class FaustProgram:
 @pytest.fixture
 def start(start_in):
     return partial(start_in, FaustProgram)
-
-
-async def test_all_owned_partitions_are_processed_in_order_and_committed(start):
-    world = await start()
-    world.publish(0, *range(10))
-    world.publish(1, *range(100, 105))
-
-    await world.member.rebalance([0, 1])
-    await world.committed({0: 10, 1: 5})
-
-    assert world.outputs(0) == list(range(10))
-    assert world.outputs(1) == list(range(100, 105))
 
 
 async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start):
@@ -83,20 +71,6 @@ async def test_nothing_is_fetched_before_faust_resumes_its_flow(start, monkeypat
     assert world.outputs() == list(range(10))
 
 
-async def test_an_error_in_a_rebalance_ends_the_app(start, monkeypatch):
-    """The client would only log it, and lanes that nobody drained would go on."""
-    world = await start()
-    await world.member.rebalance([0])
-
-    async def fail(*_):
-        raise RuntimeError("a defect")
-
-    monkeypatch.setattr(world.program.app.consumer, "on_partitions_assigned", fail)
-    await world.member.rebalance([0])
-
-    await world.until(lambda: world.program.app.crashed)
-
-
 async def test_the_end_of_the_group_membership_ends_the_app(start):
     world = await start()
     await world.member.rebalance([0])
@@ -104,3 +78,24 @@ async def test_the_end_of_the_group_membership_ends_the_app(start):
     world.member.error = KafkaError("the group is gone")
 
     await world.until(lambda: world.program.app.crashed)
+
+
+async def test_an_actor_cancelled_amid_a_batch_is_not_started_again(start, monkeypatch):
+    """Faust revives one that dies of its cancellation, even for a partition that is gone."""
+    world = await start()
+    taking = asyncio.Event()
+
+    async def take(_record):
+        taking.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(world.app.lanes, "take", take)
+    world.publish(0, 1)
+    await world.member.rebalance([0])
+    await taking.wait()
+    [agent] = world.program.app.agents.values()
+    actor = agent._actor_by_partition[TP(RAW, 0)]
+
+    actor.actor_task.cancel()
+    await asyncio.wait([actor.actor_task])
+    assert not actor.crashed

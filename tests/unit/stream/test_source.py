@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from knowledgepulse_worker.errors import WorkerError
@@ -29,21 +28,6 @@ async def test_a_partition_is_consumed_once_its_own_ledger_is_recovered_and_not_
     world.reader.gates[0].set()
     await world.finished(1, 2)
     assert not world.app.readiness.reasons
-
-
-async def test_records_fetched_before_their_partition_was_paused_are_not_consumed(start):
-    world = await start()
-    world.publish(0, 1)
-    world.reader.gates[0] = asyncio.Event()
-    await world.member.rebalance([0])
-
-    world.member.resume(TopicPartition(RAW, 0))
-    await world.settle()
-    assert world.outputs() == []
-    assert world.member.paused() == {TopicPartition(RAW, 0)}
-
-    world.reader.gates[0].set()
-    await world.finished(1)
 
 
 async def test_an_incomplete_recovery_ends_the_program_before_its_partition_is_consumed(start):
@@ -98,63 +82,6 @@ async def test_a_ledger_is_kept_as_long_as_its_partition_and_no_longer(start):
     await world.member.rebalance([1])
     await world.member.rebalance([0])
     assert world.app.ledgers.changelog(0) is not changelog
-
-
-async def test_a_partition_with_a_full_lane_is_paused(start):
-    world = await start(in_flight_records=1)
-    world.publisher.hold("rejected")
-    world.publish(0, *range(30))
-    await world.member.rebalance([0, 1])
-    await world.until(lambda: world.publisher.waiting("rejected"))
-    await world.settle()
-
-    fetched = await world.member.position(TopicPartition(RAW, 0))
-    assert fetched < 15, "a few batches at most"
-    world.publisher.release("rejected")
-    await world.committed({0: 30})
-
-
-async def test_a_rebalance_first_finishes_and_commits(start):
-    world = await start()
-    world.publish(0, *range(5))
-    await world.member.rebalance([0])
-    await world.finished(*range(5))
-
-    await world.member.rebalance([1])
-
-    assert world.topic.committed == {0: 5}
-
-
-async def test_records_fetched_before_a_rebalance_are_not_skipped_after_it(start):
-    """Records that wait for a full lane when its partition is revoked are redelivered, in order."""
-    world = await start(in_flight_records=2)
-    world.publisher.hold("rejected")
-    world.publish(0, *range(20))
-    await world.member.rebalance([0])
-    await world.until(lambda: len(world.publisher.waiting("rejected")) == 2)
-    revoking = asyncio.create_task(world.member.rebalance([0]))
-    await asyncio.sleep(0)
-    world.publisher.release("rejected")
-    await revoking
-    await world.committed({0: 20})
-
-    assert world.outputs() == list(range(20))
-
-
-async def test_nothing_is_fetched_before_the_host_resumes(start):
-    """It does so some time after the assignment; a batch handed over earlier would be lost."""
-    world = await start()
-    world.program.may_resume.clear()
-    world.publish(0, *range(10))
-    await world.member.rebalance([0])
-    await world.until(lambda: world.app.ledgers.remaining == {0: 0})
-    await world.settle()
-    assert await world.member.position(TopicPartition(RAW, 0)) == 0
-
-    world.program.may_resume.set()
-    await world.committed({0: 10})
-
-    assert world.outputs() == list(range(10))
 
 
 async def test_a_fetch_that_spans_a_rebalance_loses_nothing(start):
@@ -230,55 +157,6 @@ async def test_a_worker_outside_its_group_commits_nothing_and_waits_for_no_confi
     assert world.app.lanes.watermarks() == {}
 
 
-async def test_a_partition_that_is_lost_and_comes_back_has_an_entry_for_each_output(start, monkeypatch):
-    """The coordinator is out of reach: the lease ends, then the membership, and nobody takes over."""
-    world = await start()
-    send, leased = world.publisher.send, asyncio.Event()
-
-    async def send_with_lease(record):
-        await leased.wait()
-        return await send(record)
-
-    monkeypatch.setattr(world.publisher, "send", send_with_lease)
-    world.publish(0, 1, 2, 3)
-    await world.member.rebalance([0])
-    await world.until(lambda: world.metric("kp_stage_seconds_count", stage="score") == 3)
-
-    world.member.expel()
-    await world.member.rebalance([0])
-    leased.set()
-    await world.committed({0: 3})
-
-    assert world.outputs() == [1, 2, 3]
-    assert [entry.key for entry in world.publisher.records(world.changelog)] == [b"0", b"1", b"2"]
-
-
-async def test_entries_that_the_client_still_sends_are_recovered_by_the_next_lane(start, monkeypatch):
-    """They must not arrive between its own: one could rest on a vector that it has replaced."""
-    world = await start()
-    flush, flushed = world.publisher.flush, asyncio.Event()
-
-    async def flush_slowly():
-        flushed.set()
-        await flush()
-
-    monkeypatch.setattr(world.publisher, "flush", flush_slowly)
-    world.publisher.hold(world.changelog)
-    world.publish(0, 1, 2, 3)
-    await world.member.rebalance([0])
-    await world.until(lambda: len(world.publisher.waiting(world.changelog)) == 3)
-
-    flushed.clear()
-    world.member.expel()
-    await world.member.rebalance([0])
-    await world.until(lambda: flushed.is_set() or len(world.publisher.waiting(world.changelog)) > 3)
-    world.publisher.release(world.changelog)
-    await world.committed({0: 3})
-
-    assert world.outputs() == [1, 2, 3]
-    assert [entry.key for entry in world.publisher.records(world.changelog)] == [b"0", b"1", b"2"]
-
-
 async def test_a_changelog_that_lost_its_end_is_read_again_from_its_beginning(start):
     """It was created again, or an unclean election lost what was confirmed: it is not known any more."""
     world = await start()
@@ -321,15 +199,6 @@ async def test_a_worker_that_could_not_drain_leaves_its_group_by_the_session_tim
     assert world.member.is_member
     assert not rebalancing.done()
     rebalancing.cancel()
-
-
-async def test_the_end_of_the_group_membership_ends_the_program(start):
-    world = await start()
-    await world.member.rebalance([0])
-
-    world.member.error = KafkaError("the group is gone")
-
-    await world.until(lambda: world.program.error)
 
 
 async def test_a_rejected_member_is_detected_before_the_first_fetch(start):

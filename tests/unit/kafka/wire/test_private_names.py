@@ -99,25 +99,3 @@ def used(function, name):
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name
     }
-
-
-def test_no_private_name_of_a_library_is_used_elsewhere():
-    """That is, attributes with a leading underscore of anything but `self` and `cls`."""
-    found = {
-        (path.relative_to(WORKER).as_posix(), node.attr)
-        for path in WORKER.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute)
-        and node.attr.startswith("_")
-        and not node.attr.startswith("__")
-        and not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"))
-    }
-
-    assert {one for one in found if one[0].split("/")[0] not in ("embedding", "observe")} == {
-        ("cli/work.py", "_exit"),
-        ("kafka/wire/group_member.py", "_send_req"),
-        *(
-            ("kafka/wire/producer.py", name)
-            for name in ("_batches", "_exception", "_message_accumulator", "_sender")
-        ),
-    }

@@ -87,19 +87,6 @@ def test_batches_that_the_client_decodes_yield_the_same_records(fetch):
     assert decode(data) == client_decode(data)
 
 
-@given(any_records, st.integers(0, 10))
-def test_the_tolerant_parser_agrees_with_the_client_s(records, first):
-    data = batch(records)
-
-    parsed = list(record_batches._parse(memoryview(data), first))
-
-    known = [one for one in client_decode(data) if one.offset >= first]
-    assert [one[:6] for one in parsed if one.offset >= first] == [
-        (one.offset, one.timestamp, one.timestamp_type, one.key, one.value, list(one.headers))
-        for one in known
-    ]
-
-
 @pytest.mark.parametrize(("magic", "codec"), [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (1, 3)])
 def test_message_sets_of_older_formats_are_decoded(magic, codec):
     builder = LegacyRecordBatchBuilder(magic, codec, 2**20)
@@ -211,7 +198,7 @@ def test_a_compacted_batch_keeps_its_gaps():
 edits = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=8)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(any_records, st.sampled_from(list(CODECS.values())), edits, st.booleans())
 def test_every_offset_is_yielded_once_whatever_bytes_a_producer_sends(records, codec, changes, inside):
     """`inside`: the payload is changed before compression."""
@@ -225,7 +212,7 @@ def test_every_offset_is_yielded_once_whatever_bytes_a_producer_sends(records, c
     assert [one.offset for one in decode(sealed(data))] == list(range(len(records)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.integers(1, 4), st.binary(max_size=200))
 def test_decompressing_any_bytes_returns_bytes_or_raises(codec, data):
     refusals = record_batches._MalformedError, record_batches._TooLargeError, cramjam.DecompressionError

@@ -13,33 +13,7 @@ from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.outputs import with_current_timestamp
 from knowledgepulse_worker.records.record import UNREAD_FINGERPRINT, Fault
 from knowledgepulse_worker.tools.audit.report import Difference
-
-NOW_MS = 1_800_000_000_000
-
-
-def score_of(output):
-    return json.loads(dict(output.headers)["kp-score"])
-
-
-def with_headers(output, **changed):
-    """Return an output with some of the worker's headers replaced."""
-    new = {name.replace("_", "-"): value for name, value in changed.items()}
-    return replace(output, headers=tuple((name, new.get(name, value)) for name, value in output.headers))
-
-
-def with_score(output, **changed):
-    """Return an output with some fields of its kp-score replaced."""
-    return with_headers(output, kp_score=json.dumps(score_of(output) | changed).encode())
-
-
-def counts(report):
-    """Return the defects and oddities in a report."""
-    return {
-        name: value
-        for name, value in vars(report).items()
-        if value and name not in ("partition", "records", "outputs", "novelty_exact")
-    }
-
+from support.audited import counts, score_of, with_headers, with_score
 
 HISTORY = st.lists(
     st.one_of(
@@ -80,22 +54,6 @@ def test_accepts_every_history_of_a_worker(stream, history):
     assert report.novelty_exact == len({e.offset for e in made.entries.values() if e.score})
 
 
-@pytest.mark.parametrize("refused", [-5, 2**63 - 2])
-def test_accepts_outputs_that_could_not_keep_their_records_timestamp(stream, refused):
-    """They are published twice, at different times."""
-    made = stream()
-    made.publish(4)
-    made.raw[2] = replace(made.raw[2], timestamp_ms=refused)
-    made.work()
-    made.work(since=0)
-    made.outputs = [
-        replace(with_current_timestamp(output), timestamp_ms=NOW_MS + place) if place % 4 == 2 else output
-        for place, output in enumerate(made.outputs)
-    ]
-
-    assert counts(made.audit()) == {"repeated": 4}
-
-
 def test_detects_a_wrong_timestamp_header(worked):
     made = worked(1)
     (output,) = made.outputs
@@ -122,12 +80,6 @@ def test_reports_offsets_deleted_before_they_were_read(worked, worked_on):
     assert made.audit(first=15).deleted == [(10, 14)]
 
 
-def test_does_not_report_offsets_deleted_after_publication(worked):
-    made = worked(20)
-
-    assert trimmed(made, 15).audit(first=15).deleted == []
-
-
 def test_reports_unknown_deleted_offsets_from_the_groups_position_on(stream):
     made = stream()
     made.publish(20)
@@ -135,14 +87,6 @@ def test_reports_unknown_deleted_offsets_from_the_groups_position_on(stream):
 
     assert made.audit(first=15, committed=12).deleted == [(12, 14)]
     assert made.audit(first=15, committed=0).deleted == [], "a new group starts at the beginning of the topic"
-
-
-def test_does_not_report_offsets_whose_outputs_may_have_been_trimmed(worked):
-    made = worked(20)
-    made.outputs = made.outputs[8:]
-    made.changelog = [(key, value) for key, value in made.changelog if int(key) >= 8]
-
-    assert trimmed(made, 15).audit(first=15, outputs_from=8).deleted == []
 
 
 def flip(data, value):
@@ -284,24 +228,6 @@ def test_a_record_whose_scoring_failed_does_not_enter_the_cache(worked, publishe
     assert counts(made.audit(embedder=made.embedder)) == ({} if published else {"missing": [4]})
 
 
-def test_ignores_entries_that_no_output_was_published_from(worked, noisy):
-    """A paused worker resumes and writes an entry for a record that its successor has published."""
-    made = worked(10, embedder=noisy(1e-3))
-    late = msgspec.structs.replace(
-        made.entries[6], vector=made.entries[2].vector, score=made.entries[2].score
-    )
-    made.changelog.append((b"6", msgspec.msgpack.encode(late)))
-
-    assert counts(made.audit()) == {}
-
-
-def test_ignores_vectors_of_another_length(stream, worked):
-    made = worked(10)
-    made.settings = stream(cache={"dimensions": 16}).settings
-
-    assert counts(made.audit()) == {"novelty_unaudited": {"no_vector": 9}}
-
-
 def test_a_deleted_output_is_missing_once_its_record_is_committed(worked):
     made = worked(10)
     del made.outputs[6], made.outputs[3]
@@ -322,25 +248,6 @@ def test_counts_equal_repeats_and_reports_unequal_ones(worked):
     assert report.repeated == 3
     assert [difference.offset for difference in report.differing] == [4]
     assert "repeats differ in headers" in report.differing[0].what
-
-
-def test_a_record_cannot_be_both_scored_and_a_dead_letter(stream):
-    made = stream()
-    made.publish(value=b"no json")
-    made.publish(1)
-    made.work()
-    dead, scored = made.outputs
-    own = ("__streams", "kp-reason")
-    headers = tuple((n, b"1" if n.endswith(".offset") else v) for n, v in dead.headers if n.startswith(own))
-    made.outputs.append(
-        replace(scored, topic="dead-letter", value=made.raw[1].value, headers=made.raw[1].headers + headers)
-    )
-
-    report = made.audit()
-
-    assert [difference.offset for difference in report.differing] == [1]
-    assert "repeats differ in topic" in report.differing[0].what
-    assert "the record is a trace" in report.differing[0].what
 
 
 def test_detects_a_wrong_dead_letter_reason(stream):
@@ -367,15 +274,6 @@ def test_detects_a_wrong_nearest_trace(worked):
         report = made.audit(embedder=made.embedder)
         assert [difference.offset for difference in report.differing] == [5]
         assert what in report.differing[0].what
-
-
-def test_the_nearest_traces_id_may_be_truncated(stream):
-    made = stream()
-    made.publish(6, seed="x" * 300)
-    made.work()
-
-    assert any(len(score_of(output)["nearest"] or "") == 200 for output in made.outputs)
-    assert made.audit().differing == []
 
 
 def test_recomputes_every_record_under_the_policy_that_it_names(worked):
@@ -407,168 +305,6 @@ def test_checks_the_dimensions_of_records_of_a_policy_that_was_not_kept(worked):
     assert [d.offset for d in made.audit().differing] == [7, 8]
 
 
-def test_accepts_embedding_noise_within_the_tolerance(worked, noisy):
-    made = worked(30, embedder=noisy(1e-4))
-    made.changelog = made.changelog[20:]
-
-    assert made.audit(embedder=noisy(1e-4)).differing
-    report = made.audit(embedder=noisy(1e-4), tolerance=1e-3)
-    assert not report.differing
-    # The first has nothing before it; the last six are compared with vectors that are all in the ledger.
-    assert (report.novelty_exact, report.novelty_embedded) == (1 + 6, 23)
-
-
-def test_bfloat16_widens_the_tolerance(worked, noisy):
-    made = worked(30, embedder=noisy(3e-4, precision="bfloat16"))
-    made.changelog.clear()
-
-    assert not made.audit(embedder=noisy(3e-4, precision="bfloat16")).differing
-    assert made.audit(embedder=noisy(3e-4)).differing
-
-
-def test_the_tolerance_does_not_apply_to_the_ledgers_vectors(worked, noisy):
-    made = worked(9, embedder=noisy(1e-3))
-    novelty = score_of(made.outputs[8])["novelty"]
-    made.outputs[8] = with_score(made.outputs[8], novelty=novelty + 1e-8)
-
-    assert [d.offset for d in made.audit(tolerance=1.0).differing] == [8]
-
-
-def test_reports_decisions_that_an_embedding_cannot_confirm(worked):
-    made = worked(9)
-    made.changelog.clear()
-    near = [
-        record.offset
-        for record, output in zip(made.raw, made.outputs, strict=True)
-        if record.offset and abs(score_of(output)["score"] - 0.45) <= 0.1
-    ]
-    assert 0 < len(near) < 8
-
-    assert made.audit(embedder=made.embedder, tolerance=0.1).near_threshold == near
-
-
-def test_without_an_embedder_novelty_is_unaudited_while_a_vector_is_missing(worked):
-    made = worked(12)
-    del made.changelog[3]
-
-    # The record itself, and the four that were compared with it.
-    assert counts(made.audit()) == {"novelty_unaudited": {"no_vector": 5}}
-    assert counts(made.audit(embedder=made.embedder)) == {"novelty_embedded": 5}
-
-
-def test_novelty_after_a_trimmed_start_is_unaudited(worked):
-    made = worked(20)
-    made.raw, made.outputs, made.changelog = made.raw[10:], made.outputs[10:], made.changelog[10:]
-
-    report = made.audit(first=10, embedder=made.embedder)
-
-    assert counts(report) == {"novelty_unaudited": {"trimmed": 4}}
-    assert report.novelty_exact == 6
-
-
-def test_compacted_records_are_still_in_the_cache(worked):
-    made = worked(20)
-    del made.raw[7]
-
-    assert counts(made.audit()) == {"unknown": 1}
-    del made.changelog[7]
-    assert counts(made.audit(embedder=made.embedder)) == {"unknown": 1, "novelty_unaudited": {"no_vector": 4}}
-
-
-@pytest.mark.parametrize("before", [5, 3 * 8])
-def test_outputs_from_before_the_topic_was_recreated_are_unknown(stream, before):
-    made = stream()
-    made.publish(before)
-    made.work()
-    made.raw.clear()
-    made.entries.clear()
-    made.committed = 0
-    made.restart(cut=True)
-    made.publish(6, seed="new ")
-    made.work()
-
-    report = made.audit()
-
-    assert counts(report) == {"unknown": before}
-    assert report.novelty_exact == 6
-
-    made.changelog = made.changelog[:before]  # of what was there before only
-    report = made.audit(embedder=made.embedder)
-    assert not report.differing
-    assert report.novelty_embedded == 5
-
-
-def test_scores_after_a_rewind_may_differ(worked, noisy):
-    """Its scores may differ from those of the first run, which had the whole cache."""
-    made = worked(24, embedder=noisy(1e-3))
-    made.restart(cut=True)
-    made.work(since=10)
-
-    report = made.audit()
-
-    assert report.rescored == report.repeated == 14
-    assert not report.differing
-    assert report.novelty_exact == 10
-    assert report.novelty_unaudited == {"rewind": 14}
-
-    made.publish(6)
-    made.work()
-    assert made.audit().novelty_exact == 16
-    made.outputs[-1] = replace(made.outputs[-1], value=b"{}")
-    assert [d.offset for d in made.audit().differing] == [29]
-
-
-def test_another_model_starts_with_an_empty_cache(worked, noisy):
-    made = worked(10)
-    made.restart(noisy(0, identity="second"))
-    made.publish(10)
-    made.work()
-
-    assert score_of(made.outputs[10])["nearest"] is None
-    assert counts(made.audit()) == {}
-
-    made.changelog = made.changelog[5:]
-    # Those without an entry are taken to be of the model of the oldest entry.
-    report = made.audit(embedder=noisy(0, identity="second"))
-    assert counts(report) == {"novelty_unaudited": {"other_model": 8}}
-
-
-@pytest.mark.parametrize(("text", "differing"), [("agent", False), ("sdk", True)])
-def test_novelty_is_recomputed_from_the_text_that_the_settings_choose(worked, text, differing):
-    made = worked(10, embedding={"text": "agent"})
-    made.changelog.clear()
-    embedding = made.settings.embedding.model_copy(update={"text": text})
-    made.settings = made.settings.model_copy(update={"embedding": embedding})
-
-    report = made.audit(embedder=made.embedder)
-
-    assert report.novelty_embedded == 9
-    assert bool(report.differing) == differing
-
-
-def test_without_an_embedding_novelty_is_unaudited(worked):
-    made = worked(10, embedding={"backend": "none"})
-    assert counts(made.audit()) == {}
-    made.changelog.clear()
-    assert counts(made.audit()) == {}
-
-    made.outputs[4] = with_score(made.outputs[4], novelty=0.6)
-
-    assert [d.offset for d in made.audit().differing] == [4]
-
-
-def test_the_ttl_applies_to_record_timestamps(stream):
-    made = stream(cache={"ttl": 2.0})
-    made.publish(8)
-    made.raw = [replace(r, timestamp_ms=r.timestamp_ms - 1500 * (r.offset % 3)) for r in made.raw]
-    made.work()
-    assert counts(made.audit()) == {}
-    made.settings = made.settings.model_copy(
-        update={"cache": made.settings.cache.model_copy(update={"ttl": None})}
-    )
-    assert made.audit().differing
-
-
 @pytest.mark.parametrize("reason", ["undecodable", "too_large"])
 def test_an_unreadable_record_is_a_dead_letter_without_content(stream, reason):
     """Even if it can be read now, because `limits.batch_bytes` was raised since."""
@@ -587,6 +323,17 @@ def test_an_unreadable_record_is_a_dead_letter_without_content(stream, reason):
 
     made.raw[1] = readable
     assert not made.audit().differing
+
+
+def test_ignores_entries_that_no_output_was_published_from(worked, noisy):
+    """A paused worker resumes and writes an entry for a record that its successor has published."""
+    made = worked(10, embedder=noisy(1e-3))
+    late = msgspec.structs.replace(
+        made.entries[6], vector=made.entries[2].vector, score=made.entries[2].score
+    )
+    made.changelog.append((b"6", msgspec.msgpack.encode(late)))
+
+    assert counts(made.audit()) == {}
 
 
 # --- outputs without ledger entries

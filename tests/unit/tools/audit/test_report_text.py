@@ -72,9 +72,3 @@ def test_an_output_without_an_entry_is_a_failure(shown):
 
     assert not report.ok
     assert "without entry: raw-traces/3/7 has an output, but no entry in the changelog" in shown(report)
-
-
-def test_nothing_else_is_a_failure():
-    odd = PartitionReport(0, records=3, waiting=1, repeated=2, unknown=4, unknown_policy=1, rescored=1)
-    odd.deleted.append((0, 4))
-    assert Report("raw-traces", [odd], foreign=1).ok

@@ -13,8 +13,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import ClassVar
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, MagicMock
 from xml.etree import ElementTree
 
 import pytest
@@ -147,96 +146,42 @@ def test_an_unresponsive_configured_broker_is_unavailable(monkeypatch, caplog, s
 # --- Docker
 
 
-class FakeContainer:
-    """A fake of the parts of testcontainers' DockerContainer that brokers.py uses."""
-
-    made: ClassVar[list["FakeContainer"]] = []
-    status = "running"
-    error: Exception | None = None
-
-    def __init__(self, image: str) -> None:
-        self.image = image
-        self.ports: dict[str, object] = {}
-        self.env: dict[str, str] = {}
-        self.stopped = False
-        self.made.append(self)
-
-    def with_env(self, name: str, value: str) -> None:
-        self.env[name] = value
-
-    def start(self) -> None:
-        if self.error is not None:
-            raise self.error
-
-    def stop(self) -> None:
-        self.stopped = True
-
-    def get_logs(self) -> tuple[bytes, bytes]:
-        return b"out\n", b"boom\n"
-
-    def get_wrapped_container(self) -> "FakeContainer":
-        return self
-
-    def reload(self) -> None:
-        pass
-
-
-class FakeDockerClient:
-    def __init__(self, timeout: float) -> None:
-        self.client = self
-
-    def ping(self) -> None:
-        pass
-
-    def host(self) -> str:
-        return "localhost"
-
-    def close(self) -> None:
-        pass
-
-
 @pytest.fixture
-def docker_engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeContainer]:
-    """Fake a running engine, with containers of the test's subclass."""
-    fake = type("Container", (FakeContainer,), {"made": []})
-    modules = {
-        "testcontainers.core.container": {"DockerContainer": fake},
-        "testcontainers.core.docker_client": {
-            "DockerClient": FakeDockerClient,
-            "get_docker_host": lambda: "tcp://localhost:2375",
-        },
-    }
-    for name, members in modules.items():
-        module = types.ModuleType(name)
-        vars(module).update(members)
-        monkeypatch.setitem(sys.modules, name, module)
-    return fake
+def container(monkeypatch: pytest.MonkeyPatch) -> MagicMock:
+    """The container that a running engine would start."""
+    container = MagicMock(ports={}, **{"get_logs.return_value": (b"out\n", b"boom\n")})
+    client = MagicMock(**{"return_value.host.return_value": "localhost"})
+    engine = {"DockerClient": client, "get_docker_host": lambda: "tcp://localhost:2375"}
+    monkeypatch.setitem(
+        sys.modules, "testcontainers.core.container", MagicMock(**{"DockerContainer.return_value": container})
+    )
+    monkeypatch.setitem(sys.modules, "testcontainers.core.docker_client", types.SimpleNamespace(**engine))
+    return container
 
 
-def test_publishes_the_container_on_loopback_at_its_advertised_port(docker_engine, monkeypatch):
+def test_publishes_the_container_on_loopback_at_its_advertised_port(container, monkeypatch):
     monkeypatch.setattr(java_kafka, "problem_with", AsyncMock(return_value=""))
 
     broker = start(brokers.DOCKER)
 
-    (container,) = docker_engine.made
     host, port = broker.bootstrap_servers.split(":")
-    assert container.image == "apache/kafka:4.1.0"
+    environment = dict(call.args for call in container.with_env.call_args_list)
     assert container.ports == {"9092": (host, int(port))}
     assert host == "127.0.0.1"
-    assert container.env["KAFKA_ADVERTISED_LISTENERS"].startswith(f"CLIENTS://{broker.bootstrap_servers},")
-    assert container.env["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
-    assert container.stopped
+    assert environment["KAFKA_ADVERTISED_LISTENERS"].startswith(f"CLIENTS://{broker.bootstrap_servers},")
+    assert environment["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
+    assert container.stop.called
 
 
-def test_a_container_that_exits_during_the_start_reports_its_log(docker_engine, monkeypatch):
+def test_a_container_that_exits_during_the_start_reports_its_log(container, monkeypatch):
     monkeypatch.setattr(java_kafka, "problem_with", AsyncMock(return_value="refused"))
-    docker_engine.status = "exited"
+    container.get_wrapped_container.return_value.status = "exited"
 
     with pytest.raises(Unavailable, match="the broker exited during its start") as raised:
         start(brokers.DOCKER)
 
     assert raised.value.details == ["out", "boom"]
-    assert docker_engine.made[0].stopped
+    assert container.stop.called
 
 
 # --- Java

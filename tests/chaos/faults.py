@@ -1,0 +1,441 @@
+"""Faults that are injected into workers and brokers under load, dose by dose.
+
+Depending on the fault, a dose is ignored, a number of seconds, or one of several kinds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import RecordsToDelete
+
+from chaos import hostile
+from chaos.embedder import Order
+from chaos.process import BLOCK_LOOP, CUT_HEARTBEAT, FAIL_CLIENT, MUTE, UNMUTE
+from chaos.trial import LIMIT, PARTITIONS, RING, WINDOW, Trial
+from chaos.witness import Identity
+from knowledgepulse_worker.http.probes import LIVE, READY
+from support import batches
+from support.streams import Worker, admin_of
+
+_ONCE_MORE = 2 * (RING + WINDOW)
+"""Number of records after which a partition's ring has wrapped twice."""
+
+PROBE_GAP = 3.0
+"""Maximum seconds between two responses of a probe."""
+
+
+async def kill(trial: Trial, doses: Sequence[Any]) -> None:
+    """Kill one of two workers, and start a replacement."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    for _ in doses:
+        await _kill_one(trial)
+
+
+async def kill_until_repeated(trial: Trial, doses: Sequence[Any]) -> None:
+    """Kill workers until a record has a repeated output, as only repeats can differ."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    for _ in doses:
+        await _kill_one(trial)
+        if trial.witness.repeats:
+            return
+
+
+async def _kill_one(trial: Trial) -> None:
+    await trial.a_while()
+    victim = random.choice(trial.fleet.workers)
+    async with trial.fault(victim):
+        await trial.fleet.kill(victim)
+        await trial.fleet.start()
+
+
+async def move(trial: Trial, doses: Sequence[Any]) -> None:
+    """Scale from one worker to four and back to one, which need not be the first."""
+    await trial.fleet.start()
+    await trial.shared()
+    for _ in doses:
+        async with trial.fault():
+            await trial.fleet.start(3)
+            await trial.shared()
+        async with trial.fault():
+            for worker in random.sample(trial.fleet.workers, 3):
+                await trial.fleet.stop(worker)
+
+
+async def upgrade(trial: Trial, doses: Sequence[str]) -> None:
+    """Replace two workers of another release one at a time, and back again."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    trial.witness.watch_pauses()
+    for dose in doses:
+        for worker in tuple(trial.fleet.workers):
+            await trial.fleet.stop(worker)
+            await trial.fleet.start(upgraded=dose == "forth")
+            await trial.shared()
+            await trial.a_while()
+    trial.notes["longest time without an output of a partition"] = f"{trial.witness.longest_pause:.1f} s"
+
+
+async def change_policy(trial: Trial, doses: Sequence[int]) -> None:
+    """Change the policy of two running workers, and kill one of them at every tenth change."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    for number in doses:
+        threshold = round(random.uniform(0.2, 0.6), 6)
+        policy = trial.stream.configured(policy={"threshold": threshold}).policy
+        trial.fleet.change_policy(policy)
+        if number % 10 == 0:
+            await _kill_one(trial)
+        await trial.until(partial(trial.fleet.follow, policy), "the workers do not take the new policy")
+        await trial.a_while(longest=0.5)
+
+
+async def broker(trial: Trial, doses: Sequence[float]) -> None:
+    """Kill the only broker, and restart it after a number of seconds."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    await _outages(trial, doses)
+
+
+async def probed(trial: Trial, doses: Sequence[float]) -> None:
+    """Restart the broker while polling both probes of each worker, which must keep responding."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    gaps = [0.0]
+    polls = [
+        asyncio.create_task(_poll(worker, path, gaps))
+        for worker in trial.fleet.workers
+        for path in (LIVE, READY)
+    ]
+    trial.tasks += polls
+    await _outages(trial, doses)
+    for poll in polls:
+        trial.tasks.remove(poll)
+        poll.cancel()
+    await asyncio.wait(polls)
+    trial.notes["longest gap between two answers of a probe, s"] = round(max(gaps), 2)
+
+
+async def _poll(worker: Worker, path: str, gaps: list[float]) -> None:
+    """Poll a probe continuously, and record the seconds between responses."""
+    answered = time.monotonic()
+    while True:
+        with suppress(aiohttp.ClientError, TimeoutError):
+            async with asyncio.timeout(PROBE_GAP):
+                status, _ = await worker.get(path)
+            assert status == HTTPStatus.OK or path == READY, f"{path}: {status}"
+            gaps.append(time.monotonic() - answered)
+            answered = time.monotonic()
+        gap = time.monotonic() - answered
+        assert gap <= PROBE_GAP, f"{path}: no answer for {gap:.1f} s\n{worker.log()}"
+        await asyncio.sleep(0.1)
+
+
+async def _outages(trial: Trial, doses: Sequence[float]) -> None:
+    (node,) = trial.brokers.nodes
+    for seconds in doses:
+        await trial.a_while()
+        async with trial.fault():
+            await node.kill()
+            await asyncio.sleep(seconds)
+            await node.start_again()
+
+
+async def rolling(trial: Trial, doses: Sequence[Any]) -> None:
+    """Kill each of three brokers in turn, waiting in between until all replicas are in sync."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    for _ in doses:
+        for node in trial.brokers.nodes:
+            async with trial.fault():
+                await node.kill()
+                await trial.a_while(2.0, 6.0)
+                await node.start_again()
+            await _in_sync(trial)
+
+
+async def _in_sync(trial: Trial) -> None:
+    names = [trial.stream.settings.topics.raw, "__consumer_offsets"]
+    async with admin_of(trial.brokers.direct) as admin:
+
+        async def all_copies() -> bool:
+            return all(
+                len(partition["isr"]) == len(trial.brokers.nodes)
+                for topic in await admin.describe_topics(names)
+                for partition in topic["partitions"]
+            )
+
+        await trial.until(all_copies, "a copy is not in sync")
+
+
+async def network(trial: Trial, doses: Sequence[tuple[str, float]]) -> None:
+    """Disturb the connections between workers and broker for a number of seconds."""
+    assert trial.proxy is not None
+    faults = {
+        "cut": trial.proxy.cut,
+        "reset": trial.proxy.reset,
+        "slow": trial.proxy.slow,
+        "swallow": trial.proxy.swallow,
+    }
+    await trial.fleet.start(2)
+    await trial.shared()
+    for fault, seconds in doses:
+        await trial.a_while()
+        async with trial.fault():
+            assert trial.proxy.connections, "nobody is connected through the proxy"
+            await faults[fault]()
+            await asyncio.sleep(seconds)
+            await trial.proxy.mend()
+
+
+async def suspend(trial: Trial, doses: Sequence[Any]) -> None:
+    """Suspend one of two workers until its successor has wrapped the ring twice; then resume it."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    for _ in doses:
+        await trial.a_while()
+        victim = random.choice(trial.fleet.workers)
+        async with trial.fault(victim):
+            trial.fleet.suspend(victim)
+            trial.orders.as_usual()
+            wrapped = {p: end + _ONCE_MORE for p, end in trial.witness.published().items()}
+            await trial.until(
+                lambda goal=wrapped: all(trial.witness.published()[p] >= goal[p] for p in goal),
+                "the successor has not wrapped the ring",
+            )
+            trial.fleet.wake(victim)
+
+
+async def mute(trial: Trial, doses: Sequence[Any]) -> None:
+    """Cut one of two workers off from the group coordinator only, until the other has taken over."""
+    await trial.fleet.start(2)
+    await trial.shared()
+    for _ in doses:
+        await trial.a_while()
+        victim, successor = random.sample(trial.fleet.workers, 2)
+        async with trial.fault(victim):
+            trial.orders.block(seconds=LIMIT)
+            trial.fleet.signal_child(victim, MUTE)
+            await trial.until(
+                lambda heir=successor: _owns_all(trial, heir), "the successor has not got the partitions"
+            )
+            trial.orders.as_usual()  # both continue with their records
+        trial.fleet.signal_child(victim, UNMUTE)
+        await trial.shared()
+
+
+async def mute_alone(trial: Trial, doses: Sequence[Any]) -> None:
+    """Cut the only worker off from the group coordinator until it is expelled; its partitions come back.
+
+    It scores what it has in hand meanwhile, and must not take for written what it could not send.
+    """
+    await trial.fleet.start()
+    await trial.shared()
+    (worker,) = trial.fleet.workers
+
+    async def expelled() -> bool:
+        return not await trial.stream.members()
+
+    for number in range(1, len(doses) + 1):
+        await trial.a_while()
+        async with trial.fault(worker):
+            trial.orders.block(seconds=LIMIT)
+            trial.fleet.signal_child(worker, MUTE)
+            await trial.until(expelled, "the group has not expelled the worker")
+            trial.orders.as_usual()
+            await trial.until(
+                lambda times=number: worker.log().count("publishing is suspended") >= times,
+                "the worker does not wait for its lease",
+            )
+            trial.fleet.signal_child(worker, UNMUTE)
+        await trial.shared()
+
+
+async def redact_slowly(trial: Trial, doses: Sequence[Any]) -> None:
+    """Let a worker join, and the one before it leave, while traces wait for a slow redaction."""
+    await trial.fleet.start()
+    await trial.shared()
+    for _ in doses:
+        await trial.a_while()
+        async with trial.fault():
+            await trial.fleet.start()
+            await trial.shared()
+        await trial.a_while()
+        async with trial.fault():
+            await trial.fleet.stop(trial.fleet.workers[0])
+
+
+async def _owns_all(trial: Trial, worker: Worker) -> bool:
+    return await trial.fleet.owned([worker]) == [PARTITIONS]
+
+
+async def child(trial: Trial, doses: Sequence[str]) -> None:
+    """Kill the child, block its event loop, stop its heartbeat, or fail its client; its parent must react."""
+    signals = {"kill": signal.SIGKILL, "block": BLOCK_LOOP, "silence": CUT_HEARTBEAT, "fail": FAIL_CLIENT}
+    await trial.fleet.start()
+    await trial.shared()
+    (worker,) = trial.fleet.workers
+    for dose in doses:
+        async with trial.fault():
+            before = trial.fleet.children(worker)
+            trial.fleet.signal_child(worker, signals[dose])
+            await trial.until(
+                lambda gone=before: not set(gone) & set(trial.fleet.children(worker)),
+                "the child is still there",
+            )
+        await trial.shared()
+
+
+async def embedder(trial: Trial, doses: Sequence[str]) -> None:
+    """Make the embedder fail, slow or hang, none of which may cause dead letters."""
+    orders = {"fail": Order(mode="fail"), "slow": Order(seconds=0.2), "hang": Order(mode="hang")}
+    await trial.fleet.start()
+    await trial.shared()
+    for dose in doses:
+        async with trial.fault():
+            trial.orders.give(orders[dose])
+            await asyncio.sleep(3)
+            trial.orders.as_usual()
+        await trial.shared()
+    assert not trial.witness.dead_letters, f"{len(trial.witness.dead_letters)} records became dead letters"
+
+
+async def disk(trial: Trial, doses: Sequence[str]) -> None:
+    """Fill the broker's disk, which stops it; or the worker's, which continues, and then kill its child."""
+    await trial.fleet.start()
+    await trial.shared()
+    (worker,) = trial.fleet.workers
+    for dose in doses:
+        async with trial.fault():
+            if dose == "broker":
+                await trial.brokers.nodes[0].fill_disk()
+                await trial.brokers.nodes[0].start_again()
+            else:
+                trial.fleet.fill_disk(worker)
+                await trial.shared()
+                trial.fleet.signal_child(worker, signal.SIGKILL)
+                await asyncio.sleep(5)
+                trial.fleet.free_disk(worker)
+
+
+async def truncate(trial: Trial, doses: Sequence[str]) -> None:
+    """Delete all records of the raw topic, with or without a running worker."""
+    await trial.fleet.start()
+    await trial.shared()
+    raw = trial.stream.settings.topics.raw
+    async with admin_of(trial.brokers.direct) as admin:
+        for dose in doses:
+            async with trial.fault():
+                trial.orders.block(seconds=2.0)
+                if dose == "stopped":
+                    await trial.fleet.kill(trial.fleet.workers[0])
+                await asyncio.sleep(1.0)
+                await trial.paused()
+                deleted = set(trial.witness.current)
+                committed = await trial.stream.committed() if dose == "stopped" else None
+                ends = {p: 1 + max(r.offset for r in deleted if r.partition == p) for p in range(PARTITIONS)}
+                await admin.delete_records(
+                    {TopicPartition(raw, p): RecordsToDelete(end) for p, end in ends.items()}
+                )
+                if dose == "stopped":
+                    await trial.fleet.start()
+                trial.load.go_on()
+            await _give_up(trial, deleted, committed)
+
+
+async def recreate(trial: Trial, doses: Sequence[str]) -> None:
+    """Delete and recreate the raw topic, with or without a running worker."""
+    await trial.fleet.start()
+    await trial.shared()
+    for dose in doses:
+        async with trial.fault():
+            trial.orders.block(seconds=2.0)
+            if dose == "stopped":
+                await trial.fleet.kill(trial.fleet.workers[0])
+            await trial.paused()
+            deleted = set(trial.witness.current)
+            committed = await trial.stream.committed() if dose == "stopped" else None
+            await trial.stream.recreate_topic(trial.stream.settings.topics.raw, PARTITIONS)
+            await trial.witness.reread_raw()
+            if dose == "stopped":
+                await trial.fleet.start()
+            trial.load.go_on()
+        await _give_up(trial, deleted, committed)
+
+
+async def write_hostile(trial: Trial, doses: Sequence[hostile.Kind]) -> None:
+    """Write hostile records into each partition, and kill one of two workers while it has them."""
+    await _write(trial, doses, 2, range(PARTITIONS))
+
+
+async def write_deadly(trial: Trial, doses: Sequence[hostile.Kind]) -> None:
+    """Write deadly records into one partition, and kill the only worker, which is dying of them already."""
+    await _write(trial, doses, 1, range(1))
+
+
+async def _write(
+    trial: Trial, doses: Sequence[hostile.Kind], workers: int, partitions: Sequence[int]
+) -> None:
+    await trial.fleet.start(workers)
+    await trial.shared()
+    numbers = itertools.count(hostile.FIRST_NUMBER)
+    memory = 0
+    async with AIOKafkaProducer(
+        bootstrap_servers=trial.brokers.direct, max_request_size=2 * hostile.MiB
+    ) as producer:
+        for kind in doses:
+            await trial.a_while()
+            victim = random.choice(trial.fleet.workers)
+            async with trial.fault(victim):
+                for partition in partitions:
+                    for data, records in kind(lambda: trial.make(next(numbers))):
+                        await batches.send(
+                            producer,
+                            trial.stream.settings.topics.raw,
+                            data,
+                            records=records,
+                            partition=partition,
+                        )
+                        trial.load.sent += records
+                await trial.a_while(0.0, 0.5)
+                await trial.fleet.kill(victim)
+                await trial.fleet.start()
+            memory = max(memory, trial.fleet.peak_memory())
+    trial.notes["most memory, MiB"] = memory // hostile.MiB
+
+
+async def _give_up(trial: Trial, deleted: set[Identity], committed: Mapping[int, int] | None) -> None:
+    """Wait for outputs of later records, and then give up the deleted records that were never read.
+
+    A running worker reads in order, so it must not lose the deleted records before its last output. Of a
+    killed worker, only committed records can be required: it publishes to several topics, so an output may be
+    in one topic before that of an earlier record is in another.
+
+    Args:
+        trial: the row's trial.
+        deleted: the deleted records.
+        committed: committed offsets of each partition if the worker was killed.
+    """
+    witness = trial.witness
+
+    def later_ones_come() -> bool:
+        done = (witness.current - deleted) & witness.outputs.keys()
+        return len({one.partition for one in done}) == PARTITIONS
+
+    await trial.until(later_ones_come, "nothing comes out of what was published after the deletion")
+    begin = witness.behind_outputs(deleted) if committed is None else committed
+    name = "deleted before they were done"
+    trial.notes[name] = trial.notes.get(name, 0) + witness.give_up(deleted, begin)

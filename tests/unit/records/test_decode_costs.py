@@ -1,0 +1,142 @@
+"""What decoding costs: bounded by the size of a value, whatever is in it; long traces lose nothing by it."""
+
+import json
+import tracemalloc
+from contextlib import suppress
+
+import pytest
+
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
+from knowledgepulse_worker.scoring import embedding_text, score_trace
+
+LIMIT = 1_048_576
+
+
+def peak_of(work):
+    """Return the most bytes that work allocates."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def _filled(unit, size=200_000):
+    return ",".join([unit] * (size // (len(unit) + 1)))
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        *(("top", text) for text in ("[" * 100 + "]" * 100, "{}", "0", '""', '"\\ud800"')),
+        *((place, "[]") for place in ("metadata", "step", "tool", "outcome", "input", "input_schema")),
+    ],
+)
+def test_what_the_schema_does_not_name_takes_little_memory(place, text, document):
+    """Each of these took 20 to 90 times its size before, and seconds of the event loop."""
+    trace = document()
+    trace["steps"][0] |= {"tool": {"name": "grep"}, "input": {}}
+    parents = {
+        "top": trace,
+        "metadata": trace["metadata"],
+        "step": trace["steps"][0],
+        "tool": trace["steps"][0]["tool"],
+        "outcome": trace["outcome"],
+        "input": trace["steps"][0]["input"],
+        "input_schema": trace["task"],
+    }
+    parents[place]["input_schema" if place == "input_schema" else "unknown"] = "@"
+    value = json.dumps(trace).replace('"@"', f"[{_filled(text)}]").encode()
+
+    decode_trace(value, LIMIT)
+
+    assert peak_of(lambda: decode_trace(value, LIMIT)) < 20 * len(value)
+
+
+@pytest.mark.parametrize(
+    ("place", "item"),
+    [
+        ("steps", '{"step_id":0,"type":"thought"}'),
+        ("steps", '{"step_id":300,"type":"tool_call","tool":{"name":""},"input":{}}'),
+        ("steps", "{}"),
+        ("entities", '{"name":"","type":""}'),
+        ("entities", "{}"),
+        ("relationships", '{"fact":"","valid_from":""}'),
+        ("validated_by", '"ab"'),
+    ],
+)
+def test_tiny_items_take_little_memory(place, item, document):
+    """As models they take up to 36 times their size."""
+    trace = document(knowledge_graph_delta={})
+    parents = {"steps": trace, "validated_by": trace["metadata"]}
+    parents.get(place, trace["knowledge_graph_delta"])[place] = "@"
+    value = json.dumps(trace).replace('"@"', f"[{_filled(item)}]").encode()
+
+    def work():
+        with suppress(RejectedRecord):
+            decode_trace(value, LIMIT)
+
+    assert peak_of(work) < 20 * len(value)
+
+
+@pytest.mark.parametrize("place", ["steps", "entities", "relationships"])
+@pytest.mark.parametrize("index", [0, 255, 256, 999])
+def test_an_invalid_item_is_named_wherever_it_is(place, index, document):
+    items = {
+        "steps": {"step_id": 0, "type": "thought"},
+        "entities": {"name": "", "type": ""},
+        "relationships": {"fact": "", "valid_from": ""},
+    }
+    array = [dict(items[place]) for _ in range(1_000)]
+    array[index]["type" if "type" in array[index] else "fact"] = 1
+    path = place if place == "steps" else f"knowledge_graph_delta.{place}"
+    trace = document(**({place: array} if place == "steps" else {"knowledge_graph_delta": {place: array}}))
+
+    with pytest.raises(RejectedRecord, match=rf"^{path}\.{index}\.(type|fact): Input should be"):
+        decode_trace(json.dumps(trace).encode(), LIMIT)
+
+
+def test_a_long_trace_scores_as_its_model_does(document):
+    kinds = ("thought", "tool_call", "observation", "error_recovery")
+    steps = [
+        {"step_id": n, "type": kinds[n % 4], "content": f"step {n}", "tool": {"name": f"tool {n % 7}"}}
+        for n in range(1_000)
+    ]
+    value = json.dumps(document(steps=steps)).encode()
+    decoded, model = decode_trace(value, LIMIT), ReasoningTrace.model_validate_json(value)
+
+    assert embedding_text(decoded) == embedding_text(model)
+    assert score_trace(decoded, None, Policy()) == score_trace(model, None, Policy())
+
+
+@pytest.mark.parametrize("earlier", ["null", "0", '"x"', "{}", '[{"input": 1}]'])
+def test_inputs_are_those_of_the_last_duplicate(earlier, document):
+    steps = [{"step_id": 0, "type": "tool_call", "input": {"command": "ls"}}]
+    value = (f'{{"steps": {earlier}, ' + json.dumps(document(steps=steps))[1:]).encode()
+    decode_trace(value, LIMIT)
+
+    assert list(decode_inputs(value)) == ['{"command": "ls"}']
+
+
+def test_inputs_that_are_only_read_take_little_memory(document):
+    steps = [{"step_id": 0, "type": "tool_call", "input": {}}] * 20_000
+    value = json.dumps(document(steps=steps)).encode()
+
+    def work():
+        assert sum(text == "{}" for text in decode_inputs(value)) == len(steps)
+
+    assert peak_of(work) < 5 * len(value)
+
+
+def test_a_megabyte_of_errors_is_not_read_to_its_end(document):
+    value = json.dumps(document(steps=[0] * 300_000)).encode()
+
+    def work():
+        with pytest.raises(RejectedRecord, match=r"steps\.0: Expected `object`, got `int`"):
+            decode_trace(value, LIMIT)
+
+    assert peak_of(work) < 5 * len(value)
