@@ -28,8 +28,14 @@ tools: ## install the programs that tests need and pip does not provide: Prometh
 	@tests/tools.sh
 
 .PHONY: bench
-bench: $(VENV)/.test ## compare the worker with its ceiling and its peers, for 40 minutes; ARGS=--short for 5
+bench: $(VENV)/.test $(VENV)/quix ## compare the worker with its ceiling and its peers, for 40 minutes; ARGS=--short for 5
 	PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
+
+# In an environment of its own: Quix Streams is incompatible with the versions of pydantic that we test with.
+$(VENV)/quix: $(VENV)/.test tests/bench/peers/quix.txt
+	$(PYTHON) -m venv $@
+	$@/bin/python -m pip install --quiet --disable-pip-version-check --requirement tests/bench/peers/quix.txt --editable .
+	@touch $@
 
 .PHONY: chaos
 chaos: $(VENV)/.test ## break workers and brokers while traces flow, for hours; ROWS="kill network" selects rows
