@@ -325,7 +325,7 @@ async def test_an_unconfirmed_record_is_an_error_that_names_only_topic_and_parti
 
 async def test_after_an_unconfirmed_record_nothing_more_is_sent(publish, stage):
     """An entry must not be written whose predecessor was not."""
-    topic, failing = await stage.topic(), await stage.topic_that_fails()
+    topic, failing = await stage.topic(), await stage.topic("nothing")
     with pytest.raises(DeliveryError):
         await publish(record(failing))
 

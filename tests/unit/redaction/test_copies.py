@@ -97,7 +97,7 @@ async def test_an_unconfirmed_copy_stops_the_lane_and_a_successor_publishes_it(m
     await lane.close()
     harness.forget()
 
-    harness.publisher.failing.clear()
+    harness.publisher.restart()
     await harness.processed(await harness.lane(0, harness.changelog()), raw(0))
 
     first, second = harness.outputs()
