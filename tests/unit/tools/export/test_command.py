@@ -203,6 +203,21 @@ def test_what_is_found_in_a_trace_keeps_it_back(tmp_path, real_traces, caplog, o
     assert caplog.messages == [f"{ids[number]}: not exported: {why}" for number in sorted(left_out)]
 
 
+def test_the_scan_reads_members_that_stand_twice(tmp_path, real_traces):
+    """The dataset has the trace's own bytes, with both."""
+    scored, line = tmp_path / "scored.jsonl", with_quality_score(real_traces[0], 0.5)
+    key = b'{"note": "glpat-' + b"a1" * 10 + b'", "note": "none", '
+    scored.write_bytes(line.replace(b"{", key, 1) + b"\n")
+
+    status, said = export(
+        tmp_path / "set", scored, "--embedder", "lexical", "--not-cleaned", "--scan-secrets"
+    )
+
+    assert (status, "0 traces of 1 records; 1 left out: `--scan-secrets` finds a key" in said) == (0, True), (
+        said
+    )
+
+
 @pytest.mark.parametrize("damage", ["no privacy level", "nested too deep"])
 def test_what_is_no_trace_is_left_out_before_it_is_cleaned(tmp_path, real_traces, damage):
     trace = json.loads(with_quality_score(real_traces[0], 0.5))
