@@ -71,12 +71,16 @@ class RunOutputs:
         key, place = run.trace_id.encode(), (self._spans, partition, run.first_offset, run.first_time)
         outputs: list[OutputRecord | Refused] = []
         for trace in traces:
+            if self._fits(trace):
+                outputs.append(trace)
+                continue
             error = RejectedRecord("too_large", f"the trace exceeds max.message.bytes of {self._raw}")
             source = RawRecord(*place, key, trace.value or b"", ())
-            outputs.append(trace if self._fits(trace) else self.of_unreadable(source, error))
-        for one in exports if errors else ():
-            source, message = RawRecord(*place, key, one, ()), "; ".join(map(str, errors))
-            outputs.append(self._refused(source, "invalid_trace", errors[0], message))
+            outputs.append(self._refused(source, error.reason, error))
+        if errors:
+            message = "; ".join(map(str, errors))
+            sources = (RawRecord(*place, key, one, ()) for one in exports)
+            outputs += [self._refused(one, "invalid_trace", errors[0], message) for one in sources]
         return outputs
 
     def of_late_span(self, span: SpanExport, record: RawRecord) -> OutputRecord | Refused:
