@@ -34,7 +34,7 @@ _FETCH_WAIT_MS = 200
 # Seconds for the last commit before partitions are revoked, and for each client to stop.
 _COMMIT_LIMIT = 2.0
 # What a position's metadata says before the topic's id.
-_TOPIC = "topic "
+_TOPIC = "kp-topic "
 
 
 class Host(Protocol):
@@ -259,9 +259,9 @@ class Source:
         self._client.resume(partition.at)
 
     def _was_recreated(self, number: int, position: OffsetAndMetadata | None) -> bool:
-        """Return whether a position is in a former topic, as it says itself, or else the entry before it.
+        """Return whether a position belongs to a former topic, by its metadata or else the entry before it.
 
-        A commit names its topic by name only: one that was under way may arrive when the topic is another.
+        A commit names its topic by name only, so it may arrive after the topic was recreated.
         """
         if position is None:
             return False
