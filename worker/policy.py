@@ -27,7 +27,7 @@ UnitFloat = Annotated[float, Field(ge=0, le=1)]
 
 
 def _some_of(values: tuple[str, ...]) -> BeforeValidator:
-    """Return a validator that makes of a list one in the schema's order, with each value once."""
+    """Return a validator that puts a list in the schema's order, with each value once."""
     accepted = ", ".join(values)
 
     def some(value: Any) -> tuple[str, ...] | None:

@@ -200,7 +200,7 @@ class Ledger:
         return entry if is_same_topic else None
 
     def between(self, start: int, stop: int) -> list[Entry]:
-        """Return the entries at some offsets, in order."""
+        """Return the entries from one offset up to another, in the order of their offsets."""
         offsets, entries = range(start, stop), self._entries
         few = offsets if len(offsets) < len(entries) else sorted(entries)
         return [decode_entry(entries[one]) for one in few if one in offsets and one in entries]

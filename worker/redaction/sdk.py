@@ -116,7 +116,7 @@ def clean_id(trace_id: str, level: str = "aggregated") -> str:
     return trace_id_of(trace_id)
 
 
-def _clean_text(text: str, level: str) -> str:
+def _clean_repeatedly(text: str, level: str) -> str:
     """Clean until nothing is left to clean: what is redacted may bring to light what stood beside it."""
     while True:
         cleaned = clean_text(text, level)
@@ -139,12 +139,12 @@ def _cleaned(value: Any, level: str, *, secret: bool = False) -> Any:
     if secret and value and isinstance(value, str | int | float) and value is not True:
         return _REDACTED_PASSWORD
     if isinstance(value, str):
-        return _clean_text(value, level)
+        return _clean_repeatedly(value, level)
     if isinstance(value, list):
         return [_cleaned(one, level, secret=secret) for one in value]
     if isinstance(value, dict):
         return {
-            _clean_text(name, level): _cleaned(one, level, secret=_is_secret(name))
+            _clean_repeatedly(name, level): _cleaned(one, level, secret=_is_secret(name))
             for name, one in value.items()
         }
     return value

@@ -32,7 +32,7 @@ _decode = msgspec.json.Decoder(_Answer).decode
 
 
 async def watch_answers(settings: Settings, recent: Recent) -> None:
-    """Keep ``recent.answers`` current; what goes wrong is tried again."""
+    """Keep ``recent.answers`` current; try again after any error."""
     while True:
         try:
             recent.answers = await _latest(settings)

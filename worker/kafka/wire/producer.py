@@ -13,7 +13,7 @@ async def abandon(producer: AIOKafkaProducer) -> None:
 
 
 def send_no_more(producer: AIOKafkaProducer, error: KafkaError) -> None:
-    """Fail all that a producer has not sent yet, and all that it is given; requests under way go on."""
+    """Fail what a producer has not sent yet, and whatever it is given later; requests under way continue."""
     accumulator = producer._message_accumulator  # noqa: SLF001 - it would go on with the next batch
     producer._sender.sender_task.cancel()  # noqa: SLF001
     for batches in accumulator._batches.values():  # noqa: SLF001
