@@ -13,11 +13,10 @@ async def abandon(producer: AIOKafkaProducer) -> None:
 
 
 def send_no_more(producer: AIOKafkaProducer, error: KafkaError) -> None:
-    """Fail what a producer has not sent yet, and whatever it is given later; requests under way continue."""
+    """Fail what a producer has not sent yet, and whatever it is given later; requests under way end."""
     accumulator = producer._message_accumulator  # noqa: SLF001 - it would go on with the next batch
     producer._sender.sender_task.cancel()  # noqa: SLF001
-    for batches in accumulator._batches.values():  # noqa: SLF001
-        for batch in batches:
-            batch.failure(error)
-    accumulator._batches.clear()  # noqa: SLF001
     accumulator._exception = error  # noqa: SLF001
+    accumulator.reenqueue = lambda batch: batch.failure(error)  # what would be sent again
+    while accumulator._batches:  # noqa: SLF001
+        accumulator._pop_batch(next(iter(accumulator._batches))).failure(error)  # noqa: SLF001

@@ -32,6 +32,9 @@ WORKER = Path(__file__).parents[4] / "worker"
         (GroupCoordinator, "_send_req", ["self", "request"]),
         # worker/kafka/wire/producer.py: the producer's own stop waits for brokers that are away.
         (Sender, "close", ["self"]),
+        # worker/kafka/wire/producer.py: the producer would go on with the next batch after one that was lost.
+        (MessageAccumulator, "_pop_batch", ["self", "tp"]),
+        (MessageAccumulator, "reenqueue", ["self", "batch"]),
         # worker/kafka/wire/topic_id.py: no request of the client's asks for topic ids.
         (Request, "build", ["self", "request_struct_class"]),
         # worker/stream/faust.py: an app stores nothing, and there may be no place for its folders.
