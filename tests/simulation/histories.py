@@ -44,7 +44,7 @@ KINDS = {
 """What happens, and how often."""
 
 
-FOUND = (101853, 101471, 100322, 100857, 2000259, 2003539, 2014297, 3566, 1947)
+FOUND = (3000902, 101853, 101471, 100322, 100857, 2000259, 2003539, 2014297, 3566, 1947)
 """Seeds that have found something, as the README and the history of this file say."""
 
 

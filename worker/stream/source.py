@@ -329,13 +329,19 @@ class Source:
         if found == self._topic_id:
             return True
         logger.warning("%s was recreated; reading it from its beginning", self._services.topic)
-        self._topic_id = found
+        with suppress(IllegalStateError):  # revoked: the next owner detects it by the ledger
+            await self._host.unless_suspended(self._read_from_beginning())
+        return False
+
+    async def _read_from_beginning(self) -> None:
+        """Read a recreated topic once the leaders of all partitions have it.
+
+        One that lags would serve the former topic's records again, and have the new topic's id right after.
+        """
+        self._topic_id = await self._services.topic_ids.current(self._partitions)
         for partition in self._partitions.values():
             partition.expected = None
-        with suppress(IllegalStateError):  # revoked: the next owner detects it by the ledger
-            seeking = self._client.seek_to_beginning(*(one.at for one in self._partitions.values()))
-            await self._host.unless_suspended(seeking)
-        return False
+        await self._client.seek_to_beginning(*(one.at for one in self._partitions.values()))
 
     async def _hand_over_batch(self, partition: Partition, records: Sequence[Record]) -> None:
         def is_current() -> bool:

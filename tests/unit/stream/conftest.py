@@ -83,6 +83,7 @@ class World:
         self.publisher = publisher
         self.reader = MemoryReader(publisher)
         self.member = MemoryGroupMember(topic)
+        self.topic_ids = MemoryTopicIds(topic)
         self.failures = []
         self.registry = CollectorRegistry()
         self.settings = Settings(embedding={"backend": "none"}, limits=limits, log={})
@@ -95,7 +96,7 @@ class World:
                 {name: Topic(name, count, 1_000_000) for name in names},
                 batcher=None,
                 group=lambda: self.member,
-                topic_ids=MemoryTopicIds(topic),
+                topic_ids=self.topic_ids,
                 reader=self.reader.connect,
                 publisher=publisher,
                 metrics=Metrics(self.settings.policy, 0.1, self.registry),

@@ -240,6 +240,31 @@ async def test_a_recreated_topic_is_read_from_its_beginning_while_running(start)
     assert world.metric("kp_cache_resets_total", reason="recreated") == 1
 
 
+async def test_a_recreated_topic_is_read_once_the_leaders_of_all_partitions_have_it(start, monkeypatch):
+    """A leader that lagged served the former topic's records, and had the new topic's id right after."""
+    world = await start()
+    world.publish(1, *range(5))
+    await world.member.rebalance([0, 1])
+    await world.committed({1: 5})
+    asked, has_caught_up = asyncio.Event(), asyncio.Event()
+
+    async def current(partitions):
+        if 1 in partitions:
+            asked.set()
+            await has_caught_up.wait()
+        return b"second"
+
+    monkeypatch.setattr(world.topic_ids, "current", current)
+    world.publish(0, 100)
+    await asked.wait()
+    world.topic.records[1].clear()
+    world.publish(1, 101)
+    has_caught_up.set()
+    await world.until(lambda: len(world.outputs()) >= 7)
+
+    assert world.outputs() == [*range(5), 100, 101]
+
+
 @pytest.mark.parametrize("metadata", [None, "", "set by an operator"])
 async def test_a_topic_recreated_while_no_worker_ran_is_read_from_its_beginning(metadata, start):
     """Also by the ledger alone: a position that an operator has set does not tell its topic."""
