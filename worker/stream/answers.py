@@ -32,21 +32,26 @@ _decode = msgspec.json.Decoder(_Answer).decode
 
 
 async def watch_answers(settings: Settings, recent: Recent) -> None:
-    """Keep ``recent.answers`` current; try again after any error."""
+    """Keep ``recent.answers`` current; connect again after an error."""
+    logged = ""
     while True:
         try:
-            recent.answers = await _latest(settings)
+            await _follow(settings, recent)
         except Exception as error:  # noqa: BLE001 - scoring does without
-            logger.debug("the registry's answers: %r", error)
+            if str(error) != logged:
+                logged = str(error)
+                logger.warning("the status page lacks the registry's answers: %s", error)
         await asyncio.sleep(EVERY)
 
 
-async def _latest(settings: Settings) -> Counter[str]:
+async def _follow(settings: Settings, recent: Recent) -> None:
     name = contributions_topic_name(settings.kafka.group)
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        if name not in await admin.describe([name]):  # a reader might create it
-            return Counter()
-    async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
-        held = await reader.bounds(name, 0)
-        latest = range(max(held.start, held.stop - LATEST), held.stop)
-        return Counter([_decode(one.value or b"").result async for one in reader.read(name, 0, latest)])
+    admin = TopicAdmin(settings.kafka, settings.topics)
+    async with admin, TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
+        while True:
+            if name in await admin.describe([name]):  # a reader might create it
+                held = await reader.bounds(name, 0)
+                latest = range(max(held.start, held.stop - LATEST), held.stop)
+                answers = [_decode(one.value or b"").result async for one in reader.read(name, 0, latest)]
+                recent.answers = Counter(answers)
+            await asyncio.sleep(EVERY)
