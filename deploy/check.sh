@@ -76,9 +76,10 @@ slowly() { python3 -c '
 import sys, time
 for line in sys.stdin:
     sys.stdout.write(line); sys.stdout.flush(); time.sleep(0.04)'; }
-audit() {  # waits until nothing waits; then nothing may be missing or differ
-  local end=$((SECONDS + 400)) waiting=
+audit() {  # waits until nothing waits, or fewer do no more; then nothing may be missing or differ
+  local end=$((SECONDS + 400)) waiting= before=
   until [ "$waiting" = 0 ]; do
+    [ "$waiting" = "$before" ] || end=$((SECONDS + 400)) before=$waiting
     ((SECONDS < end)) || die "still waiting: $waiting"
     waiting=$(kp audit --json 2>/dev/null | python3 -c 'import json,sys; print(json.load(sys.stdin)["waiting"])' 2>/dev/null) || sleep 2
   done
