@@ -79,7 +79,7 @@ for line in sys.stdin:
 audit() {  # waits until nothing waits, or fewer do no more; then nothing may be missing or differ
   local end=$((SECONDS + 400)) waiting= before=
   until [ "$waiting" = 0 ]; do
-    [ "$waiting" = "$before" ] || end=$((SECONDS + 400)) before=$waiting
+    [ -z "$waiting" ] || [ "$waiting" = "$before" ] || end=$((SECONDS + 400)) before=$waiting
     ((SECONDS < end)) || die "still waiting: $waiting"
     waiting=$(kp audit --json 2>/dev/null | python3 -c 'import json,sys; print(json.load(sys.stdin)["waiting"])' 2>/dev/null) || sleep 2
   done
