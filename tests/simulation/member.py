@@ -170,6 +170,7 @@ class SimMember:
             await asyncio.sleep(pause)
             pause = BACKOFF
             sent_at = self._loop.time()
+            self._moment("heartbeat")
             try:
                 await self._connection.coordinate(
                     self._cluster.group.heartbeat, self._member, self._generation

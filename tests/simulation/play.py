@@ -9,6 +9,7 @@ from collections import Counter
 from contextvars import Context
 from dataclasses import dataclass, field
 from functools import cache
+from operator import attrgetter
 from random import Random
 from uuid import UUID
 
@@ -86,15 +87,7 @@ class Player:
         self._is_undisturbed = True
         self._is_healed = False
         self._changed = asyncio.Event()
-        setting = history.setting
-        self.settings = settings or _settings(
-            setting.window,
-            setting.max_elements,
-            setting.ttl,
-            setting.in_flight,
-            setting.embeds,
-            setting.redacts,
-        )
+        self.settings = settings or _settings(*_CONFIGURED(history.setting))
         first_delay = self._random.choice((0.0, 0.0, 0.3, 3.0))
         self.cluster = new_cluster(
             history.seed, first_delay=first_delay, on_change=lambda what: self.log("group", what)
@@ -298,6 +291,9 @@ class Player:
 @cache
 def _trace(number, kind, confidence):
     return trace_of(number, f"{kind} {number}", confidence)
+
+
+_CONFIGURED = attrgetter("window", "max_elements", "ttl", "in_flight", "embeds", "redacts")
 
 
 @cache
