@@ -23,7 +23,7 @@ from simulation.group import Group
 from simulation.loop import EPOCH
 from simulation.network import Network
 
-FETCH_WAIT = 0.5
+FETCH_WAIT = 2.0
 
 
 class Stored(NamedTuple):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
+from typing import NamedTuple
 
 MOMENTS = (
     "entry taken",
@@ -46,6 +48,26 @@ KINDS = {
 
 FOUND = (3000902, 101853, 101471, 100322, 100857, 2000259, 2003539, 2014297, 3566, 1947)
 """Seeds that have found something, as the README and the history of this file say."""
+
+
+class Size(NamedTuple):
+    """What a history's numbers are drawn from.
+
+    Attributes:
+        records: the least and the most of a partition.
+        spans: virtual seconds in which they are published.
+        count: the most times that an event waits for its moment.
+    """
+
+    partitions: tuple[int, ...]
+    pods: tuple[int, ...]
+    records: tuple[int, int]
+    spans: tuple[float, ...]
+    windows: tuple[int, ...]
+    max_elements: tuple[int, ...]
+    events: tuple[int, ...]
+    count: int
+    scenarios: tuple[Callable[[Random, Setting], list[Event]], ...]
 
 
 @dataclass(frozen=True)
@@ -122,34 +144,38 @@ class History:
 
 def history(seed):
     """Return the history of a seed."""
+    is_large = seed in FOUND or Random(f"size {seed}").random() < LARGE_SHARE
+    return of_size(seed, LARGE if is_large else SMALL)
+
+
+def of_size(seed, size):
+    """Return a seed's history if it is of this size."""
     random = Random(f"history {seed}")
-    setting = _setting(random)
+    setting = _setting(random, size)
     if setting.deadly:
-        setting = replace(setting, partitions=3, embeds=True)
-    count = random.randint(6, 14) * setting.partitions
-    span = random.choice((2.0, 10.0, 25.0))
+        setting = replace(setting, partitions=size.partitions[-1], embeds=True)
+    count = random.randint(*size.records) * setting.partitions
+    span = random.choice(size.spans)
     publications = tuple(
         sorted((_publication(random, setting, span) for _ in range(count)), key=lambda one: one.at)
     )
-    events = [_event(random, setting, span) for _ in range(random.choice((1, 2, 2, 3, 4, 6)))]
+    events = [_event(random, setting, span, size.count) for _ in range(random.choice(size.events))]
     is_deadly = any(one.kind == "deadly" for one in publications)
     if is_deadly or random.random() < 0.5:
-        events += random.choice((_replaced, _flapping, _recreated) if not is_deadly else (_suspects,))(
-            random, setting
-        )
+        events += random.choice(size.scenarios if not is_deadly else (_suspects,))(random, setting)
     if is_deadly:
         # Otherwise records that were only there when a process was killed may be taken for deadly.
         events = [one for one in events if one.kind != "kill"]
     return History(seed, setting, publications, tuple(sorted(events, key=lambda one: one.at)))
 
 
-def _setting(random):
+def _setting(random, size):
     small = random.choice(((), (), (), ("contribute",), ("changelog",), ("contribute", "changelog")))
     return Setting(
-        partitions=random.choice((1, 2, 2, 3)),
-        pods=random.choice((1, 2, 2, 3)),
-        window=random.choice((2, 4, 7, 16)),
-        max_elements=random.choice((1, 2, 5, 5)),
+        partitions=random.choice(size.partitions),
+        pods=random.choice(size.pods),
+        window=random.choice(size.windows),
+        max_elements=random.choice(size.max_elements),
         ttl=random.choice((None, None, 3)),
         in_flight=random.choice((1, 3, 8)),
         is_noisy=random.random() < 0.6,
@@ -174,7 +200,7 @@ def _publication(random, setting, span):
     )
 
 
-def _event(random, setting, span):
+def _event(random, setting, span, most):
     kind = random.choices(tuple(KINDS), tuple(KINDS.values()))[0]
     event = Event(
         kind,
@@ -189,7 +215,7 @@ def _event(random, setting, span):
         event = replace(
             event,
             moment=moment,
-            count=random.randint(1, 2 if few else 12),
+            count=random.randint(1, 2 if few else most),
             steps=random.choice((0, 0, 1, 2, 3, 5, 8, 13, 30)),
             at=random.choice((0.0, event.at)),
         )
@@ -237,3 +263,36 @@ def _suspects(random, setting):
         events.append(Event("hang", 0.0, pod, "isolating", count, steps, 3 + random.random() * 6))
         events.append(Event(kind, 0.0, pod, "isolating", count, random.randrange(300), random.random() * 12))
     return events
+
+
+def _answered_late(random, setting):
+    """A heartbeat's answer arrives when the session has ended, and another worker has the partitions."""
+    kind, away = random.choice(("suspend", "suspend", "cut")), 7 + random.random() * 4
+    pod, count, steps = random.randrange(setting.pods), random.randint(1, 3), random.randint(1, 3)
+    return [Event(kind, 0.0, pod, "heartbeat", count, steps, away)]
+
+
+LARGE = Size(
+    partitions=(1, 2, 2, 3),
+    pods=(1, 2, 2, 3),
+    records=(6, 14),
+    spans=(2.0, 10.0, 25.0),
+    windows=(2, 4, 7, 16),
+    max_elements=(1, 2, 5, 5),
+    events=(1, 2, 2, 3, 4, 6),
+    count=12,
+    scenarios=(_replaced, _flapping, _recreated),
+)
+SMALL = Size(
+    partitions=(1,),
+    pods=(1, 2, 2),
+    records=(2, 5),
+    spans=(0.5, 8.0),
+    windows=(2, 4),
+    max_elements=(1, 2),
+    events=(1, 1, 2),
+    count=3,
+    scenarios=(_replaced, _flapping, _recreated, _answered_late),
+)
+LARGE_SHARE = 0.2
+"""Some breaks are found sooner by small histories, others by large ones: each size gets half of the time."""

@@ -140,30 +140,32 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Process no events: there are none."""
 
     def _run_once(self):
+        """Run all rounds until the loop is stopped; most have a single callback."""
         ready, scheduled = self._ready, self._scheduled
-        if not ready:
-            while scheduled and scheduled[0][2].is_cancelled:
-                heapq.heappop(scheduled)
-            if not scheduled:
-                raise NothingLeftError("no task is ready and no timer runs")
-            self._now = max(self._now, scheduled[0][0])
-        while scheduled and scheduled[0][0] <= self._now:
-            ready.append(heapq.heappop(scheduled)[2])
-        self.steps += len(ready)
-        if self.steps > self._limit:
-            raise NothingLeftError(f"{self._limit} callbacks, and no end")
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle.is_cancelled:
-                continue
-            owner = handle.context.get(OWNER)
-            if owner is not None and not self._ending and (owner.is_dead or owner.is_suspended):
-                owner.hold(handle)
-                continue
-            try:
-                handle.context.run(handle.callback, *handle.args)
-            except (Exception, asyncio.CancelledError):  # as in asyncio's own loop, it ends nothing
-                continue
+        while not self._stopping:
+            if not ready:
+                while scheduled and scheduled[0][2].is_cancelled:
+                    heapq.heappop(scheduled)
+                if not scheduled:
+                    raise NothingLeftError("no task is ready and no timer runs")
+                self._now = max(self._now, scheduled[0][0])
+            while scheduled and scheduled[0][0] <= self._now:
+                ready.append(heapq.heappop(scheduled)[2])
+            self.steps += len(ready)
+            if self.steps > self._limit:
+                raise NothingLeftError(f"{self._limit} callbacks, and no end")
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if handle.is_cancelled:
+                    continue
+                owner = handle.context.get(OWNER)
+                if owner is not None and not self._ending and (owner.is_dead or owner.is_suspended):
+                    owner.hold(handle)
+                    continue
+                try:
+                    handle.context.run(handle.callback, *handle.args)
+                except (Exception, asyncio.CancelledError):  # as in asyncio's own loop, it ends nothing
+                    continue
 
 
 class _Clock:

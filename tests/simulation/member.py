@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from aiokafka import TopicPartition
 from aiokafka.errors import (
@@ -23,6 +24,8 @@ from simulation.clients import BACKOFF, Connection, record
 from simulation.loop import EPOCH
 
 FETCH_COUNT = 3
+PATIENCE = 5
+"""A poll without records waits so many times as long as it may: only the worker's time goes by."""
 
 
 @dataclass(eq=False)
@@ -167,6 +170,7 @@ class SimMember:
             await asyncio.sleep(pause)
             pause = BACKOFF
             sent_at = self._loop.time()
+            self._moment("heartbeat")
             try:
                 await self._connection.coordinate(
                     self._cluster.group.heartbeat, self._member, self._generation
@@ -249,6 +253,7 @@ class SimMember:
         self._require_assigned(*partitions)
         for one in partitions:
             self._assigned[one].is_paused = False
+        self._wake()
 
     def seek(self, partition, offset):
         self._require_assigned(partition)
@@ -261,9 +266,9 @@ class SimMember:
         for one, state in states.items():
             self._restart(state, begins[one])
 
-    @staticmethod
-    def _restart(state, offset):
+    def _restart(self, state, offset):
         state.position, state.records, state.following = offset, [], 0
+        self._wake()
 
     async def position(self, partition):
         self._require_assigned(partition)
@@ -306,11 +311,12 @@ class SimMember:
         if not fetched:
             self._arrived = self._loop.create_future()
             self._fetch()
-            given_up = self._loop.call_later(timeout_ms / 1000, self._wake)
+            given_up = self._loop.call_later(PATIENCE * timeout_ms / 1000, self._wake)
             await self._arrived
             given_up.cancel()
             fetched = self._take()
-        self._fetch()
+        if fetched:
+            self._fetch()
         self.check_membership()
         return fetched
 
@@ -336,7 +342,12 @@ class SimMember:
         for broker, states in wanted.items():
             if broker not in self._fetching:
                 self._fetching[broker] = task = asyncio.create_task(self._fetch_from(broker, states))
-                task.add_done_callback(lambda _, broker=broker: self._fetching.pop(broker, None))
+                task.add_done_callback(partial(self._fetched, broker))
+
+    def _fetched(self, broker, task):
+        if self._fetching.get(broker) is task:
+            del self._fetching[broker]
+            self._wake()
 
     def _fetching_ends(self):
         for task in self._fetching.values():
@@ -366,7 +377,6 @@ class SimMember:
                 state.high, state.stable = answer.high, answer.stable
                 state.records = [record(tp.topic, tp.partition, one) for one in answer.records]
                 state.following = answer.next if answer.next > asked else 0
-        self._wake()
 
 
 def assign(places, members):

@@ -166,23 +166,24 @@ class Oracles:
 
     def unfinished(self):
         """Name what no group has committed."""
-        found = []
+        return ", ".join(self._unfinished())
+
+    def _unfinished(self):
         for number in range(self._setting.partitions):
-            records = self._records(number)
-            committed = self._committed(number)
+            records, committed = self._records(number), self._committed(number)
             if records and committed <= records[-1].offset:
-                found.append(f"partition {number} at {committed} of {records[-1].offset + 1}")
-            missing = [one.offset for one in records if not self._published[one.key]]
-            if missing and self._was_recreated:
-                found.append(f"partition {number} without {missing}")
-        return ", ".join(found)
+                yield f"partition {number} at {committed} of {records[-1].offset + 1}"
+            if self._was_recreated and not self._are_published(records):
+                yield f"partition {number} without outputs"
 
     def all_finished(self):
-        return not self.unfinished()
+        return not any(self._unfinished())
 
     def all_published(self):
-        numbers = range(self._setting.partitions)
-        return all(self._published[one.key] for number in numbers for one in self._records(number))
+        return all(self._are_published(self._records(one)) for one in range(self._setting.partitions))
+
+    def _are_published(self, records):
+        return all(self._published[one.key] for one in reversed(records))
 
     def check(self):
         """Check what is left after the last worker."""

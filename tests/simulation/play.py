@@ -6,9 +6,10 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field
+from functools import cache
+from operator import attrgetter
 from random import Random
 from uuid import UUID
 
@@ -27,7 +28,7 @@ from support.lanes import trace_of
 
 LIVENESS = 240.0
 """Virtual seconds from the last fault by which every record must have ended."""
-TAIL = 7
+TAIL = 3
 """Records per partition that a last, undisturbed worker scores by what its predecessors left."""
 
 
@@ -85,8 +86,8 @@ class Player:
         self._faults_end = 0.0
         self._is_undisturbed = True
         self._is_healed = False
-        self._written = asyncio.Event()
-        self.settings = settings or _settings(history)
+        self._changed = asyncio.Event()
+        self.settings = settings or _settings(*_CONFIGURED(history.setting))
         first_delay = self._random.choice((0.0, 0.0, 0.3, 3.0))
         self.cluster = new_cluster(
             history.seed, first_delay=first_delay, on_change=lambda what: self.log("group", what)
@@ -146,13 +147,14 @@ class Player:
     def _idle(self):
         return not self._waiting or self.oracles.all_finished()
 
-    async def _until(self, condition, limit, on_append=False):
+    async def _until(self, condition, limit):
+        """Wait for a condition of what is written, committed or running, and of the time."""
         end = self._loop.time() + limit + self._faults_end
         while not (met := condition()) and self._loop.time() < end and not self.violations:
-            self._written.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(0.2):
-                    await (self._written.wait() if on_append else asyncio.sleep(1))
+            self._changed.clear()
+            timer = self._loop.call_later(1.0, self._changed.set)
+            await self._changed.wait()
+            timer.cancel()
         return met or bool(self.violations)
 
     async def _finish(self):
@@ -169,7 +171,7 @@ class Player:
             self._loop.call_later(0.05 * number, self._publish, 100_000 + number, one)
         last.start()
         await asyncio.sleep(0.05 * TAIL * self.history.setting.partitions)
-        if not await self._until(self.oracles.all_published, LIVENESS, on_append=True):
+        if not await self._until(self.oracles.all_published, LIVENESS):
             self.violated("liveness: records without outputs, with an undisturbed worker")
         last.stop()
         if not await self._until(lambda: not last.runs, 60.0):
@@ -212,7 +214,7 @@ class Player:
     def _publish(self, number, one):
         value = None if one.kind == "empty" else b"no trace %d" % number
         if one.kind in {"trace", DEADLY}:
-            value = trace_of(number, f"{one.kind} {number}", one.confidence)
+            value = _trace(number, one.kind, one.confidence)
         log = self.cluster.topics[self.settings.topics.raw].logs[one.partition]
         if one.gap:
             log.skip(one.gap)
@@ -252,7 +254,7 @@ class Player:
         for one in records:
             self._hash.update(one.value or b"")
         self.oracles.appended(topic.name, partition, records, writer)
-        self._written.set()
+        self._changed.set()
         pod = next((pod for pod in self.world.pods if pod.runs and pod.process.name == writer), None)
         if pod is not None:
             self.moment(pod, "entry written" if topic.name == self.changelog else "output written")
@@ -260,10 +262,13 @@ class Player:
     def _committing(self, positions, member):
         self.log("commit", member, *(f"{at[1]}:{one.offset}" for at, one in sorted(positions.items())))
         self.oracles.committing(positions)
+        self._loop.call_soon(self._changed.set)  # once it is committed
 
     # --- what happens
 
     def _happen(self, event):
+        if self._is_healed:
+            return
         self._is_undisturbed = False
         self.log("event", event.kind, event.pod)
         self._counts[event.kind] += 1
@@ -283,18 +288,26 @@ class Player:
         self.log("healed")
 
 
-def _settings(history):
-    setting = history.setting
+@cache
+def _trace(number, kind, confidence):
+    return trace_of(number, f"{kind} {number}", confidence)
+
+
+_CONFIGURED = attrgetter("window", "max_elements", "ttl", "in_flight", "embeds", "redacts")
+
+
+@cache
+def _settings(window, max_elements, ttl, in_flight, embeds, redacts):
     return Settings(
         kafka={"session_timeout": 6, "request_timeout": 15},
-        embedding={"backend": "lexical" if setting.embeds else "none"},
-        cache={"max_elements": setting.max_elements, "dimensions": 4, "ttl": setting.ttl},
+        embedding={"backend": "lexical" if embeds else "none"},
+        cache={"max_elements": max_elements, "dimensions": 4, "ttl": ttl},
         limits={
-            "uncommitted_records": setting.window,
-            "in_flight_records": setting.in_flight,
+            "uncommitted_records": window,
+            "in_flight_records": in_flight,
             "stall": 12,
             "drain": 2.9,
         },
-        topics={"redacted": "redacted"} if setting.redacts else {},
-        redaction={"function": "support.redact:same"} if setting.redacts else {},
+        topics={"redacted": "redacted"} if redacts else {},
+        redaction={"function": "support.redact:same"} if redacts else {},
     )

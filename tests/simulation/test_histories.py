@@ -23,7 +23,7 @@ def check(seeds):
         assert outcome.violations == [], f"python -m simulation --seed {seed}\n{outcome.history}"
 
 
-@pytest.mark.parametrize("seeds", [FOUND, range(40), range(40, 80)], ids=["found", "0", "40"])
+@pytest.mark.parametrize("seeds", [FOUND, range(100), range(100, 200)], ids=["found", "0", "100"])
 def test_no_history_loses_repeats_differently_or_blocks(seeds):
     check(seeds)
 
