@@ -194,6 +194,13 @@ def _freeze():
     gc.freeze()
 
 
+@cache
+def _with_time(_modules):
+    """Return the worker's modules that import the module ``time``, of so many modules."""
+    worker = [one for name, one in sys.modules.items() if name.startswith("knowledgepulse_worker.")]
+    return [one for one in worker if getattr(one, "time", None) is time]
+
+
 @contextmanager
 def simulated_process():
     """Let the worker's modules read the running loop's clock, and keep journals of 64 rows.
@@ -203,8 +210,7 @@ def simulated_process():
     """
     _freeze()
     clock = _Clock()
-    names = [name for name in sys.modules if name.startswith("knowledgepulse_worker.")]
-    changed = [sys.modules[name] for name in names if getattr(sys.modules[name], "time", None) is time]
+    changed = _with_time(len(sys.modules))
     for module in changed:
         module.time = clock
     table_bytes, journal._TABLE_BYTES = journal._TABLE_BYTES, 64 * journal._ROW.size
