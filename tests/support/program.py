@@ -86,9 +86,11 @@ class Program:
 
     async def unless_suspended(self, work):
         waiting = {asyncio.ensure_future(work), asyncio.ensure_future(self._suspended.wait())}
-        _, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
 
     async def crash(self, error):
         self.error = self.error or error

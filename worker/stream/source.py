@@ -29,10 +29,14 @@ from knowledgepulse_worker.stream.progress import Progress
 
 logger = logging.getLogger(__name__)
 
+# Seconds between two look-ups of the topic's id while no records come.
+_LOOK_UP_INTERVAL = 5.0
 # Milliseconds that a fetch waits for records. A fetch also raises the error that ended the group membership.
 _FETCH_WAIT_MS = 200
 # Seconds for the last commit before partitions are revoked, and for each client to stop.
 _COMMIT_LIMIT = 2.0
+# Seconds for a look-up of the topic's id while no records come: a leader that is down holds up no others.
+_LOOK_UP_LIMIT = 1.0
 # What a position's metadata says before the topic's id.
 _TOPIC = "kp-topic "
 
@@ -143,6 +147,7 @@ class Source:
         self._recovery: asyncio.Task[None] | None = None
         self._committing = asyncio.Lock()
         self._topic_id = b""
+        self._looked_up = time.monotonic()
         self._may_still_send = False
         self._is_stopping = False
         self.is_rebalancing = False
@@ -293,9 +298,24 @@ class Source:
                 for at, records in fetched.items()
                 if (partition := self._partition_to_consume(at)) is not None
             ]
-            if batches and await self._is_same_topic(batches):
+            if not batches:
+                await self._look_up_while_idle()
+            elif await self._is_same_topic(partition.at.partition for partition, _ in batches):
                 for partition, records in batches:
                     await self._hand_over_batch(partition, records)
+
+    async def _look_up_while_idle(self) -> None:
+        """Notice now and then that the topic was recreated.
+
+        No fetch would tell, if the new topic ends where the former one's records have been read to.
+        """
+        consumed = [number for number, partition in self._partitions.items() if partition.is_recovered]
+        if not consumed or time.monotonic() - self._looked_up < _LOOK_UP_INTERVAL:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_UP_LIMIT):
+                await self._is_same_topic(consumed)
+        self._looked_up = time.monotonic()
 
     async def _refetch(self, fetched: Iterable[TopicPartition]) -> None:
         """Discard a fetch that spanned two assignments, and reset the positions that it moved.
@@ -323,9 +343,9 @@ class Source:
             self._client.pause(at)
         return None
 
-    async def _is_same_topic(self, batches: list[tuple[Partition, Sequence[Record]]]) -> bool:
+    async def _is_same_topic(self, numbers: Iterable[int]) -> bool:
         """Return whether the topic is still the same; if it was recreated, read it from its beginning."""
-        found = await self._services.topic_ids.current(partition.at.partition for partition, _ in batches)
+        found = await self._services.topic_ids.current(numbers)
         if found == self._topic_id:
             return True
         logger.warning("%s was recreated; reading it from its beginning", self._services.topic)

@@ -7,6 +7,7 @@ from aiokafka.errors import KafkaError
 
 from knowledgepulse_worker.errors import WorkerError
 from knowledgepulse_worker.kafka.topic_reader import raw_record
+from knowledgepulse_worker.stream import source
 from knowledgepulse_worker.stream.ledgers import PARALLEL_READERS
 from knowledgepulse_worker.stream.partition import Batch
 
@@ -238,6 +239,43 @@ async def test_a_recreated_topic_is_read_from_its_beginning_while_running(start)
 
     assert world.outputs()[5:] == list(range(100, 110))
     assert world.metric("kp_cache_resets_total", reason="recreated") == 1
+
+
+async def test_a_recreated_topic_that_ends_where_the_former_one_was_read_to_is_read(start, monkeypatch):
+    """As when the same traces are published again: no fetch returns anything."""
+    monkeypatch.setattr(source, "_LOOK_UP_INTERVAL", 0.0)
+    world = await start()
+    world.publish(0, *range(5))
+    await world.member.rebalance([0])
+    await world.committed({0: 5})
+
+    world.topic.records[0].clear()
+    world.publish(0, *range(100, 105))
+    world.topic.id = b"second"
+    await world.until(lambda: len(world.outputs()) == 10)
+
+    assert world.outputs()[5:] == list(range(100, 105))
+
+
+async def test_while_no_records_come_a_leader_that_is_down_holds_up_no_other_partition(start, monkeypatch):
+    monkeypatch.setattr(source, "_LOOK_UP_INTERVAL", 0.0)
+    monkeypatch.setattr(source, "_LOOK_UP_LIMIT", 0.01)
+    world = await start()
+    await world.member.rebalance([0, 1])
+    await world.until(lambda: not world.app.readiness.reasons)
+    look_up, asked = world.topic_ids.current, asyncio.Event()
+
+    async def current(partitions):
+        if 1 in partitions:
+            asked.set()
+            await asyncio.Event().wait()
+        return await look_up(partitions)
+
+    monkeypatch.setattr(world.topic_ids, "current", current)
+    await asked.wait()
+    world.publish(0, 1)
+
+    await world.finished(1)
 
 
 async def test_a_recreated_topic_is_read_once_the_leaders_of_all_partitions_have_it(start, monkeypatch):
