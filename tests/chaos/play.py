@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,6 @@ async def play(
     Raises:
         AssertionError: the run did not complete.
     """
-    started = time.monotonic()
     async with running_trial(row, brokers, folder, say) as trial:
         await row.run(trial, doses)
         await trial.wrapped()
@@ -45,10 +43,10 @@ async def play(
         if row.restarts is not None:
             trial.notes["restarts"] = trial.fleet.restarts()
         report = await audit(trial.stream.settings)
-        return _outcome(trial, report, len(doses), time.monotonic() - started)
+        return _outcome(trial, report, len(doses))
 
 
-def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outcome:
+def _outcome(trial: Trial, report: Report, rounds: int) -> Outcome:
     witness = trial.witness
     wrong = [
         f"{one.partition}/{one.offset} ({one.key!r}): missing" for one in sorted(witness.missing, key=str)
@@ -74,7 +72,6 @@ def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outco
         resumes=trial.resumes,
         hits=trial.hits,
         notes=trial.notes | ({"dead letters": len(witness.dead_letters)} if witness.dead_letters else {}),
-        seconds=seconds,
     )
 
 
