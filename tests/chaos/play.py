@@ -35,6 +35,8 @@ async def play(
         AssertionError: the run did not complete.
     """
     async with running_trial(row, brokers, folder, say) as trial:
+        await trial.fleet.start(row.workers)
+        await trial.shared()
         await row.run(trial, doses)
         await trial.wrapped()
         await trial.settled(_PATIENCE_WITHOUT if row.without else _PATIENCE)
