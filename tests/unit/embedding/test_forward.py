@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from knowledgepulse_worker.embedding import forward as module
@@ -19,6 +20,16 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def bert(folder):
     return read_bert(folder)
+
+
+def test_vectors_do_not_change_when_the_next_text_is_computed(bert):
+    forward = Forward(bert, "float32", 8)
+
+    first = forward([2, 5, 3])
+    copy = first.copy()
+    forward([2, 6, 3])
+
+    assert np.array_equal(first, copy)
 
 
 def test_after_warming_no_length_is_new(bert, monkeypatch):
