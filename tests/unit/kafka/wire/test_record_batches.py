@@ -7,6 +7,7 @@ import gzip
 import struct
 import tracemalloc
 import zlib
+from contextlib import suppress
 
 import cramjam
 import pytest
@@ -209,6 +210,14 @@ def test_every_offset_is_yielded_once_whatever_bytes_a_producer_sends(records, c
         struct.pack_into(">h", data, 21, codec)
 
     assert [one.offset for one in decode(sealed(data))] == list(range(len(records)))
+
+
+@settings(max_examples=150)
+@given(st.integers(1, 4), st.binary(max_size=200))
+def test_decompressing_any_bytes_returns_bytes_or_raises(codec, data):
+    refusals = record_batches._MalformedError, record_batches._TooLargeError, cramjam.DecompressionError
+    with suppress(*refusals, zlib.error, struct.error):
+        assert len(inflate(codec, memoryview(data), LIMIT)) <= LIMIT
 
 
 # --- bounds
