@@ -48,31 +48,30 @@ def only(document):
 # LangSmith ------------------------------------------------------------------------------------------------
 
 
-def run(number, run_type, inputs, outputs, parent=1, **members):
+def run(number, run_type, inputs, outputs, parent=1, name=None):
     return LangsmithRun(
         id=UUID(int=number),
         trace_id=UUID(int=1),
         parent_run_id=None if parent is None else UUID(int=parent),
-        name=members.pop("name", run_type),
+        name=name or run_type,
         run_type=run_type,
         start_time=START + timedelta(seconds=number),
         end_time=START + timedelta(seconds=number + 1),
         inputs=inputs,
         outputs=outputs,
-        **members,
     ).model_dump(mode="json")
 
 
-def model_call(number, given, said, **members):
+def model_call(number, given, said):
     generation = {"text": said.content, "message": dumpd(said), "type": "ChatGeneration"}
     outputs = {"generations": [[generation]], "llm_output": {}, "type": "LLMResult"}
-    return run(number, "llm", {"messages": [[dumpd(message) for message in given]]}, outputs, **members)
+    return run(number, "llm", {"messages": [[dumpd(message) for message in given]]}, outputs)
 
 
-def langsmith_runs(**root):
+def langsmith_runs():
     plain = [message.model_dump(mode="json") for message in (ASK, CALL, ANSWER, DONE)]
     return [
-        run(1, "chain", {"messages": plain[:1]}, {"messages": plain}, None, name="forecaster", **root),
+        run(1, "chain", {"messages": plain[:1]}, {"messages": plain}, None, name="forecaster"),
         model_call(2, [ASK], CALL),
         run(3, "tool", {"city": "Paris"}, {"output": dumpd(ANSWER)}, name="weather"),
         model_call(4, [ASK, CALL, ANSWER], DONE),
@@ -107,7 +106,7 @@ CHAT_ANSWER = {"role": "tool", "tool_call_id": "call_1", "content": "Sunny"}
 CHAT_DONE = {"role": "assistant", "content": "It is sunny."}
 
 
-def observation(number, kind, given, said, parent="1", **members):
+def observation(number, kind, given, said, parent="1", name=None):
     return json.loads(
         ObservationV2(
             id=str(number),
@@ -117,19 +116,16 @@ def observation(number, kind, given, said, parent="1", **members):
             project_id="project",
             parent_observation_id=parent,
             type=kind,
-            name=members.pop("name", kind.lower()),
+            name=name or kind.lower(),
             input=given,
             output=said,
-            **members,
         ).model_dump_json(by_alias=True)
     )
 
 
-def langfuse_observations(**root):
+def langfuse_observations():
     return [
-        observation(
-            1, "AGENT", "What is the weather in Paris?", "It is sunny.", None, name="forecaster", **root
-        ),
+        observation(1, "AGENT", ASK.content, DONE.content, None, name="forecaster"),
         observation(2, "GENERATION", [CHAT_ASK], CHAT_CALL),
         observation(3, "TOOL", {"city": "Paris"}, "Sunny", name="weather"),
         observation(4, "GENERATION", {"messages": [CHAT_ASK, CHAT_CALL, CHAT_ANSWER]}, json.dumps(CHAT_DONE)),
