@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.context import Context
 from bench.measure import Budget, Figure, Section, alternate, ratio
-from bench.processes import cpu_seconds
+from support.processes import cpu_seconds
 from support.streams import tests_environment
 
 

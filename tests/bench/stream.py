@@ -16,16 +16,16 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 
 from bench.context import Context
 from bench.measure import Budget, Figure, Section, alternate, ratio
-from bench.processes import suspend, wake
 from bench.traces import STREAM_BYTES, of_size
 from bench.workers import ARRIVAL_LIMIT, SUSPENDABLE, Publisher
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from knowledgepulse_worker.settings import Settings
-from support.streams import Stream, own_settings, tests_environment
+from support.processes import suspend, wake
+from support.streams import Stream, admin_of, own_settings, tests_environment
 from support.traces import real_traces
 
 ROOT = Path(__file__).parents[2]
@@ -170,9 +170,7 @@ async def create_topics(
         names: the topics to create.
         others: topics to delete, too, which a side creates.
     """
-    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
-    await admin.start()
-    stack.push_async_callback(admin.close)
+    admin = await stack.enter_async_context(admin_of(servers))
     config = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(2**24)}
     made = await admin.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs=config) for name in names])
     assert all(code == 0 for _, code, *_ in made.topic_errors), made

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from bench.context import Context
 from bench.measure import rate_between
 from bench.process import KINDS, SAMPLES
-from bench.processes import cpu_seconds, suspend, wake
 from bench.traces import endless_traces
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from support import metrics_page as page
+from support.processes import cpu_seconds, suspend, wake
 from support.streams import Stream, Worker, own_settings
 
 ARRIVAL_LIMIT = 120.0

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -82,9 +83,9 @@ def _run(name: str, short: bool, folder: Path, say: Callable[[str], None], relea
         _, measure = OTHERS[name]
         with running_brokers(1) as brokers:
             return asyncio.run(measure(brokers.direct, folder, short, say))
-    row = ROWS[name]
+    row = replace(ROWS[name], release=release or ROWS[name].release)
     with running_brokers(row.nodes) as brokers:
-        return asyncio.run(play(row, row.short if short else row.full, brokers, folder, say, release))
+        return asyncio.run(play(row, row.short if short else row.full, brokers, folder, say))
 
 
 @contextmanager

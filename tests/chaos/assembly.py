@@ -130,7 +130,6 @@ async def write(stream: Stream, records: Iterable[SpansRecord]) -> None:
 
 async def assemble(bootstrap_servers: str, folder: Path, short: bool, say: Callable[[str], None]) -> Outcome:
     """Kill one of two assemblers, then both, and so on, each time amid what it publishes."""
-    started = time.monotonic()
     kills = KILLS_SHORT if short else KILLS
     fleet = Fleet(list(_renamed(real_traces(), 1 + kills // 4)))
     stream = await new_stream(bootstrap_servers, folder)
@@ -158,7 +157,7 @@ async def assemble(bootstrap_servers: str, folder: Path, short: bool, say: Calla
         await _all_come(stream, fleet)
         for assembler in running:
             assert await assembler.stop() == 0, assembler.log()
-    return _outcome(fleet, await _read(stream), kills, open_runs, time.monotonic() - started)
+    return _outcome(fleet, await _read(stream), kills, open_runs)
 
 
 def _renamed(traces: Iterable[bytes], copies: int) -> Iterator[bytes]:
@@ -198,9 +197,7 @@ async def _all_come(stream: Stream, fleet: Fleet) -> None:
         await asyncio.sleep(0.2)
 
 
-def _outcome(
-    fleet: Fleet, records: list[list[ConsumerRecord]], kills: int, open_runs: list[int], seconds: float
-) -> Outcome:
+def _outcome(fleet: Fleet, records: list[list[ConsumerRecord]], kills: int, open_runs: list[int]) -> Outcome:
     raw, late, letters = records
     found = {record.key.decode(): record.value for record in raw}
     repeats = len(raw) - len(found)
@@ -227,5 +224,4 @@ def _outcome(
         wrong=sorted(wrong)[:5],
         hits=open_runs,
         notes={"spans": fleet.spans, "late spans": len(late), "records that are no spans": len(letters)},
-        seconds=seconds,
     )

@@ -13,7 +13,6 @@ import json
 import os
 import random
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -122,7 +121,7 @@ class Chain:
 
 async def export(bootstrap_servers: str, folder: Path, short: bool, say: Callable[[str], None]) -> Outcome:
     """Publish portion after portion, and kill the worker and the export of one of the two chains in each."""
-    started, source, portions = time.monotonic(), sessions(), PORTIONS_SHORT if short else PORTIONS
+    source, portions = sessions(), PORTIONS_SHORT if short else PORTIONS
     usual = {"embedding": {"backend": "lexical"}, "policy": {"threshold": 0.0}}
     quick = {"kafka": {"session_timeout": 1.0}}
     stream = Stream(own_settings(bootstrap_servers, "dataset", usual, quick), folder)
@@ -158,5 +157,4 @@ async def export(bootstrap_servers: str, folder: Path, short: bool, say: Callabl
     return Outcome(
         rounds=len(hits) + killed, records=sent, outputs=outputs, repeats=outputs - sent, missing=missing,
         differing=differing, audited=0, wrong=wrong[:5], hits=hits, notes=notes,
-        seconds=time.monotonic() - started,
     )  # fmt: skip

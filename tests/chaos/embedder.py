@@ -1,4 +1,4 @@
-"""A controllable embedder that adds fresh noise to every vector.
+"""A controllable embedder that adds fresh noise to every vector, and dies of deadly texts.
 
 With the noise, a record that is embedded twice gets different scores. Any defect that makes a worker rescore
 a record is therefore visible as a difference.
@@ -7,11 +7,12 @@ a record is therefore visible as a difference.
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -19,6 +20,8 @@ import numpy as np
 from knowledgepulse_worker.embedding.base import Embedder, Embeddings
 from knowledgepulse_worker.errors import EmbeddingError
 
+DEADLY = "kill -9"
+"""The marker of texts that kill the process that embeds them."""
 NOISE = 1e-3
 """Standard deviation of the noise in each component; novelty changes by about as much."""
 
@@ -59,25 +62,19 @@ class Orders:
 
 
 class NoisyEmbedder:
-    """Add fresh noise to another embedder's vectors, and normalise them."""
+    """Another embedder with fresh noise in its vectors, which are normalised."""
 
     def __init__(self, embedder: Embedder, orders: Path) -> None:
-        self.dimensions = embedder.dimensions
-        self.identity = embedder.identity
-        self.precision = embedder.precision
-        self.device = embedder.device
-        self.runtime = embedder.runtime
-        self.parallel = embedder.parallel
-        self.batch = 64
-        self.description = f"{embedder.description} with noise"
         self._embedder = embedder
         self._orders = orders
         self._random = np.random.default_rng(os.getpid() + time.time_ns())
 
-    def warm(self) -> None:
-        """The first texts may take their time."""
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._embedder, name)
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
+        if any(DEADLY in text for text in texts):
+            os.kill(os.getpid(), signal.SIGKILL)
         self._obey(len(texts))
         embeddings = self._embedder.embed(texts)
         noise = self._random.normal(scale=NOISE, size=embeddings.vectors.shape)

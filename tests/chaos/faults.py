@@ -38,16 +38,12 @@ PROBE_GAP = 3.0
 
 async def kill(trial: Trial, doses: Sequence[Any]) -> None:
     """Kill one of two workers, and start a replacement."""
-    await trial.fleet.start(2)
-    await trial.shared()
     for _ in doses:
         await _kill_one(trial)
 
 
 async def kill_until_repeated(trial: Trial, doses: Sequence[Any]) -> None:
     """Kill workers until a record has a repeated output, as only repeats can differ."""
-    await trial.fleet.start(2)
-    await trial.shared()
     for _ in doses:
         await _kill_one(trial)
         if trial.witness.repeats:
@@ -64,8 +60,6 @@ async def _kill_one(trial: Trial) -> None:
 
 async def move(trial: Trial, doses: Sequence[Any]) -> None:
     """Scale from one worker to four and back to one, which need not be the first."""
-    await trial.fleet.start()
-    await trial.shared()
     for _ in doses:
         async with trial.fault():
             await trial.fleet.start(3)
@@ -77,8 +71,6 @@ async def move(trial: Trial, doses: Sequence[Any]) -> None:
 
 async def upgrade(trial: Trial, doses: Sequence[str]) -> None:
     """Replace two workers of another release one at a time, and back again."""
-    await trial.fleet.start(2)
-    await trial.shared()
     trial.witness.watch_pauses()
     for dose in doses:
         for worker in tuple(trial.fleet.workers):
@@ -91,8 +83,6 @@ async def upgrade(trial: Trial, doses: Sequence[str]) -> None:
 
 async def change_policy(trial: Trial, doses: Sequence[int]) -> None:
     """Change the policy of two running workers, and kill one of them at every tenth change."""
-    await trial.fleet.start(2)
-    await trial.shared()
     for number in doses:
         threshold = round(random.uniform(0.2, 0.6), 6)
         policy = trial.stream.configured(policy={"threshold": threshold}).policy
@@ -105,15 +95,11 @@ async def change_policy(trial: Trial, doses: Sequence[int]) -> None:
 
 async def broker(trial: Trial, doses: Sequence[float]) -> None:
     """Kill the only broker, and restart it after a number of seconds."""
-    await trial.fleet.start(2)
-    await trial.shared()
     await _outages(trial, doses)
 
 
 async def probed(trial: Trial, doses: Sequence[float]) -> None:
     """Restart the broker while polling both probes of each worker, which must keep responding."""
-    await trial.fleet.start(2)
-    await trial.shared()
     gaps = [0.0]
     polls = [
         asyncio.create_task(_poll(worker, path, gaps))
@@ -156,8 +142,6 @@ async def _outages(trial: Trial, doses: Sequence[float]) -> None:
 
 async def rolling(trial: Trial, doses: Sequence[Any]) -> None:
     """Kill each of three brokers in turn, waiting in between until all replicas are in sync."""
-    await trial.fleet.start(2)
-    await trial.shared()
     for _ in doses:
         for node in trial.brokers.nodes:
             async with trial.fault():
@@ -190,8 +174,6 @@ async def network(trial: Trial, doses: Sequence[tuple[str, float]]) -> None:
         "slow": trial.proxy.slow,
         "swallow": trial.proxy.swallow,
     }
-    await trial.fleet.start(2)
-    await trial.shared()
     for fault, seconds in doses:
         await trial.a_while()
         async with trial.fault():
@@ -203,8 +185,6 @@ async def network(trial: Trial, doses: Sequence[tuple[str, float]]) -> None:
 
 async def suspend(trial: Trial, doses: Sequence[Any]) -> None:
     """Suspend one of two workers until its successor has wrapped the ring twice; then resume it."""
-    await trial.fleet.start(2)
-    await trial.shared()
     for _ in doses:
         await trial.a_while()
         victim = random.choice(trial.fleet.workers)
@@ -221,8 +201,6 @@ async def suspend(trial: Trial, doses: Sequence[Any]) -> None:
 
 async def mute(trial: Trial, doses: Sequence[Any]) -> None:
     """Cut one of two workers off from the group coordinator only, until the other has taken over."""
-    await trial.fleet.start(2)
-    await trial.shared()
     for _ in doses:
         await trial.a_while()
         victim, successor = random.sample(trial.fleet.workers, 2)
@@ -242,8 +220,6 @@ async def mute_alone(trial: Trial, doses: Sequence[Any]) -> None:
 
     It scores what it has in hand meanwhile, and must not take for written what it could not send.
     """
-    await trial.fleet.start()
-    await trial.shared()
     (worker,) = trial.fleet.workers
 
     async def expelled() -> bool:
@@ -266,8 +242,6 @@ async def mute_alone(trial: Trial, doses: Sequence[Any]) -> None:
 
 async def redact_slowly(trial: Trial, doses: Sequence[Any]) -> None:
     """Let a worker join, and the one before it leave, while traces wait for a slow redaction."""
-    await trial.fleet.start()
-    await trial.shared()
     for _ in doses:
         await trial.a_while()
         async with trial.fault():
@@ -285,8 +259,6 @@ async def _owns_all(trial: Trial, worker: Worker) -> bool:
 async def child(trial: Trial, doses: Sequence[str]) -> None:
     """Kill the child, block its event loop, stop its heartbeat, or fail its client; its parent must react."""
     signals = {"kill": signal.SIGKILL, "block": BLOCK_LOOP, "silence": CUT_HEARTBEAT, "fail": FAIL_CLIENT}
-    await trial.fleet.start()
-    await trial.shared()
     (worker,) = trial.fleet.workers
     for dose in doses:
         async with trial.fault():
@@ -302,8 +274,6 @@ async def child(trial: Trial, doses: Sequence[str]) -> None:
 async def embedder(trial: Trial, doses: Sequence[str]) -> None:
     """Make the embedder fail, slow or hang, none of which may cause dead letters."""
     orders = {"fail": Order(mode="fail"), "slow": Order(seconds=0.2), "hang": Order(mode="hang")}
-    await trial.fleet.start()
-    await trial.shared()
     for dose in doses:
         async with trial.fault():
             trial.orders.give(orders[dose])
@@ -315,8 +285,6 @@ async def embedder(trial: Trial, doses: Sequence[str]) -> None:
 
 async def disk(trial: Trial, doses: Sequence[str]) -> None:
     """Fill the broker's disk, which stops it; or the worker's, which continues, and then kill its child."""
-    await trial.fleet.start()
-    await trial.shared()
     (worker,) = trial.fleet.workers
     for dose in doses:
         async with trial.fault():
@@ -333,8 +301,6 @@ async def disk(trial: Trial, doses: Sequence[str]) -> None:
 
 async def truncate(trial: Trial, doses: Sequence[str]) -> None:
     """Delete all records of the raw topic, with or without a running worker."""
-    await trial.fleet.start()
-    await trial.shared()
     raw = trial.stream.settings.topics.raw
     async with admin_of(trial.brokers.direct) as admin:
         for dose in doses:
@@ -358,8 +324,6 @@ async def truncate(trial: Trial, doses: Sequence[str]) -> None:
 
 async def recreate(trial: Trial, doses: Sequence[str]) -> None:
     """Delete and recreate the raw topic, with or without a running worker."""
-    await trial.fleet.start()
-    await trial.shared()
     for dose in doses:
         async with trial.fault():
             trial.orders.block(seconds=2.0)
@@ -378,19 +342,15 @@ async def recreate(trial: Trial, doses: Sequence[str]) -> None:
 
 async def write_hostile(trial: Trial, doses: Sequence[hostile.Kind]) -> None:
     """Write hostile records into each partition, and kill one of two workers while it has them."""
-    await _write(trial, doses, 2, range(PARTITIONS))
+    await _write(trial, doses, range(PARTITIONS))
 
 
 async def write_deadly(trial: Trial, doses: Sequence[hostile.Kind]) -> None:
     """Write deadly records into one partition, and kill the only worker, which is dying of them already."""
-    await _write(trial, doses, 1, range(1))
+    await _write(trial, doses, range(1))
 
 
-async def _write(
-    trial: Trial, doses: Sequence[hostile.Kind], workers: int, partitions: Sequence[int]
-) -> None:
-    await trial.fleet.start(workers)
-    await trial.shared()
+async def _write(trial: Trial, doses: Sequence[hostile.Kind], partitions: Sequence[int]) -> None:
     numbers = itertools.count(hostile.FIRST_NUMBER)
     memory = 0
     async with AIOKafkaProducer(

@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
 
 import aiohttp
-import psutil
 import tomli_w
 
 from chaos.brokers import fill_disk, free_disk
@@ -18,7 +17,7 @@ from chaos.process import ORDERS, WITHOUT
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, render
 from support import metrics_page as page
-from support.memory import peak_rss
+from support.processes import peak_rss, send, suspend, tree, wake
 from support.streams import Stream, Worker
 
 
@@ -81,35 +80,35 @@ class Fleet:
     async def kill(self, worker: Worker) -> None:
         """Kill parent and child at once, as in a power failure."""
         self.workers.remove(worker)
-        _signal(_tree(worker), signal.SIGKILL)
+        send(tree(worker.process.pid), signal.SIGKILL)
         await worker.process.wait()
 
     def suspend(self, worker: Worker) -> None:
         """Suspend parent and child, as in a live migration of a virtual machine."""
-        _signal(_tree(worker), signal.SIGSTOP)
+        suspend(worker.process.pid)
 
     def wake(self, worker: Worker) -> None:
         """Resume a suspended worker."""
-        _signal(_tree(worker), signal.SIGCONT)
+        wake(worker.process.pid)
 
     def signal_child(self, worker: Worker, number: signal.Signals) -> None:
         """Send a signal to a worker's child."""
-        _, *children = _tree(worker)
+        _, *children = tree(worker.process.pid)
         assert children, "the worker has no child now"
-        _signal(children, number)
+        send(children, number)
 
     def fill_disk(self, worker: Worker) -> None:
         """Keep all of the worker's files from growing, including its log."""
-        for process in _tree(worker):
+        for process in tree(worker.process.pid):
             fill_disk(process.pid)
 
     def free_disk(self, worker: Worker) -> None:
-        for process in _tree(worker):
+        for process in tree(worker.process.pid):
             free_disk(process.pid)
 
     def children(self, worker: Worker) -> list[int]:
         """Return the process ids of a worker's children."""
-        return [process.pid for process in _tree(worker)[1:]]
+        return [process.pid for process in tree(worker.process.pid)[1:]]
 
     def restarts(self) -> int:
         """How often a worker's child had ended and was started again."""
@@ -117,7 +116,7 @@ class Fleet:
 
     def peak_memory(self) -> int:
         """The most memory that any of the running processes has had, in bytes."""
-        return max(peak_rss(process.pid) for worker in self.workers for process in _tree(worker))
+        return max(peak_rss(process.pid) for worker in self.workers for process in tree(worker.process.pid))
 
     async def owned(self, workers: Iterable[Worker] | None = None) -> list[int]:
         """Return the number of partitions that each worker owns; by default, of all workers."""
@@ -161,19 +160,6 @@ async def _page(worker: Worker) -> str:
             status, text = await worker.get("/metrics")
             return text if status == 200 else ""
     return ""
-
-
-def _tree(worker: Worker) -> list[psutil.Process]:
-    with suppress(psutil.NoSuchProcess):
-        parent = psutil.Process(worker.process.pid)
-        return [parent, *parent.children(recursive=True)]
-    return []
-
-
-def _signal(processes: list[psutil.Process], number: signal.Signals) -> None:
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            process.send_signal(number)
 
 
 def _without_defaults(settings: Settings) -> str:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from chaos.deadly import DEADLY
+from chaos.embedder import DEADLY
 from support.batches import ENCODERS, Record, blanks, by_hand
 
 KiB, MiB = 2**10, 2**20

@@ -9,21 +9,16 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 from aiokafka import AIOKafkaProducer
 
 from chaos.load import Make
 from chaos.results import Outcome
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
-from knowledgepulse_worker.kafka.topics import MAX_MESSAGE_BYTES, OUTPUT_HEADROOM
-from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.audit import Report, audit
+from knowledgepulse_worker.tools.audit import audit
 from support import metrics_page as page
 from support.streams import Stream, Worker, own_settings
 from support.traces import real_traces
@@ -137,36 +132,37 @@ async def publish(stream: Stream, records: Iterable[tuple[int, tuple[bytes, byte
             await producer.send(stream.settings.topics.raw, value, key=key, partition=partition)
 
 
-async def _create_topics(settings: Settings, partitions: int) -> None:
-    """Create a stream's topics with Kafka's default record size limit, whatever the broker's."""
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        limits = dict.fromkeys(admin.outputs, KAFKA_MAX_MESSAGE_BYTES + OUTPUT_HEADROOM)
-        for name, limit in {settings.topics.raw: KAFKA_MAX_MESSAGE_BYTES, **limits}.items():
-            await admin.create(name, partitions, -1, {MAX_MESSAGE_BYTES: str(limit)})
-        await admin.create_missing(partitions, replication_factor=-1)
-
-
-@asynccontextmanager
-async def _stream(
-    bootstrap_servers: str, folder: Path, partitions: int, *layers: Mapping[str, Mapping[str, Any]]
-) -> AsyncIterator[Stream]:
-    """Yield a stream with these settings, and delete its large topics afterwards."""
+async def gap(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Outcome:
+    """Let a worker cross a wide range of offsets from an aborted transaction."""
+    count, wide = (600, 2_000_000) if short else (5_000, 50_000_000)
+    # The ledger is full before the gap, so that it does not grow behind it.
+    small = {"cache": {"max_elements": 100}, "limits": {"uncommitted_records": 200}}
     usual = {"embedding": {"backend": "lexical"}, "policy": {"threshold": 0.4}}
-    settings = own_settings(bootstrap_servers, "overload", usual, *layers)
-    await _create_topics(settings, partitions)
-    own = folder / settings.kafka.group
-    own.mkdir()
-    try:
-        yield Stream(settings, own)
-    finally:
-        async with TopicAdmin(settings.kafka, settings.topics) as admin:
-            await admin.delete(list(await admin.existing()))
+    stream = Stream(own_settings(bootstrap_servers, "overload", usual, small), folder)
+    await stream.create_topics(1)
+    make = traces_of(SMALL)
+    await publish(stream, ((0, make(number)) for number in range(count)))
+    await _abort(stream, wide)
+    await publish(stream, ((0, make(number)) for number in range(count, 2 * count)))
+    say(f"published {2 * count} records, and {wide} between them that were aborted")
 
-
-def _audited(report: Report, watch: Watch, warm: int, seconds: float) -> Outcome:
-    """Return the outcome of a run in which nothing may be lost and memory may not grow after warming up."""
-    before, after = watch.growth(warm)
-    growth = after / before - 1
+    async with stream.worker() as worker:
+        await worker.owns(1)
+        watch = Watch(worker)
+        await watch.until(lambda sample: sample.finished >= count)
+        reached = time.monotonic()
+        await watch.until(lambda sample: sample.finished > count)
+        crossed = time.monotonic() - reached
+        await watch.until(lambda sample: sample.finished == 2 * count)
+        assert await worker.stop() == 0, worker.log()
+    committed = await stream.committed()
+    report = await audit(stream.settings)
+    before, after = watch.growth(count)
+    wrong = [] if report.ok and not report.waiting else ["something is missing or differs"]
+    if after > before * (1 + MAX_GROWTH):
+        wrong.append(f"memory grew by {after / before - 1:.1%}")
+    if committed[0] <= wide:
+        wrong.append(f"the group is at offset {committed[0]}")
     return Outcome(
         rounds=1,
         records=sum(part.records for part in report.partitions),
@@ -175,43 +171,12 @@ def _audited(report: Report, watch: Watch, warm: int, seconds: float) -> Outcome
         missing=report.missing + report.waiting,
         differing=report.differing,
         audited=sum(part.novelty_exact for part in report.partitions),
-        wrong=[
-            *([] if report.ok and not report.waiting else ["something is missing or differs"]),
-            *([] if growth <= MAX_GROWTH else [f"memory grew by {growth:.1%}"]),
-        ],
-        notes={"most memory, MiB": f"{_mib(before)} while warming up, {_mib(after)} after ({growth:+.1%})"},
-        seconds=seconds,
+        wrong=wrong,
+        notes={
+            "most memory, MiB": f"{_mib(before)} while warming up, {_mib(after)} after",
+            "seconds to cross it": f"{crossed:.1f}",
+        },
     )
-
-
-async def gap(bootstrap_servers: str, folder: Path, short: bool, say: Say) -> Outcome:
-    """Let a worker cross a wide range of offsets from an aborted transaction."""
-    started = time.monotonic()
-    count, wide = (600, 2_000_000) if short else (5_000, 50_000_000)
-    # The ledger is full before the gap, so that it does not grow behind it.
-    small = {"cache": {"max_elements": 100}, "limits": {"uncommitted_records": 200}}
-    async with _stream(bootstrap_servers, folder, 1, small) as stream:
-        make = traces_of(SMALL)
-        await publish(stream, ((0, make(number)) for number in range(count)))
-        await _abort(stream, wide)
-        await publish(stream, ((0, make(number)) for number in range(count, 2 * count)))
-        say(f"published {2 * count} records, and {wide} between them that were aborted")
-        async with stream.worker() as worker:
-            await worker.owns(1)
-            watch = Watch(worker)
-            await watch.until(lambda sample: sample.finished >= count)
-            reached = time.monotonic()
-            await watch.until(lambda sample: sample.finished > count)
-            crossed = time.monotonic() - reached
-            await watch.until(lambda sample: sample.finished == 2 * count)
-            assert await worker.stop() == 0, worker.log()
-        committed = await stream.committed()
-        report = await audit(stream.settings)
-    outcome = _audited(report, watch, count, time.monotonic() - started)
-    outcome.notes["seconds to cross it"] = f"{crossed:.1f}"
-    if committed[0] <= wide:
-        outcome.wrong.append(f"the group is at offset {committed[0]}")
-    return outcome
 
 
 async def _abort(stream: Stream, count: int) -> None:

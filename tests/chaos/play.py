@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from chaos.brokers import Brokers
-from chaos.load import traces
 from chaos.results import Outcome
 from chaos.rows import Row
 from chaos.trial import Trial, running_trial
 from knowledgepulse_worker.tools.audit import Report, audit
-from support.traces import real_traces
 
 _PATIENCE = 60.0
 _PATIENCE_WITHOUT = 10.0
@@ -23,12 +20,7 @@ _MAX_DEFECTS = 5
 
 
 async def play(
-    row: Row,
-    doses: Sequence[Any],
-    brokers: Brokers,
-    folder: Path,
-    say: Callable[[str], None],
-    release: str | None = None,
+    row: Row, doses: Sequence[Any], brokers: Brokers, folder: Path, say: Callable[[str], None]
 ) -> Outcome:
     """Run a row and return its outcome, which :func:`judge` evaluates.
 
@@ -38,24 +30,13 @@ async def play(
         brokers: running brokers.
         folder: an empty folder for the workers' files and logs.
         say: called with a message for each step.
-        release: git revision of the workers; by default, the row's.
 
     Raises:
         AssertionError: the run did not complete.
     """
-    started = time.monotonic()
-    async with running_trial(
-        brokers,
-        folder,
-        say,
-        traces(real_traces(), row.malformed_every),
-        sections=row.sections,
-        transactional=row.transactional,
-        proxied=row.proxied,
-        without=row.without,
-        release=release or row.release,
-        topics=row.topics,
-    ) as trial:
+    async with running_trial(row, brokers, folder, say) as trial:
+        await trial.fleet.start(row.workers)
+        await trial.shared()
         await row.run(trial, doses)
         await trial.wrapped()
         await trial.settled(_PATIENCE_WITHOUT if row.without else _PATIENCE)
@@ -64,10 +45,10 @@ async def play(
         if row.restarts is not None:
             trial.notes["restarts"] = trial.fleet.restarts()
         report = await audit(trial.stream.settings)
-        return _outcome(trial, report, len(doses), time.monotonic() - started)
+        return _outcome(trial, report, len(doses))
 
 
-def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outcome:
+def _outcome(trial: Trial, report: Report, rounds: int) -> Outcome:
     witness = trial.witness
     wrong = [
         f"{one.partition}/{one.offset} ({one.key!r}): missing" for one in sorted(witness.missing, key=str)
@@ -93,7 +74,6 @@ def _outcome(trial: Trial, report: Report, rounds: int, seconds: float) -> Outco
         resumes=trial.resumes,
         hits=trial.hits,
         notes=trial.notes | ({"dead letters": len(witness.dead_letters)} if witness.dead_letters else {}),
-        seconds=seconds,
     )
 
 

@@ -19,7 +19,6 @@ from aiokafka.protocol.group import HeartbeatRequest
 import knowledgepulse_worker.process.heartbeat
 import knowledgepulse_worker.stream.reload
 import knowledgepulse_worker.stream.worker
-from chaos.deadly import DeadlyEmbedder
 from chaos.embedder import NoisyEmbedder
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.embedding import Embedder
@@ -65,7 +64,7 @@ MECHANISMS = {"ledger": _without_ledger, "watermark": _without_watermark}
 
 def _load_noisy(settings: EmbeddingSettings, cache: CacheSettings, parallel: int) -> Embedder | None:
     embedder = _load_embedder(settings, cache, parallel)
-    return None if embedder is None else DeadlyEmbedder(NoisyEmbedder(embedder, Path(os.environ[ORDERS])))
+    return None if embedder is None else NoisyEmbedder(embedder, Path(os.environ[ORDERS]))
 
 
 def _block_loop(number: int, frame: FrameType | None) -> None:

@@ -36,7 +36,6 @@ class Outcome(msgspec.Struct, kw_only=True):
         resumes: seconds from the end of each fault until each partition had an output again.
         hits: number of records in flight at each fault.
         notes: further figures.
-        seconds: duration of the row.
     """
 
     rounds: int
@@ -52,13 +51,13 @@ class Outcome(msgspec.Struct, kw_only=True):
     resumes: list[float] = []
     hits: list[int] = []
     notes: dict[str, Any] = {}
-    seconds: float = 0.0
 
 
 def store(row: str, outcome: Outcome) -> None:
     """Store a row's outcome, replacing an earlier one."""
     outcomes = load() | {row: outcome}
-    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(outcomes), indent=1) + b"\n")
+    lines = (f'"{name}": {msgspec.json.encode(one).decode()}' for name, one in outcomes.items())
+    RESULTS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def load() -> dict[str, Outcome]:

@@ -41,6 +41,7 @@ class Row:
         run: injects the fault, dose by dose.
         full: the doses of `make chaos`.
         short: the doses of `make test`.
+        workers: number of workers before the first dose.
         nodes: number of nodes of the Kafka cluster.
         sections: settings that differ from the usual ones.
         malformed_every: every n-th record is malformed; 0 for none.
@@ -58,6 +59,7 @@ class Row:
     run: Callable[[Trial, Sequence[Any]], Awaitable[None]]
     full: Sequence[Any]
     short: Sequence[Any]
+    workers: int = 2
     nodes: int = 1
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     malformed_every: int = 0
@@ -113,6 +115,7 @@ ROWS: dict[str, Row] = {
         range(1),
         sections={"kafka": {"session_timeout": 10.0}},
         may_repeat=0,
+        workers=1,
     ),
     "upgrade": Row(
         "two workers of another release replaced by this one, one at a time, and back",
@@ -155,6 +158,7 @@ ROWS: dict[str, Row] = {
         mute_alone,
         range(5),
         range(1),
+        workers=1,
     ),
     "redaction": Row(
         "workers join and leave while traces wait for a slow redaction",
@@ -168,6 +172,7 @@ ROWS: dict[str, Row] = {
             "policy": {"threshold": 0.4},
         },
         restarts=0,
+        workers=1,
     ),
     "child": Row(
         "the child killed, its event loop blocked, its heartbeat cut",
@@ -175,6 +180,7 @@ ROWS: dict[str, Row] = {
         ["kill", "block", "silence"] * 5,
         ["kill", "block", "silence"],
         sections={"limits": {"heartbeat": 3.0}},
+        workers=1,
     ),
     "client": Row(
         "a worker's Kafka client fails by a defect, and sends its group no heartbeat any more",
@@ -182,6 +188,7 @@ ROWS: dict[str, Row] = {
         ["fail"] * 5,
         ["fail"],
         sections={"limits": {"stall": 600.0}},  # otherwise, the watchdog would handle it
+        workers=1,
     ),
     "embedder": Row(
         "the embedder fails, is slow, hangs",
@@ -189,6 +196,7 @@ ROWS: dict[str, Row] = {
         ["fail", "slow", "hang"] * 3,
         ["fail", "slow", "hang"],
         sections={"limits": {"stall": 10.0, "heartbeat": 5.0}},
+        workers=1,
     ),
     "transactions": Row(
         "a transactional producer, half aborted, and kill -9 of a worker",
@@ -201,24 +209,31 @@ ROWS: dict[str, Row] = {
         "one record in ten malformed, and kill -9 of a worker", kill, range(10), range(1), malformed_every=10
     ),
     "disk": Row(
-        "the broker's disk full, the worker's disk full", disk, ["broker", "worker"] * 3, ["broker", "worker"]
+        "the broker's disk full, the worker's disk full",
+        disk,
+        ["broker", "worker"] * 3,
+        ["broker", "worker"],
+        workers=1,
     ),
     "truncate": Row(
         "the raw topic truncated, the worker running and stopped",
         truncate,
         ["running", "stopped"] * 3,
         ["running", "stopped"],
+        workers=1,
     ),
     "recreate": Row(
         "the raw topic recreated, the worker running and stopped",
         recreate,
         ["running", "stopped"] * 3,
         ["running", "stopped"],
+        workers=1,
     ),
     **{name: _hostile(name, fault) for name, fault in _HOSTILE.items()},
     "poison": replace(
         _hostile("poison", "records that kill every process that embeds them"),
         run=write_deadly,
+        workers=1,
         restarts=2 * _ATTEMPTS,  # the count restarts if the parent is killed, too
     ),
     "without-ledger": Row(

@@ -11,18 +11,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chaos.brokers import SESSION_TIMEOUT, Brokers
 from chaos.embedder import Order, Orders
 from chaos.fleet import Fleet
-from chaos.load import Load, Make, TransactionalLoad
+from chaos.load import Load, Make, TransactionalLoad, traces
 from chaos.proxy import Proxy, running_proxy
 from chaos.witness import Witness
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.settings import Settings
 from support.streams import Stream, Worker, own_settings
+from support.traces import real_traces
+
+if TYPE_CHECKING:
+    from chaos.rows import Row
 
 PARTITIONS = 4
 RING = 50
@@ -157,50 +160,26 @@ class Trial:
 
 
 @asynccontextmanager
-async def running_trial(
-    brokers: Brokers,
-    folder: Path,
-    say: Say,
-    make: Make,
-    *,
-    sections: Mapping[str, Mapping[str, Any]],
-    transactional: bool = False,
-    proxied: bool = False,
-    without: str = "",
-    release: str | None = None,
-    topics: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
-) -> AsyncIterator[Trial]:
-    """Yield a trial with its own topics, under load but without workers.
-
-    Args:
-        brokers: running brokers.
-        folder: folder for the workers' files.
-        say: called with a message for each step.
-        make: creates the raw records.
-        sections: settings that differ from the usual ones.
-        transactional: publish in transactions, half of them aborted.
-        proxied: connect the workers to the broker through a proxy.
-        without: the mechanism to switch off in the workers.
-        release: git revision of the workers; by default, they are of this release.
-        topics: topic settings that differ from those of `kp-worker topics`, by role.
-    """
-    settings = _settings(brokers.direct, sections)
+async def running_trial(row: Row, brokers: Brokers, folder: Path, say: Say) -> AsyncIterator[Trial]:
+    """Yield a row's trial with its own topics, under load but without workers."""
+    settings = _settings(brokers.direct, row.sections)
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         await admin.create_missing(PARTITIONS, replication_factor=-1)
     async with AsyncExitStack() as stack:
         orders = Orders(folder / "orders.json", Order(seconds=EMBEDDING))
         stream = Stream(settings, folder)
-        for role, config in topics.items():
+        for role, config in row.topics.items():
             await stream.configure_topic(getattr(settings.topics, role), dict(config))
         proxy = None
         effective = settings
-        if proxied:
+        if row.proxied:
             node = brokers.nodes[0]
             proxy = await stack.enter_async_context(running_proxy(node.proxied, node.behind_proxy))
             effective = stream.configured(kafka={"bootstrap_servers": node.proxied})
-        sources = None if release is None else await asyncio.to_thread(_sources_of, release, folder)
-        fleet = Fleet(stream, effective, stack, orders.path, without, sources)
-        load = (TransactionalLoad if transactional else Load)(
+        sources = None if row.release is None else await asyncio.to_thread(_sources_of, row.release, folder)
+        fleet = Fleet(stream, effective, stack, orders.path, row.without, sources)
+        make = traces(real_traces(), row.malformed_every)
+        load = (TransactionalLoad if row.transactional else Load)(
             brokers.direct, settings.topics.raw, PARTITIONS, RATE, make
         )
         witness = Witness(brokers.direct, settings.topics, PARTITIONS, settings.limits.batch_bytes)

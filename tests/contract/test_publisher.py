@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 from uuid import uuid4
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 
 from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError
 from knowledgepulse_worker.kafka.lease import Lease
@@ -19,7 +19,7 @@ from knowledgepulse_worker.settings import KafkaSettings, Settings
 from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 from simulation.brokers import SimTopic, new_cluster
 from simulation.producer import SimPublisher
-from support.streams import Stream
+from support.streams import Stream, admin_of
 
 PARTITIONS = 3
 LARGE = b"x" * 15_000
@@ -116,17 +116,14 @@ class Kafka:
         self._max_request_bytes = max_request_bytes
         self._kafka = KafkaSettings(bootstrap_servers=servers)
         self.publisher = OutputPublisher(self._kafka, max_request_bytes, lease or held())
-        self._admin = AIOKafkaAdminClient(bootstrap_servers=servers)
         self._stream = Stream(Settings(kafka=self._kafka.model_dump()), folder)
 
     async def __aenter__(self):
-        await self._admin.start()
         await self.publisher.start()
         return self
 
     async def __aexit__(self, *_):
         await self.publisher.stop()
-        await self._admin.close()
 
     async def topic(self, takes="anything"):
         if takes == "nothing":  # since it does not exist; the publisher waits for it no longer than it must
@@ -137,7 +134,8 @@ class Kafka:
             return "no-such-topic"
         name = uuid4().hex
         config = self.KINDS.get(takes, {})
-        await self._admin.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs=config)])
+        async with admin_of(self._kafka.bootstrap_servers) as admin:
+            await admin.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs=config)])
         return name
 
     async def read(self, topic):

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from knowledgepulse_worker.tools.demo.java_kafka import JavaKafka
 from support import batches
-from support.memory import peak_rss
+from support.processes import peak_rss
 from support.streams import headers_of, source_of
 
 pytestmark = pytest.mark.integration

@@ -6,13 +6,16 @@ import json
 
 import pytest
 
-from chaos.deadly import DEADLY
+from chaos.embedder import DEADLY, Order, Orders
+from chaos.process import ORDERS
 from support.streams import Message, headers_of, source_of
 
 pytestmark = pytest.mark.integration
 
 
-async def test_a_deadly_record_is_dead_lettered_and_its_neighbours_are_scored(make_stream, real_traces):
+async def test_a_deadly_record_is_dead_lettered_and_its_neighbours_are_scored(
+    make_stream, real_traces, tmp_path
+):
     stream = await make_stream(2)
     lines = list(real_traces[:20])
     deadly = json.loads(lines[7])
@@ -20,7 +23,8 @@ async def test_a_deadly_record_is_dead_lettered_and_its_neighbours_are_scored(ma
     lines[7] = json.dumps(deadly).encode()
 
     raw = await stream.publish(Message(line, partition=number % 2) for number, line in enumerate(lines))
-    async with stream.worker(module="chaos.deadly") as worker:
+    orders = Orders(tmp_path / "orders.json", Order())
+    async with stream.worker(module="chaos.process", environment={ORDERS: str(orders.path)}) as worker:
         outputs = {source_of(record): record for record in await stream.outputs(worker, raw)}
         counted = await worker.metrics()
         assert await worker.stop() == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 from click.testing import CliRunner
 
 from knowledgepulse_worker.errors import WorkerError
@@ -18,7 +18,7 @@ from knowledgepulse_worker.tools.audit import audit
 from knowledgepulse_worker.tools.policies.inputs import Inputs
 from knowledgepulse_worker.tools.policies.labelling.traces import traces_to_label
 from support.commands import command
-from support.streams import Message, headers_of, score_of
+from support.streams import Message, admin_of, headers_of, score_of
 
 pytestmark = pytest.mark.integration
 
@@ -65,12 +65,8 @@ async def write(stream, topic, value, key=None, timestamp_ms=None, headers=()):
 
 
 async def create(stream, *names):
-    admin = AIOKafkaAdminClient(bootstrap_servers=stream.settings.kafka.bootstrap_servers)
-    await admin.start()
-    try:
+    async with admin_of(stream.settings.kafka.bootstrap_servers) as admin:
         await admin.create_topics([NewTopic(name, 2, 1) for name in names])
-    finally:
-        await admin.close()
 
 
 async def test_tune_rescore_evaluate_queue_and_show_on_topics(

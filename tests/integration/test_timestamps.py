@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import time
 
 import pytest
 
-from knowledgepulse_worker.kafka.topics import changelog_topic_name
 from support import metrics_page as page
 from support.streams import Message
 
@@ -32,20 +29,3 @@ async def test_outputs_older_than_their_topic_keeps_are_counted_and_named(make_s
 
     assert f"{topics.rejected} has retention.ms=604800000, {topics.raw} has -1: " in worker.log()
     assert worker.log().count("deletes records after 604800 s (retention.ms), but an output") == 1
-
-
-@pytest.mark.parametrize(
-    ("which", "setting", "value"),
-    [("changelog", "cleanup.policy", "delete"), ("dead_letter", "max.message.bytes", "100")],
-)
-async def test_a_topic_that_would_lose_what_must_be_kept_ends_the_start(make_stream, which, setting, value):
-    stream = await make_stream(1)
-    changelog = changelog_topic_name(stream.settings.kafka.group)
-    name = changelog if which == "changelog" else stream.settings.topics.dead_letter
-    await stream.configure_topic(name, {setting: value})
-
-    async with stream.worker() as worker:
-        async with asyncio.timeout(120):
-            assert await worker.process.wait() == os.EX_CONFIG
-
-    assert f"{name} has {setting}={value}, must have" in worker.log()

@@ -80,7 +80,6 @@ LANGCHAIN = [
         "additional_kwargs": {"a": "b"},
     },
 ]
-MODEL_EVENT = {"event": "model", "tools": [TOOL | {"description": "attachment://a"}]}
 OBSERVATION = {"traceId": "t", "startTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T00:00:01Z"}
 
 DOCUMENTS = {

@@ -106,6 +106,11 @@ def unread(offset, reason="too_large"):
     return RawRecord("raw-traces", 0, offset, 0, None, None, (), fault=Fault(reason, "the batch up to 1"))
 
 
+async def feed(lane, *records):
+    for record in records:
+        await lane.take(record)
+
+
 class FakeEmbedder:
     """Returns a new random vector for every text, so that a repeated embedding shows."""
 

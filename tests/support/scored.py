@@ -14,6 +14,7 @@ from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
 from knowledgepulse_worker.settings import TopicSettings
+from support import letters
 
 TOPICS = TopicSettings()
 
@@ -58,16 +59,4 @@ def dead_letter(offset: int) -> ConsumerRecord:
 def consumed(offset: int, raw: RawRecord, entry: Entry) -> ConsumerRecord:
     """Return an output record as a consumer receives it."""
     output = Outputs(TOPICS, dict.fromkeys(TOPICS.model_dump().values(), 1)).build(raw, entry)
-    return ConsumerRecord(
-        topic=output.topic,
-        partition=0,
-        offset=offset,
-        timestamp=output.timestamp_ms,
-        timestamp_type=0,
-        key=output.key,
-        value=output.value,
-        checksum=None,
-        serialized_key_size=0,
-        serialized_value_size=0,
-        headers=output.headers,
-    )
+    return letters.consumed(output, partition=0, offset=offset)

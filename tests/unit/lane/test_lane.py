@@ -12,16 +12,11 @@ from knowledgepulse_worker.errors import DeliveryError, EmbeddingError, TooLarge
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.record import NO_TIMESTAMP
 from knowledgepulse_worker.scoring import score_trace, scorer
-from support.lanes import headers, score, unread
+from support.lanes import feed, headers, score, unread
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 FAR = 50_000_000
-
-
-async def feed(lane, *records):
-    for record in records:
-        await lane.take(record)
 
 
 ODD_TIMESTAMPS = (2**63 - 2, 253_402_300_799_000, 0, -2, -(2**63))

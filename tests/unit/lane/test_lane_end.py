@@ -5,13 +5,9 @@ import asyncio
 import pytest
 
 from knowledgepulse_worker.errors import DeliveryError
+from support.lanes import feed
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
-
-
-async def feed(lane, *records):
-    for record in records:
-        await lane.take(record)
 
 
 def tasks():

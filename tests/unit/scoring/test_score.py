@@ -41,13 +41,6 @@ def test_the_score_is_the_sum_of_the_dimensions_with_the_domain_s_weights(make_t
     assert (score.domain, score.nearest, score.overrides) == (domain, "kp:trace:1", ())
 
 
-@pytest.mark.parametrize("task_domain", ["logistics", "Finance", "finance ", "FINANCE", "fin"])
-def test_a_domain_without_an_exactly_matching_profile_gets_default(make_trace, task_domain):
-    score = score_trace(make_trace("tool_call", task_domain=task_domain), None, Policy())
-
-    assert score.domain == "default"
-
-
 @pytest.mark.parametrize(("above", "decision"), [(False, "contribute"), (True, "rejected")])
 def test_a_score_equal_to_the_threshold_is_contributed(make_trace, above, decision):
     trace = make_trace("tool_call", "observation")
@@ -107,20 +100,3 @@ def test_a_score_is_never_above_1(make_trace, parts):
     assert (score.complexity, score.novelty, score.tool_diversity, score.outcome_confidence) == (1, 1, 1, 1)
     assert score.overrides == ()
     assert 0 <= score.quality_score <= 1
-
-
-def test_the_dict_has_the_order_of_the_header(make_trace):
-    score = score_trace(make_trace("thought"), None, Policy())
-
-    assert list(score.as_dict()) == [
-        "quality_score",
-        "complexity",
-        "novelty",
-        "tool_diversity",
-        "outcome_confidence",
-        "overrides",
-        "domain",
-        "threshold",
-        "nearest",
-        "withheld",
-    ]

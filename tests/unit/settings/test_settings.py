@@ -166,10 +166,6 @@ def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(p
             "; 'public' is none of them (KP_POLICY__CONTRIB",
         ),
         (
-            '[policy]\ncontribute_visibility = "org"',
-            "policy.contribute_visibility: got 'org'; should be a list",
-        ),
-        (
             '[kafka]\nsecurity_protocol = "SASL_SSL"',
             "SASL_SSL needs sasl_username and sasl_password or sasl_password_file",
         ),
@@ -188,7 +184,6 @@ def test_all_problems_are_reported_at_once_with_the_value_and_what_is_accepted(p
         ('[embedding]\ntext = "prompt"', "embedding.text: got 'prompt'; should be 'sdk', 'agent' or 'parts'"),
         ("shadow = 5", "shadow: got 5"),
         ("[shadow]\nthreshold = 1.2", "shadow.threshold: got 1.2"),
-        ("[shadow.domains.x.weights]\nnovelty = 1", "shadow.domains.x.weights.complexity"),
         ('[fleet]\nagent_ids = "planner"', "fleet.agent_ids: got 'planner'"),
         ('[fleet]\nframeworks = [""]', "fleet.frameworks.0: got ''"),
         (f"[fleet]\nframeworks = {[str(n) for n in range(51)]}", "at most 50 items"),

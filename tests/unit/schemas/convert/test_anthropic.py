@@ -50,13 +50,3 @@ def test_converts_thinking_a_tool_call_and_its_result():
     assert conversion.trace.steps[3].tool.name == "weather"
     assert conversion.trace.steps[2].input == {"city": "Paris"}
     assert "messages[].content[].signature" in conversion.losses
-
-
-def test_system_text_and_images_are_reported_as_losses():
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-    asked = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]}
-
-    losses = from_anthropic({**message(text("A cat")), "system": "Be brief", "messages": [asked]}).losses
-
-    assert losses["system text"].characters == len("Be brief")
-    assert losses["messages[].content[].source"].characters > 0

@@ -49,21 +49,3 @@ def test_all_serialised_forms_give_the_same_trace(way):
     ]
     assert trace.steps[1].input == {"city": "Paris"}
     assert trace.metadata.success
-
-
-def test_converts_graph_states_and_thread_snapshots():
-    state = {"messages": WAYS["model_dump"](MESSAGES), "documents": ["a text"]}
-    snapshot = {
-        "values": state,
-        "next": [],
-        "created_at": "2026-01-31T12:00:00+00:00",
-        "checkpoint": {"thread_id": "t", "checkpoint_id": "c"},
-        "tasks": [],
-    }
-
-    conversion = from_langchain(snapshot)
-
-    assert source_of(state).name == source_of(snapshot).name == "langchain"
-    assert from_langchain(state).trace.steps == conversion.trace.steps
-    assert conversion.trace.metadata.created_at == "2026-01-31T12:00:00.000Z"
-    assert "values.documents" in conversion.losses

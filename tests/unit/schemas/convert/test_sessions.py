@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knowledgepulse_schemas.convert import ConversionError, NoRunError, Options, convert, source_of
+from knowledgepulse_schemas.convert import ConversionError, NoRunError, convert, source_of
 from support.conversions import FOLDER, read_cases
 
 NAMES = ("claude_code", "codex", "gemini_cli", "opencode")
@@ -20,71 +20,9 @@ SESSIONS = {name: next(one for one in found if source_of(one[0])) for name, foun
 TIME = "2026-03-26T00:00:00Z"
 
 
-def claude(kind, content, uuid):
-    message = {"role": kind, "content": content}
-    return {
-        "type": kind,
-        "parentUuid": None,
-        "sessionId": "s1",
-        "uuid": uuid,
-        "timestamp": TIME,
-        "message": message,
-    }
-
-
-def codex(kind, **members):
-    return {"timestamp": TIME, "type": kind, "payload": members}
-
-
-def opencode(role, message_id, text):
-    place = {"sessionID": "ses_1", "messageID": message_id}
-    yield {"id": message_id, "sessionID": "ses_1", "role": role, "time": {"created": 1774000000000}}
-    yield {"id": f"{message_id}0", **place, "type": "text", "text": text}
-
-
-ASKED, ANSWERED = "Now lint it all", "Linted"
-AGAIN = {
-    "claude_code": [
-        claude("user", ASKED, "again 1"),
-        claude("assistant", [{"type": "text", "text": ANSWERED}], "again 2"),
-    ],
-    "codex": [
-        codex("event_msg", type="user_message", message=ASKED),
-        codex(
-            "response_item",
-            type="message",
-            role="assistant",
-            content=[{"type": "output_text", "text": ANSWERED}],
-        ),
-    ],
-    "gemini_cli": [
-        {"id": "8", "timestamp": TIME, "type": "user", "content": ASKED},
-        {"id": "9", "timestamp": TIME, "type": "gemini", "content": ANSWERED},
-    ],
-    "opencode": [*opencode("user", "m8", ASKED), *opencode("assistant", "m9", ANSWERED)],
-}
-
-
-def metadata(conversion):
-    return conversion.trace.metadata.model_dump(exclude_unset=True)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_each_line_names_its_format_at_the_start(name):
     assert source_of(SESSIONS[name][0]).name == name
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_requests_are_traces_of_their_own_that_lead_to_the_session(name):
-    lines = [*SESSIONS[name], *AGAIN[name]]
-    first, second = convert(lines, name, Options(per_request=True))
-    [whole] = convert(lines, name)
-
-    assert [one.trace.task.objective for one in (first, second)] == ["Fix the tests", ASKED]
-    assert [step.content for step in second.trace.steps] == [ANSWERED]
-    assert first.trace.metadata.created_at != whole.trace.metadata.created_at or name == "opencode"
-    assert {metadata(one)["parent_id"] for one in (first, second)} == {whole.trace.id}
-    assert len(first.trace.steps) + len(second.trace.steps) + 1 == len(whole.trace.steps)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -73,8 +73,3 @@ def test_a_json_line_has_all_columns_of_the_table():
 )
 def test_the_time_is_the_raw_records_in_utc(timestamp_ms, shown):
     assert shown in text.row(DeadLetter.read(buried(raw_record(timestamp_ms=timestamp_ms))), None)
-
-
-@given(st.integers(-(2**63), 2**63 - 1))
-def test_lists_letters_with_any_kafka_timestamp(timestamp_ms):
-    assert text.row(DeadLetter.read(buried(raw_record(timestamp_ms=timestamp_ms))), None)

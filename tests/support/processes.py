@@ -1,0 +1,46 @@
+"""Processes, each with its children."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+
+def tree(pid: int) -> list[psutil.Process]:
+    """Return a process and its children; none if it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        return [parent, *parent.children(recursive=True)]
+    return []
+
+
+def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    """Send a signal to those of the processes that are still there."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+
+
+def suspend(pid: int) -> None:
+    """Suspend a process and its children."""
+    send(tree(pid), signal.SIGSTOP)
+
+
+def wake(pid: int) -> None:
+    """Resume a process and its children."""
+    send(tree(pid), signal.SIGCONT)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process and its children so far."""
+    return sum(sum(process.cpu_times()[:2]) for process in tree(pid))
+
+
+def peak_rss(pid: int) -> int:
+    """The most memory that a process has ever had, in bytes (Linux)."""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
