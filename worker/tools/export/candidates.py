@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -127,6 +127,13 @@ class Candidate:
         yield "score from", f"{int(self.score * 20 + 1e-9) / 20:.2f}"
 
 
+class LeftOut(NamedTuple):
+    """A record that is no candidate."""
+
+    reason: str  # one of REASONS
+    trace_id: str = ""  # empty if the record is no scored trace
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """How records become rows.
@@ -155,13 +162,17 @@ class Rules:
         """Of the vectors; 0 without an embedder."""
         return 0 if self.embedder is None else self.embedder.dimensions
 
-    def candidate(self, record: RawRecord) -> Candidate | str:
-        """Return a record's candidate, or which of :data:`REASONS` there is against it."""
+    def candidate(self, record: RawRecord) -> Candidate | LeftOut:
+        """Return a record's candidate, or what there is against it."""
         if last_header(record.headers, "kp-redaction-error") is not None:
-            return "not_redacted"
+            return LeftOut("not_redacted")
         one = self._read(record)
         if one is None or (self.has_score and one.parts is None):
-            return "foreign"
+            return LeftOut("foreign")
+        reason = self._against(one)
+        return one if reason is None else LeftOut(reason, one.members.id)
+
+    def _against(self, one: Candidate) -> str | None:
         choices, metadata = self.choices, one.members.metadata
         if held := private(
             metadata.visibility, metadata.privacy_level, choices.visibilities, choices.privacy_levels
@@ -171,7 +182,7 @@ class Rules:
             return "other_domain"
         if choices.policy is not None and (one.parts is None or one.parts.decision != "contribute"):
             return "policy"
-        return "min_score" if one.score < choices.min_score else one
+        return "min_score" if one.score < choices.min_score else None
 
     def trace(self, record: RawRecord, candidate: Candidate) -> bytes:
         """Return the bytes of a record's trace, with its score under the policy of the export, if any."""
