@@ -183,8 +183,11 @@ def queue(given: inputs.Inputs, min_reward: float, count: int) -> None:
     if labels and not any(label_of(record, labels) for record in records):
         errors.print(f"none of the {len(labels)} labels matches one of the {len(records)} traces")
     usual = usual_lengths(records)
-    for one in labelling_queue(records, labels, active, count, min_reward):
+    found = labelling_queue(records, labels, active, count, min_reward)
+    for one in found:
         click.echo(json.dumps(one.as_dict(usual)))
+    if not found:
+        errors.print(f"nothing to label: each of the {len(records)} traces has a label, or is a copy of one")
 
 
 @click.command()
