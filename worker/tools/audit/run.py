@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import cache
 
 from knowledgepulse_worker.embedding import Embedder
-from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka.policy_topic import read_policies
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.preflight.rights import Right, outputs, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader, raw_record
-from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name, policies_topic_name
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import OutputRecord
@@ -22,7 +21,6 @@ from knowledgepulse_worker.terminal.progress import TopicProgressCallback
 from knowledgepulse_worker.tools.audit.index import SourceIndex
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from knowledgepulse_worker.tools.audit.report import PartitionReport, Report
-from knowledgepulse_worker.tools.audit.rights import audit_rights
 
 # Small enough to show progress while texts are embedded.
 _CHUNK = 128
@@ -59,24 +57,33 @@ async def audit(
     """
     await require_rights(settings.kafka, audit_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics, changelog, outputs = await admin.existing(), admin.changelog, admin.outputs
-        policy_topic = admin.policies
         raw = settings.topics.raw
-        missing = [name for name in (raw, *outputs) if name not in topics]
-        if missing:
-            raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
+        topics = await admin.existing(raw, *admin.outputs)
         committed = await admin.committed(topics[raw])
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         # Opened in this order, the bounds include the outputs of all committed records, and their entries.
         log = _Log(reader, progress)
-        for name in (*outputs, changelog, raw):
+        for name in (*admin.outputs, admin.changelog, raw):
             if name in topics:
                 await log.open(topics[name])
         # A policy is kept before its first use, so by now those of all outputs within the bounds are.
-        kept = await read_policies(reader, policy_topic) if policy_topic in topics else []
+        kept = await read_policies(reader, admin.policies) if admin.policies in topics else []
         policies = {one.digest: one for one in (settings.policy, *(one.policy for one in kept))}
         run = _Run(settings, policies, topics, log, cache(embedder or (lambda: None)), tolerance)
-        return await run.audit(committed, changelog)
+        return await run.audit(committed, admin.changelog)
+
+
+def audit_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker audit`` needs."""
+    group = settings.kafka.group
+    for name in (
+        settings.topics.raw,
+        *outputs(settings),
+        changelog_topic_name(group),
+        policies_topic_name(group),
+    ):
+        yield from topic_rights(name, "Read", "DescribeConfigs")
+    yield Right("Describe", "group", group)
 
 
 class _Log:

@@ -76,8 +76,7 @@ def contribution_rights(settings: Settings) -> Iterator[Right]:
 
 async def create_topic(admin: TopicAdmin, name: str) -> None:
     """Create the topic of contributions if it is missing; it keeps its records forever."""
-    if name not in await admin.describe([name]):
-        await admin.create(name, 1, -1, {"retention.ms": "-1"})
+    await admin.create_if_missing(name, 1, {"retention.ms": "-1"})
 
 
 async def read_contributions(settings: Settings, records: Collection[ScoredRecord]) -> list[Contribution]:

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from knowledgepulse_schemas.headers import last_header
-from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.http.metrics_port import serving_metrics
 from knowledgepulse_worker.kafka.preflight.rights import require_rights
 from knowledgepulse_worker.kafka.sole_reader import SoleReader
@@ -179,8 +178,7 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
     answers = group = contributions_topic_name(settings.kafka.group)  # the transactional id, too
     await require_rights(settings.kafka, contribution_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        if source not in await admin.describe([source]):
-            raise TopicError(f"missing: {source}; `kp-worker topics` creates it")
+        await admin.required([source])
         await create_topic(admin, answers)
     persistence = Persistence(sleep, metrics)
     async with (

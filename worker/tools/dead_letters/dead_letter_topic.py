@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 from knowledgepulse_worker.errors import TopicError
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import ProgressCallback, Record, TopicReader, read_topic
-from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.topics import Topic, replays_topic_name
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selection
-from knowledgepulse_worker.tools.dead_letters.rights import dead_letter_rights
 
 
 def _ignore_progress(read: int, total: int) -> None:
@@ -72,6 +71,12 @@ class DeadLetters:
         return {record.key: record.value.decode() async for record in self._reader.read(name, 0, offsets)}
 
 
+def dead_letter_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker dead-letters list`` and ``show`` need."""
+    for name in (settings.topics.dead_letter, replays_topic_name(settings.kafka.group)):
+        yield from topic_rights(name, "Read", "DescribeConfigs")
+
+
 @asynccontextmanager
 async def open_dead_letters(settings: Settings) -> AsyncIterator[DeadLetters]:
     """Connect and open the dead-letter topic.
@@ -83,9 +88,6 @@ async def open_dead_letters(settings: Settings) -> AsyncIterator[DeadLetters]:
     """
     await require_rights(settings.kafka, dead_letter_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics = await admin.existing()
-    topic = topics.get(settings.topics.dead_letter)
-    if topic is None:
-        raise TopicError(f"missing: {settings.topics.dead_letter}; `kp-worker topics` creates it")
+        topics = await admin.existing(settings.topics.dead_letter)
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
-        yield DeadLetters(reader, topic, topics.get(admin.replays))
+        yield DeadLetters(reader, topics[settings.topics.dead_letter], topics.get(admin.replays))

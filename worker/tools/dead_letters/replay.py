@@ -13,23 +13,21 @@ forgets all replays.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
 
-from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka.output_publisher import record_bytes
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import ProgressCallback
-from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.topics import COMPACTED, Topic, replays_topic_name
 from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.settings import KafkaSettings, Settings
-from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import open_dead_letters
+from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_letter_rights, open_dead_letters
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selection
-from knowledgepulse_worker.tools.dead_letters.rights import dead_letter_rights, replay_rights
 
 BATCH_RECORDS = 100
 BATCH_BYTES = 1_048_576
@@ -136,12 +134,9 @@ async def replay(
     """
     await require_rights(settings.kafka, [*dead_letter_rights(settings), *replay_rights(settings)])
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics = await admin.existing()
-        if settings.topics.raw not in topics:
-            raise TopicError(f"missing: {settings.topics.raw}; `kp-worker topics` creates it")
+        raw = (await admin.existing(settings.topics.raw))[settings.topics.raw]
         if not dry_run:
-            await admin.create_replays()
-    raw = topics[settings.topics.raw]
+            await admin.create_if_missing(admin.replays, 1, COMPACTED)
     async with AsyncExitStack() as stack:
         publish = _dry_run(raw)
         if not dry_run:
@@ -162,6 +157,16 @@ async def replay(
                     replayed[letter.identity] = raw.name  # so that duplicates are replayed once
             for letter, position in zip(ready, await publish(ready) if ready else [], strict=True):
                 yield Outcome(letter, position)
+
+
+def replay_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the additional rights that ``kp-worker dead-letters replay`` needs.
+
+    Only the broker can check two more: Create on the replays topic, if it is missing, and Write on the
+    transactional id.
+    """
+    yield from topic_rights(settings.topics.raw, "Write", "DescribeConfigs")
+    yield from topic_rights(replays_topic_name(settings.kafka.group), "Write")
 
 
 def _dry_run(raw: Topic) -> Publish:

@@ -1,11 +1,10 @@
-"""The group and the topic of evaluations, and the rights on them."""
+"""The group of evaluations, and the rights of the command."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from knowledgepulse_worker.kafka.preflight.rights import Right, scored_rights, topic_rights
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.settings import Settings
 
 
@@ -23,9 +22,3 @@ def evaluation_rights(settings: Settings) -> Iterator[Right]:
     yield from scored_rights(settings)
     yield from topic_rights(settings.topics.evaluations, "Write", "DescribeConfigs")
     yield Right("Read", "group", evaluations_group(settings.kafka.group))
-
-
-async def create_topic(admin: TopicAdmin, name: str, partitions: int) -> None:
-    """Create the topic of evaluations if it is missing."""
-    if name not in await admin.describe([name]):
-        await admin.create(name, partitions, -1, {})

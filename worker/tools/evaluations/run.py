@@ -12,7 +12,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.http.metrics_port import serving_metrics
 from knowledgepulse_worker.kafka.preflight.rights import require_rights
 from knowledgepulse_worker.kafka.sole_reader import SoleReader
@@ -22,11 +21,7 @@ from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, Tra
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import ScoredRecord, bounded_id
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.evaluations.evaluations_topic import (
-    create_topic,
-    evaluation_rights,
-    evaluations_group,
-)
+from knowledgepulse_worker.tools.evaluations.evaluations_topic import evaluation_rights, evaluations_group
 from knowledgepulse_worker.tools.evaluations.event import otlp_logs, span_of
 from knowledgepulse_worker.tools.evaluations.metrics import EvaluationMetrics
 
@@ -100,10 +95,8 @@ async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, 
     await require_rights(settings.kafka, evaluation_rights(settings))
     names = (settings.topics.contribute, settings.topics.rejected)
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics = await admin.describe(names)
-        if missing := [name for name in names if name not in topics]:
-            raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
-        await create_topic(admin, settings.topics.evaluations, topics[names[0]].partitions)
+        topics = await admin.required(names)
+        await admin.create_if_missing(settings.topics.evaluations, topics[names[0]].partitions, {})
     group = evaluations_group(settings.kafka.group)
     metrics = EvaluationMetrics()
     evaluations = Evaluations(settings.kafka.group, settings.limits.uncommitted_records, metrics)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from knowledgepulse_worker.errors import InputError, TopicError
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Reader, TopicReader, raw_record
@@ -65,9 +65,7 @@ async def open_topics(
     """
     await require_rights(settings.kafka, export_rights(names))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics = await admin.describe(names)
-    if missing := [name for name in names if name not in topics]:
-        raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
+        topics = await admin.required(names)
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         source = TopicSource(reader, progress)
         for name in names:

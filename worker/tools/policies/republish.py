@@ -51,7 +51,7 @@ async def republish(
     allowed = {settings.topics.contribute, settings.topics.rejected} if live else set()
     check_targets(names, TopicAdmin(settings.kafka, settings.topics).own, allowed)
     rights = (right for name in names for right in topic_rights(name, "Write", "DescribeConfigs"))
-    topics = await require_topics(settings, names, rights, "; create them first")
+    topics = await require_topics(settings, names, rights, "create them first")
     targets: Targets = {"contribute": topics[0], "rejected": topics[1]}
     async with (
         open_scored_topics(settings) as scored,

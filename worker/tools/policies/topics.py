@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from knowledgepulse_worker.errors import InputError, TopicError
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.policy_topic import KeptPolicy, read_policies
 from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, scored_rights, topic_rights
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import REMEDY, TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader, read_topic
 from knowledgepulse_worker.kafka.topics import Topic, policies_topic_name
 from knowledgepulse_worker.records.content import content_of
@@ -23,7 +23,7 @@ from knowledgepulse_worker.tools.policies.labels import Labels, native_id_of, re
 
 
 async def require_topics(
-    settings: Settings, names: Sequence[str], rights: Iterable[Right], hint: str = ""
+    settings: Settings, names: Sequence[str], rights: Iterable[Right], remedy: str = REMEDY
 ) -> list[Topic]:
     """Return topics that exist and may be used.
 
@@ -34,9 +34,7 @@ async def require_topics(
     """
     await require_rights(settings.kafka, rights)
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics = await admin.describe(names)
-    if missing := [name for name in names if name not in topics]:
-        raise TopicError(f"missing: {', '.join(missing)}{hint}")
+        topics = await admin.required(names, remedy)
     return [topics[name] for name in names]
 
 
@@ -104,9 +102,7 @@ class ScoredTopics:
 async def open_scored_topics(settings: Settings) -> AsyncIterator[ScoredTopics]:
     """Open `contribute` and `rejected`, and show how far they are read; see :func:`require_topics`."""
     names = (settings.topics.contribute, settings.topics.rejected)
-    topics = await require_topics(
-        settings, names, scored_rights(settings), "; `kp-worker topics` creates them"
-    )
+    topics = await require_topics(settings, names, scored_rights(settings))
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         with topic_progress() as progress:
             yield ScoredTopics(reader, topics, progress)
@@ -118,7 +114,8 @@ async def labels_of_topic(settings: Settings, name: str) -> Labels:
     Raises:
         InputError: a record is not a label, or there is none; see also :func:`require_topics`.
     """
-    (topic,) = await require_topics(settings, [name], topic_rights(name, "Read", "DescribeConfigs"))
+    rights = topic_rights(name, "Read", "DescribeConfigs")
+    (topic,) = await require_topics(settings, [name], rights, "create it first")
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         with topic_progress() as progress:
             labels = await labels_of_records(read_topic(reader, topic, None, partial(progress, name)))
@@ -151,7 +148,7 @@ async def policy_history(settings: Settings) -> list[KeptPolicy]:
         InputError: no policy has come into force yet; see also :func:`require_topics`.
     """
     topic = policies_topic_name(settings.kafka.group)
-    await require_topics(settings, [topic], kept_policy_rights(settings), "; `kp-worker topics` creates it")
+    await require_topics(settings, [topic], kept_policy_rights(settings))
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         history = await read_policies(reader, topic)
     if not history:
