@@ -40,7 +40,7 @@ class DeadLetters:
         self, selection: Selection, progress: ProgressCallback = _ignore_progress
     ) -> AsyncIterator[DeadLetter]:
         """Yield the selected dead letters, by partition and offset."""
-        async for record in read_topic(self._reader, self._topic, selection.since_ms, progress):
+        async for record in read_topic(self._reader, self._topic, selection.period.since_ms, progress):
             letter = DeadLetter.read(record)
             self.foreign += letter is None
             if letter is not None and letter in selection:

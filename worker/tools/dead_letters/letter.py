@@ -12,6 +12,7 @@ from knowledgepulse_worker.errors import Reason
 from knowledgepulse_worker.kafka.topic_reader import Record, raw_record
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.terminal.arguments import Period
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +94,15 @@ class Selection:
     source: tuple[str | int, ...] | None = None
 
     @property
-    def since_ms(self) -> int | None:
-        """Earliest timestamp in milliseconds since the epoch."""
-        return None if self.since is None else round(self.since.timestamp() * 1000)
+    def period(self) -> Period:
+        """The range of timestamps."""
+        return Period(self.since, self.until)
 
     def __contains__(self, letter: DeadLetter) -> bool:
         record = letter.record
         source = (record.topic, record.partition, record.offset)
         return (
             (not self.reasons or letter.headers.reason in self.reasons)
-            and (self.since_ms is None or record.timestamp_ms >= self.since_ms)
-            and (self.until is None or record.timestamp_ms < self.until.timestamp() * 1000)
+            and record.timestamp_ms in self.period
             and (self.source is None or source[: len(self.source)] == self.source)
         )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from functools import partial
 
 from knowledgepulse_worker.errors import InputError
@@ -18,6 +17,7 @@ from knowledgepulse_worker.records.content import content_of
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.arguments import Period
 from knowledgepulse_worker.terminal.progress import TopicProgressCallback, topic_progress
 from knowledgepulse_worker.tools.policies.labels import Labels, native_id_of, read_label
 
@@ -36,24 +36,6 @@ async def require_topics(
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
         topics = await admin.required(names, remedy)
     return [topics[name] for name in names]
-
-
-@dataclass(frozen=True, slots=True)
-class Period:
-    """A range of record timestamps; None is an open bound."""
-
-    since: datetime | None = None
-    until: datetime | None = None
-
-    @property
-    def since_ms(self) -> int | None:
-        """Start in milliseconds since the epoch."""
-        return None if self.since is None else round(self.since.timestamp() * 1000)
-
-    def __contains__(self, timestamp_ms: int) -> bool:
-        return (self.since_ms is None or timestamp_ms >= self.since_ms) and (
-            self.until is None or timestamp_ms < self.until.timestamp() * 1000
-        )
 
 
 class ScoredTopics:

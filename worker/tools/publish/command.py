@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from click.core import ParameterSource
@@ -35,7 +35,7 @@ from knowledgepulse_worker.tools.publish.trace_publisher import Published, Trace
 @conversion_options
 @click.option(
     "--key",
-    type=click.Choice(["id", "agent_id", "task_domain"]),
+    type=click.Choice(get_args(KeyBy)),
     default="id",
     show_default=True,
     help="Record key. Traces with the same key are compared with each other.",
