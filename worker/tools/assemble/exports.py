@@ -23,19 +23,12 @@ _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class SpanExport(NamedTuple):
-    """A span, as an export of its own.
+    """A span, as an export of its own."""
 
-    Attributes:
-        trace_id: its trace's id, in lower-case hexadecimal.
-        span_id: its own id, likewise.
-        is_root: whether it has no parent.
-        value: the export, in the encoding that it came in.
-    """
-
-    trace_id: str
-    span_id: str
+    trace_id: str  # in lower-case hexadecimal
+    span_id: str  # likewise
     is_root: bool
-    value: bytes
+    value: bytes  # the export, in the encoding that it came in
 
 
 class _Span(msgspec.Struct, rename="camel"):

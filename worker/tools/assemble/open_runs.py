@@ -31,28 +31,16 @@ COMPLETED_BY: tuple[CompletedBy, ...] = get_args(CompletedBy)
 
 @dataclass(slots=True)
 class SpanRun:
-    """A run; its times are those of records, in milliseconds since 1970.
-
-    Attributes:
-        trace_id: its trace id.
-        first_offset: the offset of its first span.
-        last_offset: the offset of its last span.
-        first_time: the time of its first span.
-        last_time: the time of its last span.
-        root_time: the time of its root span, if that has arrived.
-        size: the bytes of its spans.
-        spans: its spans' exports, by span id.
-        completed_by: why it is complete.
-    """
+    """A run; its times are those of records, in milliseconds since 1970."""
 
     trace_id: str
-    first_offset: int
+    first_offset: int  # of its first span
     last_offset: int
     first_time: int
     last_time: int
-    root_time: int | None = None
-    size: int = 0
-    spans: dict[str, bytes] = field(default_factory=dict)
+    root_time: int | None = None  # of its root span, if that has arrived
+    size: int = 0  # bytes of its spans
+    spans: dict[str, bytes] = field(default_factory=dict)  # exports, by span id
     completed_by: CompletedBy = "idle"
 
 

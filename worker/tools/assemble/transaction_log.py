@@ -31,38 +31,23 @@ POSITION = b"position"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the last transaction left.
+    """What the last transaction left."""
 
-    Attributes:
-        position: the offset up to which the outputs of all records are published.
-        published: the last offset of each published run, by trace id, oldest first.
-    """
-
-    position: int
-    published: Mapping[str, int]
+    position: int  # the offset up to which the outputs of all records are published
+    published: Mapping[str, int]  # the last offset of each published run, by trace id, oldest first
 
 
 @dataclass(slots=True)
 class Step:
-    """What a transaction publishes.
-
-    Attributes:
-        outputs: the records.
-        published: the last offset of each run that they complete, by trace id.
-        traces: how many of the records are traces.
-        reasons: those of the dead letters among them.
-        forgotten: the ids of runs to forget.
-        position: the offset up to which this publishes the outputs of all records.
-        watermark: the offset to read from after a crash.
-    """
+    """What a transaction publishes."""
 
     outputs: list[OutputRecord] = field(default_factory=list)
-    published: dict[str, int] = field(default_factory=dict)
-    traces: int = 0
-    reasons: list[Reason] = field(default_factory=list)
-    forgotten: Sequence[str] = ()
-    position: int = 0
-    watermark: int = 0
+    published: dict[str, int] = field(default_factory=dict)  # last offset of each run that they complete
+    traces: int = 0  # how many of the outputs are traces
+    reasons: list[Reason] = field(default_factory=list)  # those of the dead letters among them
+    forgotten: Sequence[str] = ()  # the ids of runs to forget
+    position: int = 0  # the offset up to which this publishes the outputs of all records
+    watermark: int = 0  # the offset to read from after a crash
     _size: int = 0
 
     def add(self, output: OutputRecord | Refused) -> None:

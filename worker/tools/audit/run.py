@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 
 from knowledgepulse_worker.embedding import Embedder
@@ -29,8 +30,7 @@ _CHUNK = 128
 async def audit(
     settings: Settings,
     *,
-    embedder: Callable[[], Embedder | None] | None = None,
-    tolerance: float | None = None,
+    embedder: Callable[[], Embedder | None] = lambda: None,
     progress: TopicProgressCallback = lambda _topic, _done, _total: None,
 ) -> Report:
     """Audit a stream's outputs against its raw topic, up to the current ends of the topics.
@@ -39,13 +39,10 @@ async def audit(
     output and 2 kB per ledger entry.
 
     Args:
-        settings: the worker's settings: its topics, group, cache, policy and limits.
+        settings: the worker's.
         embedder: creates the embedder for records whose vector is no longer in the changelog; called at most
-            once, and only if there are such records. If None, the novelty of these records, and of records
-            compared with them, is not audited.
-        tolerance: accepted difference of a novelty recomputed with such embeddings. By default, 1e-6 if all
-            vectors are float32, and 0.002 otherwise. Novelties recomputed from the changelog's vectors alone
-            must be equal to within 1e-9.
+            once, and only if there are such records. Without one, the novelty of these records, and of
+            records compared with them, is not audited.
         progress: called while reading.
 
     Raises:
@@ -69,7 +66,7 @@ async def audit(
         # A policy is kept before its first use, so by now those of all outputs within the bounds are.
         kept = await read_policies(reader, admin.policies) if admin.policies in topics else []
         policies = {one.digest: one for one in (settings.policy, *(one.policy for one in kept))}
-        run = _Run(settings, policies, topics, log, cache(embedder or (lambda: None)), tolerance)
+        run = _Run(settings, policies, topics, log, cache(embedder))
         return await run.audit(committed, admin.changelog)
 
 
@@ -129,38 +126,26 @@ class _Log:
         self._progress(topic, done + len(bounds[partition]), total)
 
 
+@dataclass
 class _Run:
-    def __init__(
-        self,
-        settings: Settings,
-        policies: Mapping[str, Policy],
-        topics: dict[str, Topic],
-        log: _Log,
-        embedder: Callable[[], Embedder | None],
-        tolerance: float | None,
-    ) -> None:
-        self._settings = settings
-        self._policies = policies
-        self._topics = topics
-        self._log = log
-        self._embedder = embedder
-        self._tolerance = tolerance
-        self._builder = Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()})
-        names = settings.topics
-        self._outputs = (names.contribute, names.rejected, names.dead_letter)
+    settings: Settings
+    policies: Mapping[str, Policy]
+    topics: Mapping[str, Topic]
+    log: _Log
+    embedder: Callable[[], Embedder | None]
 
     async def audit(self, committed: list[int], changelog: str) -> Report:
-        topics, window = self._settings.topics, self._settings.limits.uncommitted_records
-        with SourceIndex(topics, self._topics[topics.raw].partitions, window) as index:
+        topics, window = self.settings.topics, self.settings.limits.uncommitted_records
+        with SourceIndex(topics, self.topics[topics.raw].partitions, window) as index:
             written: Counter[int] = Counter()
-            async for partition, records in self._log.read(changelog):
+            async for partition, records in self.log.read(changelog):
                 index.add_entries(partition, [(record.key, record.value) for record in records])
                 written[partition] += len(records)
-            for partition, end in enumerate(self._log.ends(changelog)):
+            for partition, end in enumerate(self.log.ends(changelog)):
                 if written[partition] == end:
                     index.add_whole(partition)
-            for name in self._outputs:
-                async for _, records in self._log.read(name):
+            for name in outputs(self.settings):
+                async for _, records in self.log.read(name):
                     index.add_outputs(map(_output, records))
             index.complete()
             reports = [
@@ -170,30 +155,29 @@ class _Run:
             return Report(topics.raw, reports, index.foreign)
 
     async def _audit_partition(self, partition: int, committed: int, index: SourceIndex) -> PartitionReport:
-        raw = self._settings.topics.raw
+        raw = self.settings.topics.raw
         audit = PartitionAudit(
             partition,
-            Bounds(self._log.first_offsets(raw)[partition], committed, self._outputs_from(partition, index)),
-            self._settings,
-            self._policies,
+            Bounds(self.log.first_offsets(raw)[partition], committed, self._outputs_from(partition, index)),
+            self.settings,
+            self.policies,
             index,
-            self._builder,
-            self._embedder,
-            self._tolerance,
+            Outputs(self.settings.topics, {name: one.partitions for name, one in self.topics.items()}),
+            self.embedder,
         )
-        async for records in self._log.read_partition(raw, partition):
+        async for records in self.log.read_partition(raw, partition):
             # In a thread, as this may load a model and embed texts.
             await asyncio.to_thread(audit.add, list(map(raw_record, records)))
         return await asyncio.to_thread(audit.finish)
 
     def _outputs_from(self, partition: int, index: SourceIndex) -> float:
         """Return the first source offset of a raw partition from which no outputs have been trimmed."""
-        count = self._topics[self._settings.topics.raw].partitions
+        count = self.topics[self.settings.topics.raw].partitions
         firsts = [
             index.first_source(name, number, partition)
-            for name in self._outputs
-            for number, first in enumerate(self._log.first_offsets(name))
-            if first > 0 and (number == partition or self._topics[name].partitions != count)
+            for name in outputs(self.settings)
+            for number, first in enumerate(self.log.first_offsets(name))
+            if first > 0 and (number == partition or self.topics[name].partitions != count)
         ]
         return max(firsts, default=0)
 

@@ -16,8 +16,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from knowledgepulse_worker.kafka.output_publisher import record_bytes
 from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
@@ -39,16 +38,10 @@ SkipReason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a dead letter's replay.
-
-    Attributes:
-        letter: the dead letter.
-        to: its new position in the raw topic; empty if it has none.
-        skipped: why it was not replayed; None if it was.
-    """
+    """The outcome of a dead letter's replay."""
 
     letter: DeadLetter
-    to: str = ""
+    to: str = ""  # its new position in the raw topic; empty if it has none
     skipped: SkipReason | None = None
 
 
@@ -56,31 +49,19 @@ Publish = Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
 """Publishes all letters or none; returns their positions in the raw topic, in order."""
 
 
-class RawTopic:
+class RawTopic(TransactionalPublisher):
     """Publish dead letters to the raw topic, and record their replays.
 
-    An asynchronous context manager. Entering it fences off earlier replays: they cannot publish any more, and
-    their transactions are either committed or aborted.
+    On entry, it fences off earlier replays: they cannot publish any more, and their transactions are either
+    committed or aborted.
 
-    Args:
-        kafka: the connection to the brokers.
-        raw: the raw topic.
-        replays: the name of the replays topic, which is also the transactional id.
+    ``replays``: the name of the replays topic, which is also the transactional id.
     """
 
     def __init__(self, kafka: KafkaSettings, raw: Topic, replays: str) -> None:
+        super().__init__(kafka, replays, raw.max_message_bytes)
         self._raw = raw
         self._replays = replays
-        self._publisher = TransactionalPublisher(kafka, replays, raw.max_message_bytes)
-
-    async def __aenter__(self) -> Self:
-        await self._publisher.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._publisher.__aexit__(kind, error, traceback)
 
     async def publish(self, letters: Sequence[DeadLetter]) -> list[str]:
         """Publish all letters in one transaction and return their positions, in order.
@@ -89,7 +70,7 @@ class RawTopic:
             DeliveryError: the transaction was not confirmed. It was aborted; or, if the response to the
                 commit was lost, it may be committed, which the next replay will find out.
         """
-        async with self._publisher.transaction() as send:
+        async with self.transaction() as send:
             deliveries = [
                 await send(
                     self._raw.name,
@@ -119,12 +100,7 @@ async def replay(
     to its original partition, since novelty is partition-local; if the raw topic has no such partition, the
     key decides.
 
-    Args:
-        settings: the brokers, the group and the topics.
-        selection: the dead letters to replay.
-        max_attempts: skip letters that were already replayed this many times.
-        dry_run: publish and record nothing.
-        progress: called while reading.
+    Letters that were already replayed ``max_attempts`` times are skipped.
 
     Raises:
         NoBrokerError: the brokers cannot be reached.

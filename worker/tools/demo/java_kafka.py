@@ -49,17 +49,11 @@ class Unavailable(Exception):  # noqa: N818 - a result of trying a kind of broke
 
 @dataclass(frozen=True)
 class JavaKafka:
-    """Java and the jars of Kafka.
+    """Java and the jars of Kafka."""
 
-    Attributes:
-        java: the path of the program.
-        version: its major version.
-        jars: the folder of the jars.
-    """
-
-    java: str
-    version: int
-    jars: Path
+    java: str  # the path of the program
+    version: int  # its major version
+    jars: Path  # their folder
 
     @classmethod
     def find(cls, say: Say) -> Self:

@@ -11,6 +11,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from knowledgepulse_worker.http.metrics_port import serving_metrics
 from knowledgepulse_worker.kafka.preflight.rights import require_rights
@@ -31,36 +32,30 @@ MESSAGE_BYTES = 65_536
 """More than an event takes: its texts are bounded."""
 
 
+@dataclass
 class Evaluations:
-    """Turns scored records into events.
+    """Turns scored records into events."""
 
-    Args:
-        service: ``service.name`` of the worker.
-        window: how many of the last records of an output topic and a raw partition are compared for repeats.
-        metrics: counts the records.
-    """
-
-    def __init__(self, service: str, window: int, metrics: EvaluationMetrics) -> None:
-        self._service = service
-        self._window = window
-        self._metrics = metrics
-        self._seen: dict[tuple[str, str], OrderedDict[tuple[str, str], None]] = {}
+    service: str  # `service.name` of the worker
+    window: int  # how many of an output topic's last records of a raw partition are compared for repeats
+    metrics: EvaluationMetrics
+    _seen: dict[tuple[str, str], OrderedDict[tuple[str, str], None]] = field(default_factory=dict)
 
     def event(self, record: Record) -> tuple[bytes, bytes] | None:
         """Return key and value of a record's event; None if it has none, which is counted."""
         scored = read_record(record)
         if scored is None:
-            self._metrics.read("foreign")
+            self.metrics.results["foreign"].inc()
             return None
         if not self._is_new(record.topic, scored):
-            self._metrics.read("repeat")
+            self.metrics.results["repeat"].inc()
             return None
         span = span_of(record.value)
         if span is None:
-            self._metrics.read("without_span")
+            self.metrics.results["without_span"].inc()
             return None
-        self._metrics.read("sent")
-        return span.trace_id.encode(), otlp_logs(scored, span, self._service, time.time_ns())
+        self.metrics.results["sent"].inc()
+        return span.trace_id.encode(), otlp_logs(scored, span, self.service, time.time_ns())
 
     def _is_new(self, topic: str, scored: ScoredRecord) -> bool:
         partition, _, offset = scored.source.rpartition("/")
@@ -70,20 +65,13 @@ class Evaluations:
         if identity in seen:
             return False
         seen[identity] = None
-        if len(seen) > self._window:
+        if len(seen) > self.window:
             seen.popitem(last=False)
         return True
 
 
 async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
-    """Send evaluations until told to stop.
-
-    Args:
-        settings: the brokers, the group and the topics.
-        stop: set to stop after the current batch.
-
-    Returns:
-        The number of outputs read, by result.
+    """Send evaluations until told to stop, after the current batch; return the numbers of outputs by result.
 
     Raises:
         StartError: the port of the metrics is in use.

@@ -68,23 +68,14 @@ class Members(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A scored trace that may leave.
+    """A scored trace that may leave."""
 
-    Attributes:
-        source: ``kp-source``, or ``file:line``.
-        timestamp_ms: the record's, or else when the trace was created; None if that is no time.
-        score: under the policy of the export, if it has one.
-        parts: the score's parts; None in a redacted copy or a file, which have no ``kp-score``.
-        policy: digest of the policy of the score; None if it was not recorded.
-        profile: the domain of the policy that the score has been made with.
-    """
-
-    source: str
-    timestamp_ms: int | None
-    score: float
-    parts: Score | None
-    policy: str | None
-    profile: str
+    source: str  # `kp-source`, or `file:line`
+    timestamp_ms: int | None  # the record's, or else when the trace was created; None if that is no time
+    score: float  # under the policy of the export, if it has one
+    parts: Score | None  # None in a redacted copy or a file, which have no `kp-score`
+    policy: str | None  # digest of the policy of the score; None if it was not recorded
+    profile: str  # the domain of the policy that the score has been made with
     members: Members
 
     @property
@@ -102,8 +93,7 @@ class Candidate:
     def groups(self, tasks: Mapping[str, str]) -> list[str]:
         """Return what ties the trace to others: its task, its run or its parent's, and the objective.
 
-        Args:
-            tasks: the group of its label, by the trace's id or by its run's native id.
+        ``tasks``: the groups of labels, by the trace's id or by its run's native id.
         """
         one, metadata = self.members, self.members.metadata
         names = [name for name in (one.id, metadata.native_id) if isinstance(name, str) and name in tasks]
@@ -136,26 +126,17 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How records become rows.
-
-    Attributes:
-        choices: of the dataset.
-        policy: to rescore under, if the choices have one; else the settings', whose profiles name the domain
-            of a copy without ``kp-score``.
-        tasks: group of a label, by trace id or native id.
-        since_ms: the time of the first record of a first export.
-        embedder: makes the vectors; None makes none.
-        text: which text of a trace it embeds.
-        has_score: whether records have ``kp-score``: those of files and redacted copies do not.
-    """
+    """How records become rows."""
 
     choices: Choices
+    # to rescore under, if the choices have one; else the settings', whose profiles name the domain of a copy
+    # without `kp-score`
     policy: Policy
-    tasks: Mapping[str, str]
-    since_ms: int | None
-    embedder: Embedder | None
+    tasks: Mapping[str, str]  # group of a label, by trace id or native id
+    since_ms: int | None  # the time of the first record of a first export
+    embedder: Embedder | None  # None makes no vectors
     text: TraceText
-    has_score: bool
+    has_score: bool  # whether records have `kp-score`: those of files and redacted copies do not
 
     @property
     def dimensions(self) -> int:

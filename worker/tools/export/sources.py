@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,34 +23,29 @@ from knowledgepulse_worker.terminal.progress import TopicProgressCallback
 _EVERY = 1000
 
 
+@dataclass
 class TopicSource:
-    """Topics up to their present ends.
+    """Topics up to their present ends."""
 
-    Attributes:
-        identity: of each topic, what tells it from another of the same name.
-        ranges: the offsets that each part, a partition, holds.
-    """
-
-    def __init__(self, reader: Reader, progress: TopicProgressCallback) -> None:
-        self.identity: dict[str, str] = {}
-        self.ranges: dict[str, range] = {}
-        self._reader = reader
-        self._progress = progress
+    reader: Reader
+    progress: TopicProgressCallback
+    identity: dict[str, str] = field(default_factory=dict)  # what tells a topic from another of the same name
+    ranges: dict[str, range] = field(default_factory=dict)  # the offsets that each part, a partition, holds
 
     async def start(self, part: str, since_ms: int) -> int:
         """Return the first offset of a partition with a record of that time or later."""
         topic, _, partition = part.rpartition("/")
-        first = await self._reader.first_since(topic, int(partition), since_ms)
+        first = await self.reader.first_since(topic, int(partition), since_ms)
         return self.ranges[part].stop if first is None else first
 
     async def read(self, part: str, offsets: range) -> AsyncIterator[RawRecord]:
         """Yield the records in a range of a partition's offsets."""
         topic, _, partition = part.rpartition("/")
-        async for record in self._reader.read(topic, int(partition), offsets):
+        async for record in self.reader.read(topic, int(partition), offsets):
             if record.offset % _EVERY == 0:
-                self._progress(part, record.offset - offsets.start, len(offsets))
+                self.progress(part, record.offset - offsets.start, len(offsets))
             yield with_original_timestamp(raw_record(record))
-        self._progress(part, len(offsets), len(offsets))
+        self.progress(part, len(offsets), len(offsets))
 
 
 @asynccontextmanager

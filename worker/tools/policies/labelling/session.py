@@ -116,12 +116,9 @@ def open_labels(path: Path) -> Iterator[LabelFile]:
 
 
 class LabelFile:
-    """The labels of a file, and its only writer.
+    """The labels of a file that is open for appending, without a buffer; and its only writer.
 
     What a writer that was killed left half written is removed: that label was never confirmed.
-
-    Args:
-        file: the file, open for appending, without a buffer.
 
     Raises:
         InputError: a line is not a label.
