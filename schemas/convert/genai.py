@@ -19,7 +19,14 @@ from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_json, read
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_unread,
+    parse_json,
+    read,
+    text_or_none,
+)
 from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of, texts_of, unflatten
 from knowledgepulse_schemas.convert.tree import Node, tool_run
 
@@ -251,7 +258,7 @@ def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losse
         arguments,
         result,
         error,
-        call_id=call_id if isinstance(call_id, str) else None,
+        call_id=text_or_none(call_id),
         start=span.start,
         end=span.end,
         failed=isinstance(parsed, dict) and parsed.get("isError") is True,

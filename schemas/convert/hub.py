@@ -189,15 +189,7 @@ class Run:
 
 
 def role_of(name: str, path: str) -> Role:
-    """Return the role with a vendor's name.
-
-    Args:
-        name: the vendor's name of the role.
-        path: the message's path in the document, for the error.
-
-    Raises:
-        ConversionError: the name is unknown.
-    """
+    """Return the role with a vendor's name, or raise a ConversionError that names the message's path."""
     if name not in ROLES:
         raise ConversionError(f"{path}.role: {name!r} is none of {', '.join(ROLES)}")
     return ROLES[name]

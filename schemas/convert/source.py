@@ -60,9 +60,21 @@ def of_session(
     return Source(name, members, recognises, runs, lambda line: True, streams=True)
 
 
-def run_of_messages(
-    name: str, items: Any, messages_of: Callable[[Any, str, Losses], list[hub.Message]], path: str = ""
-) -> hub.Run:
-    """Return the run of messages that have no record around them."""
-    losses = Losses()
-    return hub.Run(name, messages_of(items, path, losses), losses=losses)
+def of_messages(
+    name: str,
+    members: str,
+    recognises: Callable[[Any], bool],
+    are_messages: Callable[[list[Any]], bool],
+    messages_of: Callable[[list[Any], str, Losses], list[hub.Message]],
+    run_of_record: Callable[[Any, str], hub.Run],
+) -> Source:
+    """Return a source of a vendor's messages: a list of them, which is a run, or records around some."""
+
+    def runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+        if isinstance(document, list) and are_messages(document):
+            losses = Losses()
+            yield hub.Run(name, messages_of(document, "", losses), losses=losses)
+        else:
+            yield from each(document, run_of_record)
+
+    return Source(name, members, recognises, runs)
