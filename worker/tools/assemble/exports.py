@@ -60,10 +60,8 @@ _span = msgspec.json.Decoder(_Span).decode
 def split(value: bytes, max_bytes: int | None = None) -> list[SpanExport]:
     """Return the spans of an export, in JSON or protobuf.
 
-    Args:
-        value: the export.
-        max_bytes: the size that all spans may have together, each with its resource, of which the export has
-            one for many spans.
+    ``max_bytes``: the size that all spans may have together, each with its resource, of which the export has
+    one for many spans.
 
     Raises:
         ConversionError: the value is neither, or a span's ids are invalid.

@@ -56,11 +56,6 @@ class OpenRuns:
         position: the offset to begin with, the watermark of the last transaction.
         resume: the position of the last transaction.
         published: the last known offset of each published run, by trace id, oldest first.
-
-    Attributes:
-        position: the next offset.
-        size: the bytes of all open spans.
-        limit: the bytes that they may have, ``assemble.open_bytes``.
     """
 
     def __init__(
@@ -70,9 +65,9 @@ class OpenRuns:
         resume: int = 0,
         published: Mapping[str, int] | None = None,
     ) -> None:
-        self.position = position
-        self.size = 0
-        self.limit = settings.open_bytes
+        self.position = position  # the next offset
+        self.size = 0  # the bytes of all open spans
+        self.limit = settings.open_bytes  # the bytes that they may have
         self._settings = settings
         self._resume = resume
         self._published = OrderedDict(published or {})

@@ -65,13 +65,7 @@ class Step:
 
 
 class AssemblyLog(TransactionalPublisher):
-    """The transactions of one partition; on entry, earlier owners of the partition are fenced off.
-
-    Args:
-        settings: the connection, the group and the topics.
-        max_message_bytes: the largest record that the topics accept.
-        partition: a partition of the spans topic.
-    """
+    """The transactions of one partition; on entry, earlier owners of the partition are fenced off."""
 
     def __init__(self, settings: Settings, max_message_bytes: int, partition: int) -> None:
         self._settings = settings

@@ -78,10 +78,7 @@ class SourceIndex:
 
     A context manager, which deletes the file on exit.
 
-    Args:
-        topics: the topic names.
-        partitions: the raw topic's partition count.
-        window: the number of offsets that may be redelivered.
+    ``partitions``: of the raw topic; ``window``: the number of offsets that may be redelivered.
     """
 
     def __init__(self, topics: TopicSettings, partitions: int, window: int) -> None:

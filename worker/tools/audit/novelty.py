@@ -38,9 +38,7 @@ class Memory:
 
     A record without an available vector still occupies its slot, since evictions do not depend on vectors.
 
-    Args:
-        settings: size, dimensions and ttl of the cache.
-        model: the first record's model.
+    ``model``: the first record's.
     """
 
     def __init__(self, settings: CacheSettings, model: str | None) -> None:

@@ -18,11 +18,7 @@ _BATCH = 32
 class Vectors:
     """Look up or compute the vectors of a partition's records.
 
-    Args:
-        settings: the worker's.
-        oldest: the oldest remaining entry of a scored record in the changelog.
-        embedder: returns the embedder for records without a vector in the changelog; None embeds nothing.
-        tolerance: see :attr:`tolerance`.
+    ``oldest``: the oldest remaining entry of a scored record in the changelog.
     """
 
     def __init__(

@@ -66,10 +66,6 @@ class RegistryClient:
 
     An asynchronous context manager.
 
-    Args:
-        registry: the address and the key.
-        sleep: waits for so many seconds.
-
     Raises:
         SettingsError: the address, the agent or the key is not set, or the file of the key is unusable.
     """

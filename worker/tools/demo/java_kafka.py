@@ -68,16 +68,9 @@ class JavaKafka:
     def formatted(
         self, folder: Path, settings: Mapping[str, str], jvm: Sequence[str], *users: str
     ) -> list[str]:
-        """Write a node's settings to a folder, and format its storage.
+        """Write a node's settings to an existing folder, and format its storage; return how it is started.
 
-        Args:
-            folder: an existing folder, for ``server.properties``.
-            settings: the node's.
-            jvm: options of Java.
-            users: options of the storage tool that add users.
-
-        Returns:
-            The command that starts the node.
+        ``users``: options of the storage tool that add users.
 
         Raises:
             Unavailable: the storage cannot be formatted.

@@ -63,12 +63,7 @@ class Results:
 
 
 def show(console: Console, backend: str | None = None, *, stay: bool) -> None:
-    """Run the demo.
-
-    Args:
-        console: the console to print to.
-        backend: overrides ``embedding.backend``.
-        stay: keep the worker running afterwards, until Ctrl-C.
+    """Run the demo; ``stay`` keeps the worker running afterwards, until Ctrl-C.
 
     Raises:
         WorkerError: no broker is available, or the worker exited.
@@ -109,8 +104,6 @@ async def _demo(settings: Settings, broker: Broker, console: Console, *, stay: b
 
 def demo_settings(broker: Broker, backend: str | None = None) -> Settings:
     """Return the user's settings with the demo's topics, group and port, and its threshold if none is set.
-
-    A backend overrides the user's.
 
     The user's connection is that to the configured broker: one that the demo has started takes the defaults.
     """

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Reader, TopicReader, raw_record
@@ -17,7 +16,7 @@ from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.terminal.lines import without_mark
+from knowledgepulse_worker.terminal.lines import file_errors, without_mark
 from knowledgepulse_worker.terminal.progress import TopicProgressCallback
 
 _EVERY = 1000
@@ -122,8 +121,5 @@ Source = TopicSource | FileSource
 
 @contextmanager
 def _reading(path: Path) -> Iterator[BinaryIO]:
-    try:
-        with path.open("rb") as lines:
-            yield lines
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    with file_errors(path, "read"), path.open("rb") as lines:
+        yield lines

@@ -16,6 +16,7 @@ import msgspec
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.terminal.lines import file_errors
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.policies.labels import Label, read_label
 
@@ -35,9 +36,7 @@ class Session:
 
     The session continues after the labeller's last label. What was skipped comes again after all others.
 
-    Args:
-        traces: in the order to label them.
-        by: who labels, the labels' ``source``.
+    ``by``: who labels, the labels' ``source``.
     """
 
     def __init__(self, traces: Sequence[ToLabel], file: LabelFile, by: str) -> None:
@@ -103,10 +102,8 @@ def open_labels(path: Path) -> Iterator[LabelFile]:
     Raises:
         InputError: it cannot be opened, is open in another process, or has a line that is not a label.
     """
-    try:
+    with file_errors(path, "written"):
         opened = path.open("a+b", buffering=0)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
     with opened:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
