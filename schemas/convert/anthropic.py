@@ -65,20 +65,12 @@ def recognises(document: Any) -> bool:
 
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
-    """Convert Anthropic messages.
-
-    Raises:
-        ConversionError: an item is not a message.
-    """
+    """Convert Anthropic messages; raise a ConversionError if an item is not a message."""
     return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
 
 
 def run_of_record(document: Any, path: str) -> hub.Run:
-    """Convert a request's messages, together with the members of the response.
-
-    Raises:
-        ConversionError: the document is no such object.
-    """
+    """Convert a request's messages, with its response; raise a ConversionError if it is none."""
     record, losses = read_record(_Record, document, path)
     messages = [*definitions_of(record.tools or [], "tools", losses)]
     if record.system is not None:

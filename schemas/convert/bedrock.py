@@ -36,11 +36,7 @@ def recognises(document: Any) -> bool:
 
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
-    """Convert messages.
-
-    Raises:
-        ConversionError: an item is not a message.
-    """
+    """Convert messages; raise a ConversionError if an item is not a message."""
     return anthropic.messages_of([_renamed_message(one) for one in items], path, losses)
 
 

@@ -200,11 +200,7 @@ class _Session:
 
 
 def _responses_item(item: Any) -> tuple[dict[str, Any], str | None]:
-    """Return an item as the Responses API has it, and the server of its tool.
-
-    Raises:
-        ConversionError: it is no object.
-    """
+    """Return an item as the Responses API has it, and its tool's server, or raise a ConversionError."""
     if not isinstance(item, dict):
         raise ConversionError("an item is no object")
     own = {name: value for name, value in item.items() if name not in _OWN_MEMBERS}

@@ -64,11 +64,7 @@ class _Message(SourceModel):
 
 
 def node(span: Span) -> Node:
-    """Convert a span to a node of the call tree.
-
-    Raises:
-        ConversionError: the span's messages violate the conventions.
-    """
+    """Convert a span to a node, or raise a ConversionError if its messages violate the conventions."""
     losses = Losses()
     used = {_OPERATION, "gen_ai.agent.name", "gen_ai.agent.id", "error.type"}
     error = error_of(span, span.attributes.get("error.type"))
@@ -99,11 +95,7 @@ def node(span: Span) -> Node:
 
 
 def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, ...]:
-    """Convert messages that follow the conventions, as a list or as its JSON text.
-
-    Raises:
-        ConversionError: the document is not such a list.
-    """
+    """Convert messages, a list or its JSON text; raise a ConversionError if they violate the conventions."""
     parsed = parse_json(document)
     if not isinstance(parsed, list):
         raise ConversionError(f"{path}: not a list of messages with `role` and `parts`")

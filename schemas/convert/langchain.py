@@ -95,11 +95,7 @@ def _recognises(document: Any) -> bool:
 
 
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
-    """Convert LangChain messages.
-
-    Raises:
-        ConversionError: an item is not a message.
-    """
+    """Convert LangChain messages; raise a ConversionError if an item is not a message."""
     return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
 
 

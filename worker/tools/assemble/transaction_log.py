@@ -76,11 +76,7 @@ class AssemblyLog(TransactionalPublisher):
         super().__init__(settings.kafka, f"{self._group}-{partition}", max_message_bytes)
 
     async def read(self) -> State:
-        """Return the state that the last transaction left.
-
-        Raises:
-            TopicError: it cannot be read.
-        """
+        """Return the state that the last transaction left; raise a TopicError if it cannot be read."""
         position = 0
         published: dict[str, int] = {}
         async with TopicReader(self._settings.kafka, self._settings.limits.batch_bytes) as reader:
@@ -95,11 +91,7 @@ class AssemblyLog(TransactionalPublisher):
         return State(position, published)
 
     async def publish(self, step: Step) -> None:
-        """Publish in one transaction.
-
-        Raises:
-            DeliveryError: the transaction was not confirmed; nothing more may be published here.
-        """
+        """Publish in one transaction, the last one here if it raises a DeliveryError."""
         offset = GroupOffset(self._group, self._spans, self._partition, step.watermark)
         marks: dict[bytes, bytes | None] = {
             trace_id.encode(): b"%d" % last for trace_id, last in step.published.items()

@@ -114,11 +114,7 @@ class ConversionReport:
 
 
 def read_options(domain_map: Path | None, labels: Path | None, **others: Any) -> Options:
-    """Return the options of a conversion; the others are those of :class:`Options`.
-
-    Raises:
-        InputError: a file is invalid.
-    """
+    """Return the options of a conversion; raise an InputError if a file is invalid."""
     return Options(
         domains={} if domain_map is None else read_domains(domain_map),
         labels={} if labels is None else read_labels(labels),

@@ -35,11 +35,7 @@ class DeadLetters:
                 yield letter
 
     async def at(self, partition: int, offset: int) -> Record:
-        """Return one record.
-
-        Raises:
-            TopicError: no such record exists.
-        """
+        """Return one record; raise a TopicError if no such record exists."""
         name, count = self.topic.name, self.topic.partitions
         if partition >= count:
             raise TopicError(f"{name} has no partition {partition}, only 0 to {count - 1}")

@@ -57,11 +57,7 @@ class JavaKafka:
 
     @classmethod
     def find(cls, say: Say) -> Self:
-        """Find Java, and download the jars on first use.
-
-        Raises:
-            Unavailable: Java or Maven is missing or too old, or the download fails.
-        """
+        """Find Java, and download the jars on first use; raise Unavailable if that fails."""
         java, version = _find_java()
         return cls(java, version, _kafka_jars(say))
 
@@ -151,11 +147,7 @@ def wait_for_answer(
     is_running: Callable[[], bool] = lambda: True,
     log: Callable[[], Sequence[str]] = lambda: (),
 ) -> None:
-    """Wait until a broker responds, as long as it is running.
-
-    Raises:
-        Unavailable: it has exited, or has not responded within the limit in seconds.
-    """
+    """Wait until a broker responds; raise Unavailable if it exits, or after the limit in seconds."""
     deadline = time.monotonic() + limit
     while problem := asyncio.run(problem_with(servers)):
         if not is_running():

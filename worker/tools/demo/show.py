@@ -63,11 +63,7 @@ class Results:
 
 
 def show(console: Console, backend: str | None = None, *, stay: bool) -> None:
-    """Run the demo; ``stay`` keeps the worker running afterwards, until Ctrl-C.
-
-    Raises:
-        WorkerError: no broker is available, or the worker exited.
-    """
+    """Run the demo; ``stay`` keeps the worker running afterwards, until Ctrl-C."""
     console.rule("[bold]knowledgepulse-worker demo")
     with running_broker(
         allow_embedded=True, say=lambda line: console.print(f"  {line}", highlight=False)

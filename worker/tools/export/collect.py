@@ -191,11 +191,7 @@ def _folder(name: str) -> str:
 
 
 def exported(store: Store, manifest: Manifest, dimensions: int) -> tuple[Placed, set[tuple[str, str]]]:
-    """Return where the exported traces lie, and their sources and ids.
-
-    Raises:
-        InputError: a file is missing, or has another hash.
-    """
+    """Return where the exported traces lie, and their ids; raise an InputError if a file is not as it was."""
     seen, groups, vectors, splits = set[tuple[str, str]](), list[list[str]](), [], list[Split]()
     for path, file in manifest.files.items():
         if not path.startswith(f"{TABLE}/"):

@@ -118,11 +118,7 @@ T = TypeVar("T", Manifest, Plan)
 
 
 def read_state(store: Store, path: str, model: type[T]) -> T | None:
-    """Return the folder's manifest or plan; None if there is none.
-
-    Raises:
-        InputError: the file is something else.
-    """
+    """Return the folder's manifest or plan, or None; raise an InputError if the file is something else."""
     content = store.read(path)
     if content is None:
         return None
@@ -134,11 +130,7 @@ def read_state(store: Store, path: str, model: type[T]) -> T | None:
 
 
 def require_same(place: str, begun: Manifest | Plan, source: dict[str, str], choices: Choices) -> None:
-    """Refuse to continue a dataset with other options, or from another source.
-
-    Raises:
-        InputError: names what differs.
-    """
+    """Raise an InputError if a dataset would go on with other options, or from another source."""
     names = (begun.source.keys() & source.keys()) or {*begun.source, *source}
     before, now = (
         msgspec.to_builtins(options) | {f"{name} (id)": ids.get(name) for name in names}

@@ -135,11 +135,7 @@ def _rule(record: str, value: float, **labels: str) -> dict[str, Any]:
 
 
 def read_reference(path: Path) -> Window:
-    """Read a reference.
-
-    Raises:
-        InputError: the file is none.
-    """
+    """Read a reference; raise an InputError if the file is none."""
     with file_errors(path, "read"):
         content = path.read_bytes()
     try:

@@ -139,11 +139,7 @@ async def policy_history(settings: Settings) -> list[KeptPolicy]:
 
 
 def find_policy(history: Sequence[KeptPolicy], digest: str) -> KeptPolicy:
-    """Return the policy whose digest begins like this.
-
-    Raises:
-        InputError: there is none, or more than one.
-    """
+    """Return the policy whose digest begins like this; raise an InputError if that is not exactly one."""
     found = [one for one in history if one.policy.digest.startswith(digest)]
     if len(found) == 1:
         return found[0]

@@ -114,11 +114,7 @@ def _refuse(options: Iterable[str]) -> None:
 
 
 def _session_of(file: str) -> str:
-    """Return the session's file that a hook's input names; with `-`, the input is standard input.
-
-    Raises:
-        InputError: it names none.
-    """
+    """Return the session's file that a hook's input names; raise an InputError if it names none."""
     try:
         with click.open_file(file, "rb") as opened:
             given = json.load(opened)

@@ -26,11 +26,7 @@ class Spool:
     folder: Path  # created if it is missing; only its owner can read it
 
     def add(self, lines: Iterable[bytes]) -> None:
-        """Write lines to a new file: all of them, or no file.
-
-        Raises:
-            InputError: the folder cannot be written.
-        """
+        """Write lines to a new file: all of them, or no file and an InputError."""
         with file_errors(self.folder, "written"):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._write(lines)
@@ -49,11 +45,7 @@ class Spool:
 
     @contextmanager
     def files(self) -> Iterator[list[Path]]:
-        """Yield the files, oldest first, that no other process is sending meanwhile.
-
-        Raises:
-            InputError: the folder cannot be read.
-        """
+        """Yield the files, oldest first, that no other process sends meanwhile; or raise an InputError."""
         with file_errors(self.folder, "read"):
             lock = os.open(self.folder, os.O_RDONLY)
         try:

@@ -108,11 +108,7 @@ class TracePublisher:
         return key
 
     async def flush(self) -> None:
-        """Wait until the brokers have confirmed all traces.
-
-        Raises:
-            DeliveryError: the brokers rejected a trace.
-        """
+        """Wait until the brokers have confirmed all traces; raise a DeliveryError if they rejected one."""
         if self._unconfirmed:
             await asyncio.wait(self._unconfirmed)
         failures = [error for delivery in self._unconfirmed if (error := delivery.exception())]

@@ -67,11 +67,7 @@ class Session:
         return bool(self._decided)
 
     def decide(self, verdict: Verdict) -> None:
-        """Label or skip the current trace; there must be one.
-
-        Raises:
-            InputError: the label cannot be written; the trace remains the current one.
-        """
+        """Label or skip the current trace; it stays the current one if that raises an InputError."""
         trace = self._waiting[0]
         if verdict == "skip":
             self._waiting.rotate(-1)
@@ -141,11 +137,7 @@ class LabelFile:
         return [read_label(f"{self.path}:{number}", line) for number, line in numbered if line]
 
     def append(self, label: Label) -> None:
-        """Write a label to the disk.
-
-        Raises:
-            InputError: it cannot be written; the file is as before.
-        """
+        """Write a label to the disk; raise an InputError if it cannot be written; the file is as before."""
         members = {name: value for name, value in msgspec.structs.asdict(label).items() if value is not None}
         try:
             self._write(msgspec.json.encode(members) + b"\n")
