@@ -33,7 +33,7 @@ from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_lett
 from knowledgepulse_worker.tools.dead_letters.letter import Selection
 from knowledgepulse_worker.tools.dead_letters.replay import replay, replay_rights
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
-from knowledgepulse_worker.tools.evaluations.evaluations_topic import evaluation_rights
+from knowledgepulse_worker.tools.evaluations.run import evaluation_rights
 from knowledgepulse_worker.tools.export.sources import export_rights
 from knowledgepulse_worker.tools.policies.topics import kept_policy_rights
 from knowledgepulse_worker.tools.publish.trace_publisher import publishing_rights

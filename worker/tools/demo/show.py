@@ -65,10 +65,8 @@ class Results:
 def show(console: Console, backend: str | None = None, *, stay: bool) -> None:
     """Run the demo; ``stay`` keeps the worker running afterwards, until Ctrl-C."""
     console.rule("[bold]knowledgepulse-worker demo")
-    with running_broker(
-        allow_embedded=True, say=lambda line: console.print(f"  {line}", highlight=False)
-    ) as broker:
-        console.print(f"[bold]broker[/]  {broker.description}", highlight=False)
+    with running_broker(allow_embedded=True, say=lambda line: console.print(f"  {line}")) as broker:
+        console.print(f"[bold]broker[/]  {broker.description}")
         asyncio.run(_demo(demo_settings(broker, backend), broker, console, stay=stay))
     console.print("\nStopped. No processes or topics are left behind.")
 
@@ -84,12 +82,9 @@ async def _demo(settings: Settings, broker: Broker, console: Console, *, stay: b
             await child.ready()
         console.print(
             f"[bold]worker[/]  {settings.embedding.backend}, status page at {child.status_page}",
-            highlight=False,
         )
         threshold, default = settings.policy.threshold, Policy().threshold
-        console.print(
-            f"[bold]policy[/]  threshold {threshold:g}; the default is {default:g}", highlight=False
-        )
+        console.print(f"[bold]policy[/]  threshold {threshold:g}; the default is {default:g}")
         results = await _watch(traces, settings, child, console)
         _summarise(console, results, await child.status(), settings)
         _what_next(console, child.status_page, stay=stay)
@@ -248,9 +243,7 @@ def _summarise(console: Console, results: Results, status: dict[str, Any], setti
     count = len(results.scores)
     outcomes = ", ".join(f"{number} {outcome}" for outcome, number in results.outcomes.items())
     console.rule("[bold]results")
-    console.print(
-        f"{results.outcomes.total()} traces in {results.seconds:.1f} s: {outcomes}", highlight=False
-    )
+    console.print(f"{results.outcomes.total()} traces in {results.seconds:.1f} s: {outcomes}")
     console.print()
     console.print(_histogram(results.scores, settings.policy.threshold))
     console.print()
@@ -260,7 +253,6 @@ def _summarise(console: Console, results: Results, status: dict[str, Any], setti
     console.print(
         f"time to score: p50 {times['p50'] * 1000:.0f} ms, p99 {times['p99'] * 1000:.0f} ms; "
         f"{times['over_budget']} of {count} took longer than the budget of {budget * 1000:.0f} ms",
-        highlight=False,
     )
 
 

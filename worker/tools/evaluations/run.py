@@ -10,11 +10,11 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from knowledgepulse_worker.http.metrics_port import serving_metrics
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, scored_rights, topic_rights
 from knowledgepulse_worker.kafka.sole_reader import SoleReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Record
@@ -22,7 +22,6 @@ from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, Tra
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import ScoredRecord, bounded_id
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.evaluations.evaluations_topic import evaluation_rights, evaluations_group
 from knowledgepulse_worker.tools.evaluations.event import otlp_logs, span_of
 from knowledgepulse_worker.tools.evaluations.metrics import EvaluationMetrics
 
@@ -68,6 +67,22 @@ class Evaluations:
         if len(seen) > self.window:
             seen.popitem(last=False)
         return True
+
+
+def evaluations_group(group: str) -> str:
+    """Return the consumer group and the transactional id of ``kp-worker evaluations``."""
+    return f"{group}-evaluations"
+
+
+def evaluation_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker evaluations`` needs.
+
+    Only the broker can check two more: Create on the topic of evaluations, if it is missing, and Write on the
+    transactional id.
+    """
+    yield from scored_rights(settings)
+    yield from topic_rights(settings.topics.evaluations, "Write", "DescribeConfigs")
+    yield Right("Read", "group", evaluations_group(settings.kafka.group))
 
 
 async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, int]:

@@ -24,7 +24,6 @@ Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 Format = Literal["messages", "atif"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
