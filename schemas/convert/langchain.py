@@ -213,10 +213,5 @@ def _unrepeated(members: dict[str, Any] | None) -> dict[str, Any]:
 
 
 SOURCE = of_messages(
-    NAME,
-    "type content",
-    _recognises,
-    lambda items: any(map(is_message, items)),
-    messages_of,
-    _run_of_state,
+    NAME, "type content", _recognises, lambda items: any(map(is_message, items)), messages_of, _run_of_state
 )

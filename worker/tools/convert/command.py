@@ -27,9 +27,7 @@ _MAX_PROBLEMS = 1000
 
 conversion_options = with_options(
     click.option(
-        "--domain-map",
-        type=EXISTING,
-        help="TOML file of task domains by agent, service, project or format.",
+        "--domain-map", type=EXISTING, help="TOML file of task domains by agent, service, project or format."
     ),
     click.option(
         "--labels",
@@ -123,11 +121,7 @@ def read_options(domain_map: Path | None, labels: Path | None, **others: Any) ->
 
 
 def converted(
-    files: Iterable[str],
-    source: str,
-    report: ConversionReport,
-    progress: Progress,
-    **options: Any,
+    files: Iterable[str], source: str, report: ConversionReport, progress: Progress, **options: Any
 ) -> Iterator[Document]:
     """Yield the traces of files, and report what was not converted; the options are those of the command."""
     settings = read_options(**options)

@@ -243,16 +243,7 @@ def _start_embedded(stack: ExitStack, say: Say) -> Broker:
     folder = _temporary_folder(stack)
     port, *_ = processes.free_ports(1)
     servers = f"{LOOPBACK}:{port}"
-    command = [
-        str(program),
-        "start",
-        "--only",
-        "kafka",
-        "--host",
-        LOOPBACK,
-        "--kafka-port",
-        str(port),
-    ]
+    command = [str(program), "start", "--only", "kafka", "--host", LOOPBACK, "--kafka-port", str(port)]
     start_broker(stack, [*command, "--data-dir", str(folder / "data")], folder / "broker.log", servers)
     say(f"started on {servers}")
     version = importlib.metadata.version("noida-db")

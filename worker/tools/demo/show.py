@@ -80,9 +80,7 @@ async def _demo(settings: Settings, broker: Broker, console: Console, *, stay: b
         child = _Worker(settings, worker)
         with console.status("[bold]worker[/]  starting: it loads the model and joins the group"):
             await child.ready()
-        console.print(
-            f"[bold]worker[/]  {settings.embedding.backend}, status page at {child.status_page}",
-        )
+        console.print(f"[bold]worker[/]  {settings.embedding.backend}, status page at {child.status_page}")
         threshold, default = settings.policy.threshold, Policy().threshold
         console.print(f"[bold]policy[/]  threshold {threshold:g}; the default is {default:g}")
         results = await _watch(traces, settings, child, console)
@@ -252,7 +250,7 @@ def _summarise(console: Console, results: Results, status: dict[str, Any], setti
     times, budget = status["latency"]["scoring"], settings.limits.budget
     console.print(
         f"time to score: p50 {times['p50'] * 1000:.0f} ms, p99 {times['p99'] * 1000:.0f} ms; "
-        f"{times['over_budget']} of {count} took longer than the budget of {budget * 1000:.0f} ms",
+        f"{times['over_budget']} of {count} took longer than the budget of {budget * 1000:.0f} ms"
     )
 
 

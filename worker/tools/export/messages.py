@@ -155,11 +155,7 @@ def _tools(conversation: Conversation) -> list[dict[str, Any]]:
     for name, one in found.items():
         schema = one.get("parameters")
         parameters = schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
-        function = {
-            "name": name,
-            "description": str(one.get("description") or ""),
-            "parameters": parameters,
-        }
+        function = {"name": name, "description": str(one.get("description") or ""), "parameters": parameters}
         tools.append({"type": "function", "function": function})
     return tools
 

@@ -44,12 +44,7 @@ class Placed:
 
 
 def place(
-    groups: Groups,
-    vectors: Vectors,
-    placed: Placed,
-    *,
-    shares: tuple[float, float],
-    seed: int,
+    groups: Groups, vectors: Vectors, placed: Placed, *, shares: tuple[float, float], seed: int
 ) -> list[Split | None]:
     """Return each trace's split; None for one that is tied to both sides.
 

@@ -148,12 +148,7 @@ def _publish_spooled(
 
 
 def _publish(
-    documents: Iterable[Document],
-    settings: Settings,
-    key: KeyBy,
-    *,
-    quiet: bool,
-    skip: int | None = None,
+    documents: Iterable[Document], settings: Settings, key: KeyBy, *, quiet: bool, skip: int | None = None
 ) -> None:
     # The publisher warns that no broker answers; its client would log each attempt.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
