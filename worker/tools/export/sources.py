@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.preflight.rights import Right, topic_rights
 from knowledgepulse_worker.kafka.topic_reader import Reader, TopicReader, raw_record
 from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
 from knowledgepulse_worker.records.outputs import with_original_timestamp
@@ -18,6 +17,7 @@ from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.lines import file_errors, without_mark
 from knowledgepulse_worker.terminal.progress import TopicProgressCallback
+from knowledgepulse_worker.tools.policies.topics import require_topics
 
 _EVERY = 1000
 
@@ -51,27 +51,19 @@ class TopicSource:
 async def open_topics(
     settings: Settings, names: Sequence[str], progress: TopicProgressCallback
 ) -> AsyncIterator[TopicSource]:
-    """Connect and open topics of scored traces.
-
-    Raises:
-        NoBrokerError: the brokers cannot be reached.
-        SecurityError: the brokers reject the login, the certificate or an operation.
-        TopicError: a topic is missing.
-    """
-    await require_rights(settings.kafka, export_rights(names))
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics = await admin.required(names)
+    """Connect and open topics of scored traces; see :func:`require_topics`."""
+    topics = await require_topics(settings, names, export_rights(names))
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         source = TopicSource(reader, progress)
-        for name in names:
-            partitions, ids = range(topics[name].partitions), TopicIds(settings.kafka, name)
+        for topic in topics:
+            partitions, ids = range(topic.partitions), TopicIds(settings.kafka, topic.name)
             await ids.start()
             try:
-                source.identity[name] = (await ids.current(partitions)).hex()
+                source.identity[topic.name] = (await ids.current(partitions)).hex()
             finally:
                 await ids.stop()
             for one in partitions:
-                source.ranges[f"{name}/{one}"] = await reader.bounds(name, one)
+                source.ranges[f"{topic.name}/{one}"] = await reader.bounds(topic.name, one)
         yield source
 
 
