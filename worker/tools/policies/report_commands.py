@@ -222,3 +222,6 @@ def drift(given: inputs.Inputs, reference: Path | None, accept: Path | None, as_
             )
         found = list(drift.drifts(current, accepted))
         print_report([asdict(one) for one in found], [drift.drift_table(found)], as_json=as_json)
+
+
+COMMANDS = (tune, rescore, evaluate, fit, queue, drift)
