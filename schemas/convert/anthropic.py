@@ -10,18 +10,16 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.definitions import definitions_of
-from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
     SourceModel,
     as_text,
     count_others,
     count_unread,
-    each,
     read,
     read_record,
 )
-from knowledgepulse_schemas.convert.source import Source, run_of_messages
+from knowledgepulse_schemas.convert.source import of_messages
 
 NAME = "anthropic"
 
@@ -66,28 +64,13 @@ def recognises(document: Any) -> bool:
     return any(_is_record(one) or (_is_message(one) and one is not document) for one in documents)
 
 
-def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
-    if isinstance(document, list) and not any(isinstance(o, dict) and "messages" in o for o in document):
-        yield run_of_messages(NAME, document, messages_of)
-    else:
-        yield from each(document, run_of_record)
-
-
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
-    """Convert Anthropic messages.
-
-    Raises:
-        ConversionError: an item is not a message.
-    """
+    """Convert Anthropic messages; raise a ConversionError if an item is not a message."""
     return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
 
 
 def run_of_record(document: Any, path: str) -> hub.Run:
-    """Convert a request's messages, together with the members of the response.
-
-    Raises:
-        ConversionError: the document is no such object.
-    """
+    """Convert a request's messages, with its response; raise a ConversionError if it is none."""
     record, losses = read_record(_Record, document, path)
     messages = [*definitions_of(record.tools or [], "tools", losses)]
     if record.system is not None:
@@ -160,4 +143,11 @@ def _is_record(value: Any) -> bool:
     return answered or any(map(_is_message, value["messages"]))
 
 
-SOURCE = Source(NAME, "messages stop_reason", recognises, _runs)
+SOURCE = of_messages(
+    NAME,
+    "messages stop_reason",
+    recognises,
+    lambda items: not any(isinstance(one, dict) and "messages" in one for one in items),
+    messages_of,
+    run_of_record,
+)

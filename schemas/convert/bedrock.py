@@ -7,7 +7,6 @@ Source: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Conv
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -18,8 +17,8 @@ from knowledgepulse_schemas.convert import anthropic
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.hub import Message, Run
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, each
-from knowledgepulse_schemas.convert.source import Source, run_of_messages
+from knowledgepulse_schemas.convert.reading import as_text
+from knowledgepulse_schemas.convert.source import of_messages
 
 NAME = "bedrock"
 
@@ -36,19 +35,8 @@ def recognises(document: Any) -> bool:
     return _is_record(document)
 
 
-def _runs(document: Any) -> Iterator[Run | ConversionError]:
-    if isinstance(document, list) and not all(map(_is_record, document)):
-        yield run_of_messages(NAME, document, messages_of)
-    else:
-        yield from each(document, _run_of_record)
-
-
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[Message]:
-    """Convert messages.
-
-    Raises:
-        ConversionError: an item is not a message.
-    """
+    """Convert messages; raise a ConversionError if an item is not a message."""
     return anthropic.messages_of([_renamed_message(one) for one in items], path, losses)
 
 
@@ -133,4 +121,11 @@ def _is_record(value: Any) -> bool:
     return isinstance(messages, list) and bool(messages) and all(map(_is_message, messages))
 
 
-SOURCE = Source(NAME, "messages toolConfig", recognises, _runs)
+SOURCE = of_messages(
+    NAME,
+    "messages toolConfig",
+    recognises,
+    lambda items: not all(map(_is_record, items)),
+    messages_of,
+    _run_of_record,
+)

@@ -17,7 +17,7 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.reading import parse_json
+from knowledgepulse_schemas.convert.reading import parse_json, text_or_none
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
 from knowledgepulse_schemas.convert.source import of_session
 
@@ -123,8 +123,7 @@ class _Session:
                     name = kind
                 case {"subagent": {"thread_spawn": dict(origin)}}:
                     parent, name = origin.get("parent_thread_id") or parent, origin.get("agent_role")
-            run.parent_id = parent if isinstance(parent, str) else None
-            run.agent_id = name if isinstance(name, str) else None
+            run.parent_id, run.agent_id = text_or_none(parent), text_or_none(name)
             rest = {name: value for name, value in meta.items() if name not in ("id", "source")}
             self.transcript.losses.add("session_meta", rest)
         elif meta["id"] != run.native_id:
@@ -201,11 +200,7 @@ class _Session:
 
 
 def _responses_item(item: Any) -> tuple[dict[str, Any], str | None]:
-    """Return an item as the Responses API has it, and the server of its tool.
-
-    Raises:
-        ConversionError: it is no object.
-    """
+    """Return an item as the Responses API has it, and its tool's server, or raise a ConversionError."""
     if not isinstance(item, dict):
         raise ConversionError("an item is no object")
     own = {name: value for name, value in item.items() if name not in _OWN_MEMBERS}

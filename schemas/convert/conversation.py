@@ -37,9 +37,7 @@ def conversation(
     and responses by how often their id occurs, texts by how often they do. A tool execution answers the first
     open call with its id, or else of the same tool, and provides the failure flag and the latency.
 
-    Args:
-        events: in time order.
-        earlier: messages from before the run, which the inputs repeat, too.
+    ``events``: in time order; ``earlier``: messages from before the run, which the inputs repeat, too.
     """
     before = sum(bool(message.parts) for message in earlier)
     messages = _Conversation().add([ModelCall(output=earlier), *events])

@@ -24,10 +24,8 @@ _PARAMETERS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchem
 def definitions_of(value: Any, path: str, losses: Losses) -> tuple[hub.Message, ...]:
     """Return a system message with the definitions in a request's tools; none if there are none.
 
-    Args:
-        value: a list of definitions, an object that contains one, or its JSON text.
-        path: the value's path, for the loss report.
-        losses: gets what is no definition, and a definition's other members.
+    The value is a list of definitions, an object that contains one, or its JSON text. What is no definition,
+    and a definition's other members, are losses.
     """
     definitions = tuple(_definitions(value, path, losses))
     return (hub.Message("system", definitions),) if definitions else ()

@@ -10,7 +10,7 @@ from typing import Any
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, count_others, unwrap
+from knowledgepulse_schemas.convert.reading import as_text, count_others, text_or_none, unwrap
 
 
 def recognises(value: Any) -> bool:
@@ -49,19 +49,17 @@ def _part(part: Any, path: str, losses: Losses) -> hub.Part | None:
     match part:
         case {"function_call": dict(called), **rest} | {"functionCall": dict(called), **rest}:
             count_others(rest | called, {"name", "args", "id"}, path, losses)
-            return hub.ToolCall(as_text(called.get("name")), called.get("args"), _string(called.get("id")))
+            return hub.ToolCall(
+                as_text(called.get("name")), called.get("args"), text_or_none(called.get("id"))
+            )
         case {"function_response": dict(answered), **rest} | {"functionResponse": dict(answered), **rest}:
             count_others(rest | answered, {"name", "response", "id"}, path, losses)
             response = answered.get("response")
             failed = isinstance(response, dict) and response.get("isError") is True
-            call_id, name = _string(answered.get("id")), _string(answered.get("name"))
+            call_id, name = text_or_none(answered.get("id")), text_or_none(answered.get("name"))
             return hub.ToolCallResponse(as_text(response), call_id, name, failed=failed)
         case {"text": str(text), **rest}:
             count_others(rest, {"thought"}, path, losses)
             return hub.Reasoning(text) if rest.get("thought") is True else hub.Text(text)
     losses.add(path, part)
     return None
-
-
-def _string(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None

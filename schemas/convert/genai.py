@@ -19,7 +19,14 @@ from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, parse_json, read
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_unread,
+    parse_json,
+    read,
+    text_or_none,
+)
 from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of, texts_of, unflatten
 from knowledgepulse_schemas.convert.tree import Node, tool_run
 
@@ -57,11 +64,7 @@ class _Message(SourceModel):
 
 
 def node(span: Span) -> Node:
-    """Convert a span to a node of the call tree.
-
-    Raises:
-        ConversionError: the span's messages violate the conventions.
-    """
+    """Convert a span to a node, or raise a ConversionError if its messages violate the conventions."""
     losses = Losses()
     used = {_OPERATION, "gen_ai.agent.name", "gen_ai.agent.id", "error.type"}
     error = error_of(span, span.attributes.get("error.type"))
@@ -92,11 +95,7 @@ def node(span: Span) -> Node:
 
 
 def messages_of(document: Any, path: str, losses: Losses) -> tuple[hub.Message, ...]:
-    """Convert messages that follow the conventions, as a list or as its JSON text.
-
-    Raises:
-        ConversionError: the document is not such a list.
-    """
+    """Convert messages, a list or its JSON text; raise a ConversionError if they violate the conventions."""
     parsed = parse_json(document)
     if not isinstance(parsed, list):
         raise ConversionError(f"{path}: not a list of messages with `role` and `parts`")
@@ -251,7 +250,7 @@ def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losse
         arguments,
         result,
         error,
-        call_id=call_id if isinstance(call_id, str) else None,
+        call_id=text_or_none(call_id),
         start=span.start,
         end=span.end,
         failed=isinstance(parsed, dict) and parsed.get("isError") is True,

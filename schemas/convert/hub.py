@@ -172,47 +172,24 @@ Ending = Literal["without_error", "failed", "submitted"]
 
 @dataclass(slots=True)
 class Run:
-    """One run of an agent.
+    """One run of an agent."""
 
-    Attributes:
-        framework: the source's name; becomes ``metadata.framework``.
-        messages: the conversation in time order, without repeated messages.
-        native_id: the source's id of the run; without one, the trace's id is derived from the content.
-        parent_id: the native id of the run that started this one, such as a subagent's.
-        span: OpenTelemetry's trace id and span id of its root, in hexadecimal.
-        ended_at: end time.
-        ending: how it ended, judged by the source's structure alone.
-        agent_id: the source's id or name of the agent.
-        names: names to look up in a domain map: the agent's, the service's, the project's.
-        models: the models that answered, in the order of their first answers.
-        labels: the source's own labels.
-        losses: dropped source values.
-    """
-
-    framework: str
-    messages: list[Message]
-    native_id: str | None = None
-    parent_id: str | None = None
-    span: tuple[str, str] | None = None
+    framework: str  # the source's name; becomes `metadata.framework`
+    messages: list[Message]  # the conversation in time order, without repeated messages
+    native_id: str | None = None  # the source's; without one, the trace's id is derived from the content
+    parent_id: str | None = None  # native id of the run that started this one, such as a subagent's
+    span: tuple[str, str] | None = None  # OpenTelemetry's trace id and span id of its root, in hexadecimal
     ended_at: datetime | None = None
-    ending: Ending = "without_error"
-    agent_id: str | None = None
-    names: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    labels: Labels = field(default_factory=Labels)
+    ending: Ending = "without_error"  # judged by the source's structure alone
+    agent_id: str | None = None  # the source's id or name of the agent
+    names: tuple[str, ...] = ()  # to look up in a domain map: the agent's, the service's, the project's
+    models: tuple[str, ...] = ()  # that answered, in the order of their first answers
+    labels: Labels = field(default_factory=Labels)  # the source's own
     losses: Losses = field(default_factory=Losses)
 
 
 def role_of(name: str, path: str) -> Role:
-    """Return the role with a vendor's name.
-
-    Args:
-        name: the vendor's name of the role.
-        path: the message's path in the document, for the error.
-
-    Raises:
-        ConversionError: the name is unknown.
-    """
+    """Return the role with a vendor's name, or raise a ConversionError that names the message's path."""
     if name not in ROLES:
         raise ConversionError(f"{path}.role: {name!r} is none of {', '.join(ROLES)}")
     return ROLES[name]

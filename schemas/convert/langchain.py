@@ -16,12 +16,11 @@ from knowledgepulse_schemas.convert.reading import (
     SourceModel,
     as_text,
     count_unread,
-    each,
     parse_time,
     read,
     read_record,
 )
-from knowledgepulse_schemas.convert.source import Source, run_of_messages
+from knowledgepulse_schemas.convert.source import of_messages
 
 NAME = "langchain"
 
@@ -95,19 +94,8 @@ def _recognises(document: Any) -> bool:
     return isinstance(messages, list) and bool(messages) and all(is_message(one) for one in messages)
 
 
-def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
-    if isinstance(document, list) and any(map(is_message, document)):
-        yield run_of_messages(NAME, document, messages_of)
-    else:
-        yield from each(document, _run_of_state)
-
-
 def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message]:
-    """Convert LangChain messages.
-
-    Raises:
-        ConversionError: an item is not a message.
-    """
+    """Convert LangChain messages; raise a ConversionError if an item is not a message."""
     return [_message(value, f"{path}[{number}]", f"{path}[]", losses) for number, value in enumerate(items)]
 
 
@@ -224,4 +212,6 @@ def _unrepeated(members: dict[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (members or {}).items() if name not in elsewhere}
 
 
-SOURCE = Source(NAME, "type content", _recognises, _runs)
+SOURCE = of_messages(
+    NAME, "type content", _recognises, lambda items: any(map(is_message, items)), messages_of, _run_of_state
+)

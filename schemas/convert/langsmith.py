@@ -13,7 +13,14 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
-from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, read, unwrap
+from knowledgepulse_schemas.convert.reading import (
+    SourceModel,
+    as_text,
+    count_unread,
+    read,
+    text_or_none,
+    unwrap,
+)
 from knowledgepulse_schemas.convert.source import Source, are_all
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
 
@@ -94,9 +101,8 @@ def _output(outputs: Any) -> tuple[Any, str | None, bool]:
     if isinstance(message, dict) and isinstance(message.get("kwargs"), dict):
         message = message["kwargs"]
     if isinstance(message, dict) and "tool_call_id" in message:
-        call_id = message["tool_call_id"]
-        known_id = call_id if isinstance(call_id, str) else None
-        return as_text(message.get("content")), known_id, message.get("status") == "error"
+        call_id = text_or_none(message["tool_call_id"])
+        return as_text(message.get("content")), call_id, message.get("status") == "error"
     return outputs, None, False
 
 

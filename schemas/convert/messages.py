@@ -21,7 +21,7 @@ def messages_of(value: Any, role: hub.Role, path: str, losses: Losses) -> tuple[
             conventions: a list, a single message, or an object that contains them. Anything else is text.
         role: the role of plain text.
         path: the value's path, for the loss report.
-        losses: the loss report.
+        losses: gets what is dropped.
 
     Raises:
         ConversionError: the value was recognised as a vendor's messages, but is malformed.

@@ -17,12 +17,11 @@ from knowledgepulse_schemas.convert.reading import (
     SourceModel,
     as_text,
     count_unread,
-    each,
     parse_time,
     read,
     read_record,
 )
-from knowledgepulse_schemas.convert.source import Source, run_of_messages
+from knowledgepulse_schemas.convert.source import of_messages
 
 NAME = "openai"
 
@@ -106,13 +105,6 @@ def _recognises(document: Any) -> bool:
     if records := list(filter(_is_record, documents)):
         return any(_fit(one.get("messages", one.get("input"))) for one in records)
     return are_items(document) and _fit(document)
-
-
-def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
-    if isinstance(document, list) and not any(map(_is_record, document)):
-        yield run_of_messages(NAME, document, messages_of)
-    else:
-        yield from each(document, _run_of_record)
 
 
 def messages_of(items: list[Any], path: str, losses: Losses, lost_at: str | None = None) -> list[hub.Message]:
@@ -284,4 +276,11 @@ def _fit(values: str | list[dict[str, Any]]) -> bool:
         return False
 
 
-SOURCE = Source(NAME, "role content", _recognises, _runs)
+SOURCE = of_messages(
+    NAME,
+    "role content",
+    _recognises,
+    lambda items: not any(map(_is_record, items)),
+    messages_of,
+    _run_of_record,
+)

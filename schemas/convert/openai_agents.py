@@ -17,7 +17,7 @@ from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read, unwrap
+from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read, text_or_none, unwrap
 from knowledgepulse_schemas.convert.source import Source, are_all
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
 
@@ -98,8 +98,7 @@ def _node(span: _Span) -> Node:
         outputs = messages_of(data.output, "assistant", "span_data.output", losses)
         event = ModelCall(inputs, outputs, error)
     elif data.type == "function":
-        server = (data.mcp_data or {}).get("server")
-        server = server if isinstance(server, str) else None
+        server = text_or_none((data.mcp_data or {}).get("server"))
         name = data.name or ""
         event = tool_run(name, data.input, data.output, error, mcp_server=server, start=start, end=end)
     else:

@@ -17,7 +17,7 @@ from pydantic import Field
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, read
+from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, read, text_or_none
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
 from knowledgepulse_schemas.convert.source import of_session
 
@@ -147,8 +147,7 @@ def _run(info: dict[str, Any], messages: Iterable[Any], losses: Losses) -> hub.R
     transcript.losses.merge(losses)
     run = transcript.run
     run.names = project_of(info.get("directory"))
-    run.native_id = info["id"] if isinstance(info.get("id"), str) else None
-    run.parent_id = info["parentID"] if isinstance(info.get("parentID"), str) else None
+    run.native_id, run.parent_id = text_or_none(info.get("id")), text_or_none(info.get("parentID"))
     count_others(info, {"id", "parentID"}, "info", transcript.losses)
     for message in messages:
         _add_message(message, transcript)

@@ -12,7 +12,7 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json
+from knowledgepulse_schemas.convert.reading import as_text, count_others, parse_json, text_or_none
 from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of, texts_of, unflatten
 from knowledgepulse_schemas.convert.tree import Node, tool_run
 
@@ -99,10 +99,10 @@ def _message(value: dict[str, Any], default: hub.Role, path: str, losses: Losses
     role = hub.ROLES.get(as_text(message.get("role")).lower(), default)
     texts = list(_contents(message, path, losses))
     if role == "tool":
-        call_id, name = _text(message, "tool_call_id"), _text(message, "name")
+        call_id, name = text_or_none(message.get("tool_call_id")), text_or_none(message.get("name"))
         return hub.message(role, hub.ToolCallResponse(hub.join_texts(texts), call_id, name))
     parts = [*texts, *_tool_calls(message, path, losses)]
-    if (name := _text(message, "function_call_name")) is not None:
+    if (name := text_or_none(message.get("function_call_name"))) is not None:
         parts.append(hub.ToolCall(name, message.get("function_call_arguments_json")))
     count_others(message, _READ, f"{path}.message", losses)
     return hub.message(role, *parts)
@@ -126,7 +126,7 @@ def _tool_calls(message: dict[str, Any], path: str, losses: Losses) -> Iterator[
         match one:
             case {"tool_call": {"function": dict(function), **call}}:
                 name, arguments = as_text(function.get("name")), function.get("arguments")
-                yield hub.ToolCall(name, arguments, _text(call, "id"))
+                yield hub.ToolCall(name, arguments, text_or_none(call.get("id")))
             case _:
                 losses.add(f"{path}.message.tool_calls[]", one)
 
@@ -163,8 +163,3 @@ def _scores(span: Span) -> Iterator[tuple[Any, Any]]:
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _text(values: dict[Any, Any], name: str) -> str | None:
-    value = values.get(name)
-    return value if isinstance(value, str) and value else None

@@ -85,11 +85,7 @@ def is_tempo(document: Any) -> bool:
 
 
 def spans_of(document: Any, path: str) -> Iterator[Span]:
-    """Yield the spans of an export.
-
-    Raises:
-        ConversionError: it is no OTLP export.
-    """
+    """Yield the spans of an export; raise a ConversionError if it is no OTLP export."""
     if isinstance(document, dict) and isinstance(document.get("trace"), dict):
         document = document["trace"]
     export = read(_Export, document, path)

@@ -47,12 +47,7 @@ R = TypeVar("R")
 
 
 def read(model: type[T], value: Any, path: str = "") -> T:
-    """Validate a value as a source model.
-
-    Args:
-        model: the source model.
-        value: plain JSON.
-        path: the value's path in the document, for the error.
+    """Validate plain JSON as a source model; ``path``: the value's in the document, for the error.
 
     Raises:
         ConversionError: the value does not fit; the message names the members and what they should be.
@@ -79,9 +74,7 @@ def unwrap(document: Any, name: str) -> Any:
 def each(document: Any, convert: Callable[[Any, str], R]) -> Iterator[R | ConversionError]:
     """Convert each item of a list, or a document that is not a list; yield an error in its item's place.
 
-    Args:
-        document: a list, or a single item.
-        convert: takes an item and its path in the document.
+    ``convert``: takes an item and its path in the document.
     """
     if isinstance(document, list):
         items = [(f"[{index}]", item) for index, item in enumerate(document)]
@@ -140,6 +133,11 @@ def parse_json(text: Any) -> Any:
         return json.loads(text, parse_constant=str)  # traces have no NaN
     except (ValueError, RecursionError):
         return text
+
+
+def text_or_none(value: Any) -> str | None:
+    """Return a text that is not empty; None for anything else."""
+    return value if isinstance(value, str) and value else None
 
 
 def as_text(value: Any) -> str:

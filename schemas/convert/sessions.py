@@ -37,14 +37,10 @@ def first_line(document: Any) -> Any:
 
 
 class Transcript:
-    """A run, collected line by line.
-
-    Attributes:
-        run: the run; complete after :meth:`finish`.
-    """
+    """A run, collected line by line."""
 
     def __init__(self, framework: str) -> None:
-        self.run = hub.Run(framework, [])
+        self.run = hub.Run(framework, [])  # complete after `finish`
         self._calls: dict[str, int] = {}  # position of the message, by id of the call
         self._responses: dict[str, int] = {}
         self._failed: set[str] = set()
@@ -111,9 +107,7 @@ class Transcript:
     def finish(self, *, ended: bool | None = None) -> hub.Run:
         """Return the run.
 
-        Args:
-            ended: whether the agent had ended; if it is not recorded, it had unless a call or its response
-                comes last.
+        ``ended``: whether the agent had; if it is not recorded, it had unless a call or its response is last.
         """
         if ended is None:
             last = next((one for one in reversed(self.run.messages) if one.role != "system"), None)

@@ -14,25 +14,18 @@ from knowledgepulse_schemas.convert.reading import each, unwrap
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An input format.
+    """An input format."""
 
-    Attributes:
-        name: its name on the command line.
-        members: names by which a reader knows the format, separated by spaces.
-        recognises: whether a document has this format.
-        runs: yields the runs of a document, with an error in place of a run that cannot be read; raises one
-            if the document has another format.
-        is_fragment: whether a line of a file is part of a larger document rather than a document of its
-            own: the spans of one trace may be on several lines.
-        streams: whether ``runs`` also takes an iterator of a file's lines, known or not.
-    """
-
-    name: str
-    members: str
-    recognises: Callable[[Any], bool]
+    name: str  # on the command line
+    members: str  # names by which a reader knows the format, separated by spaces
+    recognises: Callable[[Any], bool]  # whether a document has this format
+    # Yields the runs of a document, with an error in place of a run that cannot be read; raises one if the
+    # document has another format.
     runs: Callable[[Any], Iterator[hub.Run | ConversionError]]
+    # Whether a line of a file is part of a larger document rather than one of its own: the spans of one
+    # trace may be on several lines.
     is_fragment: Callable[[Any], bool] = lambda line: False
-    streams: bool = False
+    streams: bool = False  # whether `runs` also takes an iterator of a file's lines, known or not
 
 
 def are_all(recognises: Callable[[Any], bool], document: Any, within: str = "") -> bool:
@@ -67,9 +60,21 @@ def of_session(
     return Source(name, members, recognises, runs, lambda line: True, streams=True)
 
 
-def run_of_messages(
-    name: str, items: Any, messages_of: Callable[[Any, str, Losses], list[hub.Message]], path: str = ""
-) -> hub.Run:
-    """Return the run of messages that have no record around them."""
-    losses = Losses()
-    return hub.Run(name, messages_of(items, path, losses), losses=losses)
+def of_messages(
+    name: str,
+    members: str,
+    recognises: Callable[[Any], bool],
+    are_messages: Callable[[list[Any]], bool],
+    messages_of: Callable[[list[Any], str, Losses], list[hub.Message]],
+    run_of_record: Callable[[Any, str], hub.Run],
+) -> Source:
+    """Return a source of a vendor's messages: a list of them, which is a run, or records around some."""
+
+    def runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+        if isinstance(document, list) and are_messages(document):
+            losses = Losses()
+            yield hub.Run(name, messages_of(document, "", losses), losses=losses)
+        else:
+            yield from each(document, run_of_record)
+
+    return Source(name, members, recognises, runs)

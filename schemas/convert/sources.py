@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from knowledgepulse_schemas.convert import (
@@ -108,7 +108,10 @@ def convert(
         empty = True
         for run in found.runs(document):
             empty = False
-            for one in _pieces(run, options):
+            if isinstance(run, ConversionError):
+                yield run
+                continue
+            for one in requests_of(run) if options and options.per_request else [run]:
                 yield _convert_run(one, options)
         if empty:
             yield NoRunError(f"no agent run in the document, which was read as {found.name}")
@@ -118,11 +121,6 @@ def convert(
         yield ConversionError("nested too deeply")
     except Exception as error:  # noqa: BLE001 - a defect here costs one document, not the ones after it
         yield ConversionError(f"the converter failed: {error!r}")
-
-
-def _pieces(run: hub.Run | ConversionError, options: Options | None) -> Iterable[hub.Run | ConversionError]:
-    """Return a run, or its requests if they are to be traces of their own."""
-    return requests_of(run) if isinstance(run, hub.Run) and options and options.per_request else [run]
 
 
 def _unknown(document: Any) -> ConversionError:
@@ -153,9 +151,7 @@ def _first_error(source: Source, document: Any) -> ConversionError:
         return error
 
 
-def _convert_run(run: hub.Run | ConversionError, options: Options | None) -> Conversion | ConversionError:
-    if isinstance(run, ConversionError):
-        return run
+def _convert_run(run: hub.Run, options: Options | None) -> Conversion | ConversionError:
     try:
         return to_trace(run, options)
     except ConversionError as error:

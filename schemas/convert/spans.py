@@ -90,11 +90,7 @@ class _PhoenixSpan(SourceModel):
 
 
 def has_agent(export: Any) -> bool:
-    """Return whether a span of an OTLP export is a call of an agent.
-
-    Raises:
-        ConversionError: it is no OTLP export.
-    """
+    """Return whether an export has a call of an agent; raise a ConversionError if it is no OTLP export."""
     return any(_node_of(span).agent for span in otlp.spans_of(export, ""))
 
 

@@ -32,25 +32,17 @@ _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Trace fields that a source cannot provide.
+    """Trace fields that a source cannot provide."""
 
-    Attributes:
-        domains: ``task_domain`` by the name of an agent, service, project or format; others are ``default``.
-        labels: labels by the run's native id or the trace's id; they override the source's.
-        visibility: ``visibility`` of all traces.
-        privacy_level: ``privacy_level`` of all traces.
-        keep_prompt: keep system text and tool definitions, as ``task.system`` and ``task.tools``.
-        per_request: make a trace of each request of the user.
-        recorded_at: ``created_at`` of runs without a time: when their file was last modified.
-    """
-
+    # `task_domain` by the name of an agent, service, project or format; others are `default`
     domains: Mapping[str, str] = field(default_factory=dict)
+    # by the run's native id or the trace's id; they override the source's
     labels: Mapping[str, hub.Labels] = field(default_factory=dict)
     visibility: Visibility = "private"
     privacy_level: PrivacyLevel = "private"
-    keep_prompt: bool = False
-    per_request: bool = False
-    recorded_at: datetime | None = None
+    keep_prompt: bool = False  # keep system text and tool definitions, as `task.system` and `task.tools`
+    per_request: bool = False  # make a trace of each request of the user
+    recorded_at: datetime | None = None  # of runs without a time: when their file was last modified
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +109,14 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
 
 
 class _Steps:
-    """Steps, objective and result, collected from the messages of a run.
-
-    Attributes:
-        objective: the first user text of at least three words before the first tool call, or else the
-            first user text.
-        steps: the steps, without ids.
-        result: the last assistant text.
-        failed: whether the last failure has no agent step after it.
-        interrupted: whether the last interruption has none.
-    """
+    """Steps, objective and result, collected from the messages of a run."""
 
     def __init__(self, run: hub.Run) -> None:
+        # The first user text of at least three words before the first tool call, or else the first user text.
         self.objective: str | None = None
-        self.steps: list[Step] = []
-        self.result = ""
+        self.steps: list[Step] = []  # without ids
+        self.result = ""  # the last assistant text
+        # Whether the last failure, or the last interruption, has no agent step after it.
         self.failed = self.interrupted = False
         self._asked_at = 0  # number of steps before the objective
         self._has_call = False

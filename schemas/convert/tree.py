@@ -26,38 +26,22 @@ NO_CONTENT = (
 
 @dataclass(slots=True)
 class Node:
-    """A node of the call tree: a span, a LangSmith run or a Langfuse observation.
-
-    Times are nanoseconds since 1970.
-
-    Attributes:
-        trace_id: the id of its trace.
-        id: its id, unique in the trace.
-        agent: whether it is a call of an agent.
-        event: the model call or tool execution that it records.
-        error: the failure that its tracer flags.
-        agent_id: the agent's id or name.
-        names: names to look up in a domain map.
-        labels: the tracer's labels of the node; a run has those of its root, as others judge a part of it.
-        losses: dropped values of the node.
-        shared: dropped values of its surroundings, such as the resource; counted once per run.
-        problem: why it could not be read; its run is then rejected.
-    """
+    """A node of the call tree: a span, a LangSmith run or a Langfuse observation."""
 
     trace_id: str
-    id: str
+    id: str  # unique in the trace
     parent_id: str | None
-    start: int
+    start: int  # nanoseconds since 1970, as the end
     end: int
-    agent: bool = False
-    event: ModelCall | ToolRun | None = None
-    error: hub.Error | None = None
-    agent_id: str | None = None
-    names: tuple[str, ...] = ()
-    labels: hub.Labels = field(default_factory=hub.Labels)
+    agent: bool = False  # whether it is a call of an agent
+    event: ModelCall | ToolRun | None = None  # what it records
+    error: hub.Error | None = None  # the failure that its tracer flags
+    agent_id: str | None = None  # the agent's id or name
+    names: tuple[str, ...] = ()  # to look up in a domain map
+    labels: hub.Labels = field(default_factory=hub.Labels)  # a run has its root's: others judge a part of it
     losses: Losses = field(default_factory=Losses)
-    shared: Losses = field(default_factory=Losses)
-    problem: ConversionError | None = None
+    shared: Losses = field(default_factory=Losses)  # of its surroundings, such as the resource; once per run
+    problem: ConversionError | None = None  # why it could not be read; its run is then rejected
 
     @classmethod
     def of(cls, trace_id: str, id: str, parent_id: str | None, make: Callable[[], Node]) -> Node:  # noqa: A002

@@ -36,11 +36,7 @@ def recognises(values: list[dict[str, Any]]) -> bool:
 
 
 def messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> Iterator[hub.Message]:
-    """Convert messages, or the tool calls of an answer.
-
-    Raises:
-        ConversionError: a message has an unknown role.
-    """
+    """Convert messages, or an answer's calls; raise a ConversionError if a role is unknown."""
     if all(_ID in one for one in values):
         yield hub.message("assistant", *map(_call, values))
         return

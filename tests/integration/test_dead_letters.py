@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from knowledgepulse_worker.errors import DeliveryError, TopicError
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topics import COMPACTED
 from knowledgepulse_worker.lane.scorer import failed_entry
 from knowledgepulse_worker.records.entry import Failure
 from knowledgepulse_worker.records.outputs import Outputs
@@ -225,7 +226,7 @@ async def test_the_first_of_two_concurrent_replays_is_fenced_off(make_stream):
     stream = await make_stream(2)
     letters = await bury(stream, 200)
     async with TopicAdmin(stream.settings.kafka, stream.settings.topics) as admin:
-        await admin.create_replays()
+        await admin.create_if_missing(admin.replays, 1, COMPACTED)
         raw = (await admin.existing())[stream.settings.topics.raw]
     async with RawTopic(stream.settings.kafka, raw, admin.replays) as first:
         await first.publish(letters[:1])
@@ -253,4 +254,4 @@ async def test_a_missing_topic_error_names_the_command_that_creates_it(make_stre
     await stream.delete_topic(stream.settings.topics.dead_letter)
     error = (await dead_letters(stream, "list")).exception
     assert isinstance(error, TopicError)
-    assert str(error) == f"missing: {stream.settings.topics.dead_letter}; `kp-worker topics` creates it"
+    assert str(error) == f"missing: {stream.settings.topics.dead_letter}; `kp-worker topics` creates them"

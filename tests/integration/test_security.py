@@ -27,13 +27,13 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import contributions_topic_name
 from knowledgepulse_worker.settings import render
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembly_rights, require_topics
-from knowledgepulse_worker.tools.audit.rights import audit_rights
+from knowledgepulse_worker.tools.audit.run import audit_rights
 from knowledgepulse_worker.tools.contributions import contributions_topic
+from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_letter_rights
 from knowledgepulse_worker.tools.dead_letters.letter import Selection
-from knowledgepulse_worker.tools.dead_letters.replay import replay
-from knowledgepulse_worker.tools.dead_letters.rights import dead_letter_rights, replay_rights
+from knowledgepulse_worker.tools.dead_letters.replay import replay, replay_rights
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK, free_ports
-from knowledgepulse_worker.tools.evaluations.evaluations_topic import create_topic, evaluation_rights
+from knowledgepulse_worker.tools.evaluations.run import evaluation_rights
 from knowledgepulse_worker.tools.export.sources import export_rights
 from knowledgepulse_worker.tools.policies.topics import kept_policy_rights
 from knowledgepulse_worker.tools.publish.trace_publisher import publishing_rights
@@ -319,8 +319,8 @@ def anonymous(secured, settings):
 
 async def create_other_topics(secured, settings):
     async with TopicAdmin(anonymous(secured, settings).kafka, settings.topics) as admin:
-        await admin.create_replays()
-        await create_topic(admin, settings.topics.evaluations, 1)
+        for name in (admin.replays, settings.topics.evaluations):
+            await admin.create_if_missing(name, 1, {})
         await contributions_topic.create_topic(admin, contributions_topic_name(settings.kafka.group))
         await admin.create(settings.assemble.spans, 1, 1, {})
         await require_topics(admin, settings)

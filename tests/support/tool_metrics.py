@@ -8,14 +8,13 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
-from knowledgepulse_worker.tools.assemble.open_runs import COMPLETED_BY
 from knowledgepulse_worker.tools.contributions.metrics import ContributionMetrics
 from knowledgepulse_worker.tools.evaluations.metrics import EvaluationMetrics
 
 
 def _assembly(registry: CollectorRegistry | None) -> AssemblyMetrics:
     """With a partition, so that its series are there."""
-    metrics = AssemblyMetrics(COMPLETED_BY, registry)
+    metrics = AssemblyMetrics(registry)
     metrics.open_runs(0, 0, 0)
     return metrics
 

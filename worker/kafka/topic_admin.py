@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Self, cast
@@ -41,6 +41,7 @@ from knowledgepulse_worker.settings import KafkaSettings, TopicSettings
 
 _RETRY_PAUSE = 0.1
 _CREATION_TIMEOUT = 30
+REMEDY = "`kp-worker topics` creates them"
 
 
 class TopicAdmin:
@@ -95,9 +96,21 @@ class TopicAdmin:
         published = (*self.outputs, *self._topics.copies)
         return {self._topics.raw, *published, self.changelog, self.policies, self.replays}
 
-    async def existing(self) -> dict[str, Topic]:
-        """Return the worker's existing topics, by name."""
-        return await self.describe(self.own)
+    async def existing(self, *needed: str) -> dict[str, Topic]:
+        """Return the worker's existing topics, by name.
+
+        Raises:
+            TopicError: a needed one is missing.
+        """
+        return _with(needed, await self.describe(self.own))
+
+    async def required(self, names: Collection[str], remedy: str = REMEDY) -> dict[str, Topic]:
+        """Return topics by name.
+
+        Raises:
+            TopicError: one is missing; it ends with the remedy.
+        """
+        return _with(names, await self.describe(names), remedy)
 
     async def describe(self, names: Collection[str]) -> dict[str, Topic]:
         """Return the existing ones of some topics, by name."""
@@ -160,10 +173,10 @@ class TopicAdmin:
             created[self.policies] = await self.create(self.policies, 1, replication_factor, COMPACTED)
         return created
 
-    async def create_replays(self) -> None:
-        """Create the replays topic if it is missing."""
-        if self.replays not in await self.existing():
-            await self.create(self.replays, 1, -1, COMPACTED)
+    async def create_if_missing(self, name: str, partitions: int, config: dict[str, str]) -> None:
+        """Create a topic if it is missing; see :meth:`create`, whose right is needed only then."""
+        if name not in await self.describe([name]):
+            await self.create(name, partitions, -1, config)
 
     async def require(self) -> dict[str, Topic]:
         """Return the topics after checking them; create the changelog and the policies if they are missing.
@@ -171,11 +184,7 @@ class TopicAdmin:
         Raises:
             TopicError: a topic is missing, or its settings would stop the worker.
         """
-        existing = await self.existing()
-        needed = (self._topics.raw, *self.outputs, *self._topics.copies)
-        missing = [name for name in needed if name not in existing]
-        if missing:
-            raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
+        existing = await self.existing(self._topics.raw, *self.outputs, *self._topics.copies)
         if self.changelog not in existing or self.policies not in existing:
             partitions = existing[self._topics.raw].partitions
             existing |= await self.create_missing(partitions, replication_factor=-1)
@@ -249,3 +258,9 @@ class TopicAdmin:
             raise TopicError(
                 f"{name} was created, but is unknown to the brokers after {_CREATION_TIMEOUT} s"
             ) from None
+
+
+def _with(needed: Iterable[str], topics: Mapping[str, Topic], remedy: str = REMEDY) -> dict[str, Topic]:
+    if missing := [name for name in needed if name not in topics]:
+        raise TopicError(f"missing: {', '.join(missing)}; {remedy}")
+    return dict(topics)

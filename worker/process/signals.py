@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
+
+T = TypeVar("T")
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:
@@ -25,3 +28,12 @@ def set_when_stopped(event: asyncio.Event) -> None:
 
     for number in (*stop_signals(), signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, event.set)
+
+
+async def until_stopped(work: Callable[[asyncio.Event], Awaitable[T]]) -> T:
+    """Run work, whose event is set when a stop is requested."""
+    import asyncio  # noqa: PLC0415 - as above
+
+    stop = asyncio.Event()
+    set_when_stopped(stop)
+    return await work(stop)

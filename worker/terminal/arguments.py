@@ -6,6 +6,7 @@ import errno
 import math
 import os
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -37,6 +38,24 @@ class Moment(click.ParamType):
                 f"{value!r} is neither a date-time such as 2026-01-31T12:00Z nor an age such as 2h or 7d"
             )
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A range of record timestamps; None is an open bound."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+    @property
+    def since_ms(self) -> int | None:
+        """Start in milliseconds since the epoch."""
+        return None if self.since is None else round(self.since.timestamp() * 1000)
+
+    def __contains__(self, timestamp_ms: int) -> bool:
+        return (self.since_ms is None or timestamp_ms >= self.since_ms) and (
+            self.until is None or timestamp_ms < self.until.timestamp() * 1000
+        )
 
 
 class Source(click.ParamType):

@@ -12,8 +12,8 @@ from typing import IO, Any
 import click
 from rich.progress import Progress
 
-from knowledgepulse_worker.errors import InputError, RejectedRecord
-from knowledgepulse_worker.terminal.lines import without_mark
+from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.terminal.lines import file_errors, without_mark
 from knowledgepulse_worker.terminal.progress import errors
 from knowledgepulse_worker.terminal.text import printable
 
@@ -60,24 +60,15 @@ def opened(files: Iterable[str], progress: Progress) -> Iterator[tuple[str, Iter
     """
     for name in files:
         task = progress.add_task(name, total=Path(name).stat().st_size if Path(name).is_file() else None)
-        try:
-            with click.open_file(name, "rb") as file:
-                yield name, without_mark(_with_progress(name, file, partial(progress.advance, task)))
-        except OSError as error:
-            raise _unreadable(name, error) from error
+        with file_errors(printable(name), "read"), click.open_file(name, "rb") as file:
+            yield name, without_mark(_with_progress(name, file, partial(progress.advance, task)))
 
 
 def _with_progress(name: str, file: IO[Any], advance: Callable[[float], None]) -> Iterator[bytes]:
     while True:
-        try:
+        with file_errors(printable(name), "read"):
             line = file.readline()
-        except OSError as error:
-            raise _unreadable(name, error) from error
         if not line:
             return
         advance(len(line))
         yield line
-
-
-def _unreadable(name: str, error: OSError) -> InputError:
-    return InputError(f"{printable(name)}: cannot be read: {error.strerror}")

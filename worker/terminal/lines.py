@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from knowledgepulse_worker.errors import InputError
 
@@ -15,6 +17,15 @@ def without_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield line if number else line.removeprefix(BOM_UTF8)
 
 
+@contextmanager
+def file_errors(path: object, action: Literal["read", "written"]) -> Iterator[None]:
+    """Raise an InputError if the operating system refuses that a file is read or written."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be {action}: {error.strerror}") from error
+
+
 def placed_lines(path: Path) -> Iterator[tuple[str, bytes]]:
     """Yield the non-empty lines of a file, each with its location ``file:line``.
 
@@ -22,13 +33,10 @@ def placed_lines(path: Path) -> Iterator[tuple[str, bytes]]:
         InputError: the file is empty or cannot be read.
     """
     empty = True
-    try:
-        with path.open("rb") as file:
-            for number, text in enumerate(without_mark(file), start=1):
-                if line := text.strip():
-                    empty = False
-                    yield f"{path}:{number}", line
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    with file_errors(path, "read"), path.open("rb") as file:
+        for number, text in enumerate(without_mark(file), start=1):
+            if line := text.strip():
+                empty = False
+                yield f"{path}:{number}", line
     if empty:
         raise InputError(f"{path}: is empty")

@@ -8,7 +8,40 @@ from typing import Any, TypeVar
 
 import click
 
+from knowledgepulse_worker.terminal.arguments import Moment
+
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def with_options(*added: Callable[[Any], Any]) -> Callable[[Function], Function]:
+    """Return a decorator that adds options, in the order that `--help` lists them in."""
+
+    def add(function: Function) -> Function:
+        for option in reversed(added):
+            function = option(function)
+        return function
+
+    return add
+
+
+def embedder_option(told: str) -> Callable[[Function], Function]:
+    """Return the option that overrides the setting embedding.backend."""
+    return click.option(
+        "--embedder", type=click.Choice(["none", "lexical", "sentence-transformers"]), help=told
+    )
+
+
+def period_options(told: str) -> Callable[[Function], Function]:
+    """Return the options for records of a period."""
+    since = f"{told} from this time on: 2026-01-31T12:00, in UTC by default, or an age such as 2h. "
+    return with_options(
+        click.option("--since", type=Moment(), help=f"{since}The time is that of the raw record."),
+        click.option("--until", type=Moment(), help=f"{told} before this time."),
+    )
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+json_lines_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 
 
 def config_option(function: Function) -> Function:

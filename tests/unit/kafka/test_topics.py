@@ -21,6 +21,15 @@ async def test_topics_are_created_even_if_the_next_broker_does_not_know_the_last
     assert brokers.partitions == dict.fromkeys((NAMES.raw, *admin.outputs, CHANGELOG), 5) | {POLICIES: 1}
 
 
+async def test_a_topic_is_created_only_if_it_is_missing(admin, brokers):
+    brokers.add("here", 3)
+
+    for name in ("here", "missing"):
+        await admin.create_if_missing(name, 4, {})
+
+    assert brokers.partitions == {"here": 3, "missing": 4}
+
+
 async def test_a_new_changelog_is_found_whichever_broker_answers(admin, brokers):
     for name in (NAMES.raw, *admin.outputs):
         brokers.add(name, 2)

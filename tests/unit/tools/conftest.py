@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,16 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Content, Features, Score, ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.score.offline import make_scorer, score_line
+
+
+@pytest.fixture(autouse=True)
+def _client_logs_as_before() -> Iterator[None]:
+    """Undo what a command does to its Kafka client's logger."""
+    logger = logging.getLogger("aiokafka")
+    level, filters = logger.level, logger.filters[:]
+    yield
+    logger.setLevel(level)
+    logger.filters[:] = filters
 
 
 @pytest.fixture

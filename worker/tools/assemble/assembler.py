@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
@@ -42,39 +42,19 @@ class _Partition:
     seen: float  # the monotonic time when it last had records, or was asked for them
 
 
+@dataclass
 class Assembler:
-    """Assembles the runs of the partitions that the group assigns to this process.
+    """Assembles the runs of the partitions that the group assigns to this process."""
 
-    Args:
-        settings: the times and limits.
-        join: joins the group.
-        log: makes the transactions of a partition.
-        outputs: builds the records to publish.
-        metrics: counts.
-        clock: monotonic time in seconds.
-
-    Attributes:
-        not_ready: why the process is not ready.
-    """
-
-    def __init__(
-        self,
-        settings: AssembleSettings,
-        join: Join,
-        log: Callable[[int], AssemblyLog],
-        outputs: RunOutputs,
-        metrics: AssemblyMetrics,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.not_ready = ["partitions are not assigned yet"]
-        self._settings = settings
-        self._join = join
-        self._log = log
-        self._outputs = outputs
-        self._metrics = metrics
-        self._clock = clock
-        self._partitions: dict[int, _Partition] = {}
-        self._turn = asyncio.Lock()  # a rebalance waits for the turn's transactions
+    settings: AssembleSettings
+    join: Join
+    log: Callable[[int], AssemblyLog]  # makes the transactions of a partition
+    outputs: RunOutputs
+    metrics: AssemblyMetrics
+    clock: Callable[[], float] = time.monotonic
+    not_ready: list[str] = field(default_factory=lambda: ["partitions are not assigned yet"])
+    _partitions: dict[int, _Partition] = field(default_factory=dict)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # a rebalance waits for the turn's transactions
 
     async def work(self, is_stopping: Callable[[], bool]) -> None:
         """Read and publish until told to stop.
@@ -83,7 +63,7 @@ class Assembler:
             WorkerError: a fatal error.
         """
         try:
-            async with self._join(self._leave) as reader:
+            async with self.join(self._leave) as reader:
                 while not is_stopping():
                     async with self._turn:
                         await self._open_assigned(reader)
@@ -98,12 +78,12 @@ class Assembler:
         for number in sorted(reader.assigned - self._partitions.keys()):
             self._partitions[number] = await self._open(number, reader)
             self.not_ready = []
-        self._metrics.partitions.set(len(self._partitions))
+        self.metrics.partitions.set(len(self._partitions))
 
     async def _open(self, number: int, reader: SharedReader) -> _Partition:
         """Fence off the partition's former owner, and continue after its last transaction."""
         async with AsyncExitStack() as stack:
-            log = self._log(number)
+            log = self.log(number)
             await log.__aenter__()
             stack.push_async_callback(within, STOP_LIMIT, partial(log.__aexit__, None, None, None))
             state = await log.read()
@@ -121,16 +101,16 @@ class Assembler:
                 start = offsets.start
             reader.seek(number, start)
             logger.info("partition %d: reading from offset %d", number, start)
-            runs = OpenRuns(self._settings, start, resume, state.published)
-            assembler = PartitionAssembler(number, runs, self._outputs, log.publish, self._metrics)
-            return _Partition(stack.pop_all(), assembler, self._clock())
+            runs = OpenRuns(self.settings, start, resume, state.published)
+            assembler = PartitionAssembler(number, runs, self.outputs, log.publish, self.metrics)
+            return _Partition(stack.pop_all(), assembler, self.clock())
 
     async def _process(self, records: Mapping[int, list[RawRecord]]) -> None:
         for number, batch in records.items():
             # A partition that is not open was assigned during the poll, and will be read from its watermark.
             if partition := self._partitions.get(number):
                 await partition.assembler.process(batch)
-                partition.seen = self._clock()
+                partition.seen = self.clock()
 
     async def _let_time_pass(self, reader: SharedReader, records: Mapping[int, list[RawRecord]]) -> None:
         """Let time pass for open runs of partitions that have nothing left to read."""
@@ -141,7 +121,7 @@ class Assembler:
         }
         at_end = await reader.read_to_end(quiet.keys()) if quiet else set()
         for number, partition in quiet.items():
-            now = self._clock()
+            now = self.clock()
             if number in at_end:
                 await partition.assembler.wait(min(now - partition.seen, LONGEST_STEP))
             partition.seen = now
@@ -154,4 +134,4 @@ class Assembler:
         while self._partitions:
             number, partition = self._partitions.popitem()
             await partition.resources.aclose()
-            self._metrics.partition_left(number)
+            self.metrics.partition_left(number)

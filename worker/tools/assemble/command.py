@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ def assemble(config: Path | None, **options: Any) -> None:
     settings = load_settings(config)
     conversion = read_options(**options)
     with extra("worker"):
-        version("prometheus-client")
         from knowledgepulse_worker.tools.assemble.run import run_assembler  # noqa: PLC0415 - `--help` needs no extra
 
     configure(settings.log)

@@ -23,19 +23,12 @@ _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class SpanExport(NamedTuple):
-    """A span, as an export of its own.
+    """A span, as an export of its own."""
 
-    Attributes:
-        trace_id: its trace's id, in lower-case hexadecimal.
-        span_id: its own id, likewise.
-        is_root: whether it has no parent.
-        value: the export, in the encoding that it came in.
-    """
-
-    trace_id: str
-    span_id: str
+    trace_id: str  # in lower-case hexadecimal
+    span_id: str  # likewise
     is_root: bool
-    value: bytes
+    value: bytes  # the export, in the encoding that it came in
 
 
 class _Span(msgspec.Struct, rename="camel"):
@@ -67,10 +60,8 @@ _span = msgspec.json.Decoder(_Span).decode
 def split(value: bytes, max_bytes: int | None = None) -> list[SpanExport]:
     """Return the spans of an export, in JSON or protobuf.
 
-    Args:
-        value: the export.
-        max_bytes: the size that all spans may have together, each with its resource, of which the export has
-            one for many spans.
+    ``max_bytes``: the size that all spans may have together, each with its resource, of which the export has
+    one for many spans.
 
     Raises:
         ConversionError: the value is neither, or a span's ids are invalid.

@@ -6,19 +6,15 @@ from collections.abc import Iterable
 
 from knowledgepulse_worker.errors import REASONS
 from knowledgepulse_worker.observe.registry import CollectorRegistry, CommandMetrics, start_at_zero
+from knowledgepulse_worker.tools.assemble.open_runs import COMPLETED_BY
 
 SPAN_RESULTS = ("taken", "duplicate", "late")
 
 
 class AssemblyMetrics(CommandMetrics):
-    """All metrics of an assembler.
+    """All metrics of an assembler."""
 
-    Args:
-        completed_by: why runs are complete.
-        registry: the registry; by default a new one with process and platform collectors.
-    """
-
-    def __init__(self, completed_by: Iterable[str], registry: CollectorRegistry | None = None) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
         super().__init__(registry)
         make = self._make
         spans = make.counter(
@@ -36,7 +32,7 @@ class AssemblyMetrics(CommandMetrics):
         self.partitions = make.gauge("kp_assembly_partitions", "Assigned partitions of the spans topic")
         # Bound once, as looking up labels for every record takes longer than counting.
         self._spans = [spans.labels(result) for result in SPAN_RESULTS]
-        start_at_zero(self._runs, completed_by)
+        start_at_zero(self._runs, COMPLETED_BY)
         start_at_zero(self._dead_letters, REASONS)
 
     def read(self, taken: int, duplicates: int, late: int) -> None:

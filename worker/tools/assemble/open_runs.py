@@ -31,28 +31,16 @@ COMPLETED_BY: tuple[CompletedBy, ...] = get_args(CompletedBy)
 
 @dataclass(slots=True)
 class SpanRun:
-    """A run; its times are those of records, in milliseconds since 1970.
-
-    Attributes:
-        trace_id: its trace id.
-        first_offset: the offset of its first span.
-        last_offset: the offset of its last span.
-        first_time: the time of its first span.
-        last_time: the time of its last span.
-        root_time: the time of its root span, if that has arrived.
-        size: the bytes of its spans.
-        spans: its spans' exports, by span id.
-        completed_by: why it is complete.
-    """
+    """A run; its times are those of records, in milliseconds since 1970."""
 
     trace_id: str
-    first_offset: int
+    first_offset: int  # of its first span
     last_offset: int
     first_time: int
     last_time: int
-    root_time: int | None = None
-    size: int = 0
-    spans: dict[str, bytes] = field(default_factory=dict)
+    root_time: int | None = None  # of its root span, if that has arrived
+    size: int = 0  # bytes of its spans
+    spans: dict[str, bytes] = field(default_factory=dict)  # exports, by span id
     completed_by: CompletedBy = "idle"
 
 
@@ -68,11 +56,6 @@ class OpenRuns:
         position: the offset to begin with, the watermark of the last transaction.
         resume: the position of the last transaction.
         published: the last known offset of each published run, by trace id, oldest first.
-
-    Attributes:
-        position: the next offset.
-        size: the bytes of all open spans.
-        limit: the bytes that they may have, ``assemble.open_bytes``.
     """
 
     def __init__(
@@ -82,9 +65,9 @@ class OpenRuns:
         resume: int = 0,
         published: Mapping[str, int] | None = None,
     ) -> None:
-        self.position = position
-        self.size = 0
-        self.limit = settings.open_bytes
+        self.position = position  # the next offset
+        self.size = 0  # the bytes of all open spans
+        self.limit = settings.open_bytes  # the bytes that they may have
         self._settings = settings
         self._resume = resume
         self._published = OrderedDict(published or {})

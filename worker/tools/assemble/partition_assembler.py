@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 
 from knowledgepulse_schemas.convert import ConversionError
 from knowledgepulse_worker.errors import RejectedRecord, WorkerError
@@ -19,41 +20,27 @@ from knowledgepulse_worker.tools.assemble.transaction_log import Step
 logger = logging.getLogger(__name__)
 
 
+@dataclass
 class PartitionAssembler:
-    """Assembles the runs of a partition.
+    """Assembles the runs of a partition."""
 
-    Args:
-        partition: the partition.
-        runs: its open runs.
-        outputs: builds the records to publish.
-        publish: publishes a step in one transaction.
-        metrics: counts.
-        now: returns the current time in seconds since 1970. Later timestamps of records count as now: one
-            wrong clock must neither end every run nor stop the partition's time.
-    """
+    partition: int
+    runs: OpenRuns
+    outputs: RunOutputs
+    publish: Callable[[Step], Awaitable[None]]  # in one transaction
+    metrics: AssemblyMetrics
+    # Records' timestamps later than now count as now: one wrong clock must neither end every run nor stop the
+    # partition's time.
+    now: Callable[[], float] = time.time
 
-    def __init__(
-        self,
-        partition: int,
-        runs: OpenRuns,
-        outputs: RunOutputs,
-        publish: Callable[[Step], Awaitable[None]],
-        metrics: AssemblyMetrics,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self._partition = partition
-        self._runs = runs
-        self._outputs = outputs
-        self._publish = publish
-        self._metrics = metrics
-        self._now = now
+    def __post_init__(self) -> None:
         self._pending = Step()
-        self._committed = runs.watermark
+        self._committed = self.runs.watermark
 
     @property
     def has_open_runs(self) -> bool:
         """Whether any run is open."""
-        return len(self._runs) > 0
+        return len(self.runs) > 0
 
     async def process(self, records: Iterable[RawRecord]) -> None:
         """Read records, and publish what they complete.
@@ -62,7 +49,7 @@ class PartitionAssembler:
             DeliveryError: a transaction was not confirmed.
         """
         for record in records:
-            self._runs.arrive(record.offset, min(record.timestamp_ms, round(self._now() * 1000)))
+            self.runs.arrive(record.offset, min(record.timestamp_ms, round(self.now() * 1000)))
             await self._complete()
             self._read(record)
             await self._complete()
@@ -74,32 +61,32 @@ class PartitionAssembler:
         Raises:
             DeliveryError: a transaction was not confirmed.
         """
-        self._runs.wait(round(seconds * 1000))
+        self.runs.wait(round(seconds * 1000))
         await self._complete()
         await self._finish()
 
     def _read(self, record: RawRecord) -> None:
-        is_replayed = self._runs.is_replaying
+        is_replayed = self.runs.is_replaying
         try:
-            spans = _spans(record, self._runs.limit)
+            spans = _spans(record, self.runs.limit)
         except RejectedRecord as error:
-            self._runs.add([])
+            self.runs.add([])
             if not is_replayed:
-                self._pending.add(self._outputs.of_unreadable(record, error))
+                self._pending.add(self.outputs.of_unreadable(record, error))
             return
-        late, duplicates = self._runs.add(spans)
+        late, duplicates = self.runs.add(spans)
         for span in late:
-            self._pending.add(self._outputs.of_late_span(span, record))
+            self._pending.add(self.outputs.of_late_span(span, record))
         if not is_replayed:
-            self._metrics.read(len(spans) - duplicates - len(late), duplicates, len(late))
+            self.metrics.read(len(spans) - duplicates - len(late), duplicates, len(late))
 
     async def _complete(self) -> None:
         if self._pending.is_full:
             await self._commit()
-        for run in self._runs.completed():
+        for run in self.runs.completed():
             # In a thread, as a large run takes long enough to miss heartbeats.
-            outputs = await asyncio.to_thread(self._outputs.of_run, run, self._partition)
-            self._metrics.completed(run.completed_by)
+            outputs = await asyncio.to_thread(self.outputs.of_run, run, self.partition)
+            self.metrics.completed(run.completed_by)
             self._pending.published[run.trace_id] = run.last_offset
             self._pending.traces += sum(isinstance(one, OutputRecord) for one in outputs)
             for output in outputs:
@@ -109,18 +96,18 @@ class PartitionAssembler:
 
     async def _finish(self) -> None:
         """Commit what is pending, or a watermark that has moved."""
-        moved = self._runs.watermark > self._committed and not self._runs.is_replaying
+        moved = self.runs.watermark > self._committed and not self.runs.is_replaying
         if self._pending.outputs or self._pending.published or moved:
             await self._commit()
-        self._metrics.open_runs(self._partition, len(self._runs), self._runs.size)
+        self.metrics.open_runs(self.partition, len(self.runs), self.runs.size)
 
     async def _commit(self) -> None:
         step, self._pending = self._pending, Step()
-        step.forgotten = self._runs.forget()
-        step.position, step.watermark = self._runs.position, self._runs.watermark
-        await self._publish(step)
+        step.forgotten = self.runs.forget()
+        step.position, step.watermark = self.runs.position, self.runs.watermark
+        await self.publish(step)
         self._committed = step.watermark
-        self._metrics.published(step.traces, step.reasons)
+        self.metrics.published(step.traces, step.reasons)
 
 
 def _spans(record: RawRecord, max_bytes: int) -> list[SpanExport]:

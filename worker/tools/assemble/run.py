@@ -24,7 +24,6 @@ from knowledgepulse_worker.tools.assemble.assembly_topics import (
     require_topics,
 )
 from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
-from knowledgepulse_worker.tools.assemble.open_runs import COMPLETED_BY
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog
 
@@ -33,10 +32,6 @@ logger = logging.getLogger(__name__)
 
 def run_assembler(settings: Settings, options: Options) -> None:
     """Assemble runs until SIGTERM, SIGHUP or SIGINT; then finish the records in hand and leave the group.
-
-    Args:
-        settings: the effective settings.
-        options: trace fields that spans do not have.
 
     Raises:
         StartError: the configuration prevents the start.
@@ -49,7 +44,7 @@ async def _work(settings: Settings, options: Options) -> None:
     stop = asyncio.Event()
     set_when_stopped(stop)
     topics = await _require_topics(settings)
-    metrics = AssemblyMetrics(COMPLETED_BY)
+    metrics = AssemblyMetrics()
     assembler = Assembler(
         settings.assemble,
         partial(_reader, settings),

@@ -39,13 +39,7 @@ class Refused:
 
 
 class RunOutputs:
-    """Builds the records to publish.
-
-    Args:
-        settings: the topics' names and the key.
-        options: trace fields that spans do not have.
-        topics: the raw, dead-letter, late and spans topics by name.
-    """
+    """Builds the records to publish; ``topics``: the raw, dead-letter, late and spans topics by name."""
 
     def __init__(self, settings: Settings, options: Options, topics: Mapping[str, Topic]) -> None:
         names = settings.topics.model_copy(update={"raw": settings.assemble.spans})

@@ -31,38 +31,23 @@ POSITION = b"position"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the last transaction left.
+    """What the last transaction left."""
 
-    Attributes:
-        position: the offset up to which the outputs of all records are published.
-        published: the last offset of each published run, by trace id, oldest first.
-    """
-
-    position: int
-    published: Mapping[str, int]
+    position: int  # the offset up to which the outputs of all records are published
+    published: Mapping[str, int]  # the last offset of each published run, by trace id, oldest first
 
 
 @dataclass(slots=True)
 class Step:
-    """What a transaction publishes.
-
-    Attributes:
-        outputs: the records.
-        published: the last offset of each run that they complete, by trace id.
-        traces: how many of the records are traces.
-        reasons: those of the dead letters among them.
-        forgotten: the ids of runs to forget.
-        position: the offset up to which this publishes the outputs of all records.
-        watermark: the offset to read from after a crash.
-    """
+    """What a transaction publishes."""
 
     outputs: list[OutputRecord] = field(default_factory=list)
-    published: dict[str, int] = field(default_factory=dict)
-    traces: int = 0
-    reasons: list[Reason] = field(default_factory=list)
-    forgotten: Sequence[str] = ()
-    position: int = 0
-    watermark: int = 0
+    published: dict[str, int] = field(default_factory=dict)  # last offset of each run that they complete
+    traces: int = 0  # how many of the outputs are traces
+    reasons: list[Reason] = field(default_factory=list)  # those of the dead letters among them
+    forgotten: Sequence[str] = ()  # the ids of runs to forget
+    position: int = 0  # the offset up to which this publishes the outputs of all records
+    watermark: int = 0  # the offset to read from after a crash
     _size: int = 0
 
     def add(self, output: OutputRecord | Refused) -> None:
@@ -80,13 +65,7 @@ class Step:
 
 
 class AssemblyLog(TransactionalPublisher):
-    """The transactions of one partition; on entry, earlier owners of the partition are fenced off.
-
-    Args:
-        settings: the connection, the group and the topics.
-        max_message_bytes: the largest record that the topics accept.
-        partition: a partition of the spans topic.
-    """
+    """The transactions of one partition; on entry, earlier owners of the partition are fenced off."""
 
     def __init__(self, settings: Settings, max_message_bytes: int, partition: int) -> None:
         self._settings = settings
@@ -97,11 +76,7 @@ class AssemblyLog(TransactionalPublisher):
         super().__init__(settings.kafka, f"{self._group}-{partition}", max_message_bytes)
 
     async def read(self) -> State:
-        """Return the state that the last transaction left.
-
-        Raises:
-            TopicError: it cannot be read.
-        """
+        """Return the state that the last transaction left; raise a TopicError if it cannot be read."""
         position = 0
         published: dict[str, int] = {}
         async with TopicReader(self._settings.kafka, self._settings.limits.batch_bytes) as reader:
@@ -116,11 +91,7 @@ class AssemblyLog(TransactionalPublisher):
         return State(position, published)
 
     async def publish(self, step: Step) -> None:
-        """Publish in one transaction.
-
-        Raises:
-            DeliveryError: the transaction was not confirmed; nothing more may be published here.
-        """
+        """Publish in one transaction, the last one here if it raises a DeliveryError."""
         offset = GroupOffset(self._group, self._spans, self._partition, step.watermark)
         marks: dict[bytes, bytes | None] = {
             trace_id.encode(): b"%d" % last for trace_id, last in step.published.items()

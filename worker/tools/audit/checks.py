@@ -39,11 +39,7 @@ def mismatches(
 ) -> list[str]:
     """Name the parts of an output that differ from what the worker builds from its record and headers.
 
-    Args:
-        record: the source record.
-        trace: the record's trace; None if it is not a trace.
-        output: an output that names the record as its source.
-        builder: the worker's builder of outputs.
+    ``trace``: the record's; None if it is not a trace.
     """
     if record.fault is not None or _was_unread(record, output):
         return []  # one of the two has no content, because limits.batch_bytes has changed
@@ -92,12 +88,8 @@ def check_score(
 ) -> list[str]:
     """Recompute an output's ``kp-score``, given its novelty.
 
-    Args:
-        trace: the raw record's trace.
-        output: what was published for it.
-        header: its ``kp-score``.
-        policy: the one that the output names; None if it is not known. Then only the dimensions, the
-            overrides and the decision are checked.
+    ``policy``: the one that the output names; None if it is not known. Then only the dimensions, the
+    overrides and the decision are checked.
     """
     nearest: Nearest | None = Nearest(1 - header.novelty, header.nearest)
     if header.nearest is None and header.novelty == NOVELTY_UNKNOWN:

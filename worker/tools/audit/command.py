@@ -13,7 +13,7 @@ from rich.console import Console
 
 from knowledgepulse_worker.embedding import load_embedder
 from knowledgepulse_worker.settings import load_settings
-from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.options import config_option, json_option
 from knowledgepulse_worker.terminal.progress import topic_progress
 from knowledgepulse_worker.tools.audit import audit as run_audit
 from knowledgepulse_worker.tools.audit.report_text import show
@@ -21,7 +21,7 @@ from knowledgepulse_worker.tools.audit.report_text import show
 
 @click.command()
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
+@json_option
 def audit(config: Path | None, as_json: bool) -> None:
     """Audit the outputs: nothing may be missing, nothing may differ.
 

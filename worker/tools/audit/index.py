@@ -11,7 +11,7 @@ from hashlib import blake2b
 from itertools import groupby, islice
 from math import inf
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import msgspec
 
@@ -26,25 +26,16 @@ _SOURCE = re.compile(r"(.+)/(\d{1,10})/(\d{1,19})", re.ASCII)
 
 
 class Output(msgspec.Struct, array_like=True, frozen=True):
-    """A record of an output topic, reduced to the data needed to check it.
-
-    Attributes:
-        topic: the output topic.
-        partition: its partition; None in an expected output if the key determines the partition.
-        timestamp_ms: the raw record's timestamp, also if the output has another one.
-        key, value, headers: digests.
-        says: the ledger entry that it was published from, reconstructed from its headers.
-        cut: whether it is a dead letter with a truncated value.
-    """
+    """A record of an output topic, reduced to the data needed to check it."""
 
     topic: str
-    partition: int | None
-    timestamp_ms: int
-    key: bytes
+    partition: int | None  # None in an expected output if the key determines the partition
+    timestamp_ms: int  # the raw record's, also if the output has another one
+    key: bytes  # digest, as of value and headers
     value: bytes
     headers: bytes
-    says: Entry
-    cut: bool = False
+    says: Entry  # the ledger entry that it was published from, reconstructed from its headers
+    cut: bool = False  # whether it is a dead letter with a truncated value
 
     @classmethod
     def of(cls, record: OutputRecord, says: Entry, *, cut: bool) -> Self:
@@ -66,9 +57,7 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
     def differences(self, other: Output, *, has_time: bool) -> list[str]:
         """Name the parts in which repeats must agree but these two do not.
 
-        Args:
-            other: the other output.
-            has_time: whether their record has a timestamp; otherwise theirs may differ.
+        ``has_time``: whether their record has a timestamp; otherwise theirs may differ.
         """
         names = ["topic", "key", "value", *(["timestamp_ms"] if has_time else []), "headers"]
         return [name for name in names if getattr(self, name) != getattr(other, name)]
@@ -76,16 +65,11 @@ class Output(msgspec.Struct, array_like=True, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The outputs and ledger entries of a source offset.
-
-    Attributes:
-        offset: offset in the raw topic.
-        outputs: outputs, in the order of each topic.
-        entries: entries that are still in the changelog, in its order, including tombstoned ones.
-    """
+    """The outputs and ledger entries of an offset of the raw topic."""
 
     offset: int
-    outputs: list[Output] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)  # in the order of each topic
+    # those that are still in the changelog, in its order, including tombstoned ones
     entries: list[Entry] = field(default_factory=list)
 
 
@@ -94,17 +78,11 @@ class SourceIndex:
 
     A context manager, which deletes the file on exit.
 
-    Args:
-        topics: the topic names.
-        partitions: the raw topic's partition count.
-        window: the number of offsets that may be redelivered.
-
-    Attributes:
-        foreign: number of outputs without a source in the raw topic.
+    ``partitions``: of the raw topic; ``window``: the number of offsets that may be redelivered.
     """
 
     def __init__(self, topics: TopicSettings, partitions: int, window: int) -> None:
-        self.foreign = 0
+        self.foreign = 0  # number of outputs without a source in the raw topic
         self._topics = topics
         self._partitions = partitions
         self._window = window
@@ -181,22 +159,21 @@ class SourceIndex:
         """
         if partition in self._whole:
             return 0
-        rows = self._db.execute(
-            "SELECT source, value FROM known WHERE partition = ? AND NOT is_output ORDER BY source DESC",
-            (partition,),
-        )
-        entries = (_entry(value, partition, offset) for offset, value in rows)
-        scored = dict.fromkeys(entry.offset for entry in entries if entry.score is not None)
+        scored = dict.fromkeys(entry.offset for entry in self._scored(partition, "source DESC"))
         return min(islice(scored, max_elements), default=inf)
 
     def first_scored(self, partition: int) -> Entry | None:
         """Return the oldest remaining entry of a scored record."""
+        return next(self._scored(partition, "source, rowid"), None)
+
+    def _scored(self, partition: int, order: Literal["source DESC", "source, rowid"]) -> Iterator[Entry]:
+        """Yield the remaining entries of scored records."""
         rows = self._db.execute(
-            "SELECT source, value FROM known WHERE partition = ? AND NOT is_output ORDER BY source, rowid",
+            f"SELECT source, value FROM known WHERE partition = ? AND NOT is_output ORDER BY {order}",  # noqa: S608 - ours
             (partition,),
         )
         entries = (_entry(value, partition, offset) for offset, value in rows)
-        return next((entry for entry in entries if entry.score is not None), None)
+        return (entry for entry in entries if entry.score is not None)
 
     def rewinds(self, partition: int) -> list[range]:
         """Return the offset ranges that were rescored after a rewind beyond the window.

@@ -24,20 +24,12 @@ Basis: TypeAlias = Literal["ledger", "text"] | Unaudited
 
 @dataclass(slots=True)
 class Remembered:
-    """A scored record in the novelty cache.
+    """A scored record in the novelty cache."""
 
-    Attributes:
-        trace_id: the trace's id; None if neither the record nor its entry exists any more.
-        at: the record's timestamp in seconds.
-        model: the embedder's identity; "" without an embedder, None for the configured one.
-        vector: shape (dimensions,), float32; None if it is not available.
-        origin: origin of the vector, or why there is none.
-    """
-
-    trace_id: str | None
-    at: float
-    model: str | None
-    vector: NDArray[np.float32] | None
+    trace_id: str | None  # None if neither the record nor its entry exists any more
+    at: float  # the record's timestamp in seconds
+    model: str | None  # the embedder's identity; "" without an embedder, None for the configured one
+    vector: NDArray[np.float32] | None  # shape (dimensions,); None if it is not available
     origin: Origin
 
 
@@ -46,9 +38,7 @@ class Memory:
 
     A record without an available vector still occupies its slot, since evictions do not depend on vectors.
 
-    Args:
-        settings: size, dimensions and ttl of the cache.
-        model: the first record's model.
+    ``model``: the first record's.
     """
 
     def __init__(self, settings: CacheSettings, model: str | None) -> None:
@@ -57,11 +47,14 @@ class Memory:
         self._forget()
 
     def _forget(self) -> None:
-        self._cache = VectorCache(self._settings.max_elements, self._settings.dimensions, self._settings.ttl)
+        self._cache = self._empty_cache()
         self._members: deque[Remembered] = deque(maxlen=self._settings.max_elements)
         self._origins: Counter[Origin] = Counter()
         self._doubt: Unaudited | None = None
         self._doubtful = 0
+
+    def _empty_cache(self) -> VectorCache:
+        return VectorCache(self._settings.max_elements, self._settings.dimensions, self._settings.ttl)
 
     def doubt(self, reason: Unaudited) -> None:
         """Mark the cache's content as uncertain until ``max_elements`` more records have replaced it."""
@@ -101,13 +94,7 @@ class Memory:
         return next(origin for origin in order if origin in origins)
 
     def check(self, record: Remembered, header: ScoreHeader, tolerance: float) -> list[str]:
-        """Check a published novelty and its nearest trace against the cache.
-
-        Args:
-            record: the scored record.
-            header: its published score.
-            tolerance: accepted difference of a similarity.
-        """
+        """Check a published novelty and its nearest trace; ``tolerance`` is that of a similarity."""
         nearest = self._nearest(record)
         expected = novelty(None if nearest is None else nearest.similarity)
         wrong = []
@@ -127,13 +114,12 @@ class Memory:
     def _check_nearest(
         self, record: Remembered, header: ScoreHeader, nearest: Nearest, tolerance: float
     ) -> list[str]:
-        named = VectorCache(self._settings.max_elements, self._settings.dimensions, self._settings.ttl)
+        named = self._empty_cache()
         for member in self._members:
             if member.trace_id == header.nearest and member.vector is not None:
                 named.add(member.vector, at=member.at)
-        similarity = (
-            None if record.vector is None else named.max_cosine_similarity(record.vector, at=record.at)
-        )
+        vector = record.vector
+        similarity = None if vector is None else named.max_cosine_similarity(vector, at=record.at)
         if similarity is None:
             return ["nearest is not a trace in the cache"]
         if nearest.similarity - similarity > tolerance:

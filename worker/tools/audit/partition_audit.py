@@ -38,29 +38,20 @@ _CHUNK = 128
 
 @dataclass(frozen=True)
 class Bounds:
-    """Offsets that limit what can be checked.
+    """Offsets that limit what can be checked."""
 
-    Attributes:
-        first: first offset of the partition; above 0, the partition has been trimmed.
-        committed: the group's position; every record below it must have an output.
-        outputs_from: outputs of records below this offset may have been trimmed.
-    """
-
-    first: int
-    committed: int
-    outputs_from: float = 0
+    first: int  # first offset of the partition; above 0, the partition has been trimmed
+    committed: int  # the group's position; every record below it must have an output
+    outputs_from: float = 0  # outputs of records below this offset may have been trimmed
 
 
 @dataclass(slots=True)
 class _Case:
-    """An offset with its outputs and, unless it was deleted, its record.
-
-    ``remembered`` is None unless the record was scored.
-    """
+    """An offset with its outputs and, unless it was deleted, its record."""
 
     offset: int
     outputs: list[Output]
-    remembered: Remembered | None
+    remembered: Remembered | None  # None unless the record was scored
     record: RawRecord | None = None
     trace: ReasoningTrace | None = None
     rejection: Reason | None = None
@@ -77,15 +68,14 @@ class PartitionAudit:
     """Audit a partition of the raw topic.
 
     Args:
-        partition: the partition's number.
+        partition: its number.
         bounds: the offsets that limit the checks.
-        settings: the worker's settings.
+        settings: the worker's.
         policies: those that were ever in force, by digest.
-        index: the complete index of outputs and ledger entries.
-        builder: the worker's builder of outputs.
+        index: complete.
+        builder: the worker's.
         embedder: returns the embedder for records without a vector in the changelog; None embeds nothing.
-        tolerance: accepted difference of a novelty recomputed from texts; None uses the largest tolerance of
-            the precisions of the embedder and of the partition's entries.
+        tolerance: see :attr:`Vectors.tolerance`.
     """
 
     def __init__(

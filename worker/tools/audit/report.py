@@ -25,66 +25,42 @@ class Difference:
 
 @dataclass
 class PartitionReport:
-    """The audit of one partition of the raw topic.
-
-    Attributes:
-        partition: partition number.
-        records: number of raw records.
-        outputs: number of their outputs, including repeats.
-        missing: offsets of committed records without an output.
-        waiting: number of uncommitted records without an output, which are still to be scored.
-        repeated: number of outputs beyond the first of their record.
-        differing: defects of the outputs.
-        without_entry: offsets of records with outputs but without a ledger entry: delivered again, they would
-            be scored again, and later records are compared with fewer vectors than they should be.
-        rescored: number of records with unequal outputs because the topic was reread from before the ledger,
-            which starts a new run.
-        unknown: number of outputs whose record no longer exists: it was deleted, or the topic recreated.
-        outputs_trimmed: number of records without an output where the output topics have been trimmed.
-        deleted: first and last offset of each range that was deleted from the raw topic and has neither
-            outputs nor entries: records deleted before they were read, or aborted records and markers of
-            transactions, which can no longer be distinguished.
-        unknown_policy: number of records scored under a policy that was not kept, so that their score was not
-            recomputed.
-        near_threshold: offsets of records whose score is so close to the threshold that the precision of a
-            recomputed embedding cannot confirm the decision.
-        novelty_exact: number of records whose novelty was recomputed from the ledger's vectors alone.
-        novelty_embedded: number of records whose novelty needed texts to be embedded again.
-        novelty_unaudited: number of records whose novelty could not be recomputed, by reason.
-    """
+    """The audit of one partition of the raw topic."""
 
     partition: int
     records: int = 0
-    outputs: int = 0
-    missing: list[int] = field(default_factory=list)
-    waiting: int = 0
-    repeated: int = 0
+    outputs: int = 0  # including repeats
+    missing: list[int] = field(default_factory=list)  # offsets of committed records without an output
+    waiting: int = 0  # uncommitted records without an output, which are still to be scored
+    repeated: int = 0  # outputs beyond the first of their record
     differing: list[Difference] = field(default_factory=list)
+    # Offsets of records with outputs but without a ledger entry: delivered again, they would be scored again,
+    # and later records are compared with fewer vectors than they should be.
     without_entry: list[int] = field(default_factory=list)
+    # Records with unequal outputs, as the topic was reread from before the ledger, which starts a new run.
     rescored: int = 0
-    unknown: int = 0
-    outputs_trimmed: int = 0
+    unknown: int = 0  # outputs whose record no longer exists: it was deleted, or the topic recreated
+    outputs_trimmed: int = 0  # records without an output where the output topics have been trimmed
+    # First and last offset of each range that was deleted from the raw topic and has neither outputs nor
+    # entries: records deleted before they were read, or aborted records and markers of transactions, which
+    # can no longer be distinguished.
     deleted: list[tuple[int, int]] = field(default_factory=list)
-    unknown_policy: int = 0
+    unknown_policy: int = 0  # records of a policy that was not kept, so that their score was not recomputed
+    # Offsets of records whose score is so close to the threshold that the precision of a recomputed embedding
+    # cannot confirm the decision.
     near_threshold: list[int] = field(default_factory=list)
-    novelty_exact: int = 0
-    novelty_embedded: int = 0
-    novelty_unaudited: dict[Unaudited, int] = field(default_factory=dict)
+    novelty_exact: int = 0  # records whose novelty was recomputed from the ledger's vectors alone
+    novelty_embedded: int = 0  # those that needed texts to be embedded again
+    novelty_unaudited: dict[Unaudited, int] = field(default_factory=dict)  # those that could not, by reason
 
 
 @dataclass(frozen=True)
 class Report:
-    """The report of an audit.
+    """The report of an audit."""
 
-    Attributes:
-        topic: the raw topic.
-        partitions: the partitions' reports, in order.
-        foreign: number of output records without a source in this raw topic.
-    """
-
-    topic: str
+    topic: str  # the raw topic
     partitions: list[PartitionReport]
-    foreign: int = 0
+    foreign: int = 0  # number of output records without a source in this raw topic
 
     @property
     def missing(self) -> int:

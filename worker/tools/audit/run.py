@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 
 from knowledgepulse_worker.embedding import Embedder
-from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka.policy_topic import read_policies
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.preflight.rights import Right, outputs, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Record, TopicReader, raw_record
-from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name, policies_topic_name
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import OutputRecord
@@ -22,7 +22,6 @@ from knowledgepulse_worker.terminal.progress import TopicProgressCallback
 from knowledgepulse_worker.tools.audit.index import SourceIndex
 from knowledgepulse_worker.tools.audit.partition_audit import Bounds, PartitionAudit
 from knowledgepulse_worker.tools.audit.report import PartitionReport, Report
-from knowledgepulse_worker.tools.audit.rights import audit_rights
 
 # Small enough to show progress while texts are embedded.
 _CHUNK = 128
@@ -31,8 +30,7 @@ _CHUNK = 128
 async def audit(
     settings: Settings,
     *,
-    embedder: Callable[[], Embedder | None] | None = None,
-    tolerance: float | None = None,
+    embedder: Callable[[], Embedder | None] = lambda: None,
     progress: TopicProgressCallback = lambda _topic, _done, _total: None,
 ) -> Report:
     """Audit a stream's outputs against its raw topic, up to the current ends of the topics.
@@ -41,13 +39,10 @@ async def audit(
     output and 2 kB per ledger entry.
 
     Args:
-        settings: the worker's settings: its topics, group, cache, policy and limits.
+        settings: the worker's.
         embedder: creates the embedder for records whose vector is no longer in the changelog; called at most
-            once, and only if there are such records. If None, the novelty of these records, and of records
-            compared with them, is not audited.
-        tolerance: accepted difference of a novelty recomputed with such embeddings. By default, 1e-6 if all
-            vectors are float32, and 0.002 otherwise. Novelties recomputed from the changelog's vectors alone
-            must be equal to within 1e-9.
+            once, and only if there are such records. Without one, the novelty of these records, and of
+            records compared with them, is not audited.
         progress: called while reading.
 
     Raises:
@@ -59,24 +54,33 @@ async def audit(
     """
     await require_rights(settings.kafka, audit_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics, changelog, outputs = await admin.existing(), admin.changelog, admin.outputs
-        policy_topic = admin.policies
         raw = settings.topics.raw
-        missing = [name for name in (raw, *outputs) if name not in topics]
-        if missing:
-            raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
+        topics = await admin.existing(raw, *admin.outputs)
         committed = await admin.committed(topics[raw])
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         # Opened in this order, the bounds include the outputs of all committed records, and their entries.
         log = _Log(reader, progress)
-        for name in (*outputs, changelog, raw):
+        for name in (*admin.outputs, admin.changelog, raw):
             if name in topics:
                 await log.open(topics[name])
         # A policy is kept before its first use, so by now those of all outputs within the bounds are.
-        kept = await read_policies(reader, policy_topic) if policy_topic in topics else []
+        kept = await read_policies(reader, admin.policies) if admin.policies in topics else []
         policies = {one.digest: one for one in (settings.policy, *(one.policy for one in kept))}
-        run = _Run(settings, policies, topics, log, cache(embedder or (lambda: None)), tolerance)
-        return await run.audit(committed, changelog)
+        run = _Run(settings, policies, topics, log, cache(embedder))
+        return await run.audit(committed, admin.changelog)
+
+
+def audit_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker audit`` needs."""
+    group = settings.kafka.group
+    for name in (
+        settings.topics.raw,
+        *outputs(settings),
+        changelog_topic_name(group),
+        policies_topic_name(group),
+    ):
+        yield from topic_rights(name, "Read", "DescribeConfigs")
+    yield Right("Describe", "group", group)
 
 
 class _Log:
@@ -122,38 +126,26 @@ class _Log:
         self._progress(topic, done + len(bounds[partition]), total)
 
 
+@dataclass
 class _Run:
-    def __init__(
-        self,
-        settings: Settings,
-        policies: Mapping[str, Policy],
-        topics: dict[str, Topic],
-        log: _Log,
-        embedder: Callable[[], Embedder | None],
-        tolerance: float | None,
-    ) -> None:
-        self._settings = settings
-        self._policies = policies
-        self._topics = topics
-        self._log = log
-        self._embedder = embedder
-        self._tolerance = tolerance
-        self._builder = Outputs(settings.topics, {name: topic.partitions for name, topic in topics.items()})
-        names = settings.topics
-        self._outputs = (names.contribute, names.rejected, names.dead_letter)
+    settings: Settings
+    policies: Mapping[str, Policy]
+    topics: Mapping[str, Topic]
+    log: _Log
+    embedder: Callable[[], Embedder | None]
 
     async def audit(self, committed: list[int], changelog: str) -> Report:
-        topics, window = self._settings.topics, self._settings.limits.uncommitted_records
-        with SourceIndex(topics, self._topics[topics.raw].partitions, window) as index:
+        topics, window = self.settings.topics, self.settings.limits.uncommitted_records
+        with SourceIndex(topics, self.topics[topics.raw].partitions, window) as index:
             written: Counter[int] = Counter()
-            async for partition, records in self._log.read(changelog):
+            async for partition, records in self.log.read(changelog):
                 index.add_entries(partition, [(record.key, record.value) for record in records])
                 written[partition] += len(records)
-            for partition, end in enumerate(self._log.ends(changelog)):
+            for partition, end in enumerate(self.log.ends(changelog)):
                 if written[partition] == end:
                     index.add_whole(partition)
-            for name in self._outputs:
-                async for _, records in self._log.read(name):
+            for name in outputs(self.settings):
+                async for _, records in self.log.read(name):
                     index.add_outputs(map(_output, records))
             index.complete()
             reports = [
@@ -163,30 +155,29 @@ class _Run:
             return Report(topics.raw, reports, index.foreign)
 
     async def _audit_partition(self, partition: int, committed: int, index: SourceIndex) -> PartitionReport:
-        raw = self._settings.topics.raw
+        raw = self.settings.topics.raw
         audit = PartitionAudit(
             partition,
-            Bounds(self._log.first_offsets(raw)[partition], committed, self._outputs_from(partition, index)),
-            self._settings,
-            self._policies,
+            Bounds(self.log.first_offsets(raw)[partition], committed, self._outputs_from(partition, index)),
+            self.settings,
+            self.policies,
             index,
-            self._builder,
-            self._embedder,
-            self._tolerance,
+            Outputs(self.settings.topics, {name: one.partitions for name, one in self.topics.items()}),
+            self.embedder,
         )
-        async for records in self._log.read_partition(raw, partition):
+        async for records in self.log.read_partition(raw, partition):
             # In a thread, as this may load a model and embed texts.
             await asyncio.to_thread(audit.add, list(map(raw_record, records)))
         return await asyncio.to_thread(audit.finish)
 
     def _outputs_from(self, partition: int, index: SourceIndex) -> float:
         """Return the first source offset of a raw partition from which no outputs have been trimmed."""
-        count = self._topics[self._settings.topics.raw].partitions
+        count = self.topics[self.settings.topics.raw].partitions
         firsts = [
             index.first_source(name, number, partition)
-            for name in self._outputs
-            for number, first in enumerate(self._log.first_offsets(name))
-            if first > 0 and (number == partition or self._topics[name].partitions != count)
+            for name in outputs(self.settings)
+            for number, first in enumerate(self.log.first_offsets(name))
+            if first > 0 and (number == partition or self.topics[name].partitions != count)
         ]
         return max(firsts, default=0)
 

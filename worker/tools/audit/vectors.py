@@ -18,12 +18,7 @@ _BATCH = 32
 class Vectors:
     """Look up or compute the vectors of a partition's records.
 
-    Args:
-        settings: the worker's settings.
-        oldest: the oldest remaining entry of a scored record in the changelog.
-        embedder: returns the embedder for records without a vector in the changelog; None embeds nothing.
-        tolerance: see :attr:`tolerance`; None uses the largest tolerance of the precisions of the embedder
-            and of the entries.
+    ``oldest``: the oldest remaining entry of a scored record in the changelog.
     """
 
     def __init__(
@@ -45,7 +40,10 @@ class Vectors:
 
     @property
     def tolerance(self) -> float:
-        """Accepted difference of a novelty that was recomputed from texts."""
+        """Accepted difference of a novelty that was recomputed from texts.
+
+        By default the largest of the precisions of the embedder and of the partition's entries.
+        """
         if self._tolerance is not None:
             return self._tolerance
         worst = max(REPEATABILITY.values())

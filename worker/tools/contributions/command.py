@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 
 import click
 
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.logs import configure, errors_logged
-from knowledgepulse_worker.process.signals import set_when_stopped
+from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors
@@ -38,17 +38,11 @@ def send(config: Path | None) -> None:
     """
     settings = load_settings(config)
     with extra("worker"):
-        version("prometheus-client")
         from knowledgepulse_worker.tools.contributions.send import run_sender  # noqa: PLC0415 - `--help` needs no extra
-
-    async def run() -> dict[str, int]:
-        stop = asyncio.Event()
-        set_when_stopped(stop)
-        return await run_sender(settings, stop)
 
     configure(settings.log)
     with errors_logged():
-        counts = asyncio.run(run())
+        counts = asyncio.run(until_stopped(partial(run_sender, settings)))
     logger.info("%s", ", ".join(f"{count} {name}" for name, count in counts.items()) or "nothing was sent")
 
 
@@ -63,7 +57,6 @@ def delete(trace_ids: tuple[str, ...], config: Path | None) -> None:
     """
     settings = load_settings(config)
     with extra("worker"):
-        version("prometheus-client")
         from knowledgepulse_worker.tools.contributions.delete import delete_contributions  # noqa: PLC0415 - as above
 
     async def run() -> int:

@@ -22,26 +22,16 @@ Result = Literal[Verdict, Held, "invalid", "not_redacted", "foreign"]
 
 
 class Contribution(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of a trace.
+    """What became of a trace."""
 
-    Attributes:
-        trace_id: the trace's id, which is also its id in the registry; empty if the record has none.
-        source: ``kp-source``, or where the record is if it has none.
-        result: a :data:`Result`, or ``deleted``.
-        registry: the registry's address.
-        status: the registry's HTTP status; 0 if it was not asked.
-        message: the registry's own words.
-        idempotency_key: that it was sent with.
-        at: when, in milliseconds since the epoch.
-    """
-
-    trace_id: str
-    source: str
-    result: str
-    registry: str
-    status: int = 0
-    message: str = ""
-    idempotency_key: str = ""
+    trace_id: str  # also its id in the registry; empty if the record has none
+    source: str  # `kp-source`, or where the record is if it has none
+    result: str  # a Result, or `deleted`
+    registry: str  # the registry's address
+    status: int = 0  # the registry's HTTP status; 0 if it was not asked
+    message: str = ""  # the registry's own words
+    idempotency_key: str = ""  # that it was sent with
+    # In milliseconds since the epoch.
     at: int = msgspec.field(default_factory=lambda: time.time_ns() // 1_000_000)
 
     @property
@@ -76,8 +66,7 @@ def contribution_rights(settings: Settings) -> Iterator[Right]:
 
 async def create_topic(admin: TopicAdmin, name: str) -> None:
     """Create the topic of contributions if it is missing; it keeps its records forever."""
-    if name not in await admin.describe([name]):
-        await admin.create(name, 1, -1, {"retention.ms": "-1"})
+    await admin.create_if_missing(name, 1, {"retention.ms": "-1"})
 
 
 async def read_contributions(settings: Settings, records: Collection[ScoredRecord]) -> list[Contribution]:

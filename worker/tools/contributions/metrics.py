@@ -10,11 +10,7 @@ from knowledgepulse_worker.tools.contributions.registry_client import RetryReaso
 
 
 class ContributionMetrics(CommandMetrics):
-    """All metrics of the command.
-
-    Args:
-        registry: the registry; by default a new one with process and platform collectors.
-    """
+    """All metrics of the command."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         super().__init__(registry)

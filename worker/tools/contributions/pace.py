@@ -19,13 +19,7 @@ MINUTE = 60.0
 
 
 class Pace:
-    """The pace of one kind of request.
-
-    Args:
-        limit: requests a minute, until the registry says how many.
-        sleep: waits for so many seconds.
-        clock: seconds that never go back, whatever happens to the time of day.
-    """
+    """The pace of one kind of request; ``limit``: a minute, until the registry says how many."""
 
     def __init__(self, limit: int, sleep: Sleep, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit

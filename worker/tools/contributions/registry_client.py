@@ -40,12 +40,7 @@ _MINUTE, _HOUR = 60.0, 3600.0
 
 
 class TryAgain(Exception):  # noqa: N818 - it is no error of ours
-    """The registry did not answer for good.
-
-    Attributes:
-        reason: why.
-        seconds: after which it may be asked again; None if it did not say.
-    """
+    """The registry did not answer for good, and may be asked again after ``seconds``, if it said so."""
 
     def __init__(self, reason: RetryReason, message: str, seconds: float | None = None) -> None:
         super().__init__(message)
@@ -70,10 +65,6 @@ class RegistryClient:
     """Asks a registry, never faster than it allows.
 
     An asynchronous context manager.
-
-    Args:
-        registry: the address and the key.
-        sleep: waits for so many seconds.
 
     Raises:
         SettingsError: the address, the agent or the key is not set, or the file of the key is unusable.

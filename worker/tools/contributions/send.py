@@ -12,10 +12,10 @@ import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from knowledgepulse_schemas.headers import last_header
-from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.http.metrics_port import serving_metrics
 from knowledgepulse_worker.kafka.preflight.rights import require_rights
 from knowledgepulse_worker.kafka.sole_reader import SoleReader
@@ -55,22 +55,14 @@ class Stopped(Exception):  # noqa: N818 - it is no error
     """The command is to stop, and waits for nothing more."""
 
 
+@dataclass
 class Persistence:
-    """Asks again until there is an answer for good: never at once, and ever more rarely.
+    """Asks again until there is an answer for good: never at once, and ever more rarely."""
 
-    Args:
-        sleep: waits for so many seconds.
-        metrics: counts what is asked again.
-        clock: seconds that never go back.
-    """
-
-    def __init__(
-        self, sleep: Sleep, metrics: ContributionMetrics, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._sleep = sleep
-        self._metrics = metrics
-        self._clock = clock
-        self._refusals: deque[float] = deque(maxlen=2)
+    sleep: Sleep
+    metrics: ContributionMetrics  # counts what is asked again
+    clock: Callable[[], float] = time.monotonic
+    _refusals: deque[float] = field(default_factory=lambda: deque(maxlen=2))
 
     async def ask(self, request: Callable[[], Awaitable[_T]]) -> _T:
         """Return what a request returns once it does not raise TryAgain."""
@@ -79,36 +71,30 @@ class Persistence:
             try:
                 return await request()
             except TryAgain as error:
-                self._metrics.retries[error.reason].inc()
+                self.metrics.retries[error.reason].inc()
                 wait = min(2 * wait, LONGEST_WAIT)
                 seconds = wait * random.uniform(0.75, 1) if error.seconds is None else error.seconds  # noqa: S311 - no secret
                 if error.reason == "limited":
                     seconds = self._after_refusal(seconds)
                 logger.warning("%s: %s; again in %.0f s", error.reason, printable(str(error)), seconds)
-                await self._sleep(seconds)
+                await self.sleep(seconds)
 
     def _after_refusal(self, seconds: float) -> float:
         """Return how long to wait after a refusal: a third one within an hour would revoke the key."""
-        now = self._clock()
+        now = self.clock()
         self._refusals.append(now)
         if len(self._refusals) < 2:
             return seconds
         return max(seconds, self._refusals[0] + HOUR - now)
 
 
+@dataclass
 class Sender:
-    """Finds out what becomes of each record.
+    """Finds out what becomes of each record."""
 
-    Args:
-        registry: whose agent contributes, and what may leave.
-        client: asks the registry.
-        persistence: asks it again.
-    """
-
-    def __init__(self, registry: RegistrySettings, client: RegistryClient, persistence: Persistence) -> None:
-        self._registry = registry
-        self._client = client
-        self._persistence = persistence
+    registry: RegistrySettings  # whose agent contributes, and what may leave
+    client: RegistryClient
+    persistence: Persistence
 
     async def send(self, record: Record) -> Contribution:
         """Return what became of a record; sends it if it may leave, and the registry has it not yet.
@@ -123,35 +109,31 @@ class Sender:
             return self._held("", source.decode("utf-8", "replace"), "not_redacted")
         if scored is None:
             return self._held("", f"{record.topic}/{record.partition}/{record.offset}", "foreign")
-        unit = unit_of(record.value, scored, self._registry)
+        unit = unit_of(record.value, scored, self.registry)
         if not isinstance(unit, Unit):
             return self._held(scored.id, scored.source, unit)
-        answer = await self._persistence.ask(lambda: self._answer(unit))
+        answer = await self.persistence.ask(lambda: self._answer(unit))
         return Contribution(
             trace_id=unit.id,
             source=bounded_id(scored.source),
             result=answer.verdict,
-            registry=self._registry.url or "",
+            registry=self.registry.url or "",
             status=answer.status,
             message=answer.message,
             idempotency_key=unit.idempotency_key,
         )
 
     async def _answer(self, unit: Unit) -> Answer:
-        if await self._client.has(unit.id):
+        if await self.client.has(unit.id):
             return Answer("duplicate", 200)
-        return await self._client.contribute(unit)
+        return await self.client.contribute(unit)
 
     def _held(self, trace_id: str, source: str, result: str) -> Contribution:
-        return Contribution(bounded_id(trace_id), bounded_id(source), result, self._registry.url or "")
+        return Contribution(bounded_id(trace_id), bounded_id(source), result, self.registry.url or "")
 
 
 async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
-    """Send contributed traces until told to stop.
-
-    Args:
-        settings: the brokers, the group, the topics and the registry.
-        stop: set to stop after the request in hand.
+    """Send contributed traces until told to stop, after the request in hand.
 
     Returns:
         How many traces had which result, and how many requests were repeated why.
@@ -179,8 +161,7 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
     answers = group = contributions_topic_name(settings.kafka.group)  # the transactional id, too
     await require_rights(settings.kafka, contribution_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        if source not in await admin.describe([source]):
-            raise TopicError(f"missing: {source}; `kp-worker topics` creates it")
+        await admin.required([source])
         await create_topic(admin, answers)
     persistence = Persistence(sleep, metrics)
     async with (

@@ -26,15 +26,10 @@ MAX_ID = 500
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What is sent: a KnowledgeUnit in the registry's words.
+    """What is sent: a KnowledgeUnit in the registry's words."""
 
-    Attributes:
-        id: the trace's, and so the registry's.
-        body: JSON, the same for the same record and release.
-    """
-
-    id: str
-    body: bytes
+    id: str  # the trace's, and so the registry's
+    body: bytes  # JSON, the same for the same record and release
 
     @property
     def idempotency_key(self) -> str:
@@ -45,13 +40,7 @@ class Unit:
 def unit_of(
     value: bytes, record: ScoredRecord, registry: RegistrySettings
 ) -> Unit | Held | Literal["invalid"]:
-    """Return what to send of a contributed record, or why nothing is sent.
-
-    Args:
-        value: the record's value.
-        record: the same, with its headers.
-        registry: whose agent contributes, and what may leave.
-    """
+    """Return what to send of a contributed record, or why nothing is sent; ``value`` is the record's."""
     try:
         trace = _known(value)
     except (ValueError, OverflowError, RecursionError):

@@ -7,14 +7,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from rich.progress import DownloadColumn, Progress
 
 from knowledgepulse_schemas.convert import AUTO, SOURCES, Conversion, ConversionError, Losses, Options
+from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
+from knowledgepulse_worker.terminal.arguments import EXISTING
 from knowledgepulse_worker.terminal.files import Document, echo, files_argument, opened
-from knowledgepulse_worker.terminal.options import Function
+from knowledgepulse_worker.terminal.options import with_options
 from knowledgepulse_worker.terminal.progress import errors, progress_bars
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.convert.inputs import convert_lines, read_domains, read_labels
@@ -23,45 +25,38 @@ _MAX_PROBLEMS = 1000
 """Different errors of a file that are remembered, to print each once."""
 
 
-def conversion_options(function: Function) -> Function:
-    """Add the options of a conversion."""
-    options = (
-        click.option(
-            "--domain-map",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="TOML file of task domains by agent, service, project or format.",
-        ),
-        click.option(
-            "--labels",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="File of labels, one JSON object per line: id of a run or trace, success, confidence.",
-        ),
-        click.option(
-            "--visibility",
-            type=click.Choice(["private", "org", "network"]),
-            default="private",
-            show_default=True,
-            help="Visibility of the traces.",
-        ),
-        click.option(
-            "--privacy-level",
-            type=click.Choice(["aggregated", "federated", "private"]),
-            default="private",
-            show_default=True,
-            help="Privacy level of the traces; private ones never leave.",
-        ),
-        click.option(
-            "--keep-prompt",
-            is_flag=True,
-            help="Keep system text and tool definitions, as task.system and task.tools.",
-        ),
-        click.option(
-            "--per-request", is_flag=True, help="Make a trace of each request of the user, not of each run."
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+conversion_options = with_options(
+    click.option(
+        "--domain-map", type=EXISTING, help="TOML file of task domains by agent, service, project or format."
+    ),
+    click.option(
+        "--labels",
+        type=EXISTING,
+        help="File of labels, one JSON object per line: id of a run or trace, success, confidence.",
+    ),
+    click.option(
+        "--visibility",
+        type=click.Choice(get_args(Visibility)),
+        default="private",
+        show_default=True,
+        help="Visibility of the traces.",
+    ),
+    click.option(
+        "--privacy-level",
+        type=click.Choice(get_args(PrivacyLevel)),
+        default="private",
+        show_default=True,
+        help="Privacy level of the traces; private ones never leave.",
+    ),
+    click.option(
+        "--keep-prompt",
+        is_flag=True,
+        help="Keep system text and tool definitions, as task.system and task.tools.",
+    ),
+    click.option(
+        "--per-request", is_flag=True, help="Make a trace of each request of the user, not of each run."
+    ),
+)
 
 
 @click.command()
@@ -117,11 +112,7 @@ class ConversionReport:
 
 
 def read_options(domain_map: Path | None, labels: Path | None, **others: Any) -> Options:
-    """Return the options of a conversion; the others are those of :class:`Options`.
-
-    Raises:
-        InputError: a file is invalid.
-    """
+    """Return the options of a conversion; raise an InputError if a file is invalid."""
     return Options(
         domains={} if domain_map is None else read_domains(domain_map),
         labels={} if labels is None else read_labels(labels),
@@ -130,11 +121,7 @@ def read_options(domain_map: Path | None, labels: Path | None, **others: Any) ->
 
 
 def converted(
-    files: Iterable[str],
-    source: str,
-    report: ConversionReport,
-    progress: Progress,
-    **options: Any,
+    files: Iterable[str], source: str, report: ConversionReport, progress: Progress, **options: Any
 ) -> Iterator[Document]:
     """Yield the traces of files, and report what was not converted; the options are those of the command."""
     settings = read_options(**options)

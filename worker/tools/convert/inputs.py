@@ -27,7 +27,7 @@ from knowledgepulse_schemas.convert import (
     source_of,
 )
 from knowledgepulse_worker.errors import InputError
-from knowledgepulse_worker.terminal.lines import without_mark
+from knowledgepulse_worker.terminal.lines import file_errors, without_mark
 from knowledgepulse_worker.tools.convert.protobuf import read_exports
 
 _HEAD = 50
@@ -72,11 +72,7 @@ class _Label(BaseModel):
 def convert_lines(name: str, lines: Iterable[bytes], source: str, options: Options) -> Iterator[Converted]:
     """Convert each run in a file; yield an error in place of a run that cannot be converted.
 
-    Args:
-        name: the file's name.
-        lines: the file's content: one JSON document, or one per line.
-        source: the name of its format, or ``auto`` to detect it.
-        options: settings that a source cannot provide.
+    ``lines``: the file's content: one JSON document, or one per line.
     """
     documents = _documents(lines, binary=source == "otlp")
     session, documents = _session_of(documents) if source == AUTO else (SOURCES[source], documents)
@@ -136,9 +132,7 @@ def _convert_fragments(
 def _documents(lines: Iterable[bytes], *, binary: bool) -> Iterator[_Document]:
     """Yield the JSON documents of a file: each line, or the whole file if its first line is not JSON.
 
-    Args:
-        lines: the file's content.
-        binary: whether content that does not start like JSON is protobuf.
+    ``binary``: whether content that does not start like JSON is protobuf.
     """
     lines = iter(lines)
     start = next(lines, b"")
@@ -243,10 +237,8 @@ def read_labels(path: Path) -> dict[str, Labels]:
         InputError: a line is invalid.
     """
     labels = {}
-    try:
+    with file_errors(path, "read"):
         content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     for number, line in enumerate(without_mark(content.splitlines()), start=1):
         if not line.strip():
             continue

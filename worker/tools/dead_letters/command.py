@@ -12,9 +12,14 @@ from rich.progress import MofNCompleteColumn
 
 from knowledgepulse_worker.errors import REASONS
 from knowledgepulse_worker.settings import Settings, load_settings
-from knowledgepulse_worker.terminal.arguments import Moment, Position, Source
+from knowledgepulse_worker.terminal.arguments import Position, Source
 from knowledgepulse_worker.terminal.files import echo
-from knowledgepulse_worker.terminal.options import Function, config_option
+from knowledgepulse_worker.terminal.options import (
+    config_option,
+    json_lines_option,
+    period_options,
+    with_options,
+)
 from knowledgepulse_worker.terminal.progress import errors, progress_bars
 from knowledgepulse_worker.tools.dead_letters import letter_text as text
 from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import open_dead_letters
@@ -27,33 +32,23 @@ def dead_letters() -> None:
     """List, show and replay dead letters."""
 
 
-def _selection_options(function: Function) -> Function:
-    options = (
-        click.option(
-            "--reason",
-            "reasons",
-            type=click.Choice(REASONS),
-            multiple=True,
-            help="Select dead letters with this reason. Repeatable.",
-        ),
-        click.option(
-            "--since",
-            type=Moment(),
-            help="Select dead letters from this time on: 2026-01-31T12:00, in UTC by default, or an age such "
-            "as 2h. A dead letter's time is that of its raw record.",
-        ),
-        click.option("--until", type=Moment(), help="Select dead letters before this time."),
-        click.option("--source", type=Source(), help="Select dead letters from this part of the raw topic."),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+_selection_options = with_options(
+    click.option(
+        "--reason",
+        "reasons",
+        type=click.Choice(REASONS),
+        multiple=True,
+        help="Select dead letters with this reason. Repeatable.",
+    ),
+    period_options("Select dead letters"),
+    click.option("--source", type=Source(), help="Select dead letters from this part of the raw topic."),
+)
 
 
 @dead_letters.command("list")
 @config_option
 @_selection_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@json_lines_option
 def list_dead_letters(config: Path | None, as_json: bool, **selection: Any) -> None:
     """List dead letters, one per line, without their content.
 

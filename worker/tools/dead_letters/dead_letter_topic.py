@@ -2,74 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from knowledgepulse_worker.errors import TopicError
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import ProgressCallback, Record, TopicReader, read_topic
-from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.topics import Topic, replays_topic_name
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selection
-from knowledgepulse_worker.tools.dead_letters.rights import dead_letter_rights
 
 
-def _ignore_progress(read: int, total: int) -> None:
-    pass
-
-
+@dataclass
 class DeadLetters:
-    """Read dead letters up to the topic's current end.
+    """Read dead letters up to the topic's current end."""
 
-    Args:
-        reader: a connected reader.
-        topic: the dead-letter topic.
-        replays: the replays topic; None if it does not exist.
-
-    Attributes:
-        foreign: number of records that were not written by a worker.
-    """
-
-    def __init__(self, reader: TopicReader, topic: Topic, replays: Topic | None) -> None:
-        self.foreign = 0
-        self._reader = reader
-        self._topic = topic
-        self._replays = replays
+    reader: TopicReader
+    topic: Topic
+    replays: Topic | None  # None if it does not exist
+    foreign: int = 0  # number of records that were not written by a worker
 
     async def select(
-        self, selection: Selection, progress: ProgressCallback = _ignore_progress
+        self, selection: Selection, progress: ProgressCallback = lambda _read, _total: None
     ) -> AsyncIterator[DeadLetter]:
         """Yield the selected dead letters, by partition and offset."""
-        async for record in read_topic(self._reader, self._topic, selection.since_ms, progress):
+        async for record in read_topic(self.reader, self.topic, selection.period.since_ms, progress):
             letter = DeadLetter.read(record)
             self.foreign += letter is None
             if letter is not None and letter in selection:
                 yield letter
 
     async def at(self, partition: int, offset: int) -> Record:
-        """Return one record.
-
-        Raises:
-            TopicError: no such record exists.
-        """
-        name, count = self._topic.name, self._topic.partitions
+        """Return one record; raise a TopicError if no such record exists."""
+        name, count = self.topic.name, self.topic.partitions
         if partition >= count:
             raise TopicError(f"{name} has no partition {partition}, only 0 to {count - 1}")
-        bounds = await self._reader.bounds(name, partition)
+        bounds = await self.reader.bounds(name, partition)
         if offset in bounds:
-            async for record in self._reader.read(name, partition, range(offset, offset + 1)):
+            async for record in self.reader.read(name, partition, range(offset, offset + 1)):
                 return record
         offsets = f"{bounds.start} to {bounds.stop - 1}" if bounds else "none"
         raise TopicError(f"{name} has no record {partition}/{offset}; offsets in this partition: {offsets}")
 
     async def replayed(self) -> dict[bytes, str]:
         """Return the new positions in the raw topic of all replayed dead letters, by identity."""
-        if self._replays is None:
+        if self.replays is None:
             return {}
-        name = self._replays.name
-        offsets = await self._reader.bounds(name, 0)
-        return {record.key: record.value.decode() async for record in self._reader.read(name, 0, offsets)}
+        name = self.replays.name
+        offsets = await self.reader.bounds(name, 0)
+        return {record.key: record.value.decode() async for record in self.reader.read(name, 0, offsets)}
+
+
+def dead_letter_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker dead-letters list`` and ``show`` need."""
+    for name in (settings.topics.dead_letter, replays_topic_name(settings.kafka.group)):
+        yield from topic_rights(name, "Read", "DescribeConfigs")
 
 
 @asynccontextmanager
@@ -83,9 +72,6 @@ async def open_dead_letters(settings: Settings) -> AsyncIterator[DeadLetters]:
     """
     await require_rights(settings.kafka, dead_letter_rights(settings))
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics = await admin.existing()
-    topic = topics.get(settings.topics.dead_letter)
-    if topic is None:
-        raise TopicError(f"missing: {settings.topics.dead_letter}; `kp-worker topics` creates it")
+        topics = await admin.existing(settings.topics.dead_letter)
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
-        yield DeadLetters(reader, topic, topics.get(admin.replays))
+        yield DeadLetters(reader, topics[settings.topics.dead_letter], topics.get(admin.replays))

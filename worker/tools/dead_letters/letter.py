@@ -12,24 +12,17 @@ from knowledgepulse_worker.errors import Reason
 from knowledgepulse_worker.kafka.topic_reader import Record, raw_record
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.terminal.arguments import Period
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A parsed record of the dead-letter topic.
+    """A parsed record of the dead-letter topic."""
 
-    Attributes:
-        partition: partition in the dead-letter topic.
-        offset: offset in the dead-letter topic.
-        headers: the worker's headers.
-        record: the original raw record: its position in the raw topic, timestamp, key, headers and value;
-            the value may be truncated.
-    """
-
-    partition: int
+    partition: int  # in the dead-letter topic, as the offset
     offset: int
     headers: DeadLetterHeaders
-    record: RawRecord
+    record: RawRecord  # the original raw record; its value may be truncated
 
     @classmethod
     def read(cls, record: Record) -> Self | None:
@@ -78,31 +71,23 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A filter for dead letters, which must match all criteria.
+    """A filter for dead letters, which must match all criteria."""
 
-    Attributes:
-        reasons: accepted reasons; empty accepts all.
-        since: earliest timestamp; a dead letter keeps the raw record's timestamp.
-        until: timestamps must be earlier than this.
-        source: topic, partition and offset of the raw record, or a prefix of these.
-    """
-
-    reasons: tuple[Reason, ...] = ()
-    since: datetime | None = None
+    reasons: tuple[Reason, ...] = ()  # empty accepts all
+    since: datetime | None = None  # of the raw record's timestamp
     until: datetime | None = None
-    source: tuple[str | int, ...] | None = None
+    source: tuple[str | int, ...] | None = None  # topic, partition and offset, or the first of these
 
     @property
-    def since_ms(self) -> int | None:
-        """Earliest timestamp in milliseconds since the epoch."""
-        return None if self.since is None else round(self.since.timestamp() * 1000)
+    def period(self) -> Period:
+        """The range of timestamps."""
+        return Period(self.since, self.until)
 
     def __contains__(self, letter: DeadLetter) -> bool:
         record = letter.record
         source = (record.topic, record.partition, record.offset)
         return (
             (not self.reasons or letter.headers.reason in self.reasons)
-            and (self.since_ms is None or record.timestamp_ms >= self.since_ms)
-            and (self.until is None or record.timestamp_ms < self.until.timestamp() * 1000)
+            and record.timestamp_ms in self.period
             and (self.source is None or source[: len(self.source)] == self.source)
         )

@@ -13,23 +13,20 @@ forgets all replays.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
-from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.kafka.output_publisher import record_bytes
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import ProgressCallback
-from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.topics import COMPACTED, Topic, replays_topic_name
 from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.settings import KafkaSettings, Settings
-from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import open_dead_letters
+from knowledgepulse_worker.tools.dead_letters.dead_letter_topic import dead_letter_rights, open_dead_letters
 from knowledgepulse_worker.tools.dead_letters.letter import DeadLetter, Selection
-from knowledgepulse_worker.tools.dead_letters.rights import dead_letter_rights, replay_rights
 
 BATCH_RECORDS = 100
 BATCH_BYTES = 1_048_576
@@ -41,16 +38,10 @@ SkipReason = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a dead letter's replay.
-
-    Attributes:
-        letter: the dead letter.
-        to: its new position in the raw topic; empty if it has none.
-        skipped: why it was not replayed; None if it was.
-    """
+    """The outcome of a dead letter's replay."""
 
     letter: DeadLetter
-    to: str = ""
+    to: str = ""  # its new position in the raw topic; empty if it has none
     skipped: SkipReason | None = None
 
 
@@ -58,31 +49,19 @@ Publish = Callable[[Sequence[DeadLetter]], Awaitable[list[str]]]
 """Publishes all letters or none; returns their positions in the raw topic, in order."""
 
 
-class RawTopic:
+class RawTopic(TransactionalPublisher):
     """Publish dead letters to the raw topic, and record their replays.
 
-    An asynchronous context manager. Entering it fences off earlier replays: they cannot publish any more, and
-    their transactions are either committed or aborted.
+    On entry, it fences off earlier replays: they cannot publish any more, and their transactions are either
+    committed or aborted.
 
-    Args:
-        kafka: the connection to the brokers.
-        raw: the raw topic.
-        replays: the name of the replays topic, which is also the transactional id.
+    ``replays``: the name of the replays topic, which is also the transactional id.
     """
 
     def __init__(self, kafka: KafkaSettings, raw: Topic, replays: str) -> None:
+        super().__init__(kafka, replays, raw.max_message_bytes)
         self._raw = raw
         self._replays = replays
-        self._publisher = TransactionalPublisher(kafka, replays, raw.max_message_bytes)
-
-    async def __aenter__(self) -> Self:
-        await self._publisher.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self._publisher.__aexit__(kind, error, traceback)
 
     async def publish(self, letters: Sequence[DeadLetter]) -> list[str]:
         """Publish all letters in one transaction and return their positions, in order.
@@ -91,7 +70,7 @@ class RawTopic:
             DeliveryError: the transaction was not confirmed. It was aborted; or, if the response to the
                 commit was lost, it may be committed, which the next replay will find out.
         """
-        async with self._publisher.transaction() as send:
+        async with self.transaction() as send:
             deliveries = [
                 await send(
                     self._raw.name,
@@ -121,12 +100,7 @@ async def replay(
     to its original partition, since novelty is partition-local; if the raw topic has no such partition, the
     key decides.
 
-    Args:
-        settings: the brokers, the group and the topics.
-        selection: the dead letters to replay.
-        max_attempts: skip letters that were already replayed this many times.
-        dry_run: publish and record nothing.
-        progress: called while reading.
+    Letters that were already replayed ``max_attempts`` times are skipped.
 
     Raises:
         NoBrokerError: the brokers cannot be reached.
@@ -136,12 +110,9 @@ async def replay(
     """
     await require_rights(settings.kafka, [*dead_letter_rights(settings), *replay_rights(settings)])
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics = await admin.existing()
-        if settings.topics.raw not in topics:
-            raise TopicError(f"missing: {settings.topics.raw}; `kp-worker topics` creates it")
+        raw = (await admin.existing(settings.topics.raw))[settings.topics.raw]
         if not dry_run:
-            await admin.create_replays()
-    raw = topics[settings.topics.raw]
+            await admin.create_if_missing(admin.replays, 1, COMPACTED)
     async with AsyncExitStack() as stack:
         publish = _dry_run(raw)
         if not dry_run:
@@ -162,6 +133,16 @@ async def replay(
                     replayed[letter.identity] = raw.name  # so that duplicates are replayed once
             for letter, position in zip(ready, await publish(ready) if ready else [], strict=True):
                 yield Outcome(letter, position)
+
+
+def replay_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the additional rights that ``kp-worker dead-letters replay`` needs.
+
+    Only the broker can check two more: Create on the replays topic, if it is missing, and Write on the
+    transactional id.
+    """
+    yield from topic_rights(settings.topics.raw, "Write", "DescribeConfigs")
+    yield from topic_rights(replays_topic_name(settings.kafka.group), "Write")
 
 
 def _dry_run(raw: Topic) -> Publish:

@@ -19,7 +19,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -68,20 +68,15 @@ class Kind:
     start: Callable[[ExitStack, Say], Broker]
 
 
-@contextmanager
-def running_broker(*, allow_embedded: bool, say: Say) -> Iterator[Broker]:
-    """Yield a running broker, and stop it afterwards if it was started here.
+def running_broker(*, allow_embedded: bool, say: Say) -> AbstractContextManager[Broker]:
+    """Return a context with a running broker, which is stopped afterwards if it was started here.
 
     On Linux, the broker also dies with the *thread* that entered, which must therefore outlive the context.
 
     Raises:
         NoBrokerError: no kind of broker is available.
     """
-    kinds = [CONFIGURED, DOCKER, JAVA]
-    if allow_embedded:
-        kinds.append(EMBEDDED)
-    with first_available(kinds, say) as broker:
-        yield broker
+    return first_available([CONFIGURED, DOCKER, JAVA, *([EMBEDDED] if allow_embedded else [])], say)
 
 
 @contextmanager
@@ -243,16 +238,7 @@ def _start_embedded(stack: ExitStack, say: Say) -> Broker:
     folder = _temporary_folder(stack)
     port, *_ = processes.free_ports(1)
     servers = f"{LOOPBACK}:{port}"
-    command = [
-        str(program),
-        "start",
-        "--only",
-        "kafka",
-        "--host",
-        LOOPBACK,
-        "--kafka-port",
-        str(port),
-    ]
+    command = [str(program), "start", "--only", "kafka", "--host", LOOPBACK, "--kafka-port", str(port)]
     start_broker(stack, [*command, "--data-dir", str(folder / "data")], folder / "broker.log", servers)
     say(f"started on {servers}")
     version = importlib.metadata.version("noida-db")

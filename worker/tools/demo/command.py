@@ -36,4 +36,4 @@ def demo(stay: bool | None, backend: str | None) -> None:
     from knowledgepulse_worker.tools.demo.show import show  # noqa: PLC0415 - `--help` need not wait for it
 
     with suppress(KeyboardInterrupt):
-        show(Console(), backend, stay=sys.stdout.isatty() if stay is None else stay)
+        show(Console(highlight=False), backend, stay=sys.stdout.isatty() if stay is None else stay)

@@ -49,41 +49,24 @@ class Unavailable(Exception):  # noqa: N818 - a result of trying a kind of broke
 
 @dataclass(frozen=True)
 class JavaKafka:
-    """Java and the jars of Kafka.
+    """Java and the jars of Kafka."""
 
-    Attributes:
-        java: the path of the program.
-        version: its major version.
-        jars: the folder of the jars.
-    """
-
-    java: str
-    version: int
-    jars: Path
+    java: str  # the path of the program
+    version: int  # its major version
+    jars: Path  # their folder
 
     @classmethod
     def find(cls, say: Say) -> Self:
-        """Find Java, and download the jars on first use.
-
-        Raises:
-            Unavailable: Java or Maven is missing or too old, or the download fails.
-        """
+        """Find Java, and download the jars on first use; raise Unavailable if that fails."""
         java, version = _find_java()
         return cls(java, version, _kafka_jars(say))
 
     def formatted(
         self, folder: Path, settings: Mapping[str, str], jvm: Sequence[str], *users: str
     ) -> list[str]:
-        """Write a node's settings to a folder, and format its storage.
+        """Write a node's settings to an existing folder, and format its storage; return how it is started.
 
-        Args:
-            folder: an existing folder, for ``server.properties``.
-            settings: the node's.
-            jvm: options of Java.
-            users: options of the storage tool that add users.
-
-        Returns:
-            The command that starts the node.
+        ``users``: options of the storage tool that add users.
 
         Raises:
             Unavailable: the storage cannot be formatted.
@@ -164,11 +147,7 @@ def wait_for_answer(
     is_running: Callable[[], bool] = lambda: True,
     log: Callable[[], Sequence[str]] = lambda: (),
 ) -> None:
-    """Wait until a broker responds, as long as it is running.
-
-    Raises:
-        Unavailable: it has exited, or has not responded within the limit in seconds.
-    """
+    """Wait until a broker responds; raise Unavailable if it exits, or after the limit in seconds."""
     deadline = time.monotonic() + limit
     while problem := asyncio.run(problem_with(servers)):
         if not is_running():

@@ -63,21 +63,10 @@ class Results:
 
 
 def show(console: Console, backend: str | None = None, *, stay: bool) -> None:
-    """Run the demo.
-
-    Args:
-        console: the console to print to.
-        backend: overrides ``embedding.backend``.
-        stay: keep the worker running afterwards, until Ctrl-C.
-
-    Raises:
-        WorkerError: no broker is available, or the worker exited.
-    """
+    """Run the demo; ``stay`` keeps the worker running afterwards, until Ctrl-C."""
     console.rule("[bold]knowledgepulse-worker demo")
-    with running_broker(
-        allow_embedded=True, say=lambda line: console.print(f"  {line}", highlight=False)
-    ) as broker:
-        console.print(f"[bold]broker[/]  {broker.description}", highlight=False)
+    with running_broker(allow_embedded=True, say=lambda line: console.print(f"  {line}")) as broker:
+        console.print(f"[bold]broker[/]  {broker.description}")
         asyncio.run(_demo(demo_settings(broker, backend), broker, console, stay=stay))
     console.print("\nStopped. No processes or topics are left behind.")
 
@@ -91,14 +80,9 @@ async def _demo(settings: Settings, broker: Broker, console: Console, *, stay: b
         child = _Worker(settings, worker)
         with console.status("[bold]worker[/]  starting: it loads the model and joins the group"):
             await child.ready()
-        console.print(
-            f"[bold]worker[/]  {settings.embedding.backend}, status page at {child.status_page}",
-            highlight=False,
-        )
+        console.print(f"[bold]worker[/]  {settings.embedding.backend}, status page at {child.status_page}")
         threshold, default = settings.policy.threshold, Policy().threshold
-        console.print(
-            f"[bold]policy[/]  threshold {threshold:g}; the default is {default:g}", highlight=False
-        )
+        console.print(f"[bold]policy[/]  threshold {threshold:g}; the default is {default:g}")
         results = await _watch(traces, settings, child, console)
         _summarise(console, results, await child.status(), settings)
         _what_next(console, child.status_page, stay=stay)
@@ -109,8 +93,6 @@ async def _demo(settings: Settings, broker: Broker, console: Console, *, stay: b
 
 def demo_settings(broker: Broker, backend: str | None = None) -> Settings:
     """Return the user's settings with the demo's topics, group and port, and its threshold if none is set.
-
-    A backend overrides the user's.
 
     The user's connection is that to the configured broker: one that the demo has started takes the defaults.
     """
@@ -259,9 +241,7 @@ def _summarise(console: Console, results: Results, status: dict[str, Any], setti
     count = len(results.scores)
     outcomes = ", ".join(f"{number} {outcome}" for outcome, number in results.outcomes.items())
     console.rule("[bold]results")
-    console.print(
-        f"{results.outcomes.total()} traces in {results.seconds:.1f} s: {outcomes}", highlight=False
-    )
+    console.print(f"{results.outcomes.total()} traces in {results.seconds:.1f} s: {outcomes}")
     console.print()
     console.print(_histogram(results.scores, settings.policy.threshold))
     console.print()
@@ -270,8 +250,7 @@ def _summarise(console: Console, results: Results, status: dict[str, Any], setti
     times, budget = status["latency"]["scoring"], settings.limits.budget
     console.print(
         f"time to score: p50 {times['p50'] * 1000:.0f} ms, p99 {times['p99'] * 1000:.0f} ms; "
-        f"{times['over_budget']} of {count} took longer than the budget of {budget * 1000:.0f} ms",
-        highlight=False,
+        f"{times['over_budget']} of {count} took longer than the budget of {budget * 1000:.0f} ms"
     )
 
 

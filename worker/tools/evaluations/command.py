@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 
 import click
 
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.logs import configure, errors_logged
-from knowledgepulse_worker.process.signals import set_when_stopped
+from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import load_settings
 from knowledgepulse_worker.terminal.options import config_option
 
@@ -31,17 +31,11 @@ def evaluations(config: Path | None) -> None:
     """
     settings = load_settings(config)
     with extra("worker"):
-        version("prometheus-client")
         from knowledgepulse_worker.tools.evaluations.run import run_evaluations  # noqa: PLC0415 - `--help` needs no extra
-
-    async def run() -> dict[str, int]:
-        stop = asyncio.Event()
-        set_when_stopped(stop)
-        return await run_evaluations(settings, stop)
 
     configure(settings.log)
     with errors_logged():
-        counts = asyncio.run(run())
+        counts = asyncio.run(until_stopped(partial(run_evaluations, settings)))
     logger.info(
         "%d scores sent; skipped %d traces without a span, %d repeats, %d records not written by a worker",
         *counts.values(),

@@ -56,13 +56,9 @@ def span_of(value: bytes) -> SpanContext | None:
 
 
 def otlp_logs(record: ScoredRecord, span: SpanContext, service: str, observed_ns: int) -> bytes:
-    """Return an export of logs with only the event of one score.
+    """Return an export of logs with only the event of one score, at the trace's own time.
 
-    Args:
-        record: the scored trace.
-        span: the agent's span, whose event it is.
-        service: ``service.name`` of the worker.
-        observed_ns: the time now, in nanoseconds since the epoch; the event's own time is the trace's.
+    ``service``: ``service.name`` of the worker; ``observed_ns``: now, in nanoseconds since the epoch.
     """
     score = record.score
     time_ns = observed_ns if record.timestamp_ms is None else max(0, record.timestamp_ms) * 1_000_000

@@ -8,26 +8,18 @@ RESULTS = ("sent", "without_span", "repeat", "foreign")
 
 
 class EvaluationMetrics(CommandMetrics):
-    """All metrics of the command.
-
-    Args:
-        registry: the registry; by default a new one with process and platform collectors.
-    """
+    """All metrics of the command."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         super().__init__(registry)
         make = self._make
-        self._evaluations = make.counter(
+        evaluations = make.counter(
             "kp_evaluations",
             "Outputs read: sent, without a span to send it to, repeated, or not by a worker",
             ["result"],
         )
         self.lag = make.gauge("kp_evaluations_lag_records", "Outputs between the position and the ends")
-        start_at_zero(self._evaluations, RESULTS)
-
-    def read(self, result: str) -> None:
-        """Count an output by what became of its score."""
-        self._evaluations.labels(result).inc()
+        self.results = start_at_zero(evaluations, RESULTS)
 
     def counts(self) -> dict[str, int]:
         """Return the number of outputs by result."""

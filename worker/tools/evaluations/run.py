@@ -10,11 +10,11 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
-from knowledgepulse_worker.errors import TopicError
 from knowledgepulse_worker.http.metrics_port import serving_metrics
-from knowledgepulse_worker.kafka.preflight.rights import require_rights
+from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, scored_rights, topic_rights
 from knowledgepulse_worker.kafka.sole_reader import SoleReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Record
@@ -22,11 +22,6 @@ from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, Tra
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import ScoredRecord, bounded_id
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.evaluations.evaluations_topic import (
-    create_topic,
-    evaluation_rights,
-    evaluations_group,
-)
 from knowledgepulse_worker.tools.evaluations.event import otlp_logs, span_of
 from knowledgepulse_worker.tools.evaluations.metrics import EvaluationMetrics
 
@@ -36,36 +31,30 @@ MESSAGE_BYTES = 65_536
 """More than an event takes: its texts are bounded."""
 
 
+@dataclass
 class Evaluations:
-    """Turns scored records into events.
+    """Turns scored records into events."""
 
-    Args:
-        service: ``service.name`` of the worker.
-        window: how many of the last records of an output topic and a raw partition are compared for repeats.
-        metrics: counts the records.
-    """
-
-    def __init__(self, service: str, window: int, metrics: EvaluationMetrics) -> None:
-        self._service = service
-        self._window = window
-        self._metrics = metrics
-        self._seen: dict[tuple[str, str], OrderedDict[tuple[str, str], None]] = {}
+    service: str  # `service.name` of the worker
+    window: int  # how many of an output topic's last records of a raw partition are compared for repeats
+    metrics: EvaluationMetrics
+    _seen: dict[tuple[str, str], OrderedDict[tuple[str, str], None]] = field(default_factory=dict)
 
     def event(self, record: Record) -> tuple[bytes, bytes] | None:
         """Return key and value of a record's event; None if it has none, which is counted."""
         scored = read_record(record)
         if scored is None:
-            self._metrics.read("foreign")
+            self.metrics.results["foreign"].inc()
             return None
         if not self._is_new(record.topic, scored):
-            self._metrics.read("repeat")
+            self.metrics.results["repeat"].inc()
             return None
         span = span_of(record.value)
         if span is None:
-            self._metrics.read("without_span")
+            self.metrics.results["without_span"].inc()
             return None
-        self._metrics.read("sent")
-        return span.trace_id.encode(), otlp_logs(scored, span, self._service, time.time_ns())
+        self.metrics.results["sent"].inc()
+        return span.trace_id.encode(), otlp_logs(scored, span, self.service, time.time_ns())
 
     def _is_new(self, topic: str, scored: ScoredRecord) -> bool:
         partition, _, offset = scored.source.rpartition("/")
@@ -75,20 +64,29 @@ class Evaluations:
         if identity in seen:
             return False
         seen[identity] = None
-        if len(seen) > self._window:
+        if len(seen) > self.window:
             seen.popitem(last=False)
         return True
 
 
+def evaluations_group(group: str) -> str:
+    """Return the consumer group and the transactional id of ``kp-worker evaluations``."""
+    return f"{group}-evaluations"
+
+
+def evaluation_rights(settings: Settings) -> Iterator[Right]:
+    """Yield the rights that ``kp-worker evaluations`` needs.
+
+    Only the broker can check two more: Create on the topic of evaluations, if it is missing, and Write on the
+    transactional id.
+    """
+    yield from scored_rights(settings)
+    yield from topic_rights(settings.topics.evaluations, "Write", "DescribeConfigs")
+    yield Right("Read", "group", evaluations_group(settings.kafka.group))
+
+
 async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
-    """Send evaluations until told to stop.
-
-    Args:
-        settings: the brokers, the group and the topics.
-        stop: set to stop after the current batch.
-
-    Returns:
-        The number of outputs read, by result.
+    """Send evaluations until told to stop, after the current batch; return the numbers of outputs by result.
 
     Raises:
         StartError: the port of the metrics is in use.
@@ -100,10 +98,8 @@ async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, 
     await require_rights(settings.kafka, evaluation_rights(settings))
     names = (settings.topics.contribute, settings.topics.rejected)
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics = await admin.describe(names)
-        if missing := [name for name in names if name not in topics]:
-            raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
-        await create_topic(admin, settings.topics.evaluations, topics[names[0]].partitions)
+        topics = await admin.required(names)
+        await admin.create_if_missing(settings.topics.evaluations, topics[names[0]].partitions, {})
     group = evaluations_group(settings.kafka.group)
     metrics = EvaluationMetrics()
     evaluations = Evaluations(settings.kafka.group, settings.limits.uncommitted_records, metrics)

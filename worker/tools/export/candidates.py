@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -68,23 +68,14 @@ class Members(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A scored trace that may leave.
+    """A scored trace that may leave."""
 
-    Attributes:
-        source: ``kp-source``, or ``file:line``.
-        timestamp_ms: the record's, or else when the trace was created; None if that is no time.
-        score: under the policy of the export, if it has one.
-        parts: the score's parts; None in a redacted copy or a file, which have no ``kp-score``.
-        policy: digest of the policy of the score; None if it was not recorded.
-        profile: the domain of the policy that the score has been made with.
-    """
-
-    source: str
-    timestamp_ms: int | None
-    score: float
-    parts: Score | None
-    policy: str | None
-    profile: str
+    source: str  # `kp-source`, or `file:line`
+    timestamp_ms: int | None  # the record's, or else when the trace was created; None if that is no time
+    score: float  # under the policy of the export, if it has one
+    parts: Score | None  # None in a redacted copy or a file, which have no `kp-score`
+    policy: str | None  # digest of the policy of the score; None if it was not recorded
+    profile: str  # the domain of the policy that the score has been made with
     members: Members
 
     @property
@@ -102,8 +93,7 @@ class Candidate:
     def groups(self, tasks: Mapping[str, str]) -> list[str]:
         """Return what ties the trace to others: its task, its run or its parent's, and the objective.
 
-        Args:
-            tasks: the group of its label, by the trace's id or by its run's native id.
+        ``tasks``: the groups of labels, by the trace's id or by its run's native id.
         """
         one, metadata = self.members, self.members.metadata
         names = [name for name in (one.id, metadata.native_id) if isinstance(name, str) and name in tasks]
@@ -127,41 +117,43 @@ class Candidate:
         yield "score from", f"{int(self.score * 20 + 1e-9) / 20:.2f}"
 
 
+class LeftOut(NamedTuple):
+    """A record that is no candidate."""
+
+    reason: str  # one of REASONS
+    trace_id: str = ""  # empty if the record is no scored trace
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How records become rows.
-
-    Attributes:
-        choices: of the dataset.
-        policy: to rescore under, if the choices have one; else the settings', whose profiles name the domain
-            of a copy without ``kp-score``.
-        tasks: group of a label, by trace id or native id.
-        since_ms: the time of the first record of a first export.
-        embedder: makes the vectors; None makes none.
-        text: which text of a trace it embeds.
-        has_score: whether records have ``kp-score``: those of files and redacted copies do not.
-    """
+    """How records become rows."""
 
     choices: Choices
+    # to rescore under, if the choices have one; else the settings', whose profiles name the domain of a copy
+    # without `kp-score`
     policy: Policy
-    tasks: Mapping[str, str]
-    since_ms: int | None
-    embedder: Embedder | None
+    tasks: Mapping[str, str]  # group of a label, by trace id or native id
+    since_ms: int | None  # the time of the first record of a first export
+    embedder: Embedder | None  # None makes no vectors
     text: TraceText
-    has_score: bool
+    has_score: bool  # whether records have `kp-score`: those of files and redacted copies do not
 
     @property
     def dimensions(self) -> int:
         """Of the vectors; 0 without an embedder."""
         return 0 if self.embedder is None else self.embedder.dimensions
 
-    def candidate(self, record: RawRecord) -> Candidate | str:
-        """Return a record's candidate, or which of :data:`REASONS` there is against it."""
+    def candidate(self, record: RawRecord) -> Candidate | LeftOut:
+        """Return a record's candidate, or what there is against it."""
         if last_header(record.headers, "kp-redaction-error") is not None:
-            return "not_redacted"
+            return LeftOut("not_redacted")
         one = self._read(record)
         if one is None or (self.has_score and one.parts is None):
-            return "foreign"
+            return LeftOut("foreign")
+        reason = self._against(one)
+        return one if reason is None else LeftOut(reason, one.members.id)
+
+    def _against(self, one: Candidate) -> str | None:
         choices, metadata = self.choices, one.members.metadata
         if held := private(
             metadata.visibility, metadata.privacy_level, choices.visibilities, choices.privacy_levels
@@ -171,7 +163,7 @@ class Rules:
             return "other_domain"
         if choices.policy is not None and (one.parts is None or one.parts.decision != "contribute"):
             return "policy"
-        return "min_score" if one.score < choices.min_score else one
+        return "min_score" if one.score < choices.min_score else None
 
     def trace(self, record: RawRecord, candidate: Candidate) -> bytes:
         """Return the bytes of a record's trace, with its score under the policy of the export, if any."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import logging
 from collections import Counter
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.redaction.departure import is_clean_json
 from knowledgepulse_worker.scoring import bounded_id, embedding_text
 from knowledgepulse_worker.terminal.text import printable
-from knowledgepulse_worker.tools.export.candidates import REASONS, Candidate, Rules
+from knowledgepulse_worker.tools.export.candidates import REASONS, Candidate, LeftOut, Rules
 from knowledgepulse_worker.tools.export.manifest import (
     SPLITS,
     TABLE,
@@ -117,12 +116,13 @@ class _Reading:
     async def add(self, record: RawRecord, part: str) -> None:
         self.read += 1
         one = self._rules.candidate(record)
-        reason = self._checked(one, record) if isinstance(one, Candidate) else one
-        if reason is not None or not isinstance(one, Candidate):
-            self.dropped[str(reason)] += 1
-            if reason in _NAMED:
-                trace_id = printable(bounded_id(json.loads(record.value or b"")["id"]))
-                logger.warning("%s: not exported: %s", trace_id, REASONS[str(reason)])
+        if isinstance(one, Candidate) and (reason := self._checked(one, record)):
+            one = LeftOut(reason, one.members.id)
+        if isinstance(one, LeftOut):
+            self.dropped[one.reason] += 1
+            if one.reason in _NAMED:
+                trace_id = printable(bounded_id(one.trace_id))
+                logger.warning("%s: not exported: %s", trace_id, REASONS[one.reason])
             return
         target, groups = f"{_folder(one.profile)}/{one.day}", one.groups(self._rules.tasks)
         planned = Planned(part, record.offset, groups, target, b"")
@@ -191,11 +191,7 @@ def _folder(name: str) -> str:
 
 
 def exported(store: Store, manifest: Manifest, dimensions: int) -> tuple[Placed, set[tuple[str, str]]]:
-    """Return where the exported traces lie, and their sources and ids.
-
-    Raises:
-        InputError: a file is missing, or has another hash.
-    """
+    """Return where the exported traces lie, and their ids; raise an InputError if a file is not as it was."""
     seen, groups, vectors, splits = set[tuple[str, str]](), list[list[str]](), [], list[Split]()
     for path, file in manifest.files.items():
         if not path.startswith(f"{TABLE}/"):

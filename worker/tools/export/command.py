@@ -13,7 +13,7 @@ import click
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
 from knowledgepulse_worker.terminal.arguments import EXISTING, SCORE, Moment, Number
-from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.options import config_option, embedder_option
 from knowledgepulse_worker.terminal.progress import errors, topic_progress
 
 if TYPE_CHECKING:
@@ -53,11 +53,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Percent of the groups for validation, and for test.",
 )
-@click.option(
-    "--embedder",
-    type=click.Choice(["none", "lexical", "sentence-transformers"]),
-    help="Embedder for similarity, instead of embedding.backend.",
-)
+@embedder_option("Embedder for similarity, instead of embedding.backend.")
 @click.option(
     "--labels",
     type=EXISTING,

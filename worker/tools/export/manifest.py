@@ -24,36 +24,23 @@ Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 Format = Literal["messages", "atif"]
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that all exports to one folder share.
+    """The options that all exports to one folder share."""
 
-    Attributes:
-        also: what is written besides Parquet.
-        domain: the traces' domains or profiles; empty for all.
-        policy: digest of the policy that traces are rescored under; None keeps their own score.
-        visibilities, privacy_levels: those that may leave; `private` does not even so.
-        best: the number of traces with the highest scores that each export keeps; None for all.
-        diverse: the number of traces that cover most, likewise.
-        shares: of validation and test, in percent.
-        embedder: what vectors are computed with.
-        redacted: whether the traces are redacted copies.
-    """
-
-    also: tuple[Format, ...]
-    domain: tuple[str, ...]
+    also: tuple[Format, ...]  # what is written besides Parquet
+    domain: tuple[str, ...]  # the traces' domains or profiles; empty for all
     min_score: float
-    policy: str | None
-    visibilities: tuple[str, ...]
+    policy: str | None  # digest of the policy that traces are rescored under; None keeps their own score
+    visibilities: tuple[str, ...]  # those that may leave, as of the levels; `private` does not even so
     privacy_levels: tuple[str, ...]
-    best: int | None
-    diverse: int | None
+    best: int | None  # the number of traces with the highest scores that each export keeps; None for all
+    diverse: int | None  # the number of traces that cover most, likewise
     seed: int
-    shares: tuple[float, float]
-    embedder: str
-    redacted: bool
+    shares: tuple[float, float]  # of validation and test, in percent
+    embedder: str  # what vectors are computed with
+    redacted: bool  # whether the traces are redacted copies
     not_cleaned: bool
     scan_secrets: bool
 
@@ -71,39 +58,24 @@ class File(msgspec.Struct, frozen=True):
 
 
 class Export(msgspec.Struct, frozen=True):
-    """What one export read, and what came of it.
+    """What one export read, and what came of it."""
 
-    Attributes:
-        number: from 1.
-        offsets: of each part, the first that was read and the one behind the last.
-        deleted: number of offsets that were deleted since the last export, and never read.
-        read: number of records.
-        dropped: number of records that are not in the dataset, by reason.
-        counts: numbers of its traces, by what is counted, such as ``split``, and its value.
-    """
-
-    number: int
-    offsets: dict[str, tuple[int, int]]
-    deleted: int
-    read: int
-    dropped: dict[str, int]
-    counts: dict[str, dict[str, int]]
+    number: int  # from 1
+    offsets: dict[str, tuple[int, int]]  # of each part, the first that was read and the one behind the last
+    deleted: int  # number of offsets that were deleted since the last export, and never read
+    read: int  # number of records
+    dropped: dict[str, int]  # number of records that are not in the dataset, by reason
+    counts: dict[str, dict[str, int]]  # of its traces, by what is counted, such as `split`, and its value
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of ``manifest.json``.
-
-    Attributes:
-        source: of each topic or file, what tells it from another of the same name.
-        exports: in order.
-        files: by path.
-    """
+    """The content of ``manifest.json``."""
 
     version: int = 1
-    source: dict[str, str]
+    source: dict[str, str]  # of each topic or file, what tells it from another of the same name
     choices: Choices
-    exports: tuple[Export, ...] = ()
-    files: dict[str, File] = {}
+    exports: tuple[Export, ...] = ()  # in order
+    files: dict[str, File] = {}  # by path
 
     def end(self, part: str) -> int | None:
         """Return the offset behind the last one that was read of a part; None if none was."""
@@ -123,20 +95,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Planned(msgspec.Struct, frozen=True, array_like=True):
-    """A record that an export writes.
+    """A record that an export writes."""
 
-    Attributes:
-        part, offset: where it is.
-        groups: what ties it to others.
-        target: its split, domain and day, the folder of its files.
-        vector: little-endian float32; empty without an embedder.
-    """
-
-    part: str
+    part: str  # where it is, with the offset
     offset: int
-    groups: list[str]
-    target: str
-    vector: bytes
+    groups: list[str]  # what ties it to others
+    target: str  # its split, domain and day, the folder of its files
+    vector: bytes  # little-endian float32; empty without an embedder
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -152,11 +117,7 @@ T = TypeVar("T", Manifest, Plan)
 
 
 def read_state(store: Store, path: str, model: type[T]) -> T | None:
-    """Return the folder's manifest or plan; None if there is none.
-
-    Raises:
-        InputError: the file is something else.
-    """
+    """Return the folder's manifest or plan, or None; raise an InputError if the file is something else."""
     content = store.read(path)
     if content is None:
         return None
@@ -168,11 +129,7 @@ def read_state(store: Store, path: str, model: type[T]) -> T | None:
 
 
 def require_same(place: str, begun: Manifest | Plan, source: dict[str, str], choices: Choices) -> None:
-    """Refuse to continue a dataset with other options, or from another source.
-
-    Raises:
-        InputError: names what differs.
-    """
+    """Raise an InputError if a dataset would go on with other options, or from another source."""
     names = (begun.source.keys() & source.keys()) or {*begun.source, *source}
     before, now = (
         msgspec.to_builtins(options) | {f"{name} (id)": ids.get(name) for name in names}

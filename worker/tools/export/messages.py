@@ -50,17 +50,12 @@ class Conversation(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Turn:
-    """What the system, the user or the assistant said.
-
-    Attributes:
-        calls: those that the assistant made at once, as ATIF has them.
-        results: theirs by id, as far as the trace has them.
-    """
+    """What the system, the user or the assistant said."""
 
     role: str
     text: str
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    results: dict[str, str] = field(default_factory=dict)
+    calls: list[dict[str, Any]] = field(default_factory=list)  # made at once, as ATIF has them
+    results: dict[str, str] = field(default_factory=dict)  # theirs by id, as far as the trace has them
 
 
 class _Turns(list[Turn]):
@@ -160,11 +155,7 @@ def _tools(conversation: Conversation) -> list[dict[str, Any]]:
     for name, one in found.items():
         schema = one.get("parameters")
         parameters = schema if isinstance(schema, dict) else {"type": "object", "properties": {}}
-        function = {
-            "name": name,
-            "description": str(one.get("description") or ""),
-            "parameters": parameters,
-        }
+        function = {"name": name, "description": str(one.get("description") or ""), "parameters": parameters}
         tools.append({"type": "function", "function": function})
     return tools
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -68,21 +69,17 @@ def _schema(dimensions: int) -> pa.Schema:
     )
 
 
+@dataclass
 class Files:
-    """The staged files of an export.
+    """The staged files of an export."""
 
-    Args:
-        folder: the local folder.
-        number: of the export, which names its files.
-        formats: what is written besides Parquet.
-        dimensions: of the vectors.
-    """
+    folder: Path
+    number: int  # of the export, which names its files
+    formats: Sequence[Format]  # what is written besides Parquet
+    dimensions: int  # of the vectors
 
-    def __init__(self, folder: Path, number: int, formats: Sequence[Format], dimensions: int) -> None:
-        self._folder = folder
-        self._number = number
-        self._formats = formats
-        self._schema = _schema(dimensions)
+    def __post_init__(self) -> None:
+        self._schema = _schema(self.dimensions)
         self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self._lines: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._size = self._written = 0
@@ -97,7 +94,7 @@ class Files:
             "vector": decode_vector(planned.vector) if planned.vector else None,
         }
         self._rows[planned.target].append(row)
-        for name in self._formats:
+        for name in self.formats:
             line = _LINES[name](one, decode_members(trace, Conversation))
             self._lines[name, planned.target].append(json.dumps(line, ensure_ascii=False) + "\n")
             self._size += len(self._lines[name, planned.target][-1])
@@ -121,9 +118,9 @@ class Files:
         self._size = 0
 
     def _path(self, name: str, target: str, suffix: str) -> Path:
-        path = self._folder / name / target / f"{self._number:05}-{self._written}.{suffix}"
+        path = self.folder / name / target / f"{self.number:05}-{self._written}.{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def _described(self, path: Path) -> tuple[str, File]:
-        return path.relative_to(self._folder).as_posix(), File.of(path.read_bytes())
+        return path.relative_to(self.folder).as_posix(), File.of(path.read_bytes())

@@ -18,11 +18,7 @@ _GUESSING = {"Base64HighEntropyString", "HexHighEntropyString", "IPPublicDetecto
 
 @cache
 def detectors() -> list[Any]:
-    """Load the detectors.
-
-    Raises:
-        MissingExtraError: `detect-secrets` is not installed.
-    """
+    """Load the detectors; raise a MissingExtraError if `detect-secrets` is not installed."""
     with extra("secrets"):
         from detect_secrets.core.plugins.util import (  # noqa: PLC0415 - optional
             get_mapping_from_secret_type_to_class as known,

@@ -27,11 +27,8 @@ def diverse(vectors: Vectors, exported: Vectors, number: int, seed: int) -> list
     Facility location: each candidate is covered as well as it resembles the most similar one of those chosen
     or exported before; greedily, the one is next that adds most (Nemhauser 1978), found lazily (Minoux 1978).
 
-    Args:
-        vectors: of the candidates, of length 1.
-        exported: of the traces that the dataset has already.
-        number: how many to choose.
-        seed: of the sample of more than :data:`REFERENCES` candidates.
+    Vectors have length 1; ``exported`` are those of the traces that the dataset has already. Of more than
+    :data:`REFERENCES` candidates, the coverage of a sample counts.
     """
     references = vectors
     if len(vectors) > REFERENCES:

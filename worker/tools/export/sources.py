@@ -5,80 +5,65 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from knowledgepulse_worker.errors import InputError, TopicError
-from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.preflight.rights import Right, topic_rights
 from knowledgepulse_worker.kafka.topic_reader import Reader, TopicReader, raw_record
 from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.terminal.lines import without_mark
+from knowledgepulse_worker.terminal.lines import file_errors, without_mark
 from knowledgepulse_worker.terminal.progress import TopicProgressCallback
+from knowledgepulse_worker.tools.policies.topics import require_topics
 
 _EVERY = 1000
 
 
+@dataclass
 class TopicSource:
-    """Topics up to their present ends.
+    """Topics up to their present ends."""
 
-    Attributes:
-        identity: of each topic, what tells it from another of the same name.
-        ranges: the offsets that each part, a partition, holds.
-    """
-
-    def __init__(self, reader: Reader, progress: TopicProgressCallback) -> None:
-        self.identity: dict[str, str] = {}
-        self.ranges: dict[str, range] = {}
-        self._reader = reader
-        self._progress = progress
+    reader: Reader
+    progress: TopicProgressCallback
+    identity: dict[str, str] = field(default_factory=dict)  # what tells a topic from another of the same name
+    ranges: dict[str, range] = field(default_factory=dict)  # the offsets that each part, a partition, holds
 
     async def start(self, part: str, since_ms: int) -> int:
         """Return the first offset of a partition with a record of that time or later."""
         topic, _, partition = part.rpartition("/")
-        first = await self._reader.first_since(topic, int(partition), since_ms)
+        first = await self.reader.first_since(topic, int(partition), since_ms)
         return self.ranges[part].stop if first is None else first
 
     async def read(self, part: str, offsets: range) -> AsyncIterator[RawRecord]:
         """Yield the records in a range of a partition's offsets."""
         topic, _, partition = part.rpartition("/")
-        async for record in self._reader.read(topic, int(partition), offsets):
+        async for record in self.reader.read(topic, int(partition), offsets):
             if record.offset % _EVERY == 0:
-                self._progress(part, record.offset - offsets.start, len(offsets))
+                self.progress(part, record.offset - offsets.start, len(offsets))
             yield with_original_timestamp(raw_record(record))
-        self._progress(part, len(offsets), len(offsets))
+        self.progress(part, len(offsets), len(offsets))
 
 
 @asynccontextmanager
 async def open_topics(
     settings: Settings, names: Sequence[str], progress: TopicProgressCallback
 ) -> AsyncIterator[TopicSource]:
-    """Connect and open topics of scored traces.
-
-    Raises:
-        NoBrokerError: the brokers cannot be reached.
-        SecurityError: the brokers reject the login, the certificate or an operation.
-        TopicError: a topic is missing.
-    """
-    await require_rights(settings.kafka, export_rights(names))
-    async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics = await admin.describe(names)
-    if missing := [name for name in names if name not in topics]:
-        raise TopicError(f"missing: {', '.join(missing)}; `kp-worker topics` creates them")
+    """Connect and open topics of scored traces; see :func:`require_topics`."""
+    topics = await require_topics(settings, names, export_rights(names))
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         source = TopicSource(reader, progress)
-        for name in names:
-            partitions, ids = range(topics[name].partitions), TopicIds(settings.kafka, name)
+        for topic in topics:
+            partitions, ids = range(topic.partitions), TopicIds(settings.kafka, topic.name)
             await ids.start()
             try:
-                source.identity[name] = (await ids.current(partitions)).hex()
+                source.identity[topic.name] = (await ids.current(partitions)).hex()
             finally:
                 await ids.stop()
             for one in partitions:
-                source.ranges[f"{name}/{one}"] = await reader.bounds(name, one)
+                source.ranges[f"{topic.name}/{one}"] = await reader.bounds(topic.name, one)
         yield source
 
 
@@ -128,8 +113,5 @@ Source = TopicSource | FileSource
 
 @contextmanager
 def _reading(path: Path) -> Iterator[BinaryIO]:
-    try:
-        with path.open("rb") as lines:
-            yield lines
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    with file_errors(path, "read"), path.open("rb") as lines:
+        yield lines

@@ -28,13 +28,7 @@ _ROWS = 1024
 
 
 class Placed:
-    """The exported traces.
-
-    Args:
-        groups: of each trace.
-        vectors: shape (traces, dimensions); without an embedder, (0, 0).
-        splits: of each trace.
-    """
+    """The exported traces; without an embedder, their vectors have shape (0, 0)."""
 
     def __init__(self, groups: Groups, vectors: Vectors, splits: Sequence[Split]) -> None:
         self.sides = {name: split for names, split in zip(groups, splits, strict=True) for name in names}
@@ -50,21 +44,12 @@ class Placed:
 
 
 def place(
-    groups: Groups,
-    vectors: Vectors,
-    placed: Placed,
-    *,
-    shares: tuple[float, float],
-    seed: int,
+    groups: Groups, vectors: Vectors, placed: Placed, *, shares: tuple[float, float], seed: int
 ) -> list[Split | None]:
     """Return each trace's split; None for one that is tied to both sides.
 
-    Args:
-        groups: of each trace.
-        vectors: of each trace; without an embedder, no dimensions.
-        placed: the exported traces.
-        shares: of validation and test, in percent.
-        seed: of the hash.
+    ``vectors``: of each trace; without an embedder, no dimensions. ``shares``: of validation and test, in
+    percent.
     """
     known = [{placed.sides[name] for name in names if name in placed.sides} for names in groups]
     if vectors.shape[1]:

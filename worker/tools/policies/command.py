@@ -22,13 +22,7 @@ if TYPE_CHECKING:
     from knowledgepulse_worker.kafka.policy_topic import KeptPolicy
 
 
-_READING = (
-    *(report_commands.tune, report_commands.rescore, report_commands.evaluate, report_commands.fit),
-    *(report_commands.queue, report_commands.drift, label),
-)
-
-
-@click.group(commands=_READING)
+@click.group(commands=[*report_commands.COMMANDS, label])
 def policy() -> None:
     """Check, compare, tune, fit, rescore and evaluate policies.
 

@@ -22,6 +22,7 @@ from rich.table import Table
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.terminal.lines import file_errors
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.policies.output import new_table
 
@@ -134,21 +135,17 @@ def _rule(record: str, value: float, **labels: str) -> dict[str, Any]:
 
 
 def read_reference(path: Path) -> Window:
-    """Read a reference.
-
-    Raises:
-        InputError: the file is none.
-    """
+    """Read a reference; raise an InputError if the file is none."""
+    with file_errors(path, "read"):
+        content = path.read_bytes()
     try:
-        rules = [rule for group in json.loads(path.read_bytes())["groups"] for rule in group["rules"]]
+        rules = [rule for group in json.loads(content)["groups"] for rule in group["rules"]]
         found = {one: [rule for rule in rules if rule["record"] == one] for one in (_POLICY, _TRACES, _CDF)}
         traces = {_key(rule): int(_value(rule)) for rule in found[_TRACES]}
         cdf: dict[Key, dict[float, float]] = {key: {} for key in traces}
         for rule in found[_CDF]:
             cdf[_key(rule)][float(rule["labels"]["le"])] = _value(rule)
         policy = found[_POLICY][0]["labels"]["policy"]
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         raise InputError(f"{path}: not a reference of `kp-worker policy drift --accept`") from None
     for (_, dimension), shares in cdf.items():

@@ -76,11 +76,7 @@ def evaluate(
     precision: float = 0.9,
     min_reward: float = 0.5,
 ) -> Evaluation:
-    """Evaluate a policy's scores against labels.
-
-    Raises:
-        InputError: no label matches a trace, or all matching labels are equal.
-    """
+    """Evaluate a policy's scores against labels; see also :func:`matched`."""
     labelled = matched(records, labels, min_reward)
     usual = usual_lengths(records)
     parts = labelled.by_domain(policy)

@@ -15,14 +15,18 @@ import click
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings, load_policy, load_settings, override
-from knowledgepulse_worker.terminal.arguments import EXISTING, SHARE, Moment, NewFile, Number
-from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.arguments import EXISTING, SHARE, NewFile, Number, Period
+from knowledgepulse_worker.terminal.options import (
+    config_option,
+    embedder_option,
+    period_options,
+    with_options,
+)
 from knowledgepulse_worker.terminal.progress import errors
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.scoring import ScoredRecord
     from knowledgepulse_worker.tools.policies.labels import Label, Labels
-    from knowledgepulse_worker.tools.policies.topics import Period
 
 Command = Callable[..., Any]
 
@@ -43,7 +47,6 @@ output_option = click.option(
 plot_option = click.option(
     "--plot", type=NewFile(".png", ".svg"), help="Write a plot to this .png or .svg file."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the whole report as JSON.")
 
 
 def count_option(default: int, most: int) -> Callable[[Command], Command]:
@@ -58,43 +61,29 @@ def source_options(command: Command) -> Command:
     """Add the options that select scored traces; all that `Inputs` has come to the command as ``given``."""
 
     @wraps(command)
-    def bundled(**options: Any) -> Any:
-        given = {name: options.pop(name) for name in Inputs.__dataclass_fields__ if name in options}
-        return command(given=Inputs(**given), **options)
+    def bundled(**values: Any) -> Any:
+        given = {name: values.pop(name) for name in Inputs.__dataclass_fields__ if name in values}
+        return command(given=Inputs(**given), **values)
 
-    return _with_all(
-        bundled,
+    add = with_options(
         click.argument("files", nargs=-1, type=click.Path(exists=True, path_type=Path)),
         config_option,
-        click.option(
-            "--since",
-            type=Moment(),
-            help="From topics, read only records from this time on: 2026-01-31T12:00, in UTC by default, or "
-            "an age such as 2h. A record's time is that of its raw record.",
-        ),
-        click.option("--until", type=Moment(), help="Read only records before this time."),
-        click.option(
-            "--embedder",
-            type=click.Choice(["none", "lexical", "sentence-transformers"]),
-            help="Embedder for raw traces, instead of embedding.backend.",
-        ),
+        period_options("From topics, read only records"),
+        embedder_option("Embedder for raw traces, instead of embedding.backend."),
     )
+    return add(bundled)
 
 
-def label_options(command: Command) -> Command:
-    """Add the options that select labels."""
-    told = "File of labels, one JSON object per line: id, keep or reward, source, group. Repeatable."
-    return _with_all(
-        command,
-        click.option("--labels", "label_files", type=EXISTING, multiple=True, help=told),
-        click.option("--labels-topic", help="Topic of labels."),
-    )
-
-
-def _with_all(command: Command, *options: Callable[[Command], Command]) -> Command:
-    for option in reversed(options):
-        command = option(command)
-    return command
+label_options = with_options(
+    click.option(
+        "--labels",
+        "label_files",
+        type=EXISTING,
+        multiple=True,
+        help="File of labels, one JSON object per line: id, keep or reward, source, group. Repeatable.",
+    ),
+    click.option("--labels-topic", help="Topic of labels."),
+)
 
 
 @dataclass(frozen=True)
@@ -125,8 +114,6 @@ class Inputs:
     @property
     def period(self) -> Period:
         """The period of records of topics."""
-        from knowledgepulse_worker.tools.policies.topics import Period  # noqa: PLC0415 - files need no Kafka
-
         return Period(self.since, self.until)
 
     def records(self, *, content: bool = True) -> list[ScoredRecord]:

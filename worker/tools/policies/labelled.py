@@ -102,11 +102,7 @@ class Labelled:
 
 
 def matched(records: Sequence[ScoredRecord], labels: Labels, min_reward: float) -> Labelled:
-    """Return the traces that have a label, of both kinds.
-
-    Raises:
-        InputError: no label matches a trace, or all matching labels are equal.
-    """
+    """Return the traces that have a label; raise an InputError unless these are of both kinds."""
     traces = [
         LabelledTrace(record, label, label.is_kept(min_reward))
         for record in records

@@ -42,11 +42,7 @@ _decode = msgspec.json.Decoder(Label).decode
 
 
 def read_label(source: str, text: bytes) -> Label:
-    """Parse a label: JSON with ``id``, and ``keep`` or ``reward``.
-
-    Raises:
-        InputError: the text is not a label.
-    """
+    """Parse JSON with ``id``, and ``keep`` or ``reward``; raise an InputError if it is something else."""
     try:
         label = _decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.policy import DEFAULT_DOMAIN, DIMENSIONS, REFERENCE_WEIGHTS, Policy, Profile
+from knowledgepulse_worker.terminal.lines import file_errors
 
 DIMENSION_TITLES = [name.replace("_", " ") for name in DIMENSIONS]
 
@@ -110,7 +110,5 @@ def new_table(first: str, *others: str) -> Table:
 
 def write(path: Path, text: str) -> None:
     """Write a file; raise an InputError if that fails."""
-    try:
+    with file_errors(path, "written"):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.extras import extra
+from knowledgepulse_worker.terminal.lines import file_errors
 from knowledgepulse_worker.tools.policies.estimates import CHANCE, Estimate
 from knowledgepulse_worker.tools.policies.evaluate import DomainEvaluation, Evaluation
 from knowledgepulse_worker.tools.policies.tune import GRID, DomainTuning, Tuning
@@ -20,10 +20,8 @@ _BLUE, _ORANGE, _GREY = "#2f6fde", "#d9662b", "#8a8f98"
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure to a file; raise an InputError if that fails."""
-    try:
+    with file_errors(path, "written"):
         figure.savefig(path, dpi=110)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def plot_tuning(tuning: Tuning) -> Figure:

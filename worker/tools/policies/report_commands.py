@@ -13,6 +13,7 @@ import click
 
 from knowledgepulse_worker.settings import load_policy
 from knowledgepulse_worker.terminal.arguments import EXISTING, SHARE, NewFile
+from knowledgepulse_worker.terminal.options import json_option
 from knowledgepulse_worker.terminal.progress import errors
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.policies import inputs
@@ -25,7 +26,7 @@ from knowledgepulse_worker.tools.policies.output import print_report, write
 @inputs.target_option
 @inputs.plot_option
 @inputs.output_option
-@inputs.json_option
+@json_option
 def tune(given: inputs.Inputs, target: float, plot: Path | None, output: Path | None, as_json: bool) -> None:
     """Find the thresholds that let a target share of the traces pass.
 
@@ -52,7 +53,7 @@ def tune(given: inputs.Inputs, target: float, plot: Path | None, output: Path | 
 @click.option("--contribute", help="Topic to publish passing records to, with their new score.")
 @click.option("--rejected", help="Topic to publish all other records to, with their new score.")
 @click.option("--live", is_flag=True, help="Allow the workers' own output topics.")
-@inputs.json_option
+@json_option
 def rescore(
     given: inputs.Inputs, contribute: str | None, rejected: str | None, live: bool, as_json: bool
 ) -> None:
@@ -94,7 +95,7 @@ def rescore(
 )
 @inputs.reward_option
 @inputs.plot_option
-@inputs.json_option
+@json_option
 def evaluate(
     given: inputs.Inputs,
     policy_files: tuple[Path, ...],
@@ -144,7 +145,7 @@ def evaluate(
     help="Fit the weight of outcome confidence too. Labels that depend on the outcome make it meaningless.",
 )
 @inputs.output_option
-@inputs.json_option
+@json_option
 def fit(given: inputs.Inputs, output: Path | None, as_json: bool, **options: Any) -> None:
     """Fit weights to labels, and propose them if the labels support a change.
 
@@ -183,8 +184,11 @@ def queue(given: inputs.Inputs, min_reward: float, count: int) -> None:
     if labels and not any(label_of(record, labels) for record in records):
         errors.print(f"none of the {len(labels)} labels matches one of the {len(records)} traces")
     usual = usual_lengths(records)
-    for one in labelling_queue(records, labels, active, count, min_reward):
+    found = labelling_queue(records, labels, active, count, min_reward)
+    for one in found:
         click.echo(json.dumps(one.as_dict(usual)))
+    if not found:
+        errors.print(f"nothing to label: each of the {len(records)} traces has a label, or is a copy of one")
 
 
 @click.command()
@@ -192,7 +196,7 @@ def queue(given: inputs.Inputs, min_reward: float, count: int) -> None:
 @inputs.policy_option
 @click.option("--reference", type=EXISTING, help="Compare these traces with the ones of this reference.")
 @click.option("--accept", type=NewFile(), help="Write the distributions of these traces as the reference.")
-@inputs.json_option
+@json_option
 def drift(given: inputs.Inputs, reference: Path | None, accept: Path | None, as_json: bool) -> None:
     """Measure how far scores have moved from those that a policy was accepted on.
 
@@ -218,3 +222,6 @@ def drift(given: inputs.Inputs, reference: Path | None, accept: Path | None, as_
             )
         found = list(drift.drifts(current, accepted))
         print_report([asdict(one) for one in found], [drift.drift_table(found)], as_json=as_json)
+
+
+COMMANDS = (tune, rescore, evaluate, fit, queue, drift)

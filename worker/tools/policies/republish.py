@@ -20,12 +20,8 @@ from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.records.scored import HEADERS
 from knowledgepulse_worker.scoring import Decision, Rescored
 from knowledgepulse_worker.settings import Settings
-from knowledgepulse_worker.tools.policies.topics import (
-    Period,
-    ScoredTopics,
-    open_scored_topics,
-    require_topics,
-)
+from knowledgepulse_worker.terminal.arguments import Period
+from knowledgepulse_worker.tools.policies.topics import ScoredTopics, open_scored_topics, require_topics
 
 _UNCONFIRMED = 500
 
@@ -51,7 +47,7 @@ async def republish(
     allowed = {settings.topics.contribute, settings.topics.rejected} if live else set()
     check_targets(names, TopicAdmin(settings.kafka, settings.topics).own, allowed)
     rights = (right for name in names for right in topic_rights(name, "Write", "DescribeConfigs"))
-    topics = await require_topics(settings, names, rights, "; create them first")
+    topics = await require_topics(settings, names, rights, "create them first")
     targets: Targets = {"contribute": topics[0], "rejected": topics[1]}
     async with (
         open_scored_topics(settings) as scored,

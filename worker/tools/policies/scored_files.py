@@ -47,11 +47,7 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
 
 
 def is_raw(source: str, line: bytes) -> bool:
-    """Return whether a line is a raw trace, and not output of ``kp-worker score``.
-
-    Raises:
-        InputError: it is neither.
-    """
+    """Return whether a line is a raw trace, not output of `score`; raise an InputError if it is neither."""
     try:
         members = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

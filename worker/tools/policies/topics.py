@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from functools import partial
 
-from knowledgepulse_worker.errors import InputError, TopicError
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.policy_topic import KeptPolicy, read_policies
 from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, scored_rights, topic_rights
-from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_admin import REMEDY, TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import Reader, Record, TopicReader, read_topic
 from knowledgepulse_worker.kafka.topics import Topic, policies_topic_name
 from knowledgepulse_worker.records.content import content_of
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.arguments import Period
 from knowledgepulse_worker.terminal.progress import TopicProgressCallback, topic_progress
 from knowledgepulse_worker.tools.policies.labels import Labels, native_id_of, read_label
 
 
 async def require_topics(
-    settings: Settings, names: Sequence[str], rights: Iterable[Right], hint: str = ""
+    settings: Settings, names: Sequence[str], rights: Iterable[Right], remedy: str = REMEDY
 ) -> list[Topic]:
     """Return topics that exist and may be used.
 
@@ -34,28 +34,8 @@ async def require_topics(
     """
     await require_rights(settings.kafka, rights)
     async with TopicAdmin(settings.kafka, settings.topics) as admin:
-        topics = await admin.describe(names)
-    if missing := [name for name in names if name not in topics]:
-        raise TopicError(f"missing: {', '.join(missing)}{hint}")
+        topics = await admin.required(names, remedy)
     return [topics[name] for name in names]
-
-
-@dataclass(frozen=True, slots=True)
-class Period:
-    """A range of record timestamps; None is an open bound."""
-
-    since: datetime | None = None
-    until: datetime | None = None
-
-    @property
-    def since_ms(self) -> int | None:
-        """Start in milliseconds since the epoch."""
-        return None if self.since is None else round(self.since.timestamp() * 1000)
-
-    def __contains__(self, timestamp_ms: int) -> bool:
-        return (self.since_ms is None or timestamp_ms >= self.since_ms) and (
-            self.until is None or timestamp_ms < self.until.timestamp() * 1000
-        )
 
 
 class ScoredTopics:
@@ -104,9 +84,7 @@ class ScoredTopics:
 async def open_scored_topics(settings: Settings) -> AsyncIterator[ScoredTopics]:
     """Open `contribute` and `rejected`, and show how far they are read; see :func:`require_topics`."""
     names = (settings.topics.contribute, settings.topics.rejected)
-    topics = await require_topics(
-        settings, names, scored_rights(settings), "; `kp-worker topics` creates them"
-    )
+    topics = await require_topics(settings, names, scored_rights(settings))
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         with topic_progress() as progress:
             yield ScoredTopics(reader, topics, progress)
@@ -118,7 +96,8 @@ async def labels_of_topic(settings: Settings, name: str) -> Labels:
     Raises:
         InputError: a record is not a label, or there is none; see also :func:`require_topics`.
     """
-    (topic,) = await require_topics(settings, [name], topic_rights(name, "Read", "DescribeConfigs"))
+    rights = topic_rights(name, "Read", "DescribeConfigs")
+    (topic,) = await require_topics(settings, [name], rights, "create it first")
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         with topic_progress() as progress:
             labels = await labels_of_records(read_topic(reader, topic, None, partial(progress, name)))
@@ -151,7 +130,7 @@ async def policy_history(settings: Settings) -> list[KeptPolicy]:
         InputError: no policy has come into force yet; see also :func:`require_topics`.
     """
     topic = policies_topic_name(settings.kafka.group)
-    await require_topics(settings, [topic], kept_policy_rights(settings), "; `kp-worker topics` creates it")
+    await require_topics(settings, [topic], kept_policy_rights(settings))
     async with TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         history = await read_policies(reader, topic)
     if not history:
@@ -160,11 +139,7 @@ async def policy_history(settings: Settings) -> list[KeptPolicy]:
 
 
 def find_policy(history: Sequence[KeptPolicy], digest: str) -> KeptPolicy:
-    """Return the policy whose digest begins like this.
-
-    Raises:
-        InputError: there is none, or more than one.
-    """
+    """Return the policy whose digest begins like this; raise an InputError if that is not exactly one."""
     found = [one for one in history if one.policy.digest.startswith(digest)]
     if len(found) == 1:
         return found[0]

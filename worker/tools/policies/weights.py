@@ -96,10 +96,7 @@ def expected_changes(labelled: Labelled, others: Sequence[Score], policy: Policy
 
     A refit lets as many traces pass as the policy. Outcome confidence is held constant.
 
-    Args:
-        labelled: traces of one domain with labels of both kinds.
-        others: the scores of the domain's traces without a label under the policy.
-        policy: the policy in force.
+    ``labelled``: traces of one domain with labels of both kinds; ``others``: the scores of those without one.
     """
     scores = labelled.scores(policy)
     everything = [*scores, *others]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from click.core import ParameterSource
@@ -35,7 +35,7 @@ from knowledgepulse_worker.tools.publish.trace_publisher import Published, Trace
 @conversion_options
 @click.option(
     "--key",
-    type=click.Choice(["id", "agent_id", "task_domain"]),
+    type=click.Choice(get_args(KeyBy)),
     default="id",
     show_default=True,
     help="Record key. Traces with the same key are compared with each other.",
@@ -114,11 +114,7 @@ def _refuse(options: Iterable[str]) -> None:
 
 
 def _session_of(file: str) -> str:
-    """Return the session's file that a hook's input names; with `-`, the input is standard input.
-
-    Raises:
-        InputError: it names none.
-    """
+    """Return the session's file that a hook's input names; raise an InputError if it names none."""
     try:
         with click.open_file(file, "rb") as opened:
             given = json.load(opened)
@@ -152,12 +148,7 @@ def _publish_spooled(
 
 
 def _publish(
-    documents: Iterable[Document],
-    settings: Settings,
-    key: KeyBy,
-    *,
-    quiet: bool,
-    skip: int | None = None,
+    documents: Iterable[Document], settings: Settings, key: KeyBy, *, quiet: bool, skip: int | None = None
 ) -> None:
     # The publisher warns that no broker answers; its client would log each attempt.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)

@@ -7,40 +7,32 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.terminal.lines import file_errors
 
 _LEFT = ".jsonl"
 _REJECTED = ".rejected"
 
 
+@dataclass(frozen=True)
 class Spool:
     """Traces are first written to a file here, and deleted once the brokers have confirmed all of it.
 
     So nothing is lost if they are away or the process is killed; in between, a trace is published twice.
-
-    Args:
-        folder: created if it is missing; only its owner can read it.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    folder: Path  # created if it is missing; only its owner can read it
 
     def add(self, lines: Iterable[bytes]) -> None:
-        """Write lines to a new file: all of them, or no file.
-
-        Raises:
-            InputError: the folder cannot be written.
-        """
-        try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Write lines to a new file: all of them, or no file and an InputError."""
+        with file_errors(self.folder, "written"):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._write(lines)
-        except OSError as error:
-            raise InputError(f"{self._folder}: cannot be written: {error.strerror}") from error
 
     def _write(self, lines: Iterable[bytes]) -> None:
-        part = self._folder / f"{time.time_ns():020}-{os.getpid()}.part"
+        part = self.folder / f"{time.time_ns():020}-{os.getpid()}.part"
         try:
             with open(part, "xb", opener=_private) as file:
                 file.writelines(line.strip() + b"\n" for line in lines)
@@ -53,18 +45,12 @@ class Spool:
 
     @contextmanager
     def files(self) -> Iterator[list[Path]]:
-        """Yield the files, oldest first, that no other process is sending meanwhile.
-
-        Raises:
-            InputError: the folder cannot be read.
-        """
-        try:
-            lock = os.open(self._folder, os.O_RDONLY)
-        except OSError as error:
-            raise InputError(f"{self._folder}: cannot be read: {error.strerror}") from error
+        """Yield the files, oldest first, that no other process sends meanwhile; or raise an InputError."""
+        with file_errors(self.folder, "read"):
+            lock = os.open(self.folder, os.O_RDONLY)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield sorted(self._folder.glob(f"*{_LEFT}"))
+            yield sorted(self.folder.glob(f"*{_LEFT}"))
         finally:
             os.close(lock)
 

@@ -28,17 +28,11 @@ _UNCONFIRMED = 1000
 
 @dataclass
 class Published:
-    """Progress of a publication.
+    """Progress of a publication, in records."""
 
-    Attributes:
-        records: number of records sent.
-        confirmed: number of confirmed records before the first unconfirmed one.
-        without_key: number of records sent without a key.
-    """
-
-    records: int = 0
-    confirmed: int = 0
-    without_key: int = 0
+    records: int = 0  # that were sent
+    confirmed: int = 0  # before the first unconfirmed one
+    without_key: int = 0  # that were sent without a key
 
 
 class TracePublisher:
@@ -58,13 +52,10 @@ class TracePublisher:
     Args:
         settings: the brokers and the raw topic.
         key_by: the record key: the trace's id, or a field of its metadata.
-
-    Attributes:
-        published: the progress; also valid after the block has ended.
     """
 
     def __init__(self, settings: Settings, key_by: KeyBy = "id") -> None:
-        self.published = Published()
+        self.published = Published()  # also valid after the block has ended
         self._settings = settings
         self._topic = settings.topics.raw
         self._key_by = key_by
@@ -117,11 +108,7 @@ class TracePublisher:
         return key
 
     async def flush(self) -> None:
-        """Wait until the brokers have confirmed all traces.
-
-        Raises:
-            DeliveryError: the brokers rejected a trace.
-        """
+        """Wait until the brokers have confirmed all traces; raise a DeliveryError if they rejected one."""
         if self._unconfirmed:
             await asyncio.wait(self._unconfirmed)
         failures = [error for delivery in self._unconfirmed if (error := delivery.exception())]

@@ -15,7 +15,7 @@ from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.key import KeyBy
 from knowledgepulse_worker.settings import load_settings, override
 from knowledgepulse_worker.terminal.files import echo, files_argument, lines_of, print_rejected
-from knowledgepulse_worker.terminal.options import config_option
+from knowledgepulse_worker.terminal.options import config_option, embedder_option
 from knowledgepulse_worker.terminal.progress import errors, progress_bars
 from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name, make_scorer, score_line
 
@@ -23,12 +23,7 @@ from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name,
 @click.command()
 @files_argument
 @config_option
-@click.option(
-    "--embedder",
-    "backend",
-    type=click.Choice(["none", "lexical", "sentence-transformers"]),
-    help="Overrides embedding.backend.",
-)
+@embedder_option("Overrides embedding.backend.")
 @click.option("--max-tokens", type=int, help="Overrides embedding.max_tokens.")
 @click.option("--truncation", type=click.Choice(["standard", "sdk"]), help="Overrides embedding.truncation.")
 @click.option("--text", type=click.Choice(["sdk", "agent", "parts"]), help="Overrides embedding.text.")
@@ -50,7 +45,7 @@ from knowledgepulse_worker.tools.score.offline import Partitions, embedder_name,
 def score(
     files: tuple[str, ...],
     config: Path | None,
-    backend: str | None,
+    embedder: str | None,
     max_tokens: int | None,
     truncation: str | None,
     text: str | None,
@@ -64,13 +59,13 @@ def score(
     order across all files, as in one partition or in `--partitions`.
     Reports invalid lines on standard error, and then exits with status 1. `-` reads standard input.
     """
-    over = {"backend": backend, "max_tokens": max_tokens, "truncation": truncation, "text": text}
+    over = {"backend": embedder, "max_tokens": max_tokens, "truncation": truncation, "text": text}
     settings = load_settings(config)
     settings = override(
         settings, "embedding", {name: value for name, value in over.items() if value is not None}
     )
-    embedder = None if dry_run else load_embedder(settings.embedding, settings.cache)
-    scorers = Partitions([make_scorer(settings, embedder) for _ in range(partitions)], key)
+    loaded = None if dry_run else load_embedder(settings.embedding, settings.cache)
+    scorers = Partitions([make_scorer(settings, loaded) for _ in range(partitions)], key)
     name = embedder_name(settings.embedding)
     good = bad = 0
     with progress_bars(DownloadColumn()) as progress:

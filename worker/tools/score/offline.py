@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import count
 
 from knowledgepulse_schemas import ReasoningTrace
@@ -29,8 +29,7 @@ class Scored:
     def to_json(self, embedder: str) -> str:
         """Return a line of ASCII JSON: id, score and its parts, what policies need, and what people need.
 
-        Args:
-            embedder: what novelty was computed with, by :func:`embedder_name`.
+        ``embedder``: see :func:`embedder_name`.
         """
         line = {
             "id": self.trace.id,
@@ -58,29 +57,24 @@ def embedder_name(settings: EmbeddingSettings) -> str:
 def make_scorer(settings: Settings, embedder: Embedder | None) -> Scorer:
     """Return a scorer with an empty cache."""
     cache = VectorCache(settings.cache.max_elements, settings.cache.dimensions, settings.cache.ttl)
-    embed = None if embedder is None else _embed_singly(embedder)
+    embed: Embed | None = None if embedder is None else lambda text: embedder.embed([text]).vectors[0]
     return Scorer(embed, settings.policy, cache, settings.embedding.trace_text)
 
 
+@dataclass(frozen=True)
 class Partitions:
-    """Scorers of a keyed topic, one for each partition, as a producer would fill it.
+    """Scorers of a keyed topic, one for each partition, as a producer would fill it."""
 
-    Args:
-        scorers: with empty caches.
-        key_by: the field of a trace that its key is.
-    """
-
-    def __init__(self, scorers: Sequence[Scorer], key_by: KeyBy) -> None:
-        self._scorers = scorers
-        self._key_by = key_by
-        self._without_key = count()
+    scorers: Sequence[Scorer]  # with empty caches
+    key_by: KeyBy
+    _without_key: Iterator[int] = field(default_factory=count)
 
     def of(self, line: bytes) -> Scorer:
         """Return the scorer of a line's partition; lines without a key take turns."""
-        total = len(self._scorers)
-        key = key_of(line, self._key_by) if total > 1 else b""
+        total = len(self.scorers)
+        key = key_of(line, self.key_by) if total > 1 else b""
         at = next(self._without_key) % total if key is None else partition_of(key, total)
-        return self._scorers[at]
+        return self.scorers[at]
 
 
 def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
@@ -93,13 +87,6 @@ def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
     """
     value = line.strip()
     trace = decode_trace(value, max_bytes)
-    score = scorer.evaluate(trace, inputs=decode_inputs(value), at=_created_at(trace))
+    created_at = parse_date_time(trace.metadata.created_at).timestamp()
+    score = scorer.evaluate(trace, inputs=decode_inputs(value), at=created_at)
     return Scored(trace, score, content_of(value))
-
-
-def _created_at(trace: ReasoningTrace) -> float:
-    return parse_date_time(trace.metadata.created_at).timestamp()
-
-
-def _embed_singly(embedder: Embedder) -> Embed:
-    return lambda text: embedder.embed([text]).vectors[0]

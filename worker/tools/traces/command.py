@@ -14,6 +14,7 @@ from knowledgepulse_worker.errors import InputError, TopicError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.terminal.arguments import SCORE
+from knowledgepulse_worker.terminal.options import json_lines_option
 from knowledgepulse_worker.terminal.progress import errors
 from knowledgepulse_worker.terminal.text import printable, time_text
 from knowledgepulse_worker.tools.policies.inputs import Inputs, policy_option, source_options
@@ -38,7 +39,7 @@ def traces() -> None:
 @click.option("--domain", help="List only traces of this task domain or profile.")
 @click.option("--min", "least", type=SCORE, default=0.0, help="Lowest score to list.")
 @click.option("--max", "most", type=SCORE, default=1.0, help="Highest score to list.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@json_lines_option
 def list_traces(domain: str | None, least: float, most: float, as_json: bool, given: Inputs) -> None:
     """List scored traces, one per line.
 

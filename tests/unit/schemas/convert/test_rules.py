@@ -321,23 +321,19 @@ def test_created_at_is_the_end_of_the_run():
     assert (unknown.created_at, unknown.created_at_source) == ("1970-01-01T00:00:00.000Z", "unknown")
 
 
-def test_the_first_name_in_the_domain_map_decides():
-    options = Options(domains={"payments": "finance", "coder": "code"})
+@pytest.mark.parametrize(
+    ("names", "domain"),
+    [
+        (("coder", "payments"), "code"),
+        (("x", "payments"), "finance"),
+        (("x",), "medical"),
+    ],
+)
+def test_the_first_name_in_the_domain_map_decides_and_the_formats_is_the_last(names, domain):
+    options = Options(domains={"payments": "finance", "coder": "code", "test": "medical"})
 
-    assert (
-        convert(ASK, DONE, names=("coder", "payments"), options=options).trace.metadata.task_domain == "code"
-    )
-    assert (
-        convert(ASK, DONE, names=("x", "payments"), options=options).trace.metadata.task_domain == "finance"
-    )
-    assert convert(ASK, DONE, names=("x",), options=options).trace.metadata.task_domain == "default"
-
-
-def test_the_formats_name_is_the_last_in_the_domain_map():
-    options = Options(domains={"payments": "finance", "test": "medical"})
-
-    assert convert(ASK, DONE, names=("x",), options=options).trace.metadata.task_domain == "medical"
-    assert convert(ASK, DONE, names=("payments",), options=options).trace.metadata.task_domain == "finance"
+    assert convert(ASK, DONE, names=names, options=options).trace.metadata.task_domain == domain
+    assert convert(ASK, DONE, names=names).trace.metadata.task_domain == "default"
 
 
 @pytest.mark.parametrize(("name", "other"), [("visibility", "org"), ("privacy_level", "federated")])

@@ -13,7 +13,6 @@ from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembler import LONGEST_STEP, Assembler
 from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
-from knowledgepulse_worker.tools.assemble.open_runs import COMPLETED_BY
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from knowledgepulse_worker.tools.assemble.transaction_log import State
 from support.spans import export, spans_of
@@ -107,7 +106,7 @@ class Kafka:
             self.join,
             lambda _partition: self,
             RunOutputs(SETTINGS, Options(), topics),
-            AssemblyMetrics(COMPLETED_BY, CollectorRegistry()),
+            AssemblyMetrics(CollectorRegistry()),
             lambda: self.now,
         )
         await assembler.work(lambda: not self.polls)

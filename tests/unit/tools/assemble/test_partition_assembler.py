@@ -18,7 +18,7 @@ from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.exports import read, split
 from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
-from knowledgepulse_worker.tools.assemble.open_runs import COMPLETED_BY, OpenRuns
+from knowledgepulse_worker.tools.assemble.open_runs import OpenRuns
 from knowledgepulse_worker.tools.assemble.partition_assembler import PartitionAssembler
 from knowledgepulse_worker.tools.assemble.run_outputs import RunOutputs
 from support.spans import export, message, span, spans_of
@@ -48,7 +48,7 @@ class Partition:
         ]
         self.steps = []
         self.registry = CollectorRegistry()
-        self.metrics = AssemblyMetrics(COMPLETED_BY, self.registry)
+        self.metrics = AssemblyMetrics(self.registry)
         self.fails_at = -1
         self._settings = settings
         self._outputs = RunOutputs(settings, Options(), topics(**(limits or {})))

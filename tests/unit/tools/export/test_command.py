@@ -218,6 +218,19 @@ def test_the_scan_reads_members_that_stand_twice(tmp_path, real_traces):
     )
 
 
+def test_a_trace_that_must_not_leave_is_named_whatever_else_it_holds(tmp_path, real_traces, caplog):
+    """Python's own parser refuses an integer of so many digits."""
+    trace = json.loads(with_quality_score(real_traces[0], 0.5))
+    trace["metadata"]["visibility"] = "private"
+    scored = tmp_path / "scored.jsonl"
+    scored.write_text(f'{json.dumps(trace)[:-1]}, "more": {"9" * 5000}}}\n')
+
+    status, said = export(tmp_path / "set", scored, "--embedder", "lexical")
+
+    assert (status, "1 left out: visibility that may not leave" in said) == (0, True), said
+    assert caplog.messages == [f"{trace['id']}: not exported: visibility that may not leave"]
+
+
 @pytest.mark.parametrize("damage", ["no privacy level", "nested too deep"])
 def test_what_is_no_trace_is_left_out_before_it_is_cleaned(tmp_path, real_traces, damage):
     trace = json.loads(with_quality_score(real_traces[0], 0.5))

@@ -10,10 +10,11 @@ from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import score_trace
+from knowledgepulse_worker.terminal.arguments import Period
 from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 from knowledgepulse_worker.testing.memory_reader import MemoryReader
 from knowledgepulse_worker.tools.policies.republish import check_targets, send_rescored
-from knowledgepulse_worker.tools.policies.topics import Period, ScoredTopics
+from knowledgepulse_worker.tools.policies.topics import ScoredTopics
 from support.scored import published
 
 OLD, NEW = Policy(), Policy(threshold=0.45)

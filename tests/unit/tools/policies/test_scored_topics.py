@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.terminal.arguments import Period
 from knowledgepulse_worker.testing.memory_reader import MemoryReader
-from knowledgepulse_worker.tools.policies.topics import Period, ScoredTopics
+from knowledgepulse_worker.tools.policies.topics import ScoredTopics
 from support.scored import dead_letter
 
 

@@ -167,6 +167,13 @@ def test_the_queue_holds_traces_without_labels(kp_worker, scored, tmp_path):
     assert len(output(unmatched).splitlines()) == 20
 
 
+def test_an_empty_queue_says_so(kp_worker, scored):
+    done = kp_worker("policy", "queue", scored, "--labels", LABELS)
+
+    assert output(done) == ""
+    assert "nothing to label: each of the 154 traces has a label" in done.stderr
+
+
 def test_help_needs_neither_numpy_nor_kafka():
     """`kp-worker policy --help` stays fast."""
     code = (

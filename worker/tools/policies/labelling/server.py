@@ -39,11 +39,7 @@ _read_change = msgspec.json.Decoder(_Change).decode
 
 @asynccontextmanager
 async def serving_labels(session: Session, policy: Policy, port: int) -> AsyncIterator[str]:
-    """Serve the page, and yield its address.
-
-    Raises:
-        StartError: the port is in use.
-    """
+    """Serve the page, and yield its address; raise a StartError if the port is in use."""
     headers = page_headers(_PAGE)
 
     async def page(_request: web.Request) -> web.Response:

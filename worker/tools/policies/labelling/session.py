@@ -16,6 +16,7 @@ import msgspec
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.terminal.lines import file_errors
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.policies.labels import Label, read_label
 
@@ -35,9 +36,7 @@ class Session:
 
     The session continues after the labeller's last label. What was skipped comes again after all others.
 
-    Args:
-        traces: in the order to label them.
-        by: who labels, the labels' ``source``.
+    ``by``: who labels, the labels' ``source``.
     """
 
     def __init__(self, traces: Sequence[ToLabel], file: LabelFile, by: str) -> None:
@@ -68,11 +67,7 @@ class Session:
         return bool(self._decided)
 
     def decide(self, verdict: Verdict) -> None:
-        """Label or skip the current trace; there must be one.
-
-        Raises:
-            InputError: the label cannot be written; the trace remains the current one.
-        """
+        """Label or skip the current trace; it stays the current one if that raises an InputError."""
         trace = self._waiting[0]
         if verdict == "skip":
             self._waiting.rotate(-1)
@@ -103,10 +98,8 @@ def open_labels(path: Path) -> Iterator[LabelFile]:
     Raises:
         InputError: it cannot be opened, is open in another process, or has a line that is not a label.
     """
-    try:
+    with file_errors(path, "written"):
         opened = path.open("a+b", buffering=0)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
     with opened:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -116,12 +109,9 @@ def open_labels(path: Path) -> Iterator[LabelFile]:
 
 
 class LabelFile:
-    """The labels of a file, and its only writer.
+    """The labels of a file that is open for appending, without a buffer; and its only writer.
 
     What a writer that was killed left half written is removed: that label was never confirmed.
-
-    Args:
-        file: the file, open for appending, without a buffer.
 
     Raises:
         InputError: a line is not a label.
@@ -147,11 +137,7 @@ class LabelFile:
         return [read_label(f"{self.path}:{number}", line) for number, line in numbered if line]
 
     def append(self, label: Label) -> None:
-        """Write a label to the disk.
-
-        Raises:
-            InputError: it cannot be written; the file is as before.
-        """
+        """Write a label to the disk; raise an InputError if it cannot be written; the file is as before."""
         members = {name: value for name, value in msgspec.structs.asdict(label).items() if value is not None}
         try:
             self._write(msgspec.json.encode(members) + b"\n")

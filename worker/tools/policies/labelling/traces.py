@@ -77,12 +77,7 @@ async def _values_of_topics(given: Inputs, wanted: Collection[Name]) -> dict[Nam
 
 
 def text_view(value: bytes | None, content: Content | None) -> dict[str, Any]:
-    """Return objective, steps and result.
-
-    Args:
-        value: a valid trace.
-        content: what is shown if there is no trace: the first and the last steps, each cut.
-    """
+    """Return objective, steps and result of a trace, or else of its content: first and last steps, cut."""
     if value is not None:
         objective, steps, result, _ = texts_of(value)
         return {"objective": objective, "steps": [_step(one) for one in steps], "result": result}
