@@ -158,7 +158,10 @@ async def test_tune_rescore_evaluate_queue_and_show_on_topics(
             "{contribute} and {rejected} contain no scored traces of that period",
         ),
         (("traces", "show", "kp:trace:1"), "no scored trace is kp:trace:1"),
-        (("policy", "evaluate", "--labels-topic", "no-such-topic"), "missing: no-such-topic; create it first"),
+        (
+            ("policy", "evaluate", "--labels-topic", "no-such-topic"),
+            "missing: no-such-topic; create it first",
+        ),
         (("policy", "evaluate", "--labels-topic", "{raw}"), "{raw} contains no labels"),
     ],
 )
