@@ -40,7 +40,7 @@ from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
 from knowledgepulse_worker.process.heartbeat import beat
-from knowledgepulse_worker.process.signals import set_when_stopped
+from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.records.journal import Journal, Phase
 from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
@@ -103,7 +103,8 @@ def run_worker(
     except (TopicError, EmbeddingError) as error:
         raise StartError(str(error)) from error
     with _tracing(settings) as tracing:
-        run_in_time(_work(_Setup(settings, config, heartbeat, journal, socket, topics, embedder, tracing)))
+        setup = _Setup(settings, config, heartbeat, journal, socket, topics, embedder, tracing)
+        run_in_time(until_stopped(partial(_work, setup)))
 
 
 async def _require_topics(settings: Settings) -> dict[str, Topic]:
@@ -128,11 +129,9 @@ def _tracing(settings: Settings) -> AbstractContextManager[Tracing | None]:
     return otlp_tracing(settings.kafka.group)
 
 
-async def _work(setup: _Setup) -> None:
+async def _work(setup: _Setup, stop: asyncio.Event) -> None:
     settings, topics = setup.settings, setup.topics
-    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    set_when_stopped(stop)
     failed: asyncio.Future[None] = loop.create_future()
 
     def fail(error: BaseException) -> None:

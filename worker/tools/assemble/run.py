@@ -15,7 +15,7 @@ from knowledgepulse_worker.kafka.preflight.rights import require_rights
 from knowledgepulse_worker.kafka.shared_reader import OnRevoked, SharedReader
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import Topic
-from knowledgepulse_worker.process.signals import set_when_stopped
+from knowledgepulse_worker.process.signals import until_stopped
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembler import Assembler
 from knowledgepulse_worker.tools.assemble.assembly_topics import (
@@ -37,12 +37,10 @@ def run_assembler(settings: Settings, options: Options) -> None:
         StartError: the configuration prevents the start.
         WorkerError: a fatal error; a new process continues after the last transaction.
     """
-    run_in_time(_work(settings, options))
+    run_in_time(until_stopped(partial(_work, settings, options)))
 
 
-async def _work(settings: Settings, options: Options) -> None:
-    stop = asyncio.Event()
-    set_when_stopped(stop)
+async def _work(settings: Settings, options: Options, stop: asyncio.Event) -> None:
     topics = await _require_topics(settings)
     metrics = AssemblyMetrics()
     assembler = Assembler(
