@@ -49,9 +49,12 @@ async def _follow(settings: Settings, recent: Recent) -> None:
     admin = TopicAdmin(settings.kafka, settings.topics)
     async with admin, TopicReader(settings.kafka, settings.limits.batch_bytes) as reader:
         while True:
-            if name in await admin.describe([name]):  # a reader might create it
-                held = await reader.bounds(name, 0)
-                latest = range(max(held.start, held.stop - LATEST), held.stop)
-                answers = [_decode(one.value or b"").result async for one in reader.read(name, 0, latest)]
-                recent.answers = Counter(answers)
+            is_there = name in await admin.describe([name])  # a reader might create it
+            recent.answers = await _latest(reader, name) if is_there else Counter()
             await asyncio.sleep(EVERY)
+
+
+async def _latest(reader: TopicReader, name: str) -> Counter[str]:
+    held = await reader.bounds(name, 0)
+    latest = range(max(held.start, held.stop - LATEST), held.stop)
+    return Counter([_decode(one.value or b"").result async for one in reader.read(name, 0, latest)])

@@ -309,8 +309,10 @@ class Source:
 
         No fetch would tell, if the new topic ends where the former one's records have been read to.
         """
+        if time.monotonic() - self._looked_up < _LOOK_UP_INTERVAL:
+            return
         consumed = [number for number, partition in self._partitions.items() if partition.is_recovered]
-        if not consumed or time.monotonic() - self._looked_up < _LOOK_UP_INTERVAL:
+        if not consumed:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_UP_LIMIT):
