@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
+from support.streams import Message
 
 pytestmark = pytest.mark.integration
 
@@ -22,3 +23,17 @@ async def test_a_topic_keeps_its_id_until_it_is_recreated(make_stream):
         assert await topic.current([0, 1, 2]) not in (b"", first)
     finally:
         await topic.stop()
+
+
+async def test_the_same_traces_published_again_to_a_recreated_topic_are_scored(make_stream, real_traces):
+    """It ends where the former one was read to, so no fetch returns anything."""
+    stream = await make_stream(2)
+    messages = [Message(value, partition=number % 2) for number, value in enumerate(real_traces[:20])]
+    async with stream.worker() as worker:
+        await stream.publish(messages)
+        await worker.published(20)
+        await stream.recreate_topic(stream.settings.topics.raw, 2)
+        await stream.publish(messages)
+
+        await worker.published(40)
+        assert await worker.stop() == 0
