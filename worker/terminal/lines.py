@@ -19,7 +19,7 @@ def without_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 @contextmanager
 def file_errors(path: object, action: Literal["read", "written"]) -> Iterator[None]:
-    """Raise an InputError if the operating system refuses that a file is read or written."""
+    """Raise an InputError where the operating system refuses to read or write a file."""
     try:
         yield
     except OSError as error:

@@ -14,7 +14,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def with_options(*added: Callable[[Any], Any]) -> Callable[[Function], Function]:
-    """Return a decorator that adds options, in the order that `--help` lists them in."""
+    """Return a decorator that adds options, in the order in which `--help` lists them."""
 
     def add(function: Function) -> Function:
         for option in reversed(added):

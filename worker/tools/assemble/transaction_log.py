@@ -91,7 +91,7 @@ class AssemblyLog(TransactionalPublisher):
         return State(position, published)
 
     async def publish(self, step: Step) -> None:
-        """Publish in one transaction, the last one here if it raises a DeliveryError."""
+        """Publish in one transaction; after a DeliveryError nothing more may be published here."""
         offset = GroupOffset(self._group, self._spans, self._partition, step.watermark)
         marks: dict[bytes, bytes | None] = {
             trace_id.encode(): b"%d" % last for trace_id, last in step.published.items()
