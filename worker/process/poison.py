@@ -1,7 +1,7 @@
 """Find the records that kill worker processes.
 
-A record that merely happens to be in progress when a process is killed is innocent: the next process finishes
-it, and it is cleared. Records in progress at one death after another are isolated, so that the next death
+A record that merely happens to be in progress when a process is killed is innocent: the next process that
+tries finishes it, and it is cleared. Records in progress at two deaths are isolated, so that the next death
 identifies the culprit. Only a record that was alone in progress at the last of ``limits.poison_attempts``
 deaths is poison.
 """
@@ -26,22 +26,16 @@ def after_death(
     Args:
         suspects: the dead process's suspects that it did not clear.
         in_progress: the records that it was working on.
-        attempts: deaths in a row after which a record becomes a dead letter; as many more, and it is skipped.
+        attempts: deaths after which a record becomes a dead letter; as many more, and it is skipped.
         skip: whether a record may be skipped.
     """
-    if not in_progress:  # no record is to blame
-        return dict(suspects)
-    known = {
-        location: suspect
-        for location, suspect in suspects.items()
-        if location in in_progress or suspect.treatment is not Treatment.WATCHED
-    }
     alone = len(in_progress) == 1
-    died_at = {
-        location: _escalated(known.get(location, Suspect()), attempts, alone=alone, skip=skip)
+    # The others keep their deaths: two workers may take turns with two partitions, and die in each at another
+    # record.
+    return dict(suspects) | {
+        location: _escalated(suspects.get(location, Suspect()), attempts, alone=alone, skip=skip)
         for location in in_progress
     }
-    return known | died_at
 
 
 def _escalated(suspect: Suspect, attempts: int, *, alone: bool, skip: bool) -> Suspect:

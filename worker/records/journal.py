@@ -43,7 +43,7 @@ class Suspect:
     """A record that was in progress when a process died.
 
     Attributes:
-        deaths: the number of processes in a row that died at it under this treatment.
+        deaths: the number of processes that died at it under this treatment.
         treatment: the next process's treatment of it.
     """
 

@@ -38,8 +38,9 @@ def test_a_record_is_dead_lettered_after_the_configured_number_of_deaths(attempt
     assert after_deaths(*[{A}] * attempts, attempts=attempts) == {A: DEAD_LETTER}
 
 
-def test_a_death_elsewhere_clears_a_record_with_one_death():
-    assert after_deaths({A}, {B}) == {B: Suspect(1)}
+def test_deadly_records_of_partitions_that_come_and_go_in_turn_are_both_found():
+    """Two workers took turns with two partitions, and died in each at its deadly record, without end."""
+    assert after_deaths(*[{A}, {B}] * 3) == {A: DEAD_LETTER, B: DEAD_LETTER}
 
 
 def test_an_exit_without_records_in_progress_changes_nothing():
