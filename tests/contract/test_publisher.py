@@ -80,6 +80,9 @@ class Simulated:
         self._cluster.epoch = NOW / 1000 - self._cluster.loop.time()
         self.publisher = SimPublisher(self._cluster, "host", held(), timeout=30)
 
+    async def limit_batches(self, size):
+        self.publisher = SimPublisher(self._cluster, "host", held(), timeout=30, batch_bytes=size)
+
     async def topic(self, takes="anything"):
         if takes == "nothing":
             self.publisher = SimPublisher(self._cluster, "host", held(), timeout=0.5)
@@ -127,16 +130,21 @@ class Kafka:
 
     async def topic(self, takes="anything"):
         if takes == "nothing":  # since it does not exist; the publisher waits for it no longer than it must
-            await self.publisher.stop()
-            kafka = self._kafka.model_copy(update={"request_timeout": 1.0})
-            self.publisher = OutputPublisher(kafka, self._max_request_bytes, held())
-            await self.publisher.start()
+            await self._replace(self._kafka.model_copy(update={"request_timeout": 1.0}))
             return "no-such-topic"
         name = uuid4().hex
         config = self.KINDS.get(takes, {})
         async with admin_of(self._kafka.bootstrap_servers) as admin:
             await admin.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs=config)])
         return name
+
+    async def limit_batches(self, size):
+        await self._replace(self._kafka, size)
+
+    async def _replace(self, kafka, *batch_bytes):
+        await self.publisher.stop()
+        self.publisher = OutputPublisher(kafka, self._max_request_bytes, held(), *batch_bytes)
+        await self.publisher.start()
 
     async def read(self, topic):
         return [
@@ -261,6 +269,20 @@ async def test_a_record_rejected_in_a_batch_can_be_accepted_alone(stage):
     for one in refused:
         await stage.publisher.send_alone(one)
     assert {one.key for one in await stage.read(topic)} == {one.key for one in records}
+
+
+@pytest.mark.parametrize(
+    "implementation", ["simulated", pytest.param("kafka", marks=pytest.mark.integration)], indirect=True
+)
+async def test_no_batch_is_refused_that_is_limited_to_what_the_topic_takes(stage):
+    """Behind a refused batch, the next one is written: an entry would have no predecessor."""
+    topic = await stage.topic("one LARGE record at a time")
+    await stage.limit_batches(20_000)
+    records = [record(topic, LARGE, key=b"%d" % number) for number in range(5)]
+
+    deliveries = [await stage.publisher.send(one) for one in records]
+
+    assert await asyncio.gather(*deliveries) == [0, 1, 2, 3, 4]
 
 
 async def test_a_record_sent_alone_does_not_share_its_batch_with_concurrent_records(stage):

@@ -39,7 +39,8 @@ class OutputPublisher:
     """A producer that waits for all in-sync replicas, and sends nothing more once a record was not confirmed.
 
     Otherwise an entry could be written whose predecessor was not: the next process would score that record
-    again, and the later one by what it was compared with before.
+    again, and the later one by what it was compared with before. For the same reason batches must fit the
+    topic of the entries: of two, the second is written though the first is refused.
 
     Faust's own producer takes timestamps as float seconds, which loses milliseconds, and logs the whole
     message when a send fails.
@@ -48,15 +49,18 @@ class OutputPublisher:
         kafka: the connection.
         max_request_bytes: the largest record that any output topic accepts.
         lease: nothing is sent unless it is held.
+        batch_bytes: the largest batch of more than one record.
     """
 
-    def __init__(self, kafka: KafkaSettings, max_request_bytes: int, lease: Lease) -> None:
+    def __init__(
+        self, kafka: KafkaSettings, max_request_bytes: int, lease: Lease, batch_bytes: int = BATCH_BYTES
+    ) -> None:
         self._lease = lease
         self._producer = AIOKafkaProducer(
             **client_arguments(kafka),
             acks="all",
             request_timeout_ms=int(kafka.request_timeout * 1000),
-            max_batch_size=BATCH_BYTES,
+            max_batch_size=batch_bytes,
             linger_ms=LINGER_MS,
             max_request_size=max_request_bytes + FRAMING_BYTES,
         )

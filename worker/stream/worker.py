@@ -29,12 +29,12 @@ from knowledgepulse_worker.errors import (
 )
 from knowledgepulse_worker.extras import extra
 from knowledgepulse_worker.kafka.lease import Lease, heartbeat_interval
-from knowledgepulse_worker.kafka.output_publisher import OutputPublisher
+from knowledgepulse_worker.kafka.output_publisher import BATCH_BYTES, OutputPublisher
 from knowledgepulse_worker.kafka.policy_topic import keep_policy
 from knowledgepulse_worker.kafka.preflight.rights import require_rights, worker_rights
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import TopicReader
-from knowledgepulse_worker.kafka.topics import Topic, differences
+from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name, differences
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
 from knowledgepulse_worker.kafka.wire.topic_id import TopicIds
 from knowledgepulse_worker.observe.metrics import Metrics
@@ -148,7 +148,9 @@ async def _work(setup: _Setup, stop: asyncio.Event) -> None:
             stack.push_async_callback(within, STOP_LIMIT, batcher.close)
         lease = Lease(settings.kafka.session_timeout - heartbeat_interval(settings.kafka.session_timeout))
         largest = max(topic.max_message_bytes for topic in topics.values())
-        publisher = OutputPublisher(settings.kafka, largest, lease)
+        changelog = topics[changelog_topic_name(settings.kafka.group)]
+        batch = min(BATCH_BYTES, changelog.max_message_bytes)
+        publisher = OutputPublisher(settings.kafka, largest, lease, batch)
         await publisher.start()
         stack.push_async_callback(within, STOP_LIMIT, publisher.stop)
         redact = None
