@@ -71,7 +71,7 @@ class Simulated:
         self._cluster.create(self._topic)
 
     def new_member(self):
-        return SimMember(self._cluster, "host", self.name, Lease(10), session=10, rebalance=10)
+        return SimMember(self._cluster, "host", (self.name,), Lease(10), session=10, rebalance=10)
 
     async def rebalance(self, member):
         """Do nothing: the coordinator assigns partitions."""

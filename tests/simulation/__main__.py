@@ -11,19 +11,18 @@ import warnings
 from collections import Counter
 from itertools import count
 
-from simulation.histories import history
-from simulation.play import play
+from simulation.play import HISTORIES, play
 from simulation.shrink import shrink
 
 
-def _play(first, step, until, results):
+def _play(kinds, first, step, until, results):
     """Play every ``step``th history until some time; put what came of each into the queue, at last None."""
     warnings.simplefilter("ignore")  # of a killed process's coroutines
-    for seed in count(first, step):
+    for seed, of in ((seed, of) for seed in count(first, step) for of in kinds):
         if time.monotonic() > until:
             break
-        outcome = play(history(seed))
-        results.put((seed, outcome.violations, outcome.records, outcome.steps, outcome.counts))
+        outcome = play(HISTORIES[of](seed))
+        results.put((of, seed, outcome.violations, outcome.records, outcome.steps, outcome.counts))
     results.put(None)
 
 
@@ -31,12 +30,13 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--first", type=int, default=int(time.time()), help="the first seed")
+    parser.add_argument("--of", choices=HISTORIES, help="play only histories of this kind")
     parser.add_argument("--seed", type=int, help="play only this one, and print what happened")
     parser.add_argument("--cores", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # of a killed process's coroutines
     if arguments.seed is not None:
-        return _show(play(history(arguments.seed), keep_log=True))
+        return _show(play(HISTORIES[arguments.of or "worker"](arguments.seed), keep_log=True))
     return _run(arguments)
 
 
@@ -45,7 +45,8 @@ def _run(arguments):
     counts, failed, records, steps, played, shown = Counter[str](), [], 0, 0, 0, 0.0
     results = multiprocessing.SimpleQueue()
     for number in range(cores):
-        task = (arguments.first + number, cores, started + arguments.seconds, results)
+        kinds = [arguments.of] if arguments.of else [*HISTORIES]
+        task = (kinds, arguments.first + number, cores, started + arguments.seconds, results)
         multiprocessing.Process(target=_play, args=task, daemon=True).start()
     last, running = arguments.first, cores
     while running:
@@ -53,12 +54,12 @@ def _run(arguments):
         if result is None:
             running -= 1
             continue
-        seed, violations, more_records, more_steps, more = result
+        of, seed, violations, more_records, more_steps, more = result
         played, records, steps, last = played + 1, records + more_records, steps + more_steps, max(last, seed)
         counts += more
         if violations:
-            failed.append(seed)
-            print(f"\nseed {seed}: {violations[0]}", flush=True)
+            failed.append((seed, of))
+            print(f"\n{of}, seed {seed}: {violations[0]}", flush=True)
         if time.monotonic() - shown > 1:
             shown = time.monotonic()
             rate = played / (shown - started)
@@ -66,8 +67,8 @@ def _run(arguments):
     seconds = time.monotonic() - started
     print(f"\n{played} histories, seeds {arguments.first} to {last}, in {seconds:.0f} s on {cores} cores")
     print(f"{records} records, {steps} callbacks; {dict(counts.most_common())}")
-    for seed in sorted(failed)[:3]:
-        _show(shrink(play(history(seed))))
+    for seed, of in sorted(failed)[:3]:
+        _show(shrink(play(HISTORIES[of](seed))))
     return bool(failed)
 
 

@@ -22,6 +22,7 @@ from knowledgepulse_worker.records.record import NO_TIMESTAMP, Headers, OutputRe
 from simulation.group import Group
 from simulation.loop import EPOCH
 from simulation.network import Network
+from simulation.transactions import Transactions
 
 FETCH_WAIT = 2.0
 
@@ -42,7 +43,8 @@ class Log:
 
     Attributes:
         written: every record ever appended, whatever was deleted since.
-        open_from: the first offset of an open transaction.
+        open_from: the first offset of a stranger's open transaction, to which all records behind it belong.
+        transactions: the offsets of open transactions, by transactional id.
     """
 
     def __init__(self):
@@ -50,11 +52,14 @@ class Log:
         self.written = []
         self.begin = self.end = 0
         self.open_from = None
+        self.transactions = {}
         self._readers = []
+        self._sequences = {}
 
     @property
     def stable_end(self):
-        return self.end if self.open_from is None else self.open_from
+        end = self.end if self.open_from is None else self.open_from
+        return min(end, *(offsets[0] for offsets in self.transactions.values())) if self.transactions else end
 
     def append(self, records, now_ms):
         """Append a batch; return its first offset."""
@@ -63,6 +68,23 @@ class Log:
             time = now_ms if one.timestamp_ms == NO_TIMESTAMP else one.timestamp_ms
             self._store(Stored(self.end, time, one.key, one.value, one.headers))
         return first
+
+    def append_in(self, transaction, records, now_ms):
+        """Append a batch of a transaction, unless the log has it already; return its first offset."""
+        producer = transaction.id, transaction.epoch
+        if self._sequences.get(producer, 0) > records.sequence:
+            return -1
+        self._sequences[producer] = records.sequence + len(records)
+        first = self.append(records, now_ms)
+        self.transactions.setdefault(transaction.id, []).extend(range(first, self.end))
+        return first
+
+    def end_transaction(self, name, *, commits):
+        """Write the marker of a transaction: nobody sees the records of one that is aborted."""
+        offsets = set(self.transactions.pop(name, ()))
+        if not commits:
+            self._hide(lambda offset: offset in offsets)
+        self.skip(1)
 
     def skip(self, offsets):
         """Leave offsets without records, as markers of transactions and compaction do."""
@@ -78,9 +100,13 @@ class Log:
     def abort(self):
         """Abort the open transaction: nobody sees its records."""
         if self.open_from is not None:
-            for log in (self.records, self.written):
-                log[:] = [one._replace(is_data=one.is_data and one.offset < self.open_from) for one in log]
+            first = self.open_from
+            self._hide(lambda offset: offset >= first)
         self.commit()
+
+    def _hide(self, is_aborted):
+        for log in (self.records, self.written):
+            log[:] = [one._replace(is_data=one.is_data and not is_aborted(one.offset)) for one in log]
 
     def commit(self):
         """End the open transaction with a marker."""
@@ -166,6 +192,7 @@ class Cluster:
         views: the topics as each broker knows them: one may serve a deleted topic a while longer.
         leaders: the broker of each partition.
         starved: brokers without enough replicas, of which some partitions refuse what is written.
+        transactions: their coordinator.
         on_append: called with topic, partition, first offset, records and writer after each append.
     """
 
@@ -179,10 +206,12 @@ class Cluster:
     topics: dict[str, SimTopic] = field(default_factory=dict)
     leaders: dict[tuple[str, int], int] = field(default_factory=dict)
     starved: set[int] = field(default_factory=set)
+    transactions: Transactions = field(init=False)
     on_append: Callable[[SimTopic, int, int, Sequence[OutputRecord], str], None] = lambda *_: None
 
     def __post_init__(self):
         self.views = [{} for _ in range(self.count)]
+        self.transactions = Transactions(self)
 
     def create(self, topic, lag=0.0):
         """Create a topic, or create it again: brokers notice it one after another."""
@@ -217,11 +246,14 @@ class Cluster:
             raise NotLeaderForPartitionError
         return topic
 
-    def produce(self, broker, batches, writer):
-        """Append batches of several partitions; each succeeds or fails by itself."""
-        return {at: self._append(broker, *at, batch, writer) for at, batch in batches.items()}
+    def produce(self, broker, batches, writer, producer=None):
+        """Append batches of several partitions; each succeeds or fails by itself.
 
-    def _append(self, broker, name, partition, batch, writer):
+        ``producer``: transactional id and epoch of a transaction's.
+        """
+        return {at: self._append(broker, *at, batch, writer, producer) for at, batch in batches.items()}
+
+    def _append(self, broker, name, partition, batch, writer, producer):
         now_ms = int((self.epoch + self.loop.time()) * 1000)
         try:
             topic = self.find(broker, name, partition)
@@ -234,8 +266,16 @@ class Cluster:
         ages = [now_ms - one.timestamp_ms for one in batch if one.timestamp_ms != NO_TIMESTAMP]
         if topic.max_age_ms is not None and ages and max(ages) > topic.max_age_ms:
             return InvalidTimestampError()
-        first = topic.logs[partition].append(batch, now_ms)
-        self.on_append(topic, partition, first, batch, writer)
+        log = topic.logs[partition]
+        if producer is None:
+            first = log.append(batch, now_ms)
+        else:
+            transaction, problem = self.transactions.check(*producer, (name, partition))
+            if problem is not None:
+                return problem
+            first = log.append_in(transaction, batch, now_ms)
+        if first >= 0:
+            self.on_append(topic, partition, first, batch, writer)
         return first
 
     def fetch(self, broker, positions, count, reply, wait=FETCH_WAIT):

@@ -15,11 +15,16 @@ class Faults:
 
     Attributes:
         hang_until: until when an embedder hangs that some event has stopped.
+
+    Args:
+        world: pods and brokers.
+        source: the topic that is read.
+        oracles, changelog: of workers.
     """
 
-    def __init__(self, history, world, oracles, changelog):
+    def __init__(self, world, source, oracles=None, changelog=None):
         self.hang_until = 0.0
-        self._partitions = history.setting.partitions
+        self._partitions = len(world.cluster.topics[source].logs)
         self._world = world
         self._oracles = oracles
         self._changelog = changelog
@@ -27,7 +32,7 @@ class Faults:
         self._group = world.cluster.group
         self._network = world.cluster.network
         self._loop = world.cluster.loop
-        self._raw = world.settings.topics.raw
+        self._source = source
 
     def happen(self, event):
         """Let an event happen; return what undoes it, or None."""
@@ -39,7 +44,7 @@ class Faults:
         for each in (network.cut, network.deaf, network.down, network.slow, self._cluster.starved):
             each.clear()
         self._group.refusing = None
-        for log in self._cluster.topics[self._raw].logs:
+        for log in [log for topic in self._cluster.topics.values() for log in topic.logs]:
             if log.open_from is not None:
                 log.commit()
         for pod in self._world.pods:
@@ -58,7 +63,7 @@ class Faults:
         return int(event.value * 1000) % self._partitions
 
     def _log(self, event):
-        return self._cluster.topics[self._raw].logs[self._partition(event)]
+        return self._cluster.topics[self._source].logs[self._partition(event)]
 
     # --- workers
 
@@ -120,6 +125,9 @@ class Faults:
     def _move(self, event, pod):
         self._group.move((self._group.coordinator + 1) % self._cluster.count, 2 * event.value)
 
+    def _move_transactions(self, event, pod):
+        self._cluster.transactions.move(2 * event.value)
+
     def _refuse(self, event, pod):
         self._group.refusing = GroupAuthorizationFailedError if event.value < 0.3 else RequestTimedOutError
 
@@ -149,7 +157,7 @@ class Faults:
         if event.value < 0.7:  # otherwise the group keeps positions of the topic that is gone
             self._loop.call_later(3 * event.value, self._group.forget, dict(self._group.committed))
         topic_id = UUID(int=self._cluster.random.getrandbits(128)).bytes
-        self._cluster.create(SimTopic.new(self._raw, self._partitions, topic_id), lag=event.value)
+        self._cluster.create(SimTopic.new(self._source, self._partitions, topic_id), lag=event.value)
 
     def _transaction(self, event, pod):
         log = self._log(event)

@@ -87,13 +87,14 @@ class Group:
             self._prepare()
         self.on_change(f"coordinator {coordinator}")
 
-    def _problem(self, broker):
+    def problem(self, broker):
+        """Return why a broker cannot answer as the coordinator."""
         if broker != self.coordinator:
             return NotCoordinatorForGroupError()
         return GroupLoadInProgressError() if self.loop.time() < self.loading_until else None
 
     def join(self, broker, member, session, rebalance, has, reply):
-        if problem := self._problem(broker):
+        if problem := self.problem(broker):
             reply(problem)
             return
         if member and member not in self.members:
@@ -156,7 +157,7 @@ class Group:
                 reply(answer)
 
     def sync(self, broker, member, generation, assignment, reply):
-        if problem := self._problem(broker) or self._stranger(member, generation):
+        if problem := self.problem(broker) or self._stranger(member, generation):
             reply(problem)
             return
         one = self.members[member]
@@ -183,21 +184,21 @@ class Group:
         return None if generation == self.generation else IllegalGenerationError()
 
     def heartbeat(self, broker, member, generation, reply):
-        problem = self._problem(broker) or self._stranger(member, generation)
+        problem = self.problem(broker) or self._stranger(member, generation)
         if problem is None:
             self._touch(self.members[member])
             problem = RebalanceInProgressError() if self.state == "preparing" else None
         reply(problem)
 
     def leave(self, broker, member, reply):
-        if self._problem(broker) is None and member in self.members:
+        if self.problem(broker) is None and member in self.members:
             self._remove(self.members[member])
             self._rebalance_without()
         reply(None)
 
     def commit(self, broker, member, generation, positions, reply):
         """Commit; anyone without a generation may, once the group is empty."""
-        problem = self._problem(broker)
+        problem = self.problem(broker)
         if problem is None and not (generation < 0 and self.state == "empty"):
             problem = self._stranger(member, generation)
             if problem is None and self.state == "completing":
@@ -212,7 +213,7 @@ class Group:
         reply(problem)
 
     def fetch_offsets(self, broker, places, reply):
-        reply(self._problem(broker) or {at: self.committed.get(at) for at in places})
+        reply(self.problem(broker) or {at: self.committed.get(at) for at in places})
 
     def forget(self, positions):
         """Drop the positions in a deleted topic, unless others were committed since."""

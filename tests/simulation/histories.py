@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MOMENTS = (
     "entry taken",
@@ -49,7 +49,7 @@ KINDS = {
 FOUND_LARGE = (3000902, 101853, 101471, 100322, 100857, 2000259, 2003539, 2014297, 3566, 1947)
 """Seeds that found something when all histories were large."""
 
-FOUND = (*FOUND_LARGE, 5000028)
+FOUND = (*FOUND_LARGE, 5000028, 10022238, 10060251, 10061966, 10061991, 10069971)
 """Seeds that have found something, as the README and the history of this file say."""
 
 
@@ -129,19 +129,32 @@ class Publication:
     age: int = 0
     gap: int = 0
 
+    def __str__(self):
+        return f"{self.partition}:{self.kind}"
+
 
 @dataclass(frozen=True)
 class History:
-    """All that happens from a seed."""
+    """All that happens from a seed.
+
+    Attributes:
+        of: whose it is: "worker", "assembler" or "evaluator".
+    """
 
     seed: int
-    setting: Setting
-    publications: tuple[Publication, ...]
+    setting: Any
+    publications: tuple[Any, ...]
     events: tuple[Event, ...]
+    of: str = "worker"
 
     def __str__(self):
-        kinds = ", ".join(f"{one.partition}:{one.kind}" for one in self.publications)
-        lines = [f"seed {self.seed}", str(self.setting), f"records: {kinds}", *map(str, self.events)]
+        records = ", ".join(map(str, self.publications))
+        lines = [
+            f"{self.of}, seed {self.seed}",
+            str(self.setting),
+            f"records: {records}",
+            *map(str, self.events),
+        ]
         return "\n  ".join(lines)
 
 
@@ -162,7 +175,7 @@ def of_size(seed, size):
     publications = tuple(
         sorted((_publication(random, setting, span) for _ in range(count)), key=lambda one: one.at)
     )
-    events = [_event(random, setting, span, size.count) for _ in range(random.choice(size.events))]
+    events = [event(random, setting.pods, span, size.count) for _ in range(random.choice(size.events))]
     is_deadly = any(one.kind == "deadly" for one in publications)
     if is_deadly or random.random() < 0.5:
         events += random.choice(size.scenarios if not is_deadly else (_suspects,))(random, setting)
@@ -203,26 +216,27 @@ def _publication(random, setting, span):
     )
 
 
-def _event(random, setting, span, most):
-    kind = random.choices(tuple(KINDS), tuple(KINDS.values()))[0]
-    event = Event(
+def event(random, pods, span, most, kinds=KINDS, moments=MOMENTS):
+    """Return a random event; what it waits for comes at most so many times."""
+    kind = random.choices(tuple(kinds), tuple(kinds.values()))[0]
+    one = Event(
         kind,
         random.random() * (span + 6),
-        random.randrange(setting.pods),
+        random.randrange(pods),
         seconds=random.choice((0.3, 3.0, 8.0, 14.0)) * (0.5 + random.random()),
         value=random.random(),
     )
     if random.random() < 0.65:
-        moment = random.choice(MOMENTS)
+        moment = random.choice(moments)
         few = moment in {"revoking", "assigned", "expelled"}
-        event = replace(
-            event,
+        one = replace(
+            one,
             moment=moment,
             count=random.randint(1, 2 if few else most),
             steps=random.choice((0, 0, 1, 2, 3, 5, 8, 13, 30)),
-            at=random.choice((0.0, event.at)),
+            at=random.choice((0.0, one.at)),
         )
-    return event
+    return one
 
 
 def _replaced(random, setting):

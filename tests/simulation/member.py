@@ -25,7 +25,7 @@ from simulation.loop import EPOCH
 
 FETCH_COUNT = 3
 PATIENCE = 5
-"""A poll without records waits so many times as long as it may: only the worker's time goes by."""
+"""A worker's poll without records waits so many times as long as it may: only its time goes by."""
 
 
 @dataclass(eq=False)
@@ -41,14 +41,28 @@ class _Assigned:
     polled: int | None = None
 
 
-class SimMember:
-    """Implements :class:`~knowledgepulse_worker.stream.client.Client`, as aiokafka's consumer does."""
+class _NoListener:
+    async def on_partitions_revoked(self, revoked): ...
 
-    def __init__(self, cluster, host, topic, lease, session, rebalance, moment=lambda _: None):
+    async def on_partitions_assigned(self, assigned): ...
+
+
+class SimMember:
+    """Implements :class:`~knowledgepulse_worker.stream.client.Client`, as aiokafka's consumer does.
+
+    Args:
+        topics: what it may subscribe to.
+        patience: as many times as it may wait for records, it does.
+    """
+
+    def __init__(
+        self, cluster, host, topics, lease, session, rebalance, moment=lambda _: None, patience=PATIENCE
+    ):
         self.ids = []
         self._connection = Connection(cluster, host, "member")
         self._cluster = cluster
-        self._topic = topic
+        self._topics = topics
+        self._patience = patience
         self._lease = lease
         self._session = session
         self._rebalance = rebalance
@@ -67,6 +81,10 @@ class SimMember:
     @property
     def is_member(self):
         return self._generation >= 0
+
+    @property
+    def generation(self):
+        return self._generation
 
     @property
     def id(self):
@@ -88,10 +106,10 @@ class SimMember:
             with suppress(KafkaError):
                 await self._connection.coordinate(self._cluster.group.leave, member)
 
-    def subscribe(self, *, topics, listener):
-        if set(topics) != {self._topic}:
-            raise ValueError(f"there is only {self._topic}, not {', '.join(topics)}")
-        self._listener = listener
+    def subscribe(self, topics, listener=None):
+        if set(topics) != set(self._topics):
+            raise ValueError(f"there is only {', '.join(self._topics)}, not {', '.join(topics)}")
+        self._listener = listener or _NoListener()
         self._rejoin.set()
         self._tasks.append(asyncio.create_task(self._coordinate()))
 
@@ -152,7 +170,8 @@ class SimMember:
         return True
 
     def _places(self):
-        return [(self._topic, number) for number in range(len(self._cluster.topics[self._topic].logs))]
+        topics = [self._cluster.topics[name] for name in self._topics]
+        return [(topic.name, number) for topic in topics for number in range(len(topic.logs))]
 
     def _reset(self):
         self._member, self._generation = "", -1
@@ -279,13 +298,14 @@ class SimMember:
         return state.position
 
     async def beginning_offsets(self, partitions):
-        begins = {}
-        for tp in sorted(partitions):
-            at = (tp.topic, tp.partition)
-            begins[tp] = await self._connection.ask_leader(
-                at, lambda broker, at=at: self._cluster.bounds(broker, *at).start
-            )
-        return begins
+        return {tp: (await self._bounds(tp)).start for tp in sorted(partitions)}
+
+    async def end_offsets(self, partitions):
+        return {tp: (await self._bounds(tp)).stop for tp in sorted(partitions)}
+
+    async def _bounds(self, tp):
+        at = (tp.topic, tp.partition)
+        return await self._connection.ask_leader(at, lambda broker: self._cluster.bounds(broker, *at))
 
     def highwater(self, partition):
         self._require_assigned(partition)
@@ -311,7 +331,7 @@ class SimMember:
         if not fetched:
             self._arrived = self._loop.create_future()
             self._fetch()
-            given_up = self._loop.call_later(PATIENCE * timeout_ms / 1000, self._wake)
+            given_up = self._loop.call_later(self._patience * timeout_ms / 1000, self._wake)
             await self._arrived
             given_up.cancel()
             fetched = self._take()

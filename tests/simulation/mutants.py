@@ -14,9 +14,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 WORKER = HERE.parents[1] / "worker"
 _SCRIPT = """
-from simulation.histories import FOUND, history; from simulation.play import play
+from simulation.histories import FOUND; from simulation.play import HISTORIES, play
 for number, seed in enumerate([*range({limit}), *FOUND], 1):
-    violations = play(history(seed)).violations
+    violations = play(HISTORIES["{of}"](seed)).violations
     if violations: print(number, violations[0], sep=' | '); break
 else: print('not found')
 """
@@ -52,7 +52,13 @@ def _play(mutant, limit):
             text = text.replace(old, new)
         (copy / mutant["file"]).write_text(text)
         ran = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", _SCRIPT.format(limit=limit)],
+            [
+                sys.executable,
+                "-W",
+                "ignore",
+                "-c",
+                _SCRIPT.format(limit=limit, of=mutant.get("of", "worker")),
+            ],
             env=os.environ | {"PYTHONPATH": os.pathsep.join([folder, str(HERE.parent)])},
             capture_output=True,
             text=True,

@@ -97,8 +97,8 @@ class Oracles:
         """Note an entry or a tombstone; excuse the partition if a late one spoils what another process wrote.
 
         What a client had taken before its process was given up may still go out: beside another entry of the
-        same record; for a record that retention deleted before the next owner read it; or, once the topic was
-        created again, in place of an entry of the new one.
+        same record, or over that of a dead letter; for a record that retention deleted before the next owner
+        read it; or, once the topic was created again, in place of an entry of the new one.
         """
         entry = None if record.value is None else decode_entry(record.value)
         if entry is not None:
@@ -107,7 +107,9 @@ class Oracles:
         is_late = member in self._cluster.group.expired
         known = self._writes[partition, record.key]
         for other, other_writer, was_late in known:
-            if other_writer != writer and (is_late or was_late) and _are_two(other, entry):
+            if other_writer != writer and (
+                ((is_late or was_late) and _are_two(other, entry)) or (is_late and _digs_up(other, entry))
+            ):
                 self._tainted.add(partition)
         topic_id, log = self._cluster.topics[self._raw].id, self._cluster.topics[self._raw].logs[partition]
         if is_late and entry is not None and entry.offset < log.begin:
@@ -308,12 +310,20 @@ def _are_two(one, other):
     return not _is_same(one, other)
 
 
+def _digs_up(one, other):
+    """Return whether an entry replaces that of a dead letter by what had been scored."""
+    return one is not None and other is not None and _is_buried(one) and not _is_buried(other)
+
+
+def _is_buried(entry):
+    return entry.failure is not None and entry.failure.reason in _LATE
+
+
 def _is_same(one, other):
     """Return whether two entries tell the same outcome, or one buries what the other scored."""
-    late = any(entry.failure is not None and entry.failure.reason in _LATE for entry in (one, other))
     if one.fingerprint != other.fingerprint:
         return False
-    if late:
+    if _is_buried(one) or _is_buried(other):
         return one.vector == other.vector or None in (one.vector, other.vector)
     return (one.vector, one.score, one.policy, one.decision, one.failure) == (
         other.vector,

@@ -15,10 +15,10 @@ from aiokafka.errors import (
 )
 
 from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError
+from knowledgepulse_worker.kafka.output_publisher import BATCH_BYTES
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
 from simulation.clients import BACKOFF, Connection
 
-BATCH_BYTES = 262_144
 _REFUSALS = {MessageSizeTooLargeError: TooLargeError, InvalidTimestampError: TimestampError}
 
 
@@ -29,17 +29,21 @@ class _Batch:
     deliveries: list[asyncio.Future] = field(default_factory=list)
     bytes: int = 0
     is_closed: bool = False
+    is_sent: bool = False
 
 
 class SimPublisher:
     """Implements :class:`~knowledgepulse_worker.records.publisher.Publisher`, as aiokafka's producer does."""
 
-    def __init__(self, cluster, host, lease, timeout, taken=lambda _: None, writer=""):
+    def __init__(
+        self, cluster, host, lease, timeout, taken=lambda _: None, writer="", batch_bytes=BATCH_BYTES
+    ):
         self._connection = Connection(cluster, host, "producer", timeout)
         self._cluster = cluster
         self._lease = lease
         self._timeout = timeout
         self._taken = taken
+        self._batch_bytes = batch_bytes
         self._writer = writer
         self._loop = cluster.loop
         self._queues = {}
@@ -87,7 +91,7 @@ class SimPublisher:
         queue = self._queues.setdefault((record.topic, partition), deque())
         size = len(record.key or b"") + len(record.value or b"")
         batch = queue[-1] if queue else None
-        full = batch is None or batch.is_closed or batch.bytes + size > BATCH_BYTES
+        full = batch is None or batch.is_closed or batch.bytes + size > self._batch_bytes
         if full or alone:
             if batch is not None:
                 batch.is_closed = True
@@ -107,8 +111,7 @@ class SimPublisher:
         """Fail what was not sent yet; requests under way go on."""
         self._has_failed = True
         for at, queue in self._queues.items():
-            under_way = 1 if at in self._muted else 0
-            while len(queue) > under_way:
+            while queue and not queue[-1].is_sent:
                 self._settle(at, queue.pop(), RequestTimedOutError())
 
     def _wake(self, delay):
@@ -125,7 +128,7 @@ class SimPublisher:
             batch = self._queues[at][0]
             broker = self._connection.leader(at)
             if broker not in self._busy:
-                batch.is_closed = True
+                batch.is_closed = batch.is_sent = True
                 requests.setdefault(broker, {})[at] = batch
         for broker, batches in requests.items():
             self._busy.add(broker)
@@ -142,12 +145,12 @@ class SimPublisher:
             )
         except KafkaError as error:
             results = dict.fromkeys(batches, error)
-        again = False
+        again = {}
         for at, batch in batches.items():
             result = results[at]
             expired = self._loop.time() - batch.since > self._timeout
             if isinstance(result, KafkaError) and result.retriable and not expired:
-                again = True
+                again[at] = batch
                 continue
             self._queues[at].popleft()
             self._settle(at, batch, result)
@@ -155,6 +158,10 @@ class SimPublisher:
         if again:
             await asyncio.sleep(BACKOFF)
             self._connection.refresh()
+            if self._has_failed:  # as `send_no_more`
+                for at, batch in again.items():
+                    self._queues[at].popleft()
+                    self._settle(at, batch, RequestTimedOutError())
         self._muted.difference_update(batches)
         self._wake(0.0)
 

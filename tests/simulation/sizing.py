@@ -17,7 +17,7 @@ from knowledgepulse_worker.settings import Settings
 from simulation import loop as virtual
 from simulation.histories import History, Publication, Setting
 from simulation.loop import simulated_process
-from simulation.play import Player
+from simulation.worker_player import WorkerPlayer
 
 INTERVAL = 2.0
 """Seconds between two records of a partition."""
@@ -29,7 +29,7 @@ VECTOR = (384 - 4) * 4
 _REQUESTS = ("join", "sync", "heartbeat", "commit", "fetch_offsets", "leave")
 
 
-class Trial(Player):
+class Trial(WorkerPlayer):
     """A fleet that a script of events happens to."""
 
     def __init__(self, partitions, pods):

@@ -47,7 +47,7 @@ def record(partition=0, value=b"v"):
 
 
 async def joined(cluster, host="host"):
-    member, listener = SimMember(cluster, host, "raw", Lease(10), 10, 10), Listener()
+    member, listener = SimMember(cluster, host, ("raw",), Lease(10), 10, 10), Listener()
     member.subscribe(topics={"raw"}, listener=listener)
     await listener.assigned.wait()
     return member

@@ -4,41 +4,47 @@ import os
 import subprocess
 import sys
 import time
-from itertools import count, takewhile
+from itertools import count, product, takewhile
 from pathlib import Path
 
 import pytest
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
-from simulation.histories import FOUND, history
-from simulation.play import play
+from simulation.histories import FOUND
+from simulation.play import HISTORIES, play
 
 TESTS = Path(__file__).parents[1]
 SECONDS = 60
 
 
-def check(seeds):
-    for seed in seeds:
-        outcome = play(history(seed))
-        assert outcome.violations == [], f"python -m simulation --seed {seed}\n{outcome.history}"
+def check(histories):
+    for seed, of in histories:
+        outcome = play(HISTORIES[of](seed))
+        assert outcome.violations == [], f"python -m simulation --of {of} --seed {seed}\n{outcome.history}"
 
 
 @pytest.mark.parametrize("seeds", [FOUND, range(100), range(100, 200)], ids=["found", "0", "100"])
 def test_no_history_loses_repeats_differently_or_blocks(seeds):
-    check(seeds)
+    check(product(seeds, ["worker"]))
+
+
+@pytest.mark.parametrize("of", ["assembler", "evaluator"])
+def test_no_history_publishes_twice_or_not_at_all(of):
+    check(product(range(100), [of]))
 
 
 @pytest.mark.integration
 def test_new_histories_hold():
     end = time.monotonic() + SECONDS
-    check(takewhile(lambda _: time.monotonic() < end, count(int(time.time()))))
+    histories = ((seed, of) for seed in count(int(time.time())) for of in HISTORIES)
+    check(takewhile(lambda _: time.monotonic() < end, histories))
 
 
 def digests(**environment):
     """Return what a few histories give in another process."""
     script = (
-        "from simulation.histories import history; from simulation.play import play\n"
-        "print([play(history(seed)).digest for seed in range(1000, 1015)])"
+        "from simulation.play import HISTORIES, play\n"
+        "print([play(new(seed)).digest for new in HISTORIES.values() for seed in range(1000, 1010)])"
     )
     command = [sys.executable, "-W", "ignore", "-c", script]
     changed = os.environ | {"PYTHONPATH": str(TESTS)} | environment

@@ -1,72 +1,39 @@
-"""Pods: hosts on which worker processes run, of the worker's own parts on simulated clients."""
+"""Pods of workers: the worker's own parts on simulated clients."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from contextlib import suppress
-from contextvars import Context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
-from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry
 
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
-from knowledgepulse_worker.errors import StalledError, WorkerError
 from knowledgepulse_worker.kafka.lease import Lease, heartbeat_interval
-from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.output_publisher import BATCH_BYTES
+from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy, PolicyInForce
 from knowledgepulse_worker.process import poison
 from knowledgepulse_worker.records import journal
-from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.app import Parts, WorkerApp
 from knowledgepulse_worker.stream.worker import STOP_LIMIT, _blamed
-from simulation.brokers import Cluster
 from simulation.clients import SimReader, SimTopicIds
-from simulation.loop import Process
 from simulation.member import SimMember
+from simulation.pods import Pod, World
 from simulation.producer import SimPublisher
 from support.lanes import VECTORS
 from support.program import Program
 
-if TYPE_CHECKING:
-    from simulation.play import Player
-
 COMMIT_INTERVAL = 1.0
 DEADLY = "deadly"
 METRICS = Metrics(Policy(), 0.1, CollectorRegistry())
-
-
-@dataclass
-class World:
-    """What all pods share.
-
-    Attributes:
-        policy: in force in processes that start now.
-        is_noisy: whether a text gets another vector each time it is embedded.
-        watch: is told what happens in each pod.
-    """
-
-    cluster: Cluster
-    settings: Settings
-    topics: dict[str, Topic]
-    policy: Policy
-    seed: int
-    is_noisy: bool
-    watch: Player
-    pods: list[Pod] = field(default_factory=list)
-
-    def add_pod(self):
-        """Add a pod, which does not run yet."""
-        self.pods.append(Pod(self, len(self.pods)))
-        return self.pods[-1]
 
 
 class SimEmbedder:
@@ -133,105 +100,32 @@ class InlineBatcher(Batcher):
         self._work_soon()
 
 
-class Pod:
-    """A host, and its supervisor.
+class WorkerPod(Pod):
+    """A worker's host.
 
     Attributes:
-        deaths: why its processes have ended.
         app: the present process's worker, if it runs.
     """
 
     def __init__(self, world, number):
-        self.name = f"pod-{number}"
-        self.deaths = []
+        super().__init__(world, number)
         self.app = None
         self.member = None
         self.batcher = None
-        self.is_wanted = False
-        self.process = None
-        self._world = world
-        self._loop = world.cluster.loop
         self._memory = os.memfd_create(self.name)
+        world.watch.resources.callback(os.close, self._memory)
         os.ftruncate(self._memory, 2 * journal._TABLE_BYTES)
-        self._lives = 0
         self._isolates = False
-        self._pause = 1.0
-        self._stop = None
 
     def note(self, moment):
-        self._world.watch.moment(self, moment)
+        super().note(moment)
         if moment == "assigned" and self._isolates:
-            self._world.watch.moment(self, "isolating")
-
-    @property
-    def runs(self):
-        return self.process is not None and not self.process.is_dead
-
-    # --- what happens to it
-
-    def start(self):
-        """Start a process, and another one after each that fails."""
-        self.is_wanted = True
-        if not self.runs:
-            self._launch()
-
-    def _launch(self):
-        if self.runs or not self.is_wanted:
-            return
-        self._lives += 1
-        self._started = self._loop.time()
-        self.process = Process(f"{self.name}/{self._lives}")
-        self._stop = asyncio.Event()
-        self._world.watch.log("start", self.process.name)
-        process = self.process
-        task = process.start(self._work(process))
-        task.add_done_callback(lambda task: self._ended(process, task), context=Context())
-
-    def kill(self, reason="killed"):
-        """Kill the process: it runs no further, and says nothing to anyone."""
-        if self.runs:
-            self._bury(self.process, reason)
-
-    def stop(self):
-        """Ask the process to end, as an orchestrator does."""
-        self.is_wanted = False
-        if self._stop is not None and self.runs:
-            self.resume()
-            self._stop.set()
-
-    def suspend(self):
-        if self.runs:
-            self.process.suspend()
-            self._world.watch.log("suspend", self.process.name)
-
-    def resume(self):
-        if self.runs and self.process.is_suspended:
-            self._world.watch.log("resume", self.process.name)
-            self.process.resume()
-
-    def close(self):
-        os.close(self._memory)
-
-    def _ended(self, process, task):
-        if process.is_dead:
-            return
-        error = StalledError("cancelled as it ended") if task.cancelled() else task.exception()
-        self._bury(process, "stopped" if error is None else f"{type(error).__name__}: {error}")
-        if error is not None and not _is_expected(error):
-            self._world.watch.violated(f"{process.name} ended with an unexpected error: {error!r}")
+            super().note("isolating")
 
     def _bury(self, process, reason):
-        process.is_dead = True
         self.app = self.member = self.batcher = None
-        self.deaths.append(reason)
-        if reason not in {"stopped", "killed", "a deadly record"}:
-            self._world.watch.failed(f"{process.name}: {reason}")
-        self._world.watch.log("end", process.name, reason)
+        super()._bury(process, reason)
         self._learn_suspects()
-        if self._loop.time() - self._started > 10:
-            self._pause = 1.0
-        self._loop.call_later(self._pause, self._launch, context=Context())
-        self._pause = min(2 * self._pause, 8.0)
 
     def _learn_suspects(self):
         memory, limits = journal.Journal(self._memory), self._world.settings.limits
@@ -258,7 +152,8 @@ class Pod:
 
         lease = Lease(kafka.session_timeout - heartbeat_interval(kafka.session_timeout))
         taken = partial(world.watch.taken, self)
-        publisher = SimPublisher(cluster, self.name, lease, kafka.request_timeout, taken, process.name)
+        fits = min(BATCH_BYTES, cluster.topics[changelog_topic_name(kafka.group)].max_bytes)
+        publisher = SimPublisher(cluster, self.name, lease, kafka.request_timeout, taken, process.name, fits)
         raw, in_force = settings.topics.raw, PolicyInForce(world.policy)
         self.in_force = in_force
         random = Random(f"{world.seed} {process.name}")
@@ -268,7 +163,7 @@ class Pod:
         self.member = SimMember(
             cluster,
             self.name,
-            raw,
+            (raw,),
             lease,
             kafka.session_timeout,
             settings.limits.rebalance,
@@ -325,8 +220,17 @@ def _pass_on(task, fail):
         fail(error)
 
 
-def _is_expected(error):
-    """Return whether the worker may end with an error: what it says of Kafka, not a mistake of its own."""
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(_is_expected, error.exceptions))
-    return isinstance(error, WorkerError | KafkaError)
+@dataclass
+class WorkerWorld(World):
+    """What all workers share.
+
+    Attributes:
+        policy: in force in processes that start now.
+        is_noisy: whether a text gets another vector each time it is embedded.
+    """
+
+    POD = WorkerPod
+
+    topics: dict[str, Topic]
+    policy: Policy
+    is_noisy: bool

@@ -33,6 +33,7 @@ class SharedReader:
         batch_bytes: the largest batch to decode, inflated.
         rebalance_timeout: seconds that a rebalance allows its members to finish.
         on_revoked: awaited before the partitions are reassigned.
+        new_member: makes the client.
 
     Attributes:
         assigned: the assigned partitions; none while they are being reassigned, unlike in the client, whose
@@ -46,13 +47,14 @@ class SharedReader:
         batch_bytes: int,
         rebalance_timeout: float,
         on_revoked: OnRevoked,
+        new_member: Callable[..., GroupMember] = GroupMember,
     ) -> None:
         self.assigned: set[int] = set()
         self._kafka = kafka
         self._topic = topic
         self._on_revoked = on_revoked
         # Transactional ids fence off former owners, so that no lease is needed.
-        self._consumer = GroupMember(kafka, batch_bytes, Lease(math.inf), rebalance_timeout)
+        self._consumer = new_member(kafka, batch_bytes, Lease(math.inf), rebalance_timeout)
 
     async def __aenter__(self) -> Self:
         await connect(self._consumer, self._kafka)

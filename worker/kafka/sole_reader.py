@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Self
 
@@ -31,12 +31,20 @@ class SoleReader:
         group: the group.
         topics: the topics.
         batch_bytes: the largest compressed batch to decode, inflated.
+        new_member: makes the client.
     """
 
-    def __init__(self, kafka: KafkaSettings, group: str, topics: Sequence[str], batch_bytes: int) -> None:
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        group: str,
+        topics: Sequence[str],
+        batch_bytes: int,
+        new_member: Callable[..., GroupMember] = GroupMember,
+    ) -> None:
         self._kafka = kafka
         self._topics = topics
-        self._consumer = GroupMember(
+        self._consumer = new_member(
             # The lease is for workers that share partitions.
             kafka.model_copy(update={"group": group}),
             batch_bytes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -61,12 +61,19 @@ class TransactionalPublisher:
         kafka: the connection.
         transactional_id: the id.
         max_message_bytes: the largest record that the topics accept.
+        new_producer: makes the client.
     """
 
-    def __init__(self, kafka: KafkaSettings, transactional_id: str, max_message_bytes: int) -> None:
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        transactional_id: str,
+        max_message_bytes: int,
+        new_producer: Callable[..., AIOKafkaProducer] = AIOKafkaProducer,
+    ) -> None:
         self._kafka = kafka
         self._id = transactional_id
-        self._producer = AIOKafkaProducer(
+        self._producer = new_producer(
             **client_arguments(kafka),
             transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,

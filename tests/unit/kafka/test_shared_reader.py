@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from aiokafka import TopicPartition
 
-from knowledgepulse_worker.kafka import shared_reader as group_reader
 from knowledgepulse_worker.kafka.shared_reader import SharedReader
 from knowledgepulse_worker.settings import KafkaSettings
 
@@ -26,16 +25,15 @@ class Consumer:
         return {TopicPartition("spans", 0)}
 
 
-async def test_no_partition_is_assigned_while_they_are_reassigned(monkeypatch):
+async def test_no_partition_is_assigned_while_they_are_reassigned():
     """The former owner once opened its partitions again, which fenced off the next one."""
     consumer = Consumer()
-    monkeypatch.setattr(group_reader, "GroupMember", lambda *_: consumer)
     seen = []
 
     async def on_revoked():
         seen.append(reader.assigned)
 
-    async with SharedReader(KafkaSettings(), "spans", 2**20, 60.0, on_revoked) as reader:
+    async with SharedReader(KafkaSettings(), "spans", 2**20, 60.0, on_revoked, lambda *_: consumer) as reader:
         assert reader.assigned == set()
         await consumer.listener.on_partitions_assigned({TopicPartition("spans", 0)})
         assert reader.assigned == {0}

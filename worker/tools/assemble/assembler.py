@@ -56,6 +56,20 @@ class Assembler:
     _partitions: dict[int, _Partition] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # a rebalance waits for the turn's transactions
 
+    async def work_until(self, stop: asyncio.Event, limit: float) -> None:
+        """Read and publish until told to stop, and then end within so many seconds.
+
+        Raises:
+            WorkerError: a fatal error.
+        """
+        working = asyncio.create_task(self.work(stop.is_set))
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if stop.is_set():
+            logger.info("stopping")
+        await within(limit, lambda: working)
+
     async def work(self, is_stopping: Callable[[], bool]) -> None:
         """Read and publish until told to stop.
 

@@ -7,7 +7,7 @@ import logging
 from functools import partial
 
 from knowledgepulse_schemas.convert import Options
-from knowledgepulse_worker.ending import run_in_time, within
+from knowledgepulse_worker.ending import run_in_time
 from knowledgepulse_worker.errors import StartError, TopicError
 from knowledgepulse_worker.http.metrics_port import serving_metrics
 from knowledgepulse_worker.http.server import METRICS
@@ -55,13 +55,7 @@ async def _work(settings: Settings, options: Options, stop: asyncio.Event) -> No
         logger.info(
             "assembling %s into %s; metrics at %s", settings.assemble.spans, settings.topics.raw, where
         )
-        working = asyncio.create_task(assembler.work(stop.is_set))
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if stop.is_set():
-            logger.info("stopping")
-        await within(settings.limits.drain, lambda: working)
+        await assembler.work_until(stop, settings.limits.drain)
 
 
 def _reader(settings: Settings, on_revoked: OnRevoked) -> SharedReader:

@@ -10,8 +10,9 @@ transaction. The consumer group's offset, committed by the same transactions, is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from knowledgepulse_worker.errors import Reason
 from knowledgepulse_worker.kafka.topic_reader import TopicReader
@@ -64,22 +65,40 @@ class Step:
         return len(self.outputs) + len(self.published) >= STEP_RECORDS or self._size >= STEP_BYTES
 
 
-class AssemblyLog(TransactionalPublisher):
-    """The transactions of one partition; on entry, earlier owners of the partition are fenced off."""
+class AssemblyLog:
+    """The transactions of one partition.
 
-    def __init__(self, settings: Settings, max_message_bytes: int, partition: int) -> None:
+    An asynchronous context manager; on entry, earlier owners of the partition are fenced off.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        max_message_bytes: int,
+        partition: int,
+        new_publisher: Callable[..., TransactionalPublisher] = TransactionalPublisher,
+        new_reader: Callable[..., TopicReader] = TopicReader,
+    ) -> None:
         self._settings = settings
         self._topic = assembled_topic_name(settings.kafka.group)
         self._group = assembly_group(settings.kafka.group)
         self._spans = settings.assemble.spans
         self._partition = partition
-        super().__init__(settings.kafka, f"{self._group}-{partition}", max_message_bytes)
+        self._new_reader = new_reader
+        self._publisher = new_publisher(settings.kafka, f"{self._group}-{partition}", max_message_bytes)
+
+    async def __aenter__(self) -> Self:
+        await self._publisher.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._publisher.__aexit__(*error)
 
     async def read(self) -> State:
         """Return the state that the last transaction left; raise a TopicError if it cannot be read."""
         position = 0
         published: dict[str, int] = {}
-        async with TopicReader(self._settings.kafka, self._settings.limits.batch_bytes) as reader:
+        async with self._new_reader(self._settings.kafka, self._settings.limits.batch_bytes) as reader:
             offsets = await reader.bounds(self._topic, self._partition)
             async for record in reader.read(self._topic, self._partition, offsets):
                 if record.key == POSITION:
@@ -98,7 +117,7 @@ class AssemblyLog(TransactionalPublisher):
         }
         marks |= {trace_id.encode(): None for trace_id in step.forgotten}
         marks[POSITION] = b"%d" % step.position
-        async with self.transaction(offset) as send:
+        async with self._publisher.transaction(offset) as send:
             deliveries = [
                 await send(one.topic, one.value, key=one.key, partition=one.partition, headers=one.headers)
                 for one in step.outputs

@@ -110,24 +110,27 @@ async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, 
         serving_metrics(settings.web, metrics.render, lambda: consumer.not_ready),
     ):
         logger.info("sending the scores of %s to %s", " and ".join(names), settings.topics.evaluations)
-        while not stop.is_set():
-            if records := await consumer.batch():
-                await _send(publisher, settings.topics.evaluations, group, evaluations, records)
-            metrics.lag.set(await consumer.lag())
+        await send_evaluations(evaluations, settings, consumer, publisher, stop)
     return metrics.counts()
 
 
-async def _send(
-    publisher: TransactionalPublisher,
-    topic: str,
-    group: str,
+async def send_evaluations(
     evaluations: Evaluations,
-    records: Sequence[Record],
+    settings: Settings,
+    consumer: SoleReader,
+    publisher: TransactionalPublisher,
+    stop: asyncio.Event,
 ) -> None:
-    async with publisher.transaction(*offsets_after(records, group)) as send:
-        events = [event for record in records if (event := evaluations.event(record)) is not None]
-        deliveries = [await send(topic, value, key=key, partition=None) for key, value in events]
-        await asyncio.gather(*deliveries)
+    """Send evaluations of what the consumer reads until told to stop, each batch in one transaction."""
+    group = evaluations_group(settings.kafka.group)
+    while not stop.is_set():
+        if records := await consumer.batch():
+            async with publisher.transaction(*offsets_after(records, group)) as send:
+                events = [event for record in records if (event := evaluations.event(record)) is not None]
+                topic = settings.topics.evaluations
+                deliveries = [await send(topic, value, key=key, partition=None) for key, value in events]
+                await asyncio.gather(*deliveries)
+        evaluations.metrics.lag.set(await consumer.lag())
 
 
 def offsets_after(records: Sequence[Record], group: str) -> list[GroupOffset]:

@@ -1,0 +1,349 @@
+"""Assemblers: the spans of runs arrive in any order, some again, some late, beside what is no span."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import cache, partial
+from random import Random
+from unittest.mock import patch
+
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as gen_ai
+from prometheus_client import CollectorRegistry
+
+from knowledgepulse_schemas.convert import Options
+from knowledgepulse_worker.kafka.shared_reader import SharedReader
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
+from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.assemble import transaction_log
+from knowledgepulse_worker.tools.assemble.assembler import Assembler
+from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name
+from knowledgepulse_worker.tools.assemble.exports import split
+from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
+from knowledgepulse_worker.tools.assemble.open_runs import SpanRun
+from knowledgepulse_worker.tools.assemble.run_outputs import Refused, RunOutputs
+from knowledgepulse_worker.tools.assemble.transaction_log import AssemblyLog
+from simulation.brokers import SimTopic
+from simulation.clients import SimReader
+from simulation.faults import Faults
+from simulation.histories import Event, History, event
+from simulation.loop import EPOCH
+from simulation.member import SimMember
+from simulation.player import Player
+from simulation.pods import Pod, World
+from simulation.transactional_producer import SimProducer
+from support.spans import export, message, span
+
+KINDS = {
+    "kill": 14,
+    "suspend": 14,
+    "stop": 8,
+    "add": 6,
+    "cut": 8,
+    "isolate": 8,
+    "deaf": 6,
+    "down": 5,
+    "move": 5,
+    "move_transactions": 5,
+    "starve": 4,
+    "slow": 3,
+    "leaders": 3,
+    "transaction": 3,
+}
+MOMENTS = (
+    "revoking",
+    "assigned",
+    "expelled",
+    "output taken",
+    "output sent",
+    "output written",
+    "offsets sent",
+    "ending",
+    "ended",
+)
+METRICS = AssemblyMetrics(CollectorRegistry())
+STEP_RECORDS = 2
+"""Records of a transaction, so that a run may take several."""
+
+
+@dataclass(frozen=True)
+class AssemblerSetting:
+    """What stays the same throughout a history; times are in seconds."""
+
+    partitions: int
+    pods: int
+    grace: float
+    idle: float
+    longest_wait: float
+    run_spans: int
+    open_bytes: int
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A record of the spans topic.
+
+    Attributes:
+        spans: run and number of each span; 0 is a run's root. None for what is no export.
+        age: seconds by which its timestamp is earlier than its arrival.
+    """
+
+    partition: int
+    at: float
+    spans: tuple[tuple[int, int], ...] | None
+    age: int = 0
+    is_json: bool = False
+
+    def __str__(self):
+        spans = (
+            "no spans" if self.spans is None else " ".join(f"{run}.{number}" for run, number in self.spans)
+        )
+        return f"{self.partition} at {self.at:.1f}: {spans}"
+
+
+def assembler_history(seed):
+    """Return the history of a seed."""
+    random = Random(f"assembler history {seed}")
+    setting = AssemblerSetting(
+        partitions=random.choice((1, 1, 2)),
+        pods=random.choice((1, 2, 2)),
+        grace=random.choice((0.0, 1.0, 4.0)),
+        idle=random.choice((3.0, 12.0)),
+        longest_wait=random.choice((6.0, 40.0)),
+        run_spans=random.choice((2, 10_000, 10_000)),
+        open_bytes=random.choice((3000, 10**6, 10**6)),
+    )
+    span = random.choice((2.0, 10.0, 20.0))
+    arrivals = tuple(sorted(_arrivals(random, setting, span), key=lambda one: one.at))
+    events = [event(random, setting.pods, span, 4, KINDS, MOMENTS) for _ in range(random.choice((1, 2, 3)))]
+    if random.random() < 0.4:
+        events += _replaced(random, setting)
+    return History(seed, setting, arrivals, tuple(sorted(events, key=lambda one: one.at)), "assembler")
+
+
+def _arrivals(random, setting, span):
+    """Yield the records of some runs: a span after the other, some together, some again, some late."""
+    for run in range(random.randint(1, 5)):
+        begins, takes = random.random() * span, random.choice((0.5, 3.0, 10.0))
+        first = random.choice((0, 0, 0, 0, 1))  # without its root, if it is 1
+        numbers = list(range(first, random.randint(1, 4) + 1))
+        numbers += [one for one in numbers if random.random() < 0.2]
+        random.shuffle(numbers)
+        while numbers:
+            count = random.choice((1, 1, 2))
+            spans, numbers = numbers[:count], numbers[count:]
+            late = random.choice((0.0, 0.0, 0.0, 0.0, 12.0))
+            at = begins + random.random() * takes + late
+            age = random.choice((0, 0, 0, 2, 20))
+            partition = run % setting.partitions
+            yield Arrival(partition, at, tuple((run, one) for one in spans), age, random.random() < 0.5)
+    if random.random() < 0.3:
+        yield Arrival(random.randrange(setting.partitions), random.random() * span, None)
+
+
+def _replaced(random, setting):
+    """An assembler is away in the midst of a transaction, for longer than its session."""
+    kind = random.choice(("suspend", "isolate", "cut"))
+    pod, away = random.randrange(setting.pods), 6 + random.random() * 8
+    moment, steps = random.choice(MOMENTS[3:]), random.randrange(6)
+    return [Event(kind, 0.0, pod, moment, random.randint(1, 3), steps, away, random.random())]
+
+
+@cache
+def _export(spans, is_json):
+    return export([_span(*one) for one in spans], as_json=is_json)
+
+
+def _span(run, number):
+    trace_id = (run + 1).to_bytes(16, "big")
+    if number == 0:
+        return span(trace_id, 0, "invoke_agent", {gen_ai.GEN_AI_AGENT_NAME: "tester"}, None, 9)
+    said = [message("assistant", {"type": "text", "content": f"{run}.{number}"})]
+    asked = [message("user", {"type": "text", "content": f"run {run}"})]
+    values = {
+        gen_ai.GEN_AI_INPUT_MESSAGES: json.dumps(asked),
+        gen_ai.GEN_AI_OUTPUT_MESSAGES: json.dumps(said),
+    }
+    return span(trace_id, number, "chat", values)
+
+
+class AssemblerPod(Pod):
+    """An assembler's host."""
+
+    async def _work(self, process):
+        world, cluster = self._world, self._world.cluster
+        settings = world.settings
+
+        def join(on_revoked):
+            return SharedReader(
+                settings.kafka,
+                settings.assemble.spans,
+                settings.limits.batch_bytes,
+                settings.limits.rebalance,
+                on_revoked,
+                lambda kafka, _, lease, rebalance: SimMember(
+                    cluster,
+                    self.name,
+                    (settings.assemble.spans,),
+                    lease,
+                    kafka.session_timeout,
+                    rebalance,
+                    self.note,
+                    patience=1,
+                ),
+            )
+
+        new_producer = partial(SimProducer, cluster, self.name, self.note, writer=process.name)
+        log = partial(
+            AssemblyLog,
+            settings,
+            10**6,
+            new_publisher=partial(TransactionalPublisher, new_producer=new_producer),
+            new_reader=lambda *_: SimReader(cluster, self.name),
+        )
+        assembler = Assembler(settings.assemble, join, log, world.outputs, METRICS, self._loop.time)
+        await assembler.work_until(self._stop, settings.limits.drain)
+
+
+@dataclass
+class AssemblerWorld(World):
+    """What all assemblers share."""
+
+    POD = AssemblerPod
+
+    outputs: RunOutputs
+
+
+class AssemblerPlayer(Player):
+    """Plays a history of assemblers."""
+
+    def __init__(self, history, keep_log=False):
+        super().__init__(history, keep_log)
+        self.settings, outputs = _configured(history.setting)
+        names = self.settings.topics
+        self._spans = self.settings.assemble.spans
+        self._late = self.settings.assemble.late
+        assembled = assembled_topic_name(self.settings.kafka.group)
+        for name in (names.raw, names.dead_letter, self._spans, self._late, assembled):
+            self.cluster.create(SimTopic.new(name, history.setting.partitions))
+        self.world = AssemblerWorld(self.cluster, self.settings, history.seed, self, outputs)
+        self.faults = Faults(self.world, self._spans)
+        self.oracles = self
+        for _ in range(history.setting.pods):
+            self.world.add_pod()
+
+    async def run(self):
+        with patch.object(transaction_log, "STEP_RECORDS", STEP_RECORDS):
+            return await super().run()
+
+    async def _finish(self):
+        await self._stop_all()
+
+    def _publish(self, number, one):
+        value = b"no spans" if one.spans is None else _export(one.spans, one.is_json)
+        at = int((EPOCH + self._loop.time() - one.age) * 1000)
+        record = OutputRecord(self._spans, one.partition, at, b"%d" % number, value, ())
+        self.log("publish", one.partition, self._log_of(one.partition).append([record], at))
+        self._published += 1
+
+    def _log_of(self, partition):
+        return self.cluster.topics[self._spans].logs[partition]
+
+    def _committing(self, positions, member):
+        super()._committing(positions, member)
+        for at, (offset, _) in positions.items():
+            if offset < self._committed(at[1]):
+                self.violated(f"monotonic commits: {at[1]} back to {offset}")
+
+    # --- oracles
+
+    def _committed(self, partition):
+        position = self.cluster.group.committed.get((self._spans, partition))
+        return 0 if position is None else position.offset
+
+    def _unfinished(self):
+        for number, records in self.cluster.committed_records(self._spans).items():
+            if records and self._committed(number) <= records[-1].offset:
+                yield f"partition {number} at {self._committed(number)} of {records[-1].offset + 1}"
+
+    def unfinished(self):
+        """Name the partitions with records before which the group's position is."""
+        return ", ".join(self._unfinished())
+
+    def all_finished(self):
+        return not any(self._unfinished())
+
+    def check(self):
+        """Every span is in one published run or late, and a run's late ones arrived last."""
+        names = self.settings.topics
+        late, found = defaultdict(list), Counter()
+        for value in self._values(self._late):
+            (one,) = split(value)
+            late[one.trace_id].append(one)
+        for name in (names.raw, names.dead_letter):
+            found.update((name, value) for value in self._values(name))
+        expected = Counter()
+        for partition, records in self.cluster.committed_records(self._spans).items():
+            arrived = defaultdict(list)
+            for record in records:
+                if record.value == b"no spans":
+                    expected[names.dead_letter, record.value] += 1
+                    continue
+                for one in split(record.value):
+                    arrived[one.trace_id].append(one)
+            for trace_id, spans in arrived.items():
+                expected.update(self._outputs(trace_id, spans, late.pop(trace_id, []), partition))
+        for at in found | expected:
+            if found[at] != expected[at]:
+                what = f"{found[at]} times in {at[0]}, not {expected[at]}"
+                self.violated(f"exactly once: {at[1][:60]!r} is {what}")
+        if late:
+            self.violated(f"pass-through: late spans of unknown runs {[*late]}")
+
+    def _outputs(self, trace_id, spans, late, partition):
+        """Yield topic and value of what a run's spans become, of which some were late."""
+        in_run = spans[: len(spans) - len(late)]
+        if _ids(spans[len(in_run) :]) != _ids(late):
+            self.violated(f"conservation: of run {trace_id[-2:]}, late are {_ids(late)}, of {_ids(spans)}")
+        if not in_run:
+            self.violated(f"conservation: run {trace_id[-2:]} was late before it was published")
+        run = SpanRun(trace_id, 0, 0, 0, 0)
+        for one in in_run:
+            run.spans.setdefault(one.span_id, one.value)
+            run.root_time = 0 if one.is_root else run.root_time
+        for one in self.world.outputs.of_run(run, partition):
+            output = one.letter if isinstance(one, Refused) else one
+            yield output.topic, output.value
+
+    def _values(self, topic):
+        return [one.value for records in self.cluster.committed_records(topic).values() for one in records]
+
+
+def _ids(spans):
+    return sorted(one.span_id[-2:] for one in spans)
+
+
+@cache
+def _configured(setting):
+    settings = Settings(
+        kafka={"session_timeout": 6, "request_timeout": 15},
+        limits={"drain": 2.9},
+        assemble={
+            "grace": setting.grace,
+            "idle": setting.idle,
+            "longest_wait": setting.longest_wait,
+            "run_spans": setting.run_spans,
+            "open_bytes": setting.open_bytes,
+        },
+    )
+    names = (
+        settings.topics.raw,
+        settings.topics.dead_letter,
+        settings.assemble.late,
+        settings.assemble.spans,
+    )
+    topics = {name: Topic(name, setting.partitions, 10**6) for name in names}
+    return settings, RunOutputs(settings, Options(), topics)

@@ -1,0 +1,171 @@
+"""Evaluations: scored records, some of them published again, and the events that are sent of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache, partial
+from random import Random
+
+from prometheus_client import CollectorRegistry
+
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.kafka.sole_reader import SoleReader
+from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
+from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_worker.scoring import Scorer
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.tools.evaluations.metrics import EvaluationMetrics
+from knowledgepulse_worker.tools.evaluations.run import (
+    MESSAGE_BYTES,
+    Evaluations,
+    evaluations_group,
+    send_evaluations,
+)
+from simulation.assemblers import KINDS, MOMENTS
+from simulation.brokers import SimTopic
+from simulation.faults import Faults
+from simulation.histories import History, event
+from simulation.loop import EPOCH
+from simulation.member import SimMember
+from simulation.player import Player
+from simulation.pods import Pod, World
+from simulation.transactional_producer import SimProducer
+from support.lanes import trace_of
+from support.scored import published
+
+METRICS = EvaluationMetrics(CollectorRegistry())
+SETTINGS = Settings(kafka={"session_timeout": 6, "request_timeout": 15})
+SOURCES = (SETTINGS.topics.contribute, SETTINGS.topics.rejected)
+
+
+@dataclass(frozen=True)
+class EvaluatorSetting:
+    """What stays the same throughout a history; another pod only replaces the first."""
+
+    partitions: int
+    pods: int
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A scored record; one of the same number is a repeat."""
+
+    topic: str
+    partition: int
+    at: float
+    number: int
+
+    def __str__(self):
+        return f"{self.topic}/{self.partition}: {self.number}"
+
+
+def evaluator_history(seed):
+    """Return the history of a seed."""
+    random = Random(f"evaluator history {seed}")
+    setting = EvaluatorSetting(random.choice((1, 2)), 1)
+    span = random.choice((1.0, 8.0, 20.0))
+    records = []
+    for number in range(random.randint(2, 10)):
+        topic, partition, at = random.choice(SOURCES), number % setting.partitions, random.random() * span
+        records.append(Scored(topic, partition, at, number))
+        if random.random() < 0.2:
+            records.append(Scored(topic, partition, at + random.random() * 9, number))
+    records.sort(key=lambda one: one.at)
+    events = [event(random, setting.pods, span, 4, KINDS, MOMENTS) for _ in range(random.choice((1, 2, 3)))]
+    events.sort(key=lambda one: one.at)
+    return History(seed, setting, tuple(records), tuple(events), "evaluator")
+
+
+@cache
+def _record(number):
+    trace = ReasoningTrace.model_validate_json(trace_of(number, f"number {number}", 0.6))
+    context = {"span_context": {"trace_id": f"{number + 1:032x}", "span_id": f"{number + 1:016x}"}}
+    changed = trace.model_copy(update={"metadata": trace.metadata.model_copy(update=context)}, deep=True)
+    return published(number, changed.to_json(), Scorer().evaluate(trace), Policy())
+
+
+class EvaluatorPod(Pod):
+    """The host of ``kp-worker evaluations``."""
+
+    async def _work(self, process):
+        cluster, settings = self._world.cluster, self._world.settings
+        kafka, group = settings.kafka, evaluations_group(settings.kafka.group)
+        new_producer = partial(SimProducer, cluster, self.name, self.note, writer=process.name)
+
+        def new_member(kafka, _, lease, rebalance):
+            session = kafka.session_timeout
+            return SimMember(cluster, self.name, SOURCES, lease, session, rebalance, self.note, patience=1)
+
+        evaluations = Evaluations(kafka.group, settings.limits.uncommitted_records, METRICS)
+        async with (
+            TransactionalPublisher(kafka, group, MESSAGE_BYTES, new_producer) as publisher,
+            SoleReader(kafka, group, SOURCES, settings.limits.batch_bytes, new_member) as consumer,
+        ):
+            await send_evaluations(evaluations, settings, consumer, publisher, self._stop)
+
+
+class EvaluatorWorld(World):
+    """What all pods share."""
+
+    POD = EvaluatorPod
+
+
+class EvaluatorPlayer(Player):
+    """Plays a history of evaluations."""
+
+    def __init__(self, history, keep_log=False):
+        super().__init__(history, keep_log)
+        for name in (*SOURCES, SETTINGS.topics.evaluations):
+            self.cluster.create(SimTopic.new(name, history.setting.partitions))
+        self.world = EvaluatorWorld(self.cluster, SETTINGS, history.seed, self)
+        self.faults = Faults(self.world, SOURCES[0])
+        self.oracles = self
+        for _ in range(history.setting.pods):
+            self.world.add_pod()
+
+    async def _finish(self):
+        await self._stop_all()
+
+    def _publish(self, number, one):
+        record = _record(one.number)
+        at = int((EPOCH + self._loop.time()) * 1000)
+        output = OutputRecord(one.topic, one.partition, at, record.key, record.value, record.headers)
+        offset = self.cluster.topics[one.topic].logs[one.partition].append([output], at)
+        self.log("publish", one.topic, one.partition, offset)
+        self._published += 1
+
+    # --- oracles
+
+    def _unfinished(self):
+        for topic in SOURCES:
+            for number, records in self.cluster.committed_records(topic).items():
+                position = self.cluster.group.committed.get((topic, number))
+                if records and (position is None or position.offset <= records[-1].offset):
+                    yield f"{topic}/{number}"
+
+    def unfinished(self):
+        """Name the partitions with records before which the group's position is."""
+        return ", ".join(self._unfinished())
+
+    def all_finished(self):
+        return not any(self._unfinished())
+
+    def check(self):
+        """A score is sent once, or again by another process if it was published again."""
+        sent = Counter(
+            int(one.key, 16) - 1
+            for records in self.cluster.committed_records(SETTINGS.topics.evaluations).values()
+            for one in records
+        )
+        times = Counter(  # without those of a transaction that was aborted
+            int(dict(one.headers)["kp-source"].rpartition(b"/")[2])
+            for topic in SOURCES
+            for records in self.cluster.committed_records(topic).values()
+            for one in records
+        )
+        processes = sum(len(pod.deaths) for pod in self.world.pods)
+        for number, count in times.items():
+            if not 1 <= sent[number] <= min(count, processes):
+                self.violated(f"exactly once: {number} is sent {sent[number]} times, published {count} times")

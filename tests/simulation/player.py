@@ -1,0 +1,202 @@
+"""The course of every history: publish, let things happen, heal everything, and see what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from abc import ABC, abstractmethod
+from collections import Counter
+from contextlib import ExitStack
+from contextvars import Context
+from dataclasses import dataclass, field
+from random import Random
+
+from simulation.brokers import new_cluster
+from simulation.histories import History
+
+LIVENESS = 240.0
+"""Virtual seconds from the last fault by which every record must have ended."""
+
+
+@dataclass
+class Outcome:
+    """What came of a history.
+
+    Attributes:
+        violations: what must not have been; empty if all is well.
+        digest: a hash of all that happened, in order.
+    """
+
+    history: History
+    violations: list[str]
+    digest: str
+    steps: int
+    records: int
+    counts: Counter[str] = field(default_factory=Counter)
+    log: list[str] = field(default_factory=list)
+
+
+class Player(ABC):
+    """Plays a history.
+
+    Attributes:
+        resources: freed when all has been played.
+        world: pods and brokers; set by who inherits, like the next ones.
+        oracles: know what is finished, and check what is left.
+        faults: what may happen.
+    """
+
+    def __init__(self, history, keep_log=False):
+        self.history = history
+        self.violations = []
+        self.resources = ExitStack()
+        self.world = self.oracles = self.faults = None
+        self._random = Random(f"play {history.seed}")
+        self._loop = asyncio.get_running_loop()
+        self._hash = hashlib.sha256()
+        self._log = [] if keep_log else None
+        self._counts = Counter()
+        self._waiting = [one for one in history.events if one.moment]
+        self._reached = Counter()
+        self._published = 0
+        self._faults_end = 0.0
+        self._is_undisturbed = True
+        self._is_healed = False
+        self._changed = asyncio.Event()
+        first_delay = self._random.choice((0.0, 0.0, 0.3, 3.0))
+        self.cluster = new_cluster(
+            history.seed, first_delay=first_delay, on_change=lambda what: self.log("group", what)
+        )
+        self.cluster.group.on_commit = self._committing
+        self.cluster.on_append = self._appended
+
+    @abstractmethod
+    def _publish(self, number, one):
+        """Publish a record of the history."""
+
+    @abstractmethod
+    async def _finish(self):
+        """End all processes, once everything is finished."""
+
+    # --- the course of a history
+
+    async def run(self):
+        await self._run()
+        return self.outcome()
+
+    def outcome(self):
+        return Outcome(
+            self.history,
+            list(self.violations),
+            self._hash.hexdigest()[:16],
+            self._loop.steps,
+            self._published,
+            self._counts,
+            self._log or [],
+        )
+
+    async def _run(self):
+        for number, one in enumerate(self.history.publications):
+            self._loop.call_at(one.at, self._publish, number, one)
+        for event in self.history.events:
+            if not event.moment:
+                self._loop.call_at(event.at, self._happen, event)
+        for pod in self.world.pods:
+            pod.start()
+        last = max((one.at for one in (*self.history.publications, *self.history.events)), default=0.0)
+        await self._until(lambda: self._loop.time() > max(last, self._faults_end) and self._idle(), 60.0)
+        self._heal()
+        if not await self._until(self.oracles.all_finished, LIVENESS):
+            self.violated(f"liveness: {self.oracles.unfinished()} {LIVENESS:g} s after the last fault")
+            return
+        await self._finish()
+        self.oracles.check()
+
+    def _idle(self):
+        return not self._waiting or self.oracles.all_finished()
+
+    async def _until(self, condition, limit):
+        """Wait for a condition of what is written, committed or running, and of the time."""
+        end = self._loop.time() + limit + self._faults_end
+        while not (met := condition()) and self._loop.time() < end and not self.violations:
+            self._changed.clear()
+            timer = self._loop.call_later(1.0, self._changed.set)
+            await self._changed.wait()
+            timer.cancel()
+        return met or bool(self.violations)
+
+    async def _stop_all(self):
+        for pod in self.world.pods:
+            pod.stop()
+        if not await self._until(lambda: not any(pod.runs for pod in self.world.pods), 120.0):
+            self.violated("liveness: a process did not stop")
+
+    # --- what the parts tell
+
+    def log(self, *what):
+        line = f"{self._loop.time():.6f} {self._loop.steps} " + " ".join(map(str, what))
+        self._hash.update(line.encode())
+        if self._log is not None:
+            self._log.append(line)
+
+    def failed(self, what):
+        self._counts["failed"] += 1
+        if self._is_undisturbed:
+            self.violated(f"liveness: a process failed without a fault: {what}")
+
+    def violated(self, what):
+        if what not in self.violations and len(self.violations) < 20:
+            self.violations.append(what)
+            self.log("VIOLATION", what)
+
+    def moment(self, pod, moment):
+        number = self.world.pods.index(pod)
+        self.log(pod.name, moment)
+        self._counts[moment] += 1
+        for event in [one for one in self._waiting if one.pod == number and one.moment == moment]:
+            if self._loop.time() < event.at:
+                continue
+            self._reached[id(event), moment] += 1
+            if self._reached[id(event), moment] >= event.count:
+                self._waiting.remove(event)
+                self._after(event.steps, event)
+
+    def _after(self, steps, event):
+        if steps:
+            self._loop.call_soon(self._after, steps - 1, event, context=Context())
+        else:
+            self._loop.call_soon(self._happen, event, context=Context())
+
+    def _appended(self, topic, partition, first, records, writer):
+        keys = [f"{'-' if one.value is None else ''}{(one.key or b'').decode()}" for one in records]
+        self.log("append", topic.name, partition, first, *keys, "by", writer)
+        for one in records:
+            self._hash.update(one.value or b"")
+        self._changed.set()
+
+    def _committing(self, positions, member):
+        self.log("commit", member, *(f"{at[1]}:{one.offset}" for at, one in sorted(positions.items())))
+        self._loop.call_soon(self._changed.set)  # once it is committed
+
+    # --- what happens
+
+    def _happen(self, event):
+        if self._is_healed:
+            return
+        self._is_undisturbed = False
+        self.log("event", event.kind, event.pod)
+        self._counts[event.kind] += 1
+        if (undo := self.faults.happen(event)) is not None:
+            self._faults_end = max(self._faults_end, self._loop.time() + event.seconds)
+            self._loop.call_later(event.seconds, self._end, undo, context=Context())
+        self._faults_end = max(self._faults_end, self.faults.hang_until)
+
+    def _end(self, undo):
+        if not self._is_healed:
+            undo()
+
+    def _heal(self):
+        self._waiting.clear()
+        self._is_healed = True
+        self.faults.heal()
+        self.log("healed")

@@ -1,0 +1,171 @@
+"""The coordinator of transactions (KIP-98); brokers take a batch only of what it knows as open (KIP-890)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import Context
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from aiokafka.errors import (
+    ConcurrentTransactions,
+    GroupLoadInProgressError,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    NotCoordinatorForGroupError,
+)
+from aiokafka.structs import OffsetAndMetadata
+
+from simulation.group import Place
+
+if TYPE_CHECKING:
+    from simulation.brokers import Cluster
+
+GROUP: Place = ("__consumer_offsets", 0)
+"""Where a transaction's offsets are written."""
+_PAUSE = 0.05
+
+
+@dataclass
+class Transaction:
+    """What the coordinator knows of a transactional id.
+
+    Attributes:
+        epoch: of its only producer; earlier ones are fenced off.
+        state: "empty", "open", "ending" until all markers are written, or "ended".
+        commits: whether the present or last transaction is committed.
+        places: where it has written, or may soon.
+        offsets: what it commits for the group.
+    """
+
+    id: str
+    timeout: float
+    epoch: int = -1
+    state: str = "empty"
+    commits: bool = False
+    places: set[Place] = field(default_factory=set)
+    offsets: dict[Place, OffsetAndMetadata] = field(default_factory=dict)
+    expiry: asyncio.TimerHandle | None = None
+
+
+class Transactions:
+    """The coordinator of all transactional ids."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._coordinator = 0
+        self._cluster = cluster
+        self._loading_until = 0.0
+        self._known = {}
+
+    @property
+    def coordinator(self):
+        """The broker that it is, or becomes as its predecessor is down."""
+        if self._coordinator in self._cluster.network.down:
+            self.move(0.5)
+        return self._coordinator
+
+    def move(self, loading):
+        """Move to the next broker, which loads what is known."""
+        self._coordinator = (self._coordinator + 1) % self._cluster.count
+        self._loading_until = self._cluster.loop.time() + loading
+
+    def check(self, name, epoch, place):
+        """Return the transaction that writes to a place, and why it may not."""
+        one = self._known[name]
+        if epoch != one.epoch:
+            return one, InvalidProducerEpoch()
+        is_open = one.state == "open" and place in one.places
+        return one, None if is_open else InvalidTxnState()
+
+    def _problem(self, broker, name="", epoch=0):
+        if broker != self.coordinator:
+            return NotCoordinatorForGroupError()
+        if self._cluster.loop.time() < self._loading_until:
+            return GroupLoadInProgressError()
+        return InvalidProducerEpoch() if name and self._known[name].epoch != epoch else None
+
+    # --- requests
+
+    def begin(self, broker, name, timeout, reply):
+        """Fence off an id's former producer, and end its transaction; reply with the new one's epoch."""
+        problem = self._problem(broker)
+        one = self._known.setdefault(name, Transaction(name, timeout))
+        if problem is None and one.state == "open":
+            self._abort(one)
+        if problem is None and one.state == "ending":
+            problem = ConcurrentTransactions()
+        if problem is None:
+            one.epoch += 1
+            one.state = "empty"
+        reply(problem or one.epoch)
+
+    def add(self, broker, name, epoch, places, reply):
+        """Note where a transaction is about to write; the first place opens it."""
+        problem = self._problem(broker, name, epoch)
+        one = self._known[name]
+        if problem is None and one.state == "ending":
+            problem = ConcurrentTransactions()
+        if problem is None:
+            if one.state != "open":
+                one.state = "open"
+                one.expiry = self._cluster.loop.call_later(one.timeout, self._abort, one, context=Context())
+            one.places.update(places)
+        reply(problem)
+
+    def add_offsets(self, broker, name, epoch, offsets, reply):
+        """Note at the group's coordinator what a transaction commits."""
+        group = self._cluster.group
+        one, problem = self.check(name, epoch, GROUP)
+        problem = group.problem(broker) or problem
+        if problem is None:
+            one.offsets.update(offsets)
+        reply(problem)
+
+    def end(self, broker, name, epoch, commits, reply):
+        """Commit or abort a transaction: it is decided once this replies, and visible somewhat later."""
+        problem = self._problem(broker, name, epoch)
+        one = self._known[name]
+        if problem is None and one.state == "open":
+            self._end(one, commits=commits)
+        elif problem is None and (one.state == "empty" or one.commits != commits):
+            problem = InvalidTxnState()
+        elif problem is None and one.state == "ending":
+            problem = ConcurrentTransactions()
+        reply(problem)
+
+    # --- ends
+
+    def _abort(self, one):
+        """Abort what a dead or fenced process has left."""
+        if one.state == "open":
+            one.epoch += 1
+            self._end(one, commits=False)
+
+    def _end(self, one, *, commits):
+        one.expiry.cancel()
+        one.state, one.commits = "ending", commits
+        for place in sorted(one.places):
+            self._mark_later(one, place)
+
+    def _mark_later(self, one, place):
+        delay = self._cluster.random.choice((0.001, 0.01, 0.1))
+        self._cluster.loop.call_later(delay, self._mark, one, place, context=Context())
+
+    def _mark(self, one, place):
+        """Write a marker, or try it again while a broker is away."""
+        cluster = self._cluster
+        group = cluster.group
+        broker = group.coordinator if place == GROUP else cluster.leaders[place]
+        is_loading = cluster.loop.time() < self._loading_until or group.problem(group.coordinator) is not None
+        if {broker, self.coordinator} & cluster.network.down or is_loading:
+            cluster.loop.call_later(_PAUSE, self._mark, one, place, context=Context())
+            return
+        if place != GROUP:
+            cluster.topics[place[0]].logs[place[1]].end_transaction(one.id, commits=one.commits)
+        elif one.commits:
+            group.on_commit(one.offsets, one.id)
+            group.committed.update(one.offsets)
+        one.places.discard(place)
+        if not one.places:
+            one.offsets = {}
+            one.state = "ended"
