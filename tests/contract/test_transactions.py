@@ -1,0 +1,171 @@
+"""The contract of transactions, on simulated brokers and on real ones; the worker's publisher is the same."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from uuid import uuid4
+
+import pytest
+
+from knowledgepulse_worker.errors import DeliveryError
+from knowledgepulse_worker.kafka import transactional_publisher
+from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
+from knowledgepulse_worker.kafka.topic_reader import TopicReader
+from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
+from knowledgepulse_worker.settings import KafkaSettings, TopicSettings
+from simulation.brokers import SimTopic, new_cluster
+from simulation.clients import SimReader
+from simulation.transactional_producer import SimProducer
+
+pytestmark = pytest.mark.parametrize(
+    "implementation", ["simulated", pytest.param("kafka", marks=pytest.mark.integration)], indirect=True
+)
+
+PARTITIONS = 2
+LIMIT = 120
+
+
+class Simulated:
+    """Simulated brokers."""
+
+    topic = "a-topic"
+    group = "a-group"
+
+    def __init__(self):
+        self._cluster = new_cluster()
+        self._cluster.create(SimTopic.new(self.topic, PARTITIONS))
+        self.reader = SimReader(self._cluster, "host")
+
+    def publisher(self, name):
+        new_producer = partial(SimProducer, self._cluster, "host", lambda _: None)
+        return TransactionalPublisher(KafkaSettings(), name, 10**6, new_producer)
+
+    async def committed(self):
+        """Return the group's offsets by partition."""
+        found = self._cluster.group.committed
+        return [
+            found[self.topic, one].offset if (self.topic, one) in found else 0 for one in range(PARTITIONS)
+        ]
+
+
+class Kafka:
+    """Real brokers."""
+
+    def __init__(self, stream, reader):
+        self.topic = stream.settings.topics.raw
+        self.group = f"group-{uuid4().hex}"
+        self.reader = reader
+        self._kafka = stream.settings.kafka
+
+    def publisher(self, name):
+        return TransactionalPublisher(self._kafka, name, 10**6)
+
+    async def committed(self):
+        kafka = self._kafka.model_copy(update={"group": self.group})
+        async with TopicAdmin(kafka, TopicSettings()) as admin:
+            return await admin.committed((await admin.describe([self.topic]))[self.topic])
+
+
+@pytest.fixture
+async def stage(make_stream_if_real):
+    if make_stream_if_real is None:
+        yield Simulated()
+    else:
+        stream = await make_stream_if_real(PARTITIONS)
+        async with TopicReader(stream.settings.kafka, 10**6) as reader:
+            yield Kafka(stream, reader)
+
+
+@pytest.fixture
+def name():
+    """A transactional id."""
+    return f"transactions-{uuid4().hex}"
+
+
+async def send_all(stage, send, *values):
+    """Send a value to each partition in turn, and wait for the confirmations."""
+    deliveries = [
+        await send(stage.topic, value, key=b"k", partition=number % PARTITIONS)
+        for number, value in enumerate(values)
+    ]
+    await asyncio.gather(*deliveries)
+
+
+async def read(stage):
+    """Return the values that consumers see."""
+    found = []
+    for partition in range(PARTITIONS):
+        offsets = await stage.reader.bounds(stage.topic, partition)
+        found += [one.value async for one in stage.reader.read(stage.topic, partition, offsets)]
+    return found
+
+
+async def until(condition):
+    async with asyncio.timeout(LIMIT):
+        while not await condition():
+            await asyncio.sleep(0.1)
+
+
+async def test_records_and_offsets_of_a_transaction_are_visible_together_or_never(stage, name):
+    async with stage.publisher(name) as publisher:
+
+        async def transact(partition, offset, *values, error=None):
+            async with publisher.transaction(
+                GroupOffset(stage.group, stage.topic, partition, offset)
+            ) as send:
+                await send_all(stage, send, *values)
+                if error is not None:
+                    raise error
+
+        with pytest.raises(ZeroDivisionError):
+            await transact(0, 5, b"lost", b"lost too", error=ZeroDivisionError())
+        await transact(1, 7, b"1", b"2")
+    async with stage.publisher(name):  # once the markers are written
+        assert sorted(await read(stage)) == [b"1", b"2"]
+        assert await stage.committed() == [0, 7]
+
+
+async def test_an_open_transaction_holds_readers_back(stage, name):
+    async with stage.publisher(name) as publisher:
+        async with publisher.transaction() as send:
+            await send_all(stage, send, b"1", b"2")
+            assert await read(stage) == []
+
+        async def both():
+            return sorted(await read(stage)) == [b"1", b"2"]
+
+        await until(both)
+
+
+async def test_whoever_takes_an_id_over_aborts_what_its_predecessor_left_open(stage, name):
+    async def be_replaced(former):
+        async with former.transaction(GroupOffset(stage.group, stage.topic, 0, 5)) as send:
+            await send_all(stage, send, b"former")
+            async with stage.publisher(name) as latter, latter.transaction() as send_as_latter:
+                await send_all(stage, send_as_latter, b"latter")
+
+    async with stage.publisher(name) as former:
+        with pytest.raises(DeliveryError, match="took over"):
+            await be_replaced(former)
+        async with stage.publisher(name):
+            assert await read(stage) == [b"latter"]
+            assert await stage.committed() == [0, 0]
+
+
+async def test_a_transaction_that_takes_too_long_is_aborted(stage, name, monkeypatch):
+    monkeypatch.setattr(transactional_publisher, "TRANSACTION_TIMEOUT_MS", 1000)
+
+    async def is_aborted():
+        return len(await stage.reader.bounds(stage.topic, 0)) > 0
+
+    async def take_too_long(publisher):
+        async with publisher.transaction() as send:
+            await send_all(stage, send, b"1")
+            await until(is_aborted)
+            await send_all(stage, send, b"2")
+
+    async with stage.publisher(name) as publisher:
+        with pytest.raises(DeliveryError):
+            await take_too_long(publisher)
+    assert await read(stage) == []
