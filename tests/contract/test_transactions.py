@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from functools import partial
 from uuid import uuid4
 
@@ -138,7 +139,7 @@ async def test_an_open_transaction_holds_readers_back(stage, name):
         await until(both)
 
 
-async def test_whoever_takes_an_id_over_aborts_what_its_predecessor_left_open(stage, name):
+async def test_whoever_takes_an_id_over_aborts_what_its_predecessor_left_open(stage, name, caplog):
     async def be_replaced(former):
         async with former.transaction(GroupOffset(stage.group, stage.topic, 0, 5)) as send:
             await send_all(stage, send, b"former")
@@ -151,6 +152,9 @@ async def test_whoever_takes_an_id_over_aborts_what_its_predecessor_left_open(st
         async with stage.publisher(name):
             assert await read(stage) == [b"latter"]
             assert await stage.committed() == [0, 0]
+    del former
+    gc.collect()
+    assert "never retrieved" not in caplog.text, "asyncio logs an error with its traceback"
 
 
 async def test_a_transaction_that_takes_too_long_is_aborted(stage, name, monkeypatch):

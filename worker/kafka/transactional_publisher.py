@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, ProducerFenced, TransactionalIdAuthorizationFailed
 from aiokafka.structs import RecordMetadata
 
@@ -16,6 +16,7 @@ from knowledgepulse_worker.errors import DeliveryError, WorkerError
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.output_publisher import FRAMING_BYTES
 from knowledgepulse_worker.kafka.preflight.rights import Right, missing_rights
+from knowledgepulse_worker.kafka.wire.producer import TransactionalProducer
 from knowledgepulse_worker.records.publisher import retrieve_exception
 from knowledgepulse_worker.settings import KafkaSettings
 
@@ -69,7 +70,7 @@ class TransactionalPublisher:
         kafka: KafkaSettings,
         transactional_id: str,
         max_message_bytes: int,
-        new_producer: Callable[..., AIOKafkaProducer] = AIOKafkaProducer,
+        new_producer: Callable[..., TransactionalProducer] = TransactionalProducer,
     ) -> None:
         self._kafka = kafka
         self._id = transactional_id

@@ -1,9 +1,20 @@
-"""The end of a producer whose brokers are away, or have not taken a record."""
+"""The end of a producer: its brokers are away, have not taken a record, or know another one by its name."""
 
 from __future__ import annotations
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
+
+
+class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka is untyped
+    """A producer of transactions, whose last error is logged by whoever gets it, and not by asyncio, too."""
+
+    async def stop(self) -> None:
+        """Send what is left, and disconnect."""
+        await super().stop()
+        waiting = self._txn_manager._transaction_waiter  # noqa: SLF001 - nobody need wait for a transaction's end
+        if waiting is not None and waiting.done() and not waiting.cancelled():
+            waiting.exception()
 
 
 async def abandon(producer: AIOKafkaProducer) -> None:
