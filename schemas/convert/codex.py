@@ -17,7 +17,7 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.reading import parse_json, text_or_none
+from knowledgepulse_schemas.convert.reading import count_others, parse_json, text_or_none
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
 from knowledgepulse_schemas.convert.source import of_session
 
@@ -72,8 +72,10 @@ class _Session:
         kind, payload = value.get("type"), value.get("payload")
         self._at = self.transcript.reached(value.get("timestamp"))
         if isinstance(payload, dict) and isinstance(kind, str):
+            count_others(value, {"timestamp", "type", "payload"}, "", self.transcript.losses)
             self._add_wrapped(kind, payload)
         elif isinstance(value.get("items"), list):
+            count_others(value, {"session", "items"}, "", self.transcript.losses)
             self._add_meta(value.get("session"))
             for item in value["items"]:
                 self._add_item(item)
