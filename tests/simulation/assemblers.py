@@ -17,7 +17,7 @@ from knowledgepulse_worker.kafka.shared_reader import SharedReader
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.kafka.transactional_publisher import TransactionalPublisher
 from knowledgepulse_worker.records.record import OutputRecord
-from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.settings import AssembleSettings, Settings
 from knowledgepulse_worker.tools.assemble import transaction_log
 from knowledgepulse_worker.tools.assemble.assembler import Assembler
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name
@@ -32,8 +32,8 @@ from simulation.faults import Faults
 from simulation.histories import Event, History, event
 from simulation.loop import EPOCH
 from simulation.member import SimMember
-from simulation.player import Player
 from simulation.pods import Pod, World
+from simulation.transactional_player import TransactionalPlayer
 from simulation.transactional_producer import SimProducer
 from support.spans import export, message, span
 
@@ -217,8 +217,10 @@ class AssemblerWorld(World):
     outputs: RunOutputs
 
 
-class AssemblerPlayer(Player):
+class AssemblerPlayer(TransactionalPlayer):
     """Plays a history of assemblers."""
+
+    SOURCES = (AssembleSettings().spans,)
 
     def __init__(self, history, keep_log=False):
         super().__init__(history, keep_log)
@@ -231,7 +233,6 @@ class AssemblerPlayer(Player):
             self.cluster.create(SimTopic.new(name, history.setting.partitions))
         self.world = AssemblerWorld(self.cluster, self.settings, history.seed, self, outputs)
         self.faults = Faults(self.world, self._spans)
-        self.oracles = self
         for _ in range(history.setting.pods):
             self.world.add_pod()
 
@@ -239,42 +240,15 @@ class AssemblerPlayer(Player):
         with patch.object(transaction_log, "STEP_RECORDS", STEP_RECORDS):
             return await super().run()
 
-    async def _finish(self):
-        await self._stop_all()
-
     def _publish(self, number, one):
         value = b"no spans" if one.spans is None else _export(one.spans, one.is_json)
         at = int((EPOCH + self._loop.time() - one.age) * 1000)
         record = OutputRecord(self._spans, one.partition, at, b"%d" % number, value, ())
-        self.log("publish", one.partition, self._log_of(one.partition).append([record], at))
+        log = self.cluster.topics[self._spans].logs[one.partition]
+        self.log("publish", one.partition, log.append([record], at))
         self._published += 1
 
-    def _log_of(self, partition):
-        return self.cluster.topics[self._spans].logs[partition]
-
-    def _committing(self, positions, member):
-        super()._committing(positions, member)
-        for at, (offset, _) in positions.items():
-            if offset < self._committed(at[1]):
-                self.violated(f"monotonic commits: {at[1]} back to {offset}")
-
     # --- oracles
-
-    def _committed(self, partition):
-        position = self.cluster.group.committed.get((self._spans, partition))
-        return 0 if position is None else position.offset
-
-    def _unfinished(self):
-        for number, records in self.cluster.committed_records(self._spans).items():
-            if records and self._committed(number) <= records[-1].offset:
-                yield f"partition {number} at {self._committed(number)} of {records[-1].offset + 1}"
-
-    def unfinished(self):
-        """Name the partitions with records before which the group's position is."""
-        return ", ".join(self._unfinished())
-
-    def all_finished(self):
-        return not any(self._unfinished())
 
     def check(self):
         """Every span is in one published run or late, and a run's late ones arrived last."""

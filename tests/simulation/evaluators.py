@@ -29,8 +29,8 @@ from simulation.faults import Faults
 from simulation.histories import History, event
 from simulation.loop import EPOCH
 from simulation.member import SimMember
-from simulation.player import Player
 from simulation.pods import Pod, World
+from simulation.transactional_player import TransactionalPlayer
 from simulation.transactional_producer import SimProducer
 from support.lanes import trace_of
 from support.scored import published
@@ -112,8 +112,10 @@ class EvaluatorWorld(World):
     POD = EvaluatorPod
 
 
-class EvaluatorPlayer(Player):
+class EvaluatorPlayer(TransactionalPlayer):
     """Plays a history of evaluations."""
+
+    SOURCES = SOURCES
 
     def __init__(self, history, keep_log=False):
         super().__init__(history, keep_log)
@@ -121,12 +123,8 @@ class EvaluatorPlayer(Player):
             self.cluster.create(SimTopic.new(name, history.setting.partitions))
         self.world = EvaluatorWorld(self.cluster, SETTINGS, history.seed, self)
         self.faults = Faults(self.world, SOURCES[0])
-        self.oracles = self
         for _ in range(history.setting.pods):
             self.world.add_pod()
-
-    async def _finish(self):
-        await self._stop_all()
 
     def _publish(self, number, one):
         record = _record(one.number)
@@ -137,20 +135,6 @@ class EvaluatorPlayer(Player):
         self._published += 1
 
     # --- oracles
-
-    def _unfinished(self):
-        for topic in SOURCES:
-            for number, records in self.cluster.committed_records(topic).items():
-                position = self.cluster.group.committed.get((topic, number))
-                if records and (position is None or position.offset <= records[-1].offset):
-                    yield f"{topic}/{number}"
-
-    def unfinished(self):
-        """Name the partitions with records before which the group's position is."""
-        return ", ".join(self._unfinished())
-
-    def all_finished(self):
-        return not any(self._unfinished())
 
     def check(self):
         """A score is sent once, or again by another process if it was published again."""
