@@ -120,7 +120,7 @@ def assembler_history(seed):
     arrivals = tuple(sorted(_arrivals(random, setting, span), key=lambda one: one.at))
     events = [event(random, setting.pods, span, 4, KINDS, MOMENTS) for _ in range(random.choice((1, 2, 3)))]
     if random.random() < 0.4:
-        events += _replaced(random, setting)
+        events += replaced(random, setting)
     return History(seed, setting, arrivals, tuple(sorted(events, key=lambda one: one.at)), "assembler")
 
 
@@ -144,8 +144,8 @@ def _arrivals(random, setting, span):
         yield Arrival(random.randrange(setting.partitions), random.random() * span, None)
 
 
-def _replaced(random, setting):
-    """An assembler is away in the midst of a transaction, for longer than its session."""
+def replaced(random, setting):
+    """Return an event: a process is away in the midst of a transaction, for longer than its session."""
     kind = random.choice(("suspend", "isolate", "cut"))
     pod, away = random.randrange(setting.pods), 6 + random.random() * 8
     moment, steps = random.choice(MOMENTS[3:]), random.randrange(6)

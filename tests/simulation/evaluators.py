@@ -23,7 +23,7 @@ from knowledgepulse_worker.tools.evaluations.run import (
     evaluations_group,
     send_evaluations,
 )
-from simulation.assemblers import KINDS, MOMENTS
+from simulation.assemblers import KINDS, MOMENTS, replaced
 from simulation.brokers import SimTopic
 from simulation.faults import Faults
 from simulation.histories import History, event
@@ -74,6 +74,8 @@ def evaluator_history(seed):
             records.append(Scored(topic, partition, at + random.random() * 9, number))
     records.sort(key=lambda one: one.at)
     events = [event(random, setting.pods, span, 4, KINDS, MOMENTS) for _ in range(random.choice((1, 2, 3)))]
+    if random.random() < 0.4:
+        events += replaced(random, setting)
     events.sort(key=lambda one: one.at)
     return History(seed, setting, tuple(records), tuple(events), "evaluator")
 

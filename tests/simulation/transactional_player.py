@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from simulation.player import Player
+from simulation.player import LIVENESS, Player
 
 
 class TransactionalPlayer(Player):
@@ -24,6 +24,8 @@ class TransactionalPlayer(Player):
 
     async def _finish(self):
         await self._stop_all()
+        if not await self._until(lambda: self.cluster.transactions.have_ended, LIVENESS):
+            self.violated("liveness: a transaction did not end")
 
     def _committing(self, positions, member):
         super()._committing(positions, member)

@@ -84,6 +84,11 @@ class Transactions:
             return GroupLoadInProgressError()
         return InvalidProducerEpoch() if name and self._known[name].epoch != epoch else None
 
+    @property
+    def have_ended(self):
+        """Whether all markers are written."""
+        return not any(one.state in {"open", "ending"} for one in self._known.values())
+
     # --- requests
 
     def begin(self, broker, name, timeout, reply):

@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Self
 
+from aiokafka import TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from knowledgepulse_worker.ending import within
 from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.preflight.diagnosis import connect, unreachable
 from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
 from knowledgepulse_worker.settings import KafkaSettings
 
@@ -44,6 +46,8 @@ class SoleReader:
     ) -> None:
         self._kafka = kafka
         self._topics = topics
+        self._generation = -1
+        self._committed: dict[TopicPartition, int] = {}
         self._consumer = new_member(
             # The lease is for workers that share partitions.
             kafka.model_copy(update={"group": group}),
@@ -77,8 +81,27 @@ class SoleReader:
             batches = await self._consumer.getmany(timeout_ms=_POLL_MS)
         except KafkaError as error:
             raise await unreachable(self._kafka, error) from error
-        self._generation = self._consumer.generation
+        if self._generation != self._consumer.generation:
+            self._generation = self._consumer.generation
+            await self._skip_committed(batches)
         return [record for records in batches.values() for record in records]
+
+    def committed(self, *offsets: GroupOffset) -> None:
+        """Note what a transaction has committed."""
+        self._committed |= {TopicPartition(one.topic, one.partition): one.offset for one in offsets}
+
+    async def _skip_committed(self, batches: dict[TopicPartition, list[Record]]) -> None:
+        """Go on behind what has been committed, after a rebalance.
+
+        The group may have joined again while a transaction was open, and begin before it: whoever committed
+        what is read again would move the group back.
+        """
+        for tp, offset in self._committed.items():
+            if tp in batches:
+                batches[tp] = [record for record in batches[tp] if record.offset >= offset]
+            with suppress(IllegalStateError):  # it is another member's now
+                if await self._consumer.position(tp) < offset:
+                    self._consumer.seek(tp, offset)
 
     @property
     def is_current(self) -> bool:

@@ -184,6 +184,7 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
                     async with publisher.transaction(after) as send:
                         key, value = contribution.key, contribution.encode()
                         await (await send(answers, value, key=key, partition=None))
+                    reader.committed(after)
                     metrics.results[contribution.result].inc()
                 metrics.lag.set(await reader.lag())
         except Stopped:

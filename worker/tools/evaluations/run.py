@@ -125,11 +125,13 @@ async def send_evaluations(
     group = evaluations_group(settings.kafka.group)
     while not stop.is_set():
         if records := await consumer.batch():
-            async with publisher.transaction(*offsets_after(records, group)) as send:
+            after = offsets_after(records, group)
+            async with publisher.transaction(*after) as send:
                 events = [event for record in records if (event := evaluations.event(record)) is not None]
                 topic = settings.topics.evaluations
                 deliveries = [await send(topic, value, key=key, partition=None) for key, value in events]
                 await asyncio.gather(*deliveries)
+            consumer.committed(*after)
         evaluations.metrics.lag.set(await consumer.lag())
 
 
