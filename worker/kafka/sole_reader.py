@@ -46,7 +46,6 @@ class SoleReader:
     ) -> None:
         self._kafka = kafka
         self._topics = topics
-        self._generation = -1
         self._committed: dict[TopicPartition, int] = {}
         self._consumer = new_member(
             # The lease is for workers that share partitions.
@@ -81,27 +80,29 @@ class SoleReader:
             batches = await self._consumer.getmany(timeout_ms=_POLL_MS)
         except KafkaError as error:
             raise await unreachable(self._kafka, error) from error
-        if self._generation != self._consumer.generation:
-            self._generation = self._consumer.generation
-            await self._skip_committed(batches)
-        return [record for records in batches.values() for record in records]
+        self._generation = self._consumer.generation
+        return [record for tp in batches for record in await self._uncommitted(tp, batches[tp])]
 
     def committed(self, *offsets: GroupOffset) -> None:
         """Note what a transaction has committed."""
         self._committed |= {TopicPartition(one.topic, one.partition): one.offset for one in offsets}
 
-    async def _skip_committed(self, batches: dict[TopicPartition, list[Record]]) -> None:
-        """Go on behind what has been committed, after a rebalance.
+    async def _uncommitted(self, tp: TopicPartition, records: list[Record]) -> list[Record]:
+        """Return the records that no transaction has committed.
 
         The group may have joined again while a transaction was open, and begin before it: whoever committed
         what is read again would move the group back.
         """
-        for tp, offset in self._committed.items():
-            if tp in batches:
-                batches[tp] = [record for record in batches[tp] if record.offset >= offset]
-            with suppress(IllegalStateError):  # it is another member's now
-                if await self._consumer.position(tp) < offset:
-                    self._consumer.seek(tp, offset)
+        offset = self._committed.get(tp, 0)
+        if all(record.offset >= offset for record in records):
+            return records
+        with suppress(IllegalStateError):  # it has been reassigned meanwhile
+            if self._consumer.highwater(tp) < offset:  # the topic was created again
+                del self._committed[tp]
+                return records
+            if await self._consumer.position(tp) < offset:
+                self._consumer.seek(tp, offset)
+        return [record for record in records if record.offset >= offset]
 
     @property
     def is_current(self) -> bool:

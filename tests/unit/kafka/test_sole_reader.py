@@ -18,18 +18,23 @@ class Consumer:
     Attributes:
         positions: the next offset of each assigned partition.
         batch: records that it returns at once.
+        end: the offset behind the last record.
     """
 
     def __init__(self, *_):
         self.generation = 1
         self.positions = {AT: 0}
         self.batch = 4
+        self.end = 10
 
     async def getmany(self, **_):
         start = self.positions[AT]
-        self.positions[AT] = min(10, start + self.batch)
+        self.positions[AT] = min(self.end, start + self.batch)
         values = range(start, self.positions[AT])
         return {AT: [ConsumerRecord(*AT, one, 0, 0, None, b"", None, -1, 0, ()) for one in values]}
+
+    def highwater(self, tp):
+        return self.end
 
     async def position(self, tp):
         if tp not in self.positions:
@@ -70,17 +75,17 @@ async def test_what_is_committed_is_not_read_again_after_a_rebalance(reader, con
     assert await offsets(reader) == [0, 1, 2, 3]
     assert await offsets(reader) == [4, 5, 6, 7]
     reader.committed(GroupOffset("a-group", *AT, 6), GroupOffset("a-group", *ELSEWHERE, 9))
-    consumer.generation += 1
     consumer.positions[AT] = again
 
     assert await offsets(reader) == read
     assert await offsets(reader) == [*range(max(6, *(one + 1 for one in read or [5])), 10)]
 
 
-async def test_a_position_before_what_is_committed_is_taken_unless_the_group_has_rebalanced(reader, consumer):
-    """The topic was created again."""
+async def test_a_topic_that_was_created_again_is_read_from_its_beginning(reader, consumer):
     await reader.batch()
     reader.committed(GroupOffset("a-group", *AT, 4))
-    consumer.positions[AT] = 0
+    consumer.positions[AT], consumer.end = 0, 3
 
-    assert await offsets(reader) == [0, 1, 2, 3]
+    assert await offsets(reader) == [0, 1, 2]
+    consumer.end = 10
+    assert await offsets(reader) == [3, 4, 5, 6]
