@@ -97,7 +97,8 @@ class SoleReader:
         if all(record.offset >= offset for record in records):
             return records
         with suppress(IllegalStateError):  # it has been reassigned meanwhile
-            if self._consumer.highwater(tp) < offset:  # the topic was created again
+            end = self._consumer.highwater(tp)
+            if end is not None and end < offset:  # the topic was created again
                 del self._committed[tp]
                 return records
             if await self._consumer.position(tp) < offset:
