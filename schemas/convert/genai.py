@@ -22,6 +22,7 @@ from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
     SourceModel,
     as_text,
+    count_others,
     count_unread,
     parse_json,
     read,
@@ -165,12 +166,16 @@ def _adk(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
     if not isinstance(request, dict) or not isinstance(request.get("contents"), list):
         return None
     used |= {_ADK_REQUEST, _ADK_RESPONSE}
+    count_others(request, {"contents", "config"}, _ADK_REQUEST, losses)
     config = request.get("config")
     system = _adk_system(config, losses) if isinstance(config, dict) else ()
     path = f"{_ADK_REQUEST}.contents"
     inputs = tuple(gemini.message_of(one, "user", path, losses) for one in request["contents"])
-    outputs = gemini.answer_of(response, _ADK_RESPONSE, losses) if isinstance(response, dict) else ()
-    return ModelCall((*system, *inputs), outputs)
+    if not isinstance(response, dict):
+        losses.add(_ADK_RESPONSE, response)
+        return ModelCall((*system, *inputs))
+    count_others(response, {"content", "finish_reason", "finishReason"}, _ADK_RESPONSE, losses)
+    return ModelCall((*system, *inputs), gemini.answer_of(response, _ADK_RESPONSE, losses))
 
 
 def _adk_system(config: dict[str, Any], losses: Losses) -> Iterator[hub.Message]:
@@ -250,6 +255,7 @@ def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losse
         arguments,
         result,
         error,
+        losses,
         call_id=text_or_none(call_id),
         start=span.start,
         end=span.end,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -204,6 +204,16 @@ def cut_off(finish_reason: Any) -> Iterator[Error]:
 def join_texts(parts: Iterable[Part]) -> str:
     """Return the visible text of message parts, one part a line."""
     return "\n".join(part.content for part in parts if isinstance(part, Text))
+
+
+def contents_of(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return the parts of messages as plain values, for the loss report."""
+    return [asdict(part) for message in messages for part in message.parts]
+
+
+def is_label(name: Any, value: Any) -> bool:
+    """Check whether a score is the success or the confidence of a run."""
+    return labels_of([(name, value)]) != Labels()
 
 
 def labels_of(scores: Iterable[tuple[Any, Any]]) -> Labels:

@@ -28,7 +28,7 @@ from knowledgepulse_schemas.convert.reading import (
     read,
     unwrap,
 )
-from knowledgepulse_schemas.convert.source import Source, are_all
+from knowledgepulse_schemas.convert.source import Source, are_all, runs_within
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
 
 NAME = "langfuse"
@@ -119,6 +119,8 @@ def _nodes_of_trace(value: Any, path: str) -> list[Node]:
     for score in scores:
         if score.observation_id is not None:  # it judges a part of the run
             losses.add("scores[] of observations", [score.name, score.value])
+        elif not hub.is_label(score.name, score.value):
+            losses.add("scores[] that are no labels", [score.name, score.value])
     root = Node(
         trace_id=trace.id,
         id=trace.id,
@@ -164,7 +166,7 @@ def _node(observation: _Observation, trace_id: str, root_id: str | None) -> Node
     elif kind in _TOOLS:
         name = _TOOL_PREFIX.sub("", observation.name or observation.type.lower())
         output = observation.output if parse_json(observation.output) else None
-        event = tool_run(name, parse_json(observation.input), output, error, start=start, end=end)
+        event = tool_run(name, parse_json(observation.input), output, error, losses, start=start, end=end)
     elif agent:
         event = _whole(observation, "observations[].", losses)
     else:
@@ -189,6 +191,6 @@ SOURCE = Source(
     NAME,
     "id traceId type startTime",
     lambda document: are_all(lambda one: _is_trace(one) or _is_observation(one), _unwrapped(document)),
-    _runs,
+    lambda document: runs_within(document, "data", _runs),
     is_fragment=_is_observation,
 )

@@ -16,15 +16,18 @@ from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import (
     SourceModel,
     as_text,
+    count_others,
     count_unread,
     read,
     text_or_none,
-    unwrap,
 )
-from knowledgepulse_schemas.convert.source import Source, are_all
+from knowledgepulse_schemas.convert.source import Source, are_all, runs_within
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
 
 NAME = "langsmith"
+
+_SERIALISED = {"lc", "type", "id", "kwargs"}
+_TOOL_MESSAGE = {"content", "tool_call_id", "status", "type", "name", "id"}
 
 
 class _Run(SourceModel):
@@ -55,6 +58,7 @@ def _nodes(document: Any, root: _Run | None, path: str) -> Iterator[Node]:
 def _node(run: _Run, trace_id: str) -> Node:
     losses = Losses()
     count_unread(run, "", losses)
+    _count_feedback(run.feedback_stats or {}, losses)
     error = hub.Error(run.error or "") if run.error or run.status == "error" else None
     root = run.parent_run_id is None
     return Node(
@@ -79,31 +83,44 @@ def _event(run: _Run, error: hub.Error | None, losses: Losses) -> ModelCall | To
         outputs = messages_of(run.outputs, "assistant", "outputs", losses)
         return ModelCall(inputs, outputs, error if run.run_type == "llm" else None)
     if run.run_type in {"tool", "retriever"}:
-        return _tool_run(run, error)
+        return _tool_run(run, error, losses)
     losses.add("runs other than model and tool calls", [run.name, run.inputs, run.outputs])
     return None
 
 
-def _tool_run(run: _Run, error: hub.Error | None) -> ToolRun:
-    output, call_id, failed = _output(run.outputs)
+def _tool_run(run: _Run, error: hub.Error | None, losses: Losses) -> ToolRun:
+    output, call_id, failed = _output(run.outputs, losses)
     inputs = run.inputs
     if isinstance(inputs, dict) and len(inputs) == 1 and isinstance(inputs.get("input"), str):
         inputs = inputs["input"]  # LangChain records the arguments as the repr of a Python object
     start, end = nanoseconds(run.start_time), nanoseconds(run.end_time)
-    return tool_run(run.name, inputs, output, error, call_id=call_id, start=start, end=end, failed=failed)
+    return tool_run(
+        run.name, inputs, output, error, losses, call_id=call_id, start=start, end=end, failed=failed
+    )
 
 
-def _output(outputs: Any) -> tuple[Any, str | None, bool]:
+def _output(outputs: Any, losses: Losses) -> tuple[Any, str | None, bool]:
     """Return a tool's response, its call's id and its failure flag; a ToolMessage has the last two."""
     if isinstance(outputs, dict) and len(outputs) == 1:
         outputs = next(iter(outputs.values()))
-    message = outputs
+    message, beside = outputs, {}
     if isinstance(message, dict) and isinstance(message.get("kwargs"), dict):
-        message = message["kwargs"]
+        beside, message = message, message["kwargs"]
     if isinstance(message, dict) and "tool_call_id" in message:
+        count_others(beside, _SERIALISED, "outputs", losses)
+        count_others(message, _TOOL_MESSAGE, "outputs", losses)
         call_id = text_or_none(message["tool_call_id"])
         return as_text(message.get("content")), call_id, message.get("status") == "error"
     return outputs, None, False
+
+
+def _count_feedback(feedback: dict[str, Any], losses: Losses) -> None:
+    """Count the feedback that is no label, and what the stats of a label have besides their mean."""
+    for name, stats in feedback.items():
+        if isinstance(stats, dict) and hub.is_label(name, stats.get("avg")):
+            count_others(stats, {"avg"}, f"feedback_stats.{name}", losses)
+        else:
+            losses.add(f"feedback_stats.{name}", stats)
 
 
 def _scores(feedback: dict[str, Any] | None) -> Iterator[tuple[str, Any]]:
@@ -121,6 +138,6 @@ SOURCE = Source(
     NAME,
     "id run_type inputs outputs",
     lambda document: are_all(_is_run, document, within="runs"),
-    lambda document: runs_of(_nodes(unwrap(document, "runs"), None, ""), NAME),
+    lambda document: runs_within(document, "runs", lambda runs: runs_of(_nodes(runs, None, ""), NAME)),
     is_fragment=lambda line: True,
 )

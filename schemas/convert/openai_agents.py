@@ -17,8 +17,8 @@ from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read, text_or_none, unwrap
-from knowledgepulse_schemas.convert.source import Source, are_all
+from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, read, text_or_none
+from knowledgepulse_schemas.convert.source import Source, are_all, runs_within
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
 
 NAME = "openai_agents"
@@ -50,7 +50,6 @@ class _Span(SourceModel):
 
 
 def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
-    document = unwrap(document, "data")
     values = document if isinstance(document, list) else [document]
     read_spans = [read(_Span, one, f"[{number}]") for number, one in enumerate(values)]
     traces = {one.id: one for one in read_spans if one.object == "trace"}
@@ -98,9 +97,13 @@ def _node(span: _Span) -> Node:
         outputs = messages_of(data.output, "assistant", "span_data.output", losses)
         event = ModelCall(inputs, outputs, error)
     elif data.type == "function":
-        server = text_or_none((data.mcp_data or {}).get("server"))
+        mcp_data = data.mcp_data or {}
+        count_others(mcp_data, {"server"}, "span_data.mcp_data", losses)
+        server = text_or_none(mcp_data.get("server"))
         name = data.name or ""
-        event = tool_run(name, data.input, data.output, error, mcp_server=server, start=start, end=end)
+        event = tool_run(
+            name, data.input, data.output, error, losses, mcp_server=server, start=start, end=end
+        )
     else:
         losses.add(f"span_data.{data.type}", [data.name, data.input, data.output])
     return Node(
@@ -124,6 +127,6 @@ SOURCE = Source(
     NAME,
     "object trace_id span_data",
     lambda document: are_all(_is_exported, document, within="data"),
-    _runs,
+    lambda document: runs_within(document, "data", _runs),
     is_fragment=lambda line: True,
 )

@@ -22,6 +22,7 @@ _INPUT, _OUTPUT = "llm.input_messages", "llm.output_messages"
 _TOOLS = "llm.tools"
 _VALUES = {"input.value", "output.value", "input.mime_type", "output.mime_type"}
 _READ = {"role", "content", "contents", "tool_calls"} | {"function_call_name", "function_call_arguments_json"}
+_READ_OF_TOOL = {"role", "content", "contents", "tool_call_id", "name"}
 _SCORES = ("annotations", "evaluations", "trace.annotations", "trace.evaluations")
 
 
@@ -40,7 +41,7 @@ def node(span: Span) -> Node:
     if kind == "LLM":
         event = _model_call(span, used, error, losses)
     elif kind == "TOOL":
-        event = _tool_run(span, used, error)
+        event = _tool_run(span, used, error, losses)
     elif kind == "RETRIEVER":
         event = _retrieval(span, used, error)
     elif kind == "AGENT":
@@ -96,15 +97,17 @@ def _message(value: dict[str, Any], default: hub.Role, path: str, losses: Losses
     if not isinstance(message, dict):
         losses.add(path, value)
         return hub.message(default)
+    count_others(value, {"message"}, path, losses)
     role = hub.ROLES.get(as_text(message.get("role")).lower(), default)
     texts = list(_contents(message, path, losses))
     if role == "tool":
         call_id, name = text_or_none(message.get("tool_call_id")), text_or_none(message.get("name"))
+        count_others(message, _READ_OF_TOOL, f"{path}.message", losses)
         return hub.message(role, hub.ToolCallResponse(hub.join_texts(texts), call_id, name))
+    count_others(message, _READ, f"{path}.message", losses)
     parts = [*texts, *_tool_calls(message, path, losses)]
     if (name := text_or_none(message.get("function_call_name"))) is not None:
         parts.append(hub.ToolCall(name, message.get("function_call_arguments_json")))
-    count_others(message, _READ, f"{path}.message", losses)
     return hub.message(role, *parts)
 
 
@@ -113,10 +116,9 @@ def _contents(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hu
         yield hub.Text(as_text(message["content"]))
     for one in _list(message.get("contents")):
         match one:
-            case {"message_content": {"type": "reasoning", "text": str(text)}}:
-                yield hub.Reasoning(text)
-            case {"message_content": {"text": str(text)}}:
-                yield hub.Text(text)
+            case {"message_content": {"text": str(text), **content}, **rest}:
+                count_others(rest | content, {"type"}, f"{path}.message.contents[]", losses)
+                yield hub.Reasoning(text) if content.get("type") == "reasoning" else hub.Text(text)
             case _:
                 losses.add(f"{path}.message.contents[]", one)
 
@@ -124,20 +126,23 @@ def _contents(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hu
 def _tool_calls(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
     for one in _list(message.get("tool_calls")):
         match one:
-            case {"tool_call": {"function": dict(function), **call}}:
+            case {"tool_call": {"function": dict(function), **call}, **rest}:
+                count_others(rest | call, {"id", "type"}, f"{path}.message.tool_calls[]", losses)
+                count_others(function, {"name", "arguments"}, f"{path}.message.tool_calls[].function", losses)
                 name, arguments = as_text(function.get("name")), function.get("arguments")
                 yield hub.ToolCall(name, arguments, text_or_none(call.get("id")))
             case _:
                 losses.add(f"{path}.message.tool_calls[]", one)
 
 
-def _tool_run(span: Span, used: set[str], error: hub.Error | None) -> ToolRun:
+def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losses) -> ToolRun:
     used |= {"tool.name", "tool_call.id", "tool.id", *_VALUES}
     return tool_run(
         text_of(span, "tool.name") or span.name,
         parse_json(span.attributes.get("input.value")),
         span.attributes.get("output.value"),
         error,
+        losses,
         call_id=text_of(span, "tool_call.id", "tool.id"),
         start=span.start,
         end=span.end,

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import AliasChoices, Field
 
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import CamelModel, SourceModel, count_unread, read
+from knowledgepulse_schemas.convert.reading import CamelModel, SourceModel, count_others, count_unread, read
 from knowledgepulse_schemas.convert.span import Event, Span
 
 FAILED = (2, "2", "STATUS_CODE_ERROR", "ERROR")
@@ -86,13 +86,17 @@ def is_tempo(document: Any) -> bool:
 
 def spans_of(document: Any, path: str) -> Iterator[Span]:
     """Yield the spans of an export; raise a ConversionError if it is no OTLP export."""
+    beside = Losses()
     if isinstance(document, dict) and isinstance(document.get("trace"), dict):
+        count_others(document, {"trace"}, "", beside)
         document = document["trace"]
     export = read(_Export, document, path)
+    around_export = (beside, unread_around(export))
     for resource in export.resources:
         attributes = _attributes(resource.resource.attributes if resource.resource else None)
+        around_resource = (*around_export, unread_around(resource, attributes))
         for scope in resource.scopes or ():
-            shared = unread_around([export, resource, scope], attributes)
+            shared = (*around_resource, unread_around(scope))
             for span in scope.spans:
                 status = span.status or _Status()
                 yield Span(
@@ -119,16 +123,15 @@ def unread_of(span: SourceModel) -> Losses:
     return losses
 
 
-def unread_around(readings: list[SourceModel], resource: dict[str, Any]) -> Losses:
-    """Return the dropped values around a span: unknown members, and resource attributes."""
+def unread_around(reading: SourceModel, resource: dict[str, Any] | None = None) -> Losses:
+    """Return the dropped values of an object around spans: unknown members, and resource attributes."""
     losses = Losses()
-    for reading in readings:
-        for name, value in (reading.model_extra or {}).items():
-            losses.add(name, value)
-        for below in (getattr(reading, name) for name in type(reading).model_fields):
-            if isinstance(below, _Attributes):
-                count_unread(below, "resource", losses)
-    for name, value in resource.items():
+    for name, value in (reading.model_extra or {}).items():
+        losses.add(name, value)
+    for below in (getattr(reading, name) for name in type(reading).model_fields):
+        if isinstance(below, _Attributes):
+            count_unread(below, "resource", losses)
+    for name, value in (resource or {}).items():
         if name != "service.name":
             losses.add(f"resource.{name}", value)
     return losses

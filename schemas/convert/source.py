@@ -9,7 +9,7 @@ from typing import Any
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import each, unwrap
+from knowledgepulse_schemas.convert.reading import count_others, each, unwrap
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,23 @@ def are_all(recognises: Callable[[Any], bool], document: Any, within: str = "") 
     return bool(document) and all(map(recognises, document if isinstance(document, list) else [document]))
 
 
+def runs_within(
+    document: Any, name: str, runs_of: Callable[[Any], Iterator[hub.Run | ConversionError]]
+) -> Iterator[hub.Run | ConversionError]:
+    """Yield the runs of the list in an object's member, or of the document if it has no such list.
+
+    The first run tells of what is lost beside the list.
+    """
+    items, beside = unwrap(document, name), Losses()
+    if items is not document:
+        count_others(document, {name}, "", beside)
+    for run in runs_of(items):
+        if isinstance(run, hub.Run):
+            run.losses.merge(beside)
+            beside = Losses()
+        yield run
+
+
 def of_records(
     name: str,
     members: str,
@@ -49,7 +66,7 @@ def of_records(
         name,
         members,
         lambda document: are_all(recognises, document, within),
-        lambda document: each(unwrap(document, within), run_of),
+        lambda document: runs_within(document, within, lambda records: each(records, run_of)),
     )
 
 

@@ -25,7 +25,8 @@ class Event:
 class Span:
     """A span; times are nanoseconds since 1970.
 
-    ``losses`` are dropped values of the span, ``shared`` those of its surroundings, such as the resource.
+    ``losses`` are dropped values of the span, ``shared`` those of each object around it and other spans, such
+    as the resource.
     """
 
     trace_id: str
@@ -40,7 +41,7 @@ class Span:
     failed: bool = False
     message: str = ""
     losses: Losses = field(default_factory=Losses)
-    shared: Losses = field(default_factory=Losses)
+    shared: tuple[Losses, ...] = ()
 
 
 def text_of(span: Span, *names: str) -> str | None:
@@ -82,9 +83,11 @@ def node_of(
     losses.merge(span.losses)
     if event is not None or agent:
         _count_unread(span, used, losses)
+        losses.add("status.message", span.message if error is None else None)
     else:
         events = [event.attributes for event in span.events]
-        losses.add("spans other than agent, model and tool calls", [span.name, span.attributes, events])
+        content = [span.name, span.attributes, events, span.message]
+        losses.add("spans other than agent, model and tool calls", content)
     return Node(
         trace_id=span.trace_id,
         id=span.id,

@@ -14,7 +14,8 @@ from pydantic import Field
 
 from knowledgepulse_schemas.convert import genai, hub, openinference, otlp
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.reading import SourceModel, read
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, read
 from knowledgepulse_schemas.convert.source import Source
 from knowledgepulse_schemas.convert.span import Event, Span
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of
@@ -113,10 +114,12 @@ def _node_of(span: Span) -> Node:
 
 def _jaeger(document: Any, path: str) -> Iterator[Span]:
     export = read(_Jaeger, document, path)
+    around_export = otlp.unread_around(export)
     for trace in export.data:
+        around_trace = otlp.unread_around(trace)
+        processes = {name: _resource_of(one) for name, one in (trace.processes or {}).items()}
         for span in trace.spans:
-            process = (trace.processes or {}).get(span.process_id or "", _Process())
-            resource = {tag.key: tag.value for tag in process.tags or ()}
+            resource, around_process = processes.get(span.process_id or "", ({}, Losses()))
             tags = {tag.key: tag.value for tag in span.tags or ()}
             logs = [{one.key: one.value for one in log.fields} for log in span.logs or ()]
             parents = [one.span_id for one in span.references or () if one.kind in (None, "CHILD_OF")]
@@ -128,17 +131,29 @@ def _jaeger(document: Any, path: str) -> Iterator[Span]:
                 start=span.start * 1000,
                 end=(span.start + span.duration) * 1000,
                 attributes={name: value for name, value in tags.items() if name not in _JAEGER_STATUS},
-                resource={**resource, "service.name": process.service},
+                resource=resource,
                 events=[Event(str(log.pop("event", "")), log) for log in logs],
                 failed=tags.get("error") in (True, "true") or tags.get("otel.status_code") in otlp.FAILED,
                 message=str(tags.get("otel.status_description", "")),
                 losses=otlp.unread_of(span),
-                shared=otlp.unread_around([export, trace, process], resource),
+                shared=(around_export, around_trace, around_process),
             )
 
 
+def _resource_of(process: _Process) -> tuple[dict[str, Any], Losses]:
+    """Return the attributes of a process, as of OpenTelemetry's resource, and what is lost of them."""
+    resource = {tag.key: tag.value for tag in process.tags or ()}
+    losses = otlp.unread_around(process, resource)
+    for tag in process.tags or ():
+        count_unread(tag, "resource.tags[]", losses)
+    return {**resource, "service.name": process.service}, losses
+
+
 def _phoenix(document: Any, path: str) -> Iterator[Span]:
-    values = document.get("data", [document]) if isinstance(document, dict) else [document]
+    values, beside = [document], Losses()
+    if isinstance(document, dict) and "data" in document:
+        values = document["data"]
+        count_others(document, {"data"}, "", beside)
     if not isinstance(values, list):
         raise ConversionError(f"{path}.data: not a list of spans".lstrip("."))
     for number, value in enumerate(values):
@@ -158,6 +173,7 @@ def _phoenix(document: Any, path: str) -> Iterator[Span]:
             failed=span.status_code in otlp.FAILED,
             message=span.status_message or "",
             losses=otlp.unread_of(span),
+            shared=(beside,),
         )
 
 

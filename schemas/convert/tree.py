@@ -40,7 +40,7 @@ class Node:
     names: tuple[str, ...] = ()  # to look up in a domain map
     labels: hub.Labels = field(default_factory=hub.Labels)  # a run has its root's: others judge a part of it
     losses: Losses = field(default_factory=Losses)
-    shared: Losses = field(default_factory=Losses)  # of its surroundings, such as the resource; once per run
+    shared: tuple[Losses, ...] = ()  # of each object around it and other nodes: once per run
     problem: ConversionError | None = None  # why it could not be read; its run is then rejected
 
     @classmethod
@@ -78,11 +78,17 @@ class _Tree:
 
     def runs(self) -> Iterator[hub.Run | ConversionError]:
         outermost = list(self._outermost_agents())
-        for root in outermost or [root for root in self._roots if self._has_content(root)]:
+        roots = outermost or [root for root in self._roots if self._has_content(root)]
+        outside = self._outside(roots)
+        for root in roots:
             try:
-                yield self._run(root)
+                run = self._run(root)
             except ConversionError as error:
                 yield error
+                continue
+            run.losses.merge(outside)
+            outside = Losses()
+            yield run
         reached = {node.id for root in self._roots for node in self._below(root)}
         for node in self._nodes.values():
             if node.id not in reached and (node.agent or node.event is not None):
@@ -90,6 +96,17 @@ class _Tree:
                     f"trace {node.trace_id}, span {node.id}: not part of a run, as its parents form a cycle"
                 )
                 return
+
+    def _outside(self, roots: list[Node]) -> Losses:
+        """Return what is lost as it is in no run, of which the first one tells."""
+        losses = Losses()
+        inside = {node.id for root in roots for node in self._below(root)}
+        for node in self._nodes.values():
+            if node.id not in inside:
+                losses.merge(node.losses)
+                losses.add("calls outside of the agents", _contents(node.event))
+                losses.add("spans outside of the agents, which could not be read", str(node.problem or ""))
+        return losses
 
     def _outermost_agents(self) -> Iterator[Node]:
         rest = list(self._roots)
@@ -124,7 +141,8 @@ class _Tree:
             errors = {part for message in messages for part in message.parts if isinstance(part, hub.Error)}
             if root.error not in errors:
                 messages.append(hub.message("assistant", root.error))
-        losses.merge(root.shared)
+        for shared in {id(one): one for node in nodes for one in node.shared}.values():
+            losses.merge(shared)
         for node in nodes:
             losses.merge(node.losses)
             if node is not root and node.labels != hub.Labels():
@@ -226,8 +244,19 @@ def _earlier_runs(events: list[ModelCall | ToolRun | hub.Error], losses: Losses)
         return ()
     for message in first[:start]:
         if message.role != "system":
-            losses.add("messages of earlier runs", [getattr(part, "content", "") for part in message.parts])
+            losses.add("messages of earlier runs", hub.contents_of([message]))
     return first[:start]
+
+
+def _contents(event: ModelCall | ToolRun | hub.Error | None) -> list[dict[str, Any]]:
+    """Return what an event records as plain values, for the loss report."""
+    match event:
+        case ModelCall():
+            return hub.contents_of([*event.input, *event.output])
+        case ToolRun():
+            response = hub.ToolCallResponse(event.response or "")
+            return hub.contents_of([hub.message("tool", event.call, response)])
+    return []
 
 
 def _count_unsaid(event: ModelCall, transcript: str, losses: Losses) -> None:
@@ -284,6 +313,7 @@ def tool_run(
     arguments: Any,
     response: Any,
     error: hub.Error | None,
+    losses: Losses,
     *,
     call_id: str | None = None,
     mcp_server: str | None = None,
@@ -298,6 +328,8 @@ def tool_run(
     text = None if response is None else as_text(response)
     if text is None and error is not None:
         text = error.message
+    elif error is not None and error.message not in (text or ""):
+        losses.add("errors of tools that responded", error.message)
     latency = (end - start) / 1e6 if end > start > 0 else None
     call = hub.ToolCall(name, arguments, call_id, mcp_server, latency)
     return ToolRun(call, text, failed or error is not None)
