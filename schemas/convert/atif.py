@@ -68,10 +68,8 @@ def _run(document: Any, path: str) -> hub.Run:
     for step in trajectory.steps:
         ended_at = parse_time(step.timestamp) or ended_at
         if step.is_copied_context:
-            losses.add(
-                "steps[] copied from another trajectory",
-                [hub.join_texts(parts_of(step.message, _CONTENT, losses))],
-            )
+            copied = hub.contents_of(_messages(step, losses))
+            losses.add("steps[] copied from another trajectory", copied)
         else:
             messages += _messages(step, losses)
     return hub.Run(

@@ -15,6 +15,7 @@ from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
     SourceModel,
     as_text,
+    count_others,
     count_unread,
     parse_time,
     read,
@@ -102,7 +103,7 @@ def messages_of(items: list[Any], path: str, losses: Losses) -> list[hub.Message
 def is_message(value: Any) -> bool:
     """Check for a serialised message in any of LangChain's three forms."""
     try:
-        return _plain(value).get("type", "").removesuffix("MessageChunk").lower() in _ROLES
+        return _plain(value)[0].get("type", "").removesuffix("MessageChunk").lower() in _ROLES
     except (AttributeError, TypeError, LookupError):
         return False
 
@@ -124,28 +125,29 @@ def _run_of_state(document: Any, path: str) -> hub.Run:
     return hub.Run(NAME, messages_of(state.messages, "messages", losses), losses=losses)
 
 
-def _plain(value: Any) -> dict[str, Any]:
-    """Return a message's members and its ``type``, whichever way it was serialised.
+def _plain(value: Any) -> tuple[dict[str, Any], set[str]]:
+    """Return a message's members with its ``type``, whichever way it was serialised, and those around them.
 
     ``model_dump`` writes them at the top, ``messages_to_dict`` below ``data``, ``dumpd`` below ``kwargs``.
     """
     if isinstance(value.get("data"), dict):
-        return {**value["data"], "type": value["type"]}
+        return {**value["data"], "type": value["type"]}, {"type", "data"}
     if value.get("lc") is not None and isinstance(value.get("kwargs"), dict):
         kind = str(value["id"][-1]).removesuffix("Chunk").removesuffix("Message").lower()
-        return {**value["kwargs"], "type": kind}
-    return dict(value)
+        return {**value["kwargs"], "type": kind}, {"lc", "type", "id", "kwargs"}
+    return dict(value), set(value)
 
 
 def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Message:
     try:
-        plain = _plain(value)
+        plain, around = _plain(value)
     except (AttributeError, TypeError, LookupError):
         raise ConversionError(f"{path}: not a serialised LangChain message") from None
     message = read(_Message, plain, path)
     kind = message.type.removesuffix("MessageChunk").lower()
     if kind not in _ROLES:
         raise ConversionError(f"{path}.type: {message.type!r} is none of {', '.join(_ROLES)}")
+    count_others(value, around, unindexed, losses)
     count_unread(message, unindexed, losses)
     losses.add(f"{unindexed}.additional_kwargs", _unrepeated(message.additional_kwargs))
     losses.add(f"{unindexed}.response_metadata", message.response_metadata)
@@ -158,7 +160,8 @@ def _message(value: Any, path: str, unindexed: str, losses: Losses) -> hub.Messa
         )
         return hub.message(role, response)
     losses.add(f"{unindexed}.name", message.name)
-    return hub.message(role, *_reasoning(message), *content, *_calls(message, path), *_cut_off(message))
+    calls = _calls(message, path, unindexed, losses)
+    return hub.message(role, *_reasoning(message), *content, *calls, *_cut_off(message))
 
 
 def _content(content: str | list[str | _Block], path: str, losses: Losses) -> Iterator[hub.Part]:
@@ -175,9 +178,9 @@ def _reasoning(message: _Message) -> Iterator[hub.Part]:
         yield hub.Reasoning(text)
 
 
-def _calls(message: _Message, path: str) -> Iterator[hub.Part]:
+def _calls(message: _Message, path: str, unindexed: str, losses: Losses) -> Iterator[hub.Part]:
     if not message.tool_calls and not message.invalid_tool_calls:
-        yield from _provider_calls(message, path) or _block_calls(message)
+        yield from _provider_calls(message, path, unindexed, losses) or _block_calls(message)
     for call in message.tool_calls or ():
         yield hub.ToolCall(call.name or "", call.args, call.id)
     for call in message.invalid_tool_calls or ():
@@ -185,11 +188,12 @@ def _calls(message: _Message, path: str) -> Iterator[hub.Part]:
         yield hub.ToolCallResponse(call.error or "", call.id, call.name, failed=True)
 
 
-def _provider_calls(message: _Message, path: str) -> tuple[hub.Part, ...]:
+def _provider_calls(message: _Message, path: str, unindexed: str, losses: Losses) -> tuple[hub.Part, ...]:
     """Return the calls as OpenAI wrote them, from before LangChain had ``tool_calls``."""
     own = message.additional_kwargs or {}
     chat = {name: own.get(name) or None for name in ("tool_calls", "function_call")} | {"role": "assistant"}
-    return openai.messages_of([chat], f"{path}.additional_kwargs", Losses())[0].parts
+    name = "additional_kwargs"
+    return openai.messages_of([chat], f"{path}.{name}", losses, f"{unindexed}.{name}")[0].parts
 
 
 def _block_calls(message: _Message) -> Iterator[hub.ToolCall]:

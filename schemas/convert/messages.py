@@ -113,6 +113,8 @@ def _of_list(values: list[Any], role: hub.Role, path: str, losses: Losses) -> tu
             return tuple(vendor.messages_of(values, path, losses))
     if openai.are_items(values):
         tools = [one["content"] for one in values if _defines_tool(one)]
+        for one in filter(_defines_tool, values):
+            count_others(one, {"role", "content"}, f"{path}[]", losses)
         values = [_as_chat(one) for one in values if not _defines_tool(one)]
         return (*definitions_of(tools, path, losses), *openai.messages_of(values, path, losses))
     return (hub.Message(role, (hub.Text(as_text(values)),)),)

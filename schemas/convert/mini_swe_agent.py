@@ -23,6 +23,7 @@ from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
     SourceModel,
     as_text,
+    count_others,
     count_unread,
     parse_time,
     read,
@@ -137,8 +138,11 @@ def _messages(values: list[dict[str, Any]], extras: list[_Extra], losses: Losses
         if plain.get("role") == "exit":
             losses.add("messages[] of the exit", [plain[name] for name in plain if name != "role"])
             continue
-        # A model's answer through the Responses API is a message of its own.
-        items = plain["output"] if isinstance(plain.get("output"), list) and "role" not in plain else [plain]
+        items = [plain]
+        if isinstance(plain.get("output"), list) and "role" not in plain:
+            # A model's answer through the Responses API is a message of its own.
+            items = plain["output"]
+            count_others(plain, {"output"}, "messages[]", losses)
         for message in openai.messages_of(items, "messages", losses):
             yield _observed(message, extra, open_calls)
         for index, action in enumerate(extra.actions):

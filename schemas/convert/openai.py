@@ -16,6 +16,7 @@ from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import (
     SourceModel,
     as_text,
+    count_others,
     count_unread,
     parse_time,
     read,
@@ -151,7 +152,7 @@ def _run_of_record(document: Any, path: str) -> hub.Run:
     if record.output is not None:
         messages += messages_of(record.output, "output", losses)
     if record.error is not None or record.status in _UNFINISHED:
-        messages.append(hub.message("assistant", hub.Error(_error_text(record.error))))
+        messages.append(hub.message("assistant", hub.Error(_error_text(record.error, "error", losses))))
     ended = record.completed_at or record.created_at or record.created
     return hub.Run(NAME, messages, native_id=record.id, ended_at=parse_time(ended), losses=losses)
 
@@ -195,7 +196,7 @@ def _of_item(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
     if not kind:
         raise ConversionError(f"{path}: neither `role` nor `type`")
     if kind in _CALLS:
-        return hub.message("assistant", *_call(item, item.arguments, [item.output]))
+        return hub.message("assistant", *_call(item, item.arguments, [item.output], lost_at, losses))
     if item.is_hosted_call:
         return hub.message("assistant", *_hosted_call(item, lost_at, losses))
     if kind == "reasoning":
@@ -214,16 +215,18 @@ def _hosted_call(item: _Item, path: str, losses: Losses) -> Iterator[hub.Part]:
     members = dict(item.model_extra or {})
     losses.add(f"{path}.result", members.pop("result", None))  # an image
     results = [item.output, *(members.pop(name, None) for name in ("outputs", "results"))]
-    yield from _call(item, members or None, results)
+    yield from _call(item, members or None, results, path, losses)
 
 
-def _call(item: _Item, arguments: Any, results: list[Any]) -> Iterator[hub.Part]:
+def _call(item: _Item, arguments: Any, results: list[Any], path: str, losses: Losses) -> Iterator[hub.Part]:
     """Yield a call, and its response if the same item contains it."""
     name, call_id = item.name or (item.type or "").removesuffix("_call"), item.call_id or item.id
     yield hub.ToolCall(
         name, item.input if arguments is None else arguments, call_id, mcp_server=item.server_label
     )
-    answers = [as_text(one) for one in results if one] + [_error_text(item.error)] * bool(item.error)
+    answers = [as_text(one) for one in results if one]
+    if item.error:
+        answers.append(_error_text(item.error, f"{path}.error", losses))
     if answers or _failed(item):
         yield hub.ToolCallResponse("\n".join(answers), call_id, name, failed=_failed(item))
 
@@ -238,9 +241,12 @@ def _output_text(output: Any, path: str, losses: Losses) -> str:
     return as_text(output)
 
 
-def _error_text(error: Any) -> str:
-    message = error.get("message") if isinstance(error, dict) else None
-    return message if isinstance(message, str) else as_text(error)
+def _error_text(error: Any, path: str, losses: Losses) -> str:
+    match error:
+        case {"message": str(message), **rest}:
+            count_others(rest, set(), path, losses)
+            return message
+    return as_text(error)
 
 
 def are_items(values: Any) -> bool:

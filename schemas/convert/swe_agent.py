@@ -89,7 +89,8 @@ def _of_history(turns: list[_Turn], losses: Losses) -> Iterator[hub.Message]:
     call: hub.ToolCall | None = None
     for number, turn in enumerate(turns):
         if turn.is_demo or turn.message_type == "demonstration":
-            losses.add("history[] of a demonstration", turn.content)
+            content = [turn.content, turn.tool_calls, turn.model_extra]
+            losses.add("history[] of a demonstration", content)
             continue
         chat = {"role": turn.role, "content": turn.content, "tool_calls": turn.tool_calls}
         if turn.tool_call_ids:

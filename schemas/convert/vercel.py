@@ -38,6 +38,8 @@ def recognises(values: list[dict[str, Any]]) -> bool:
 def messages_of(values: list[dict[str, Any]], path: str, losses: Losses) -> Iterator[hub.Message]:
     """Convert messages, or an answer's calls; raise a ConversionError if a role is unknown."""
     if all(_ID in one for one in values):
+        for one in values:
+            count_others(one, _READ, f"{path}[]", losses)
         yield hub.message("assistant", *map(_call, values))
         return
     for number, value in enumerate(values):
