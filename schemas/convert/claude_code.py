@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 from pydantic import Field
 
 from knowledgepulse_schemas.convert import anthropic, hub
 from knowledgepulse_schemas.convert.errors import ConversionError
-from knowledgepulse_schemas.convert.reading import SourceModel, count_unread, read
+from knowledgepulse_schemas.convert.reading import SourceModel, count_others, count_unread, read
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
 from knowledgepulse_schemas.convert.source import of_session
 
@@ -116,8 +115,9 @@ class _Session:
         transcripts = [one for one in (self.main, *whole) if one.run.messages]
         for fragment in self._sidechains.values():
             if fragment not in whole:
-                contents = [asdict(part) for message in fragment.run.messages for part in message.parts]
+                contents = hub.contents_of(fragment.run.messages)
                 self.main.losses.add("sidechains without their request", contents)
+                self.main.losses.merge(fragment.losses)
         if transcripts and not self.main.run.messages:
             transcripts[0].losses.merge(self.main.losses)
         for transcript in transcripts:
@@ -151,6 +151,9 @@ class _Session:
             transcript.add(
                 "user" if mode == "prompt" else "system", [text], transcript.reached(line.timestamp)
             )
+            count_unread(line, line.type, transcript.losses)
+            read_members = {"type", "prompt", "commandMode"}
+            count_others(queued, read_members, f"{line.type}.attachment", transcript.losses)
             return
         names = [line.type, (line.model_extra or {}).get("subtype"), queued.get("type")]
         content = line.message and [line.message.content, line.message.model_extra]

@@ -17,6 +17,7 @@ from typing import Any
 
 from knowledgepulse_schemas.convert import hub, openai
 from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import count_others, parse_json, text_or_none
 from knowledgepulse_schemas.convert.sessions import Transcript, first_line, lines_of, project_of
 from knowledgepulse_schemas.convert.source import of_session
@@ -117,7 +118,10 @@ class _Session:
         run = self.transcript.run
         if not isinstance(meta, dict) or not isinstance(meta.get("id"), str):
             self.transcript.losses.add("session_meta", meta)
-        elif run.native_id is None:
+            return
+        rest = {name: value for name, value in meta.items() if name != "id"}
+        self.transcript.losses.add("session_meta", rest)
+        if run.native_id is None:
             run.native_id, run.names = meta["id"], project_of(meta.get("cwd"))
             parent, name = meta.get("parent_thread_id"), None
             match meta.get("source"):
@@ -126,8 +130,6 @@ class _Session:
                 case {"subagent": {"thread_spawn": dict(origin)}}:
                     parent, name = origin.get("parent_thread_id") or parent, origin.get("agent_role")
             run.parent_id, run.agent_id = text_or_none(parent), text_or_none(name)
-            rest = {name: value for name, value in meta.items() if name not in ("id", "source")}
-            self.transcript.losses.add("session_meta", rest)
         elif meta["id"] != run.native_id:
             self._is_copy = run.parent_id is not None
 
@@ -149,7 +151,10 @@ class _Session:
         if message.role == "assistant":
             phase = item.get("phase")
             self._has_ended = None if phase is None else phase == "final_answer"
-        parts = [_judged(part) if isinstance(part, hub.ToolCallResponse) else part for part in message.parts]
+        parts = [
+            _judged(part, losses) if isinstance(part, hub.ToolCallResponse) else part
+            for part in message.parts
+        ]
         if server is not None:
             parts = [
                 replace(one, mcp_server=server) if isinstance(one, hub.ToolCall) else one for one in parts
@@ -164,10 +169,11 @@ class _Session:
             self._requests.append((position, {hub.join_texts(parts).strip(), *texts}))
 
     def _add_event(self, kind: str, event: dict[str, Any]) -> None:
+        rest = event
         if kind == "user_message" and isinstance(event.get("message"), str):
             self._has_events = True
             self._confirm(event["message"])
-            event = {name: event.get(name) for name in ("images", "local_images")}
+            rest = _without_message(event)
         elif kind in _ENDINGS:
             self._has_ended = _ENDINGS[kind]
         elif kind == "turn_aborted":
@@ -175,19 +181,26 @@ class _Session:
             self.transcript.add("assistant", [hub.Error(interruption=True)], self._at)
         elif kind == "error":
             self.transcript.add("assistant", [hub.Error(str(event.get("message") or ""))], self._at)
-            return
+            rest = _without_message(event)
         elif kind.endswith("_end") and isinstance(event.get("call_id"), str):
             self._add_end(event["call_id"], event)
-        self.transcript.losses.add(f"event_msg.{kind}", event)
+        self.transcript.losses.add(f"event_msg.{kind}", rest)
 
     def _confirm(self, text: str) -> None:
         """Make the item with the text of an event a request of the user."""
         for index, (position, candidates) in enumerate(self._requests):
             if text.strip() in candidates:
+                self._count_beside(text, self.transcript.run.messages[position])
                 self.transcript.change(position, role="user", parts=(hub.Text(text),))
                 del self._requests[: index + 1]
                 return
         self.transcript.add("user", [hub.Text(text)], self._at)
+
+    def _count_beside(self, request: str, item: hub.Message) -> None:
+        """Count the texts of a user's item that its request does not contain."""
+        texts = (part.content for part in item.parts if isinstance(part, hub.Text))
+        others = [text for text in texts if text.strip() not in request]
+        self.transcript.losses.add("texts beside a request", others)
 
     def _add_end(self, call_id: str, event: dict[str, Any]) -> None:
         """Add what only the event of a call's end tells: its duration, its server and its failure."""
@@ -199,6 +212,11 @@ class _Session:
                 self.transcript.change_call(call_id, mcp_server=server)
         if _has_failed(event):
             self.transcript.fail(call_id)
+
+
+def _without_message(event: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of an event whose message is in the trace, but for that."""
+    return {name: value for name, value in event.items() if name not in ("type", "message")}
 
 
 def _responses_item(item: Any) -> tuple[dict[str, Any], str | None]:
@@ -218,10 +236,11 @@ def _responses_item(item: Any) -> tuple[dict[str, Any], str | None]:
     return own, None
 
 
-def _judged(response: hub.ToolCallResponse) -> hub.ToolCallResponse:
+def _judged(response: hub.ToolCallResponse, losses: Losses) -> hub.ToolCallResponse:
     """Return a response with the failure that its exit code tells."""
     match parse_json(response.response):
-        case {"metadata": {"exit_code": exit_code}, "output": str(output)}:
+        case {"metadata": {"exit_code": exit_code, **metadata}, "output": str(output), **rest}:
+            count_others(rest | metadata, set(), "response_item[].output", losses)
             return replace(response, response=output, failed=bool(exit_code))
     code = _EXIT_CODE.match(response.response)
     return replace(response, failed=response.failed or (code is not None and code[1] != "0"))

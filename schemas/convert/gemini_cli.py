@@ -9,6 +9,7 @@ Source: https://github.com/google-gemini/gemini-cli, ``packages/core/src/service
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from pydantic import Field
@@ -24,6 +25,8 @@ NAME = "gemini_cli"
 
 _Turn = tuple[hub.Role, tuple[hub.Part, ...], Any]
 """A message and its time."""
+_Version = tuple[list[_Turn], Losses]
+"""A message with the responses to its calls, and what is lost of it."""
 _NOTICES = ("/", "?", "<session_context>", "<hook_context>")
 """How texts begin that Gemini CLI does not send as requests."""
 _FAILED = {"error", "cancelled"}
@@ -69,7 +72,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
 class _Session:
     def __init__(self) -> None:
         self._transcript = Transcript(NAME)
-        self._messages: dict[str, list[_Turn]] = {}
+        self._messages: dict[str, _Version] = {}
 
     @property
     def losses(self) -> Losses:
@@ -79,10 +82,10 @@ class _Session:
         """Add a line, or a whole session."""
         if isinstance(line.get("$rewindTo"), str):
             self._rewind(line["$rewindTo"])
+            count_others(line, {"$rewindTo"}, "$rewindTo", self.losses)
         elif isinstance(line.get("$set"), dict):
-            if isinstance(line["$set"].get("messages"), list):
-                self._messages.clear()
-            self._add_session(line["$set"])
+            count_others(line, {"$set"}, "$set", self.losses)
+            self._replace(line["$set"])
         elif isinstance(line.get("id"), str) and "type" in line:
             self._add_message(line)
         else:
@@ -90,8 +93,9 @@ class _Session:
 
     def finish(self) -> hub.Run:
         """Return the run."""
-        for parts in self._messages.values():
-            for role, own, time in parts:
+        for turns, losses in self._messages.values():
+            self.losses.merge(losses)
+            for role, own, time in turns:
                 self._transcript.add(role, own, self._transcript.reached(time))
         return self._transcript.finish()
 
@@ -103,69 +107,88 @@ class _Session:
             self._add_message(value)
         count_others(session, {"sessionId", "messages"}, "", self.losses)
 
+    def _replace(self, session: dict[str, Any]) -> None:
+        """Set members of the session; messages replace all that there are."""
+        earlier = self._messages
+        if isinstance(session.get("messages"), list):
+            self._messages = {}
+        self._add_session(session)
+        for message_id, version in earlier.items():
+            if message_id not in self._messages:
+                self._take_back(version)
+
     def _rewind(self, message_id: str) -> None:
         """Remove a message and those after it; all, if there is no such message."""
         ids = list(self._messages)
         first = ids.index(message_id) if message_id in self._messages else 0
         for one in ids[first:]:
-            self.losses.add("messages that were taken back", _texts(self._messages.pop(one)))
+            self._take_back(self._messages.pop(one))
+
+    def _take_back(self, version: _Version) -> None:
+        turns, losses = version
+        contents = [asdict(part) for _, parts, _ in turns for part in parts]
+        self.losses.add("messages that were taken back", contents)
+        self.losses.merge(losses)
 
     def _add_message(self, value: Any) -> None:
+        losses = Losses()
         try:
             message = read(_Message, value)
-            parts = list(self._converted(message))
+            turns = list(_turns_of(message, losses))
         except ConversionError:
             self.losses.add("messages of another form", value)
             return
-        if message.id not in self._messages:  # a later version repeats the earlier one
-            count_unread(message, "messages[]", self.losses)
-        self._messages[message.id] = parts
+        count_unread(message, "messages[]", losses)
+        self._messages[message.id] = turns, losses  # a later version repeats the earlier one
         self._transcript.named(message.model)
 
-    def _converted(self, message: _Message) -> Iterator[_Turn]:
-        """Yield a message, and the responses to its calls."""
-        content = message.content if isinstance(message.content, list) else [message.content]
-        parts = [{"text": part} if isinstance(part, str) else part for part in content if part is not None]
-        body = gemini.message_of({"parts": parts}, "user", "messages[].content", self.losses)
-        if message.type == "user":
-            notice = hub.join_texts(body.parts).lstrip().startswith(_NOTICES)
-            yield "system" if notice else "user", body.parts, message.timestamp
-        elif message.type == "error":
-            yield "assistant", (hub.Error(hub.join_texts(body.parts)),), message.timestamp
-        elif message.type == "gemini":
-            thoughts = (
-                hub.Reasoning("\n".join(text for text in (one.subject, one.description) if text))
-                for one in message.thoughts
-            )
-            calls = (hub.ToolCall(call.name, call.args, call.id) for call in message.calls)
-            yield "assistant", (*thoughts, *body.parts, *calls), message.timestamp
-            for call in message.calls:
-                yield from self._responses(call, message.timestamp)
-        else:
-            self.losses.add(f"messages[] of type {message.type}", message.content)
 
-    def _responses(self, call: _Call, time: Any) -> Iterator[_Turn]:
-        if call.result is None and call.status not in _FAILED:
-            return
-        values = call.result if isinstance(call.result, list) else [call.result]
-        texts = [text for value in values if (text := self._response_text(value))]
-        response = hub.ToolCallResponse("\n".join(texts), call.id, call.name, failed=call.status in _FAILED)
-        yield "tool", (response,), time
-
-    def _response_text(self, value: Any) -> str:
-        match value:
-            case str():
-                return value
-            case {"functionResponse": {"response": dict(response)}} if len(response) == 1:
-                return as_text(next(iter(response.values())))
-            case {"text": text} | {"functionResponse": {"response": text}} if text is not None:
-                return as_text(text)
-        self.losses.add("messages[].toolCalls[].result[]", value)
-        return ""
+def _turns_of(message: _Message, losses: Losses) -> Iterator[_Turn]:
+    """Yield a message, and the responses to its calls."""
+    content = message.content if isinstance(message.content, list) else [message.content]
+    parts = [{"text": part} if isinstance(part, str) else part for part in content if part is not None]
+    body = gemini.message_of({"parts": parts}, "user", "messages[].content", losses)
+    if message.type == "user":
+        notice = hub.join_texts(body.parts).lstrip().startswith(_NOTICES)
+        yield "system" if notice else "user", body.parts, message.timestamp
+    elif message.type == "error":
+        yield "assistant", (hub.Error(hub.join_texts(body.parts)),), message.timestamp
+    elif message.type == "gemini":
+        thoughts = (
+            hub.Reasoning("\n".join(text for text in (one.subject, one.description) if text))
+            for one in message.thoughts
+        )
+        calls = (hub.ToolCall(call.name, call.args, call.id) for call in message.calls)
+        yield "assistant", (*thoughts, *body.parts, *calls), message.timestamp
+        for call in message.calls:
+            yield from _responses(call, message.timestamp, losses)
+    else:
+        losses.add(f"messages[] of type {message.type}", message.content)
 
 
-def _texts(parts: list[_Turn]) -> list[str]:
-    return [part.content for _, own, _ in parts for part in own if isinstance(part, hub.Text | hub.Reasoning)]
+def _responses(call: _Call, time: Any, losses: Losses) -> Iterator[_Turn]:
+    if call.result is None and call.status not in _FAILED:
+        return
+    values = call.result if isinstance(call.result, list) else [call.result]
+    texts = [text for value in values if (text := _response_text(value, losses))]
+    response = hub.ToolCallResponse("\n".join(texts), call.id, call.name, failed=call.status in _FAILED)
+    yield "tool", (response,), time
+
+
+def _response_text(value: Any, losses: Losses) -> str:
+    path = "messages[].toolCalls[].result[]"
+    match value:
+        case str():
+            return value
+        case {"functionResponse": {"response": response, **answered}, **rest} if response is not None:
+            count_others(rest | answered, {"id", "name"}, path, losses)
+            is_wrapped = isinstance(response, dict) and len(response) == 1
+            return as_text(next(iter(response.values())) if is_wrapped else response)
+        case {"text": text, **rest} if text is not None:
+            count_others(rest, set(), path, losses)
+            return as_text(text)
+    losses.add(path, value)
+    return ""
 
 
 SOURCE = of_session(NAME, "sessionId projectHash messages", _recognises, _runs)

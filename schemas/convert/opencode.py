@@ -95,6 +95,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
     sessions: dict[str, _Session] = {}
     for line in lines_of(document, losses):
         if _is_export(line):
+            count_others(line, {"info", "messages"}, "", losses)
             yield _run(line["info"], line["messages"], losses)
             losses = Losses()
         elif (kind := _kind(line)) is not None:
@@ -161,6 +162,7 @@ def _add_message(message: Any, transcript: Transcript) -> None:
     except ConversionError:
         losses.add("messages of another form", message)
         return
+    count_others(message, {"info", "parts"}, "messages[]", losses)
     count_unread(info, "messages[].info", losses)
     transcript.named(info.model_id)
     transcript.run.native_id = transcript.run.native_id or info.session
@@ -175,7 +177,9 @@ def _add_message(message: Any, transcript: Transcript) -> None:
         for role, own in _converted(part, info.role == "user", losses):
             transcript.add(role, [own], at)
     if info.error is not None:
-        text = (info.error.data or {}).get("message") or info.error.name or ""
+        data = info.error.data or {}
+        count_others(data, {"message"}, "messages[].info.error.data", losses)
+        text = data.get("message") or info.error.name or ""
         transcript.add("assistant", [hub.Error(str(text), interruption=info.error.name == _ABORTED)], at)
     transcript.add("assistant", hub.cut_off(info.finish), at)
 

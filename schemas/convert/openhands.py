@@ -23,6 +23,7 @@ from knowledgepulse_schemas.convert.reading import (
     as_text,
     count_others,
     count_unread,
+    parse_json,
     parse_time,
     read,
 )
@@ -122,6 +123,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         if output.error:
             run.messages.append(hub.message("assistant", hub.Error(output.error)))
         run.labels = _labels(output)
+        count_others(output.report or {}, {"resolved"}, "report", losses)
         yield run
     else:
         yield _run(document if isinstance(document, list) else [document], "", losses)
@@ -194,6 +196,8 @@ def _message(event: _Event, path: str, losses: Losses) -> hub.Message:
 
 def _other_message(event: _Event, path: str, losses: Losses) -> hub.Message:
     if event.kind == _FAILURE:
+        count_unread(event, path, losses)
+        losses.add(f"{path}.code", event.code if event.detail else None)
         return hub.message("assistant", hub.Error(event.detail or event.code or ""))
     kept = {"kind": event.kind, **(event.model_extra or {}), "value": event.value}
     if event.kind == "SystemPromptEvent":
@@ -216,6 +220,10 @@ def _action(event: _Event, path: str, losses: Losses) -> hub.Message:
     thought = parts_of(event.thought, f"{path}.thought", losses)
     called = event.tool_call or _ToolCall()
     arguments = called.arguments if called.arguments is not None else event.action
+    match parse_json(called.arguments):
+        case dict(written):  # the action repeats them, and may have more
+            repeated = {name for name, value in written.items() if value == (event.action or {}).get(name)}
+            count_others(event.action or {}, repeated, f"{path}.action", losses)
     call = hub.ToolCall(event.tool_name or called.name or "", arguments, event.tool_call_id or called.id)
     match event.action:
         case {"kind": "FinishAction", "message": str(result)}:
@@ -232,8 +240,25 @@ def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> hub.Messa
     if kind == "system":
         rest = {**(event.model_extra or {}), **(event.args or {}), "message": event.message}
         return _system(rest.pop("content", None), rest, path, losses)
-    if event.action is not None:
-        return _legacy_action(event, path, losses)
+    convert = _legacy_observation if event.action is None else _legacy_action
+    message = convert(event, kind, path, losses)
+    _count_unsaid(event, message, path, losses)
+    return message
+
+
+def _count_unsaid(event: _LegacyEvent, message: hub.Message, path: str, losses: Losses) -> None:
+    """Count the texts of an event that are missing from its message."""
+    said = "\n".join(
+        part.response if isinstance(part, hub.ToolCallResponse) else part.content
+        for part in message.parts
+        if isinstance(part, hub.Text | hub.ToolCallResponse)
+    )
+    for name in ("message", "content", "thought"):
+        text = as_text(getattr(event, name))
+        losses.add(f"{path}.{name}", text if text not in said else None)
+
+
+def _legacy_observation(event: _LegacyEvent, kind: str, path: str, losses: Losses) -> hub.Message:
     count_unread(event, path, losses)
     tool = event.tool or _Metadata()
     extras = event.extras or {}
@@ -248,8 +273,7 @@ def _legacy_message(event: _LegacyEvent, path: str, losses: Losses) -> hub.Messa
     )
 
 
-def _legacy_action(event: _LegacyEvent, path: str, losses: Losses) -> hub.Message:
-    kind = event.action or ""
+def _legacy_action(event: _LegacyEvent, kind: str, path: str, losses: Losses) -> hub.Message:
     if event.args is None:  # in the oldest files, the arguments are members of the event
         arguments = dict(event.model_extra or {})
     else:
