@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import time
 from collections.abc import Callable, Sequence
 
 import cramjam
@@ -12,6 +13,8 @@ from aiokafka.codec import lz4_encode, snappy_encode
 from aiokafka.record.util import calc_crc32c
 
 HEADER_BYTES = 61
+NOW = time.time_ns() // 10**6
+"""In milliseconds: a broker deletes at once what is older than its topic's retention."""
 ENCODERS: dict[int, Callable[[bytes], bytes]] = {
     1: gzip.compress,
     2: snappy_encode,
@@ -31,7 +34,7 @@ def by_hand(
     base: int = 0,
     compressed: bytes | None = None,
     last_delta: int | None = None,
-    timestamp: int = 5000,
+    timestamp: int = NOW,
     attributes: int = 0,
 ) -> bytes:
     """Return a batch of these records, or with these compressed bytes instead."""

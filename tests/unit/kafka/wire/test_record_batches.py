@@ -24,7 +24,7 @@ from knowledgepulse_worker.kafka.topic_reader import raw_record
 from knowledgepulse_worker.kafka.wire import record_batches
 from knowledgepulse_worker.kafka.wire.record_batches import Batches, PartitionRecords, decoding, inflate
 from knowledgepulse_worker.records.record import Fault
-from support.batches import ENCODERS, HEADER_BYTES, by_hand, sealed
+from support.batches import ENCODERS, HEADER_BYTES, NOW, by_hand, sealed
 
 TP = TopicPartition("raw-traces", 0)
 LIMIT = 1_048_576
@@ -146,7 +146,7 @@ def test_a_header_name_that_is_not_utf_8_keeps_its_bytes(codec):
     assert [name.encode("utf-8", "surrogateescape") for name, _ in record.headers] == names
     assert (record.key, record.value) == (b"key", b"value")
     assert (before.offset, record.offset, after.offset) == (0, 1, 2)
-    assert record.timestamp == 5000
+    assert record.timestamp == NOW
 
 
 # --- batches that cannot be decoded
@@ -165,7 +165,7 @@ def test_an_undecodable_batch_yields_a_placeholder_for_each_offset(codec, compre
     assert [one.offset for one in records] == [0, 1, 2, 3, 4, 5]
     assert faults(records) == [(2, "undecodable"), (3, "undecodable"), (4, "undecodable")]
     lost = raw_record(records[2])
-    assert (lost.key, lost.value, lost.headers, lost.timestamp_ms) == (None, None, (), 5000)
+    assert (lost.key, lost.value, lost.headers, lost.timestamp_ms) == (None, None, (), NOW)
     assert "sha256" in lost.fault.message
     assert "up to offset 4" in lost.fault.message
 
