@@ -1,18 +1,15 @@
-"""Records in, transactions out: what is published equals direct conversion, with any crash."""
+"""Records in, transactions out: what is published equals direct conversion; tests/simulation has crashes."""
 
 from __future__ import annotations
 
 import json
 import random
-from contextlib import suppress
 
-import pytest
 from prometheus_client import CollectorRegistry
 
 import knowledgepulse_worker.tools.assemble.run_outputs
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_schemas.convert import Options, convert
-from knowledgepulse_worker.errors import DeliveryError
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.settings import Settings
@@ -39,7 +36,7 @@ def topics(**limits):
 
 
 class Partition:
-    """A partition of the spans topic, and the transactions of the assemblers that read it."""
+    """A partition of the spans topic, and the transactions of the assembler that reads it."""
 
     def __init__(self, values, limits=None, settings=SETTINGS):
         self.records = [
@@ -49,28 +46,17 @@ class Partition:
         self.steps = []
         self.registry = CollectorRegistry()
         self.metrics = AssemblyMetrics(self.registry)
-        self.fails_at = -1
         self._settings = settings
         self._outputs = RunOutputs(settings, Options(), topics(**(limits or {})))
 
     async def publish(self, step):
-        if len(self.steps) == self.fails_at:
-            self.fails_at = -1
-            raise DeliveryError("the transaction was aborted")
         self.steps.append(step)
 
     async def run(self):
-        """Read from the last transaction on to the end, and then wait until every run is complete."""
-        watermark = self.steps[-1].watermark if self.steps else 0
-        position = self.steps[-1].position if self.steps else 0
-        published = {}
-        for step in self.steps:
-            published |= step.published
-            for trace_id in step.forgotten:
-                del published[trace_id]
-        runs = OpenRuns(self._settings.assemble, watermark, position, published)
+        """Read to the end, and then wait until every run is complete."""
+        runs = OpenRuns(self._settings.assemble)
         assembler = PartitionAssembler(3, runs, self._outputs, self.publish, self.metrics)
-        await assembler.process(self.records[watermark:])
+        await assembler.process(self.records)
         await assembler.wait(END)
 
     def published(self, topic):
@@ -114,28 +100,6 @@ async def test_shuffled_and_repeated_spans_give_the_traces_of_direct_conversion(
     assert by_id(partition.published(TOPICS.raw)) == directly(values)
     assert {dict(one.headers)["kp-completed-by"] for one in partition.published(TOPICS.raw)} == {b"root"}
     assert partition.counted("kp_assembly_traces_total") == 12
-
-
-@pytest.mark.parametrize("seed", range(4))
-async def test_a_failed_transaction_is_published_by_the_next_process(real_traces, seed, monkeypatch):
-    """Every transaction fails once; some spans are late."""
-    monkeypatch.setattr(knowledgepulse_worker.tools.assemble.transaction_log, "STEP_RECORDS", 3)
-    values = [*shuffled(real_traces[:8], seed), b"no export"]
-    partition = Partition(values)
-    failures = 0
-    for transaction in range(len(values)):
-        partition.fails_at = transaction
-        with suppress(DeliveryError):
-            await partition.run()
-        failures += partition.fails_at < 0
-    partition.fails_at = -1
-    await partition.run()
-
-    assert failures >= 3
-    completed = [trace_id for step in partition.steps for trace_id in step.published]
-    assert sorted(completed) == sorted(spans_of(trace)[0].trace_id.hex() for trace in real_traces[:8])
-    assert by_id(partition.published(TOPICS.raw)).keys() <= directly(values[:-1]).keys()
-    assert [one.value for one in partition.published(TOPICS.dead_letter)].count(b"no export") == 1
 
 
 async def test_a_late_span_is_kept_and_its_run_is_published_once(real_traces):
