@@ -49,7 +49,7 @@ KINDS = {
 FOUND_LARGE = (3000902, 101853, 101471, 100322, 100857, 2000259, 2003539, 2014297, 3566, 1947)
 """Seeds that found something when all histories were large."""
 
-FOUND = (*FOUND_LARGE, 5000028, 10022238, 10060251, 10061966, 10061991, 10069971)
+FOUND = (*FOUND_LARGE, 5000028, 10022238, 10060251, 10061966, 10061991, 10069971, 30413340)
 """Seeds that have found something, as the README and the history of this file say."""
 
 

@@ -300,7 +300,9 @@ class Source:
             ]
             if not batches:
                 await self._look_up_while_idle()
-            elif await self._is_same_topic(partition.at.partition for partition, _ in batches):
+                continue
+            numbers = [partition.at.partition for partition, _ in batches]
+            if await self._is_same_topic(await self._services.topic_ids.current(numbers)):
                 for partition, records in batches:
                     await self._hand_over_batch(partition, records)
 
@@ -316,7 +318,8 @@ class Source:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_UP_LIMIT):
-                await self._is_same_topic(consumed)
+                found = await self._services.topic_ids.current(consumed)
+            await self._is_same_topic(found)
         self._looked_up = time.monotonic()
 
     async def _refetch(self, fetched: Iterable[TopicPartition]) -> None:
@@ -345,9 +348,8 @@ class Source:
             self._client.pause(at)
         return None
 
-    async def _is_same_topic(self, numbers: Iterable[int]) -> bool:
+    async def _is_same_topic(self, found: bytes) -> bool:
         """Return whether the topic is still the same; if it was recreated, read it from its beginning."""
-        found = await self._services.topic_ids.current(numbers)
         if found == self._topic_id:
             return True
         logger.warning("%s was recreated; reading it from its beginning", self._services.topic)
@@ -360,10 +362,11 @@ class Source:
 
         One that lags would serve the former topic's records again, and have the new topic's id right after.
         """
-        self._topic_id = await self._services.topic_ids.current(self._partitions)
+        topic_id = await self._services.topic_ids.current(self._partitions)
         for partition in self._partitions.values():
             partition.expected = None
         await self._client.seek_to_beginning(*(one.at for one in self._partitions.values()))
+        self._topic_id = topic_id  # now that it is read: whoever is cut short before has to do it again
 
     async def _hand_over_batch(self, partition: Partition, records: Sequence[Record]) -> None:
         def is_current() -> bool:

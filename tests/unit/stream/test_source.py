@@ -257,6 +257,29 @@ async def test_a_recreated_topic_that_ends_where_the_former_one_was_read_to_is_r
     assert world.outputs()[5:] == list(range(100, 105))
 
 
+async def test_a_recreated_topic_is_read_however_long_its_beginning_takes_to_find(start, monkeypatch):
+    """A look-up that was cut short had taken the new topic's id, and was never repeated."""
+    monkeypatch.setattr(source, "_LOOK_UP_INTERVAL", 0.0)
+    monkeypatch.setattr(source, "_LOOK_UP_LIMIT", 0.01)
+    world = await start()
+    world.publish(0, *range(5))
+    await world.member.rebalance([0])
+    await world.committed({0: 5})
+    seek = world.member.seek_to_beginning
+
+    async def slowly(*partitions):
+        await asyncio.sleep(0.05)
+        await seek(*partitions)
+
+    monkeypatch.setattr(world.member, "seek_to_beginning", slowly)
+    world.topic.records[0].clear()
+    world.publish(0, *range(100, 105))
+    world.topic.id = b"second"
+    await world.until(lambda: len(world.outputs()) == 10)
+
+    assert world.outputs()[5:] == list(range(100, 105))
+
+
 async def test_while_no_records_come_a_leader_that_is_down_holds_up_no_other_partition(start, monkeypatch):
     monkeypatch.setattr(source, "_LOOK_UP_INTERVAL", 0.0)
     monkeypatch.setattr(source, "_LOOK_UP_LIMIT", 0.01)
