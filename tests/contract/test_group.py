@@ -8,10 +8,10 @@ from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import IllegalStateError
 from aiokafka.structs import OffsetAndMetadata
 
+from fakes.memory_group import MemoryGroupMember, MemoryTopic
 from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
 from knowledgepulse_worker.records.record import OutputRecord
-from knowledgepulse_worker.testing.memory_group import MemoryGroupMember, MemoryTopic
 from simulation.brokers import SimTopic, new_cluster
 from simulation.member import SimMember
 from support.streams import Message

@@ -11,12 +11,12 @@ from uuid import uuid4
 import pytest
 from aiokafka.admin import NewTopic
 
+from fakes.memory_publisher import MemoryPublisher
 from knowledgepulse_worker.errors import DeliveryError, TimestampError, TooLargeError
 from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.output_publisher import OutputPublisher
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, Headers, OutputRecord
 from knowledgepulse_worker.settings import KafkaSettings, Settings
-from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 from simulation.brokers import SimTopic, new_cluster
 from simulation.producer import SimPublisher
 from support.streams import Stream, admin_of

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from fakes.memory_reader import MemoryReader
 from knowledgepulse_worker.kafka.topic_reader import TopicReader, read_topic
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.records.record import OutputRecord
-from knowledgepulse_worker.testing.memory_reader import MemoryReader
 from simulation.brokers import SimTopic, new_cluster
 from simulation.clients import SimReader
 from support.scored import dead_letter

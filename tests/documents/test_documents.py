@@ -16,7 +16,7 @@ NEEDS_KAFKA = {
     "deploy/export.md",
     *WITH_A_WORKER,
     "schemas/README.md",
-    "schemas/convert/README.md",
+    "schemas/knowledgepulse_schemas/convert/README.md",
 }
 NEEDS_MODEL = {"README.md", "deploy/threshold.md"}
 
@@ -34,7 +34,7 @@ SPANS = {"resourceSpans": [{"scopeSpans": [{"spans": [{**IDS, "attributes": ATTR
 WORKER = [
     "kp-worker config > worker.toml",
     "kp-worker topics --partitions 1",
-    "echo '{}' | cat - worker/tools/demo/real_traces.jsonl > traces.jsonl",
+    "echo '{}' | cat - worker/knowledgepulse_worker/tools/demo/real_traces.jsonl > traces.jsonl",
     "kp-worker publish traces.jsonl",
     "kp-worker run",
     "until kp-worker dead-letters list | grep invalid_trace; do :; done",
@@ -52,7 +52,7 @@ BEFORE = {
         "kp-worker topics",
         "kp-worker run",
     ],
-    "schemas/convert/README.md": [
+    "schemas/knowledgepulse_schemas/convert/README.md": [
         "kp-worker topics",
         f"cat > chats.jsonl <<'END'\n{json.dumps(CHAT)}\nEND",
         f"cat > spans.json <<'END'\n{json.dumps(SPANS)}\nEND",

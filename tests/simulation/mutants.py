@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-WORKER = HERE.parents[1] / "worker"
+WORKER = HERE.parents[1] / "worker" / "knowledgepulse_worker"
 _SCRIPT = """
 from simulation.histories import FOUND; from simulation.play import HISTORIES, play
 for number, seed in enumerate([*range({limit}), *FOUND], 1):

@@ -24,7 +24,7 @@ class BaseInstall:
     def __init__(self, folder: Path) -> None:
         self._environment = {
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": f"{ROOT / 'deploy' / 'packages'}{os.pathsep}{folder}",
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "worker", ROOT / "schemas", folder))),
         }
         for distribution in (metadata.distribution("knowledgepulse-worker"), *_base_distributions()):
             for name in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:

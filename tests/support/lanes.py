@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
 
+from fakes.memory_publisher import MemoryPublisher
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.base import Embeddings
 from knowledgepulse_worker.embedding.batcher import Batcher
@@ -23,7 +24,6 @@ from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import Fault, RawRecord
 from knowledgepulse_worker.redaction.copies import Redaction
 from knowledgepulse_worker.settings import CacheSettings, LimitSettings, TopicSettings
-from knowledgepulse_worker.testing.memory_publisher import MemoryPublisher
 
 DIMENSIONS = 8
 

@@ -41,18 +41,17 @@ def refused(source: str, path: str) -> set[int]:
 @pytest.mark.parametrize(
     ("folder", "allowed"),
     [
-        ("schemas", set()),
-        ("worker", set()),
-        ("worker/scoring", set()),
-        ("worker/tools", set()),
-        ("worker/tools/assemble", set()),
-        ("worker/lane", set()),
-        ("worker/kafka", {"aiokafka"}),
-        ("worker/testing", {"aiokafka"}),
-        ("worker/stream", {"aiokafka", "faust", "mode"}),
-        ("worker/embedding", {"openvino", "torch", "sentence_transformers"}),
-        ("worker/tools/convert", {"opentelemetry"}),
-        ("worker/observe", {"prometheus_client", "opentelemetry"}),
+        ("schemas/knowledgepulse_schemas", set()),
+        ("worker/knowledgepulse_worker", set()),
+        ("worker/knowledgepulse_worker/scoring", set()),
+        ("worker/knowledgepulse_worker/tools", set()),
+        ("worker/knowledgepulse_worker/tools/assemble", set()),
+        ("worker/knowledgepulse_worker/lane", set()),
+        ("worker/knowledgepulse_worker/kafka", {"aiokafka"}),
+        ("worker/knowledgepulse_worker/stream", {"aiokafka", "faust", "mode"}),
+        ("worker/knowledgepulse_worker/embedding", {"openvino", "torch", "sentence_transformers"}),
+        ("worker/knowledgepulse_worker/tools/convert", {"opentelemetry"}),
+        ("worker/knowledgepulse_worker/observe", {"prometheus_client", "opentelemetry"}),
     ],
 )
 def test_a_library_is_imported_only_where_it_belongs(folder, allowed):
@@ -64,4 +63,4 @@ def test_a_library_is_imported_only_where_it_belongs(folder, allowed):
 def test_no_form_of_an_import_escapes():
     lines = "".join(form.format("torch") for form in FORMS)
 
-    assert refused(lines, "worker/scoring/module.py") == {0, 1, 2, 4}
+    assert refused(lines, "worker/knowledgepulse_worker/scoring/module.py") == {0, 1, 2, 4}

@@ -110,7 +110,7 @@ def test_the_build_scores_an_existing_trace(final_stage, root, parse_command):
     (base,) = arguments_of(final_stage, "FROM")
 
     parse_command(shlex.split(step.split("kp-worker", 1)[1]))
-    assert (root / "deploy/packages" / sample).is_file()
+    assert (root / "worker" / sample).is_file()
     assert re.fullmatch(rf"python:{re.escape(python)}\.\d+-slim-\w+@sha256:[0-9a-f]{{64}}", base)
     assert "HF_HUB_OFFLINE=1" in " ".join(arguments_of(final_stage, "ENV"))
 

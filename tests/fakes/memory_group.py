@@ -1,0 +1,247 @@
+"""An in-memory group member: the topic is in memory, and a test assigns its partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import IllegalStateError, KafkaError
+from aiokafka.structs import ConsumerRecord as Record
+from aiokafka.structs import OffsetAndMetadata
+
+BATCH = 3
+"""Maximum records per partition and fetch."""
+
+
+@dataclass
+class MemoryTopic:
+    """A topic's records, and a group's positions.
+
+    Attributes:
+        id: the topic id; changes when the topic is recreated.
+        records: the records of each partition, in offset order; offsets may have gaps.
+        open_from: the first offset of an open transaction, by partition.
+        committed: the group's committed offsets, by partition.
+        metadata: what was committed with them.
+        begins: the first remaining offset, by partition.
+    """
+
+    name: str
+    id: bytes
+    records: list[list[Record]]
+    open_from: dict[int, int] = field(default_factory=dict)
+    committed: dict[int, int] = field(default_factory=dict)
+    metadata: defaultdict[int, str] = field(default_factory=lambda: defaultdict(str))
+    begins: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, name: str, partitions: int, topic_id: bytes = b"") -> MemoryTopic:
+        """Return a topic without records."""
+        return cls(name, topic_id, [[] for _ in range(partitions)])
+
+    def publish(
+        self, partition: int, value: bytes | None, key: bytes | None = None, *, gap: int = 0
+    ) -> Record:
+        """Append a record after a gap of offsets."""
+        offset = self.end(partition) + gap
+        size = -1 if value is None else len(value)
+        record = Record(self.name, partition, offset, 0, 0, key, value, None, -1, size, ())
+        self.records[partition].append(record)
+        return record
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        """Delete the records before an offset, as retention does."""
+        self.begins[partition] = offset
+        self.records[partition] = [one for one in self.records[partition] if one.offset >= offset]
+
+    def begin(self, partition: int) -> int:
+        """Return the first remaining offset."""
+        return self.begins.get(partition, 0)
+
+    def end(self, partition: int) -> int:
+        """Return the offset of the next record."""
+        records = self.records[partition]
+        return records[-1].offset + 1 if records else self.begin(partition)
+
+    def stable_end(self, partition: int) -> int:
+        """Return the last stable offset."""
+        return self.open_from.get(partition, self.end(partition))
+
+
+class MemoryGroupMember:
+    """Implements :class:`~knowledgepulse_worker.stream.client.Client` in memory.
+
+    Args:
+        topic: the topic to read.
+
+    Attributes:
+        commits: every commit, in order.
+        gate: blocks a fetch until it is set.
+        error: if set, every fetch raises it: the group membership has ended.
+        look_up_error: raised once, by the next look-up of beginning offsets.
+    """
+
+    def __init__(self, topic: MemoryTopic) -> None:
+        self.commits: list[Mapping[TopicPartition, OffsetAndMetadata]] = []
+        self.error: KafkaError | None = None
+        self.look_up_error: KafkaError | None = None
+        self.is_member = False
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self._topic = topic
+        self._listener: ConsumerRebalanceListener | None = None
+        self._subscribed = asyncio.Event()
+        self._fetches = 0
+        self._positions: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+
+    async def start(self) -> None:
+        """Connect to nothing."""
+
+    async def stop(self) -> None:
+        """Leave the group."""
+        self.is_member = False
+
+    def subscribe(self, *, topics: Collection[str], listener: ConsumerRebalanceListener) -> None:
+        """Join the group; :meth:`rebalance` then assigns partitions."""
+        if set(topics) != {self._topic.name}:
+            raise ValueError(f"there is only {self._topic.name}, not {', '.join(topics)}")
+        self._listener = listener
+        self._subscribed.set()
+
+    async def rebalance(self, partitions: Iterable[int]) -> None:
+        """Revoke all partitions, then assign these."""
+        await self._subscribed.wait()
+        assert self._listener is not None
+        await self._listener.on_partitions_revoked(self.assignment())
+        self.is_member = True
+        self._paused.clear()
+        tps = [TopicPartition(self._topic.name, number) for number in partitions]
+        self._positions = {tp: self._topic.committed.get(tp.partition, 0) for tp in tps}
+        await self._listener.on_partitions_assigned(self.assignment())
+
+    def expel(self) -> None:
+        """End the membership, as an expired session does; the listener is called at the next rebalance."""
+        self.is_member = False
+
+    def check_membership(self) -> None:
+        """Raise :attr:`error`, if there is one."""
+        if self.error is not None:
+            raise self.error
+
+    def assignment(self) -> set[TopicPartition]:
+        """Return the assigned partitions."""
+        return set(self._positions)
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        """Return the topic's partitions; None if there is no such topic."""
+        return set(range(len(self._topic.records))) or None if topic == self._topic.name else None
+
+    async def getmany(self, *, timeout_ms: int) -> Mapping[TopicPartition, Sequence[Record]]:
+        """Return the next records of the partitions that are not paused."""
+        self._fetches += 1
+        self.check_membership()
+        await asyncio.sleep(min(timeout_ms, 1) / 1000)
+        await self.gate.wait()
+        # As in the real client, nothing is awaited from here on, so all records are of this assignment.
+        fetched = {tp: records for tp in self._positions.keys() - self._paused if (records := self._next(tp))}
+        for tp, records in fetched.items():
+            self._positions[tp] = records[-1].offset + 1
+        return fetched
+
+    async def fetched(self) -> None:
+        """Wait until another fetch has begun."""
+        before = self._fetches
+        while self._fetches == before:
+            await asyncio.sleep(0.001)
+
+    def _next(self, tp: TopicPartition) -> Sequence[Record]:
+        stable = self._topic.stable_end(tp.partition)
+        records = self._topic.records[tp.partition]
+        return [one for one in records if self._positions[tp] <= one.offset < stable][:BATCH]
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Stop fetching these partitions."""
+        self._require_assigned(*partitions)
+        self._paused.update(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Fetch these partitions again."""
+        self._require_assigned(*partitions)
+        self._paused.difference_update(partitions)
+
+    def paused(self) -> set[TopicPartition]:
+        """Return the paused partitions."""
+        return set(self._paused)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Set the offset of the next fetch."""
+        self._require_assigned(partition)
+        self._positions[partition] = offset
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Set the next fetch to the first remaining record."""
+        for partition in partitions:
+            self.seek(partition, self._topic.begin(partition.partition))
+
+    async def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the next fetch."""
+        self._require_assigned(partition)
+        return self._positions[partition]
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the first remaining offsets."""
+        error, self.look_up_error = self.look_up_error, None
+        if error is not None:
+            raise error
+        return {tp: self._topic.begin(tp.partition) for tp in partitions}
+
+    async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """Return the group's position, if any."""
+        offset = self._topic.committed.get(partition.partition)
+        return (
+            None if offset is None else OffsetAndMetadata(offset, self._topic.metadata[partition.partition])
+        )
+
+    async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Set the group's positions; like a broker, accept even a former member once the group is empty."""
+        self._require_assigned(*positions)
+        self.commits.append(dict(positions))
+        for tp, position in positions.items():
+            self._topic.committed[tp.partition], self._topic.metadata[tp.partition] = position
+
+    def highwater(self, partition: TopicPartition) -> int | None:
+        """Return the high watermark: the offset of the next record to be published."""
+        return self._topic.end(partition.partition)
+
+    def last_stable_offset(self, partition: TopicPartition) -> int | None:
+        """Return the offset below which all transactions have ended."""
+        return self._topic.stable_end(partition.partition)
+
+    def last_poll_timestamp(self, partition: TopicPartition) -> int | None:
+        """Return the time of the broker's last response: far in the future, so it is never silent."""
+        return 2**62
+
+    def _require_assigned(self, *partitions: TopicPartition) -> None:
+        if missing := set(partitions) - self._positions.keys():
+            raise IllegalStateError(f"not assigned: {missing}")
+
+
+class MemoryTopicIds:
+    """Implements :class:`~knowledgepulse_worker.stream.client.TopicIdentity` for a topic in memory."""
+
+    def __init__(self, topic: MemoryTopic) -> None:
+        self._topic = topic
+
+    async def start(self) -> None:
+        """Connect to nothing."""
+
+    async def stop(self) -> None:
+        """Close nothing."""
+
+    async def current(self, partitions: Iterable[int]) -> bytes:
+        """Return the topic's id."""
+        return self._topic.id

@@ -1,0 +1,22 @@
+"""The converters' README matches the code."""
+
+import re
+
+import knowledgepulse_schemas.convert
+from knowledgepulse_schemas.convert import SOURCES
+from support.documents import table
+
+
+def test_the_readme_lists_every_source_and_its_function():
+    rows = [
+        re.findall(r"`([^`]+)`", row.rsplit("|", 2)[0])
+        for row in table("schemas/knowledgepulse_schemas/convert/README.md", "Sources")
+    ]
+
+    assert {name for row in rows for name in row if name in SOURCES} == set(SOURCES)
+    assert all(
+        hasattr(knowledgepulse_schemas.convert, name)
+        for row in rows
+        for name in row
+        if name.startswith("from_")
+    )

@@ -1,0 +1,114 @@
+"""Loading the configured embedder; errors name the setting to change."""
+
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from knowledgepulse_worker.embedding import LexicalEmbedder, load_embedder
+from knowledgepulse_worker.errors import MissingExtraError, ModelError
+from knowledgepulse_worker.settings import CacheSettings, EmbeddingSettings
+from support.bert import POSITIONS, WIDTH, write_bert
+
+
+def load(dimensions=WIDTH, **embedding):
+    return load_embedder(EmbeddingSettings(**embedding), CacheSettings(dimensions=dimensions))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_bert(tmp_path / "model")
+
+
+def test_the_backend_none_has_no_embedder():
+    assert load(backend="none") is None
+
+
+@pytest.mark.parametrize(("text", "description"), [(None, "lexical, text parts"), ("sdk", "lexical")])
+def test_lexical_uses_the_cache_s_dimensions_and_reads_parts_by_default(text, description):
+    embedder = load(16, backend="lexical", text=text)
+
+    assert isinstance(embedder, LexicalEmbedder)
+    assert (embedder.dimensions, embedder.description) == (16, description)
+
+
+def test_neither_needs_openvino():
+    code = "import sys, knowledgepulse_worker.embedding; sys.exit('openvino' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_model_in_a_folder_runs_in_openvino_and_is_logged(folder, caplog):
+    with caplog.at_level(logging.INFO):
+        embedder = load(model=str(folder), device="cpu", precision="float32", max_tokens=16)
+
+    assert embedder.runtime.startswith("OpenVINO ")
+    assert f"{folder} runs in {embedder.runtime} on cpu" in caplog.text
+
+
+def test_mismatched_dimensions_are_an_error_with_both_numbers(folder):
+    with pytest.raises(ModelError, match=rf"cache\.dimensions: got 16; {folder} .* of {WIDTH}"):
+        load(16, model=str(folder), device="cpu", max_tokens=16)
+
+
+def test_a_window_beyond_the_model_s_is_an_error(folder):
+    with pytest.raises(
+        ModelError, match=rf"embedding\.max_tokens: got {POSITIONS + 1}; .* at most {POSITIONS}"
+    ):
+        load(model=str(folder), device="cpu", max_tokens=POSITIONS + 1)
+
+
+def test_another_architecture_without_the_extra_names_both(tmp_path, monkeypatch):
+    folder = write_bert(tmp_path, model_type="xlm-roberta")
+    monkeypatch.delitem(sys.modules, "knowledgepulse_worker.embedding.sentence_transformer", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+    with pytest.raises(MissingExtraError) as raised:
+        load(model=str(folder), device="cpu", max_tokens=16)
+
+    assert f"{folder}/config.json: model_type is 'xlm-roberta', not 'bert'; " in str(raised.value)
+    assert "torch is not installed; the extra 'sentence-transformers' provides it" in str(raised.value)
+
+
+@pytest.mark.model
+def test_another_architecture_runs_in_sentence_transformers(tmp_path):
+    from transformers import DistilBertConfig, DistilBertModel
+
+    from support.bert import CONFIG
+
+    folder = write_bert(tmp_path)
+    config = DistilBertConfig(
+        vocab_size=CONFIG["vocab_size"],
+        dim=WIDTH,
+        hidden_dim=24,
+        n_layers=1,
+        n_heads=3,
+        max_position_embeddings=40,
+    )
+    DistilBertModel(config).save_pretrained(folder)
+
+    embedder = load(model=str(folder), device="cpu", max_tokens=16)
+
+    assert embedder.runtime.startswith("PyTorch ")
+    assert load(model=str(folder), device="cpu", max_tokens=16).identity == embedder.identity
+    assert load(model=str(folder), device="cpu", max_tokens=15).identity != embedder.identity
+    assert embedder.embed(["a b", "x " * 50]).truncated == 1
+    with pytest.raises(ModelError, match=r"embedding\.truncation: sdk needs a BERT model on the CPU"):
+        load(model=str(folder), device="cpu", max_tokens=16, truncation="sdk")
+
+
+@pytest.mark.model
+def test_what_sentence_transformers_cannot_load_is_an_error_that_names_the_folder(tmp_path):
+    folder = write_bert(tmp_path, model_type="no-such-model")
+
+    with pytest.raises(ModelError, match=rf"embedding\.model: {folder} cannot be loaded"):
+        load(model=str(folder), device="cpu", max_tokens=16)
+
+
+@pytest.mark.model
+def test_a_missing_device_is_an_error_that_names_the_setting(folder, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+    with pytest.raises(ModelError, match=r"embedding\.device: got cuda; .* set auto or cpu"):
+        load(model=str(folder), device="cuda", max_tokens=16)

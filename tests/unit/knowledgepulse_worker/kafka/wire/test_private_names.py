@@ -1,0 +1,104 @@
+"""The private names of libraries that the worker uses.
+
+An upgrade that removes a name or changes its parameters fails here, not in production.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from pathlib import Path
+
+import faust
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.producer.message_accumulator import MessageAccumulator
+from aiokafka.producer.sender import Sender
+from aiokafka.protocol.api import Request
+
+from knowledgepulse_worker.kafka.wire.record_batches import Batches
+from knowledgepulse_worker.kafka.wire.record_batches import ClientPartitionRecords as PartitionRecords
+
+WORKER = Path(__file__).parents[5] / "worker"
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "parameters"),
+    [
+        # kafka/wire/group_member.py: the coordinator's answers renew the lease; no hook tells them.
+        (GroupCoordinator, "_send_req", ["self", "request"]),
+        # kafka/wire/producer.py: the producer's own stop waits for brokers that are away.
+        (Sender, "close", ["self"]),
+        # kafka/wire/producer.py: the producer would go on with the next batch after one that was lost.
+        (MessageAccumulator, "_pop_batch", ["self", "tp"]),
+        (MessageAccumulator, "reenqueue", ["self", "batch"]),
+        # kafka/wire/topic_id.py: no request of the client's asks for topic ids.
+        (Request, "build", ["self", "request_struct_class"]),
+        # stream/faust.py: an app stores nothing, and there may be no place for its folders.
+        (faust.App, "_create_directories", ["self"]),
+    ],
+)
+def test_a_private_name_exists_with_the_expected_parameters(owner, name, parameters):
+    found = getattr(owner, name, None)
+
+    assert found is not None, f"{owner.__name__}.{name} is gone"
+    assert list(inspect.signature(found).parameters) == parameters, f"{owner.__name__}.{name} has changed"
+
+
+def test_a_consumer_has_a_coordinator_with_a_generation():
+    """`kafka/wire/group_member.py` treats a negative generation as no membership."""
+    assert "self._coordinator" in inspect.getsource(AIOKafkaConsumer.start)
+    assert "self.generation = OffsetCommitRequest.DEFAULT_GENERATION_ID" in inspect.getsource(
+        GroupCoordinator
+    )
+
+
+def test_a_producer_is_stopped_by_its_sender_and_its_accumulator():
+    """`kafka/wire/producer.py`: it would go on with the next batch after one that was lost."""
+    assert "self._message_accumulator = MessageAccumulator(" in inspect.getsource(AIOKafkaProducer)
+    assert "raise copy.copy(self._exception)" in inspect.getsource(MessageAccumulator.add_batch)
+    assert "self._batches" in inspect.getsource(MessageAccumulator.drain_by_nodes)
+
+
+def test_the_fetcher_uses_the_replaced_parser():
+    """`kafka/wire/record_batches.py`: the client has no hook for undecodable batches."""
+    source = inspect.getsource(Fetcher._proc_fetch_request)
+
+    assert "records = MemoryRecords(part_data[-1])" in source
+    assert "partition_records = PartitionRecords(" in source
+    assert list(inspect.signature(PartitionRecords).parameters)[:2] == ["tp", "records"]
+    assert "self.next_fetch_offset = record.offset + 1" in inspect.getsource(PartitionRecords._unpack_records)
+    assert used(Fetcher._proc_fetch_request, "records") == {"has_next", "size_in_bytes"}
+    assert (
+        used(PartitionRecords._unpack_records, "records") == {"has_next", "next_batch"} <= set(dir(Batches))
+    )
+    assert used(PartitionRecords._unpack_records, "next_batch") == {
+        "base_offset",
+        "is_control_batch",
+        "is_transactional",
+        "next_offset",
+        "producer_id",
+        "validate_crc",
+    }
+    assert used(PartitionRecords._consumer_record, "record") == {
+        "checksum",
+        "headers",
+        "key",
+        "offset",
+        "timestamp",
+        "timestamp_type",
+        "value",
+    }
+
+
+def used(function, name):
+    """Return the attributes of a variable that a function uses."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name
+    }

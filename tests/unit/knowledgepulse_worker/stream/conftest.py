@@ -1,0 +1,172 @@
+"""A whole worker without a broker and without Faust: in-memory group, topic and publisher."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from fakes.memory_group import MemoryGroupMember, MemoryTopic, MemoryTopicIds
+from fakes.memory_publisher import MemoryPublisher
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.errors import TopicError
+from knowledgepulse_worker.kafka.topic_reader import Record
+from knowledgepulse_worker.kafka.topics import Topic, changelog_topic_name
+from knowledgepulse_worker.observe.metrics import Metrics
+from knowledgepulse_worker.policy import PolicyInForce
+from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.stream.app import Parts, WorkerApp
+from support.program import Program
+
+RAW = "raw-traces"
+TRACE = ReasoningTrace.new(
+    objective="Fix the failing build",
+    steps=[{"type": "thought"}, {"type": "observation"}],
+    result_summary="",
+    confidence=0.5,
+    success=True,
+    task_domain="code",
+).to_json()
+
+
+class MemoryReader:
+    """Reads the changelog from the in-memory publisher.
+
+    Attributes:
+        gates: by partition, an event that blocks reading its changelog until set.
+        truncated: partitions with a changelog that cannot be read to its end.
+        reading: partitions being read.
+        max_parallel: the highest number of partitions read at once.
+    """
+
+    def __init__(self, publisher):
+        self._publisher = publisher
+        self.gates = {}
+        self.truncated = set()
+        self.reading = set()
+        self.max_parallel = 0
+
+    @asynccontextmanager
+    async def connect(self):
+        yield self
+
+    def _records(self, topic, partition):
+        return [record for record in self._publisher.records(topic) if record.partition == partition]
+
+    async def bounds(self, topic, partition):
+        return range(len(self._records(topic, partition)))
+
+    async def read(self, topic, partition, offsets):
+        self.reading.add(partition)
+        self.max_parallel = max(self.max_parallel, len(self.reading))
+        if partition in self.gates:
+            await self.gates[partition].wait()
+        for offset in offsets:
+            if partition in self.truncated and offset == offsets[-1]:
+                raise TopicError("the broker returns no more records")
+            one = self._records(topic, partition)[offset]
+            size = -1 if one.value is None else len(one.value)
+            yield Record(topic, partition, offset, 0, 0, one.key, one.value, None, -1, size, ())
+        self.reading.discard(partition)
+
+
+class World:
+    """One worker, on a topic that outlives it.
+
+    Args:
+        program: makes the program to run it in of the worker.
+    """
+
+    def __init__(self, program, topic, publisher, **limits):
+        self.topic = topic
+        self.publisher = publisher
+        self.reader = MemoryReader(publisher)
+        self.member = MemoryGroupMember(topic)
+        self.topic_ids = MemoryTopicIds(topic)
+        self.failures = []
+        self.registry = CollectorRegistry()
+        self.settings = Settings(embedding={"backend": "none"}, limits=limits, log={})
+        self.changelog = changelog_topic_name(self.settings.kafka.group)
+        count = len(topic.records)
+        names = (RAW, "contribute", "rejected", "dead-letter")
+        self.app = WorkerApp(
+            Parts(
+                self.settings,
+                {name: Topic(name, count, 1_000_000) for name in names},
+                batcher=None,
+                group=lambda: self.member,
+                topic_ids=self.topic_ids,
+                reader=self.reader.connect,
+                publisher=publisher,
+                metrics=Metrics(self.settings.policy, 0.1, self.registry),
+                in_force=PolicyInForce(self.settings.policy),
+                on_failure=self.failures.append,
+            )
+        )
+        self.program = program(self.app)
+
+    @property
+    def source(self):
+        return self.program.source
+
+    async def check(self):
+        """Check as the guard does now and then."""
+        await self.app.guard.check(self.source)
+
+    async def stop(self):
+        self.publisher.release("contribute", "rejected", "dead-letter", self.changelog)
+        await self.program.stop()
+
+    def publish(self, partition, *numbers):
+        for number in numbers:
+            self.topic.publish(partition, TRACE, b"%d" % number)
+
+    def outputs(self, partition=None):
+        """Return the keys of the confirmed outputs, in order of confirmation."""
+        records = self.publisher.records("contribute", "rejected", "dead-letter")
+        return [int(one.key) for one in records if partition in (None, one.partition)]
+
+    async def committed(self, positions):
+        await self.until(lambda: self.topic.committed == positions)
+
+    async def finished(self, *keys):
+        await self.until(lambda: sorted(self.outputs()) == sorted(keys))
+
+    async def until(self, condition):
+        async with asyncio.timeout(60):
+            while not condition():
+                await asyncio.sleep(0.005)
+
+    async def settle(self):
+        """Wait until the source has fetched several times and is otherwise idle."""
+        for _ in range(10):
+            await self.member.fetched()
+
+    def metric(self, name, **labels):
+        self.app.metrics.render("", content=False)
+        return self.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+async def start_in():
+    """Start a worker: `await start_in(Program, topic, publisher)`; all are stopped at the end."""
+    worlds = []
+
+    async def new(program, topic=None, publisher=None, partitions=2, **limits):
+        topic = topic or MemoryTopic.empty(RAW, partitions, b"first")
+        world = World(program, topic, publisher or MemoryPublisher(len(topic.records)), **limits)
+        worlds.append(world)
+        await world.program.start()
+        return world
+
+    yield new
+    for world in worlds:
+        world.reader.gates.clear()
+        await world.stop()
+
+
+@pytest.fixture
+def start(start_in):
+    """Start a worker: `await start(topic, publisher)`."""
+    return partial(start_in, Program)

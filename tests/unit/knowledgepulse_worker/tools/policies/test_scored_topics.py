@@ -1,0 +1,76 @@
+"""Scored traces from topics, in memory."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from fakes.memory_reader import MemoryReader
+from knowledgepulse_worker.kafka.topics import Topic
+from knowledgepulse_worker.terminal.arguments import Period
+from knowledgepulse_worker.tools.policies.topics import ScoredTopics
+from support.scored import dead_letter
+
+
+@pytest.fixture
+def topics(published_traces):
+    """Return the real traces in `contribute` and `rejected`, with their offset in seconds as timestamp."""
+    reader = MemoryReader()
+    for record in published_traces:
+        reader.append(record)
+    names = ("contribute", "rejected")
+    return reader, ScoredTopics(reader, [Topic(name, 1, 10**6) for name in names], lambda *_: None)
+
+
+async def sources(scored_topics, period=None):
+    return [scored.source async for _, scored in scored_topics.read(period or Period())]
+
+
+def at(second):
+    return datetime.fromtimestamp(second, UTC)
+
+
+async def test_reads_every_scored_record_once_and_counts_the_others(topics, published_traces):
+    reader, scored_topics = topics
+    for record in (*published_traces[:3], replace(dead_letter(200), topic="rejected")):
+        reader.append(record)
+
+    assert len(await sources(scored_topics)) == len(published_traces)
+    assert (scored_topics.repeats, scored_topics.foreign) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("period", "seconds"),
+    [
+        (Period(since=at(150)), range(150, 154)),
+        (Period(until=at(3)), range(3)),
+        (Period(since=at(10), until=at(12)), range(10, 12)),
+        (Period(since=at(1000)), range(0)),
+    ],
+)
+async def test_selects_a_period_by_record_timestamp(topics, period, seconds):
+    assert sorted(await sources(topics[1], period)) == sorted(f"raw-traces/0/{second}" for second in seconds)
+
+
+async def test_skips_a_late_record_with_an_earlier_timestamp(topics, published_traces):
+    """Producers set timestamps, so records after the first match may be older."""
+    reader, scored_topics = topics
+    reader.append(late := published_traces[2])
+    assert late.timestamp < 152_000
+
+    assert sorted(await sources(scored_topics, Period(since=at(152)))) == [
+        "raw-traces/0/152",
+        "raw-traces/0/153",
+    ]
+
+
+async def test_finds_a_trace_by_id_source_or_position(topics, published_traces):
+    """Including the position of a repeat."""
+    reader, scored_topics = topics
+    reader.append(published_traces[0])
+    repeat = reader.records["rejected", 0][-1].offset
+    (expected,) = await scored_topics.find("raw-traces/0/0")
+
+    for name in (expected.id, "rejected/0/0", f"rejected/0/{repeat}"):
+        assert await scored_topics.find(name) == [expected]
+    assert await scored_topics.find("rejected/0/1000") == []
