@@ -48,9 +48,10 @@ simulate: $(VENV)/.test ## play histories on simulated brokers, on all cores; SE
 	PYTHONPATH=tests $(BIN)/python -m simulation --seconds $(SECONDS)
 
 .PHONY: lint
-lint: $(VENV)/.test ## check style, import bans and types
+lint: $(VENV)/.test ## check style, imports and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache --no-logo
 	$(BIN)/mypy
 
 .PHONY: schemas

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, ClassVar, NoReturn, cast
 
+import faust
 from aiokafka.errors import ConsumerStoppedError
 from faust.transport import base
 from faust.transport.consumer import Consumer
@@ -23,7 +24,6 @@ from mode import Service
 from mode.types import ServiceT
 from yarl import URL
 
-import faust
 from knowledgepulse_worker.http.server import socket_address
 from knowledgepulse_worker.stream.app import WorkerApp
 from knowledgepulse_worker.stream.pages import Page, pages

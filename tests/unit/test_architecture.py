@@ -1,0 +1,88 @@
+"""worker/README.md draws the import contracts of pyproject.toml; the tests and commands follow the packages.
+
+`make lint` holds the imports themselves against the contracts.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import defaultdict
+
+from knowledgepulse_worker.cli.entry import main
+from support.documents import ROOT, blocks
+
+WORKER = ROOT / "worker" / "knowledgepulse_worker"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
+
+
+def drawn(prefix):
+    """Return the packages that each package of a drawing points at, in the drawing's order."""
+    (picture,) = (
+        block.text
+        for block in blocks("worker/README.md")
+        if block.tag == "text" and re.match(rf"{prefix}\w+ +─▶", block.text)
+    )
+    rows = re.findall(rf"^{prefix}(\w+) +─▶ (.+)$", picture, re.MULTILINE)
+    assert len(rows) == len(picture.splitlines())
+    return {package: set(targets.split()) for package, targets in rows}
+
+
+def packages(folder):
+    return {path.name for path in folder.iterdir() if (path / "__init__.py").exists()}
+
+
+def contract(kind):
+    (one,) = (one for one in CONTRACTS if one["type"] == kind)
+    return one
+
+
+def short(module):
+    return module.removeprefix("knowledgepulse_worker.")
+
+
+def test_the_drawing_of_the_packages_is_that_of_the_contracts():
+    """A package that no contract protects could be imported by every package above it."""
+    allowed = defaultdict(set)
+    for one in CONTRACTS:
+        if one["type"] == "protected" and one["protected_modules"][0].startswith("knowledgepulse_worker."):
+            (target,) = one["protected_modules"]
+            for importer in one["allowed_importers"]:
+                allowed[short(importer)].add(short(target))
+    order = contract("layers")["layers"][:-1]
+    assert list(drawn("")) == order
+    assert {package: targets - {"schemas"} for package, targets in drawn("").items()} == {
+        package: allowed[package] for package in order
+    }
+
+
+def test_the_drawing_of_the_tools_is_that_of_the_contracts():
+    allowed = defaultdict(set)
+    for line in contract("independence")["ignore_imports"]:
+        importer, target = re.fullmatch(
+            r"tools\.(\w+)\.\*\* -> knowledgepulse_worker\.tools\.(\w+)\.\*\*", short(line)
+        ).groups()
+        allowed[importer].add(target)
+    assert drawn("tools/") == allowed
+
+
+def test_every_tool_has_its_command():
+    targets = {command._target.split(":")[0] for command in main.commands.values()}
+    assert {f"tools.{tool}.command" for tool in packages(WORKER / "tools")} <= targets
+    for target in targets:
+        assert (WORKER / target.replace(".", "/")).with_suffix(".py").exists(), target
+
+
+def test_the_tests_have_the_same_packages():
+    for folder in (WORKER, WORKER / "tools"):
+        place = ROOT / "tests" / "unit" / folder.relative_to(WORKER.parent)
+        tested = {path.name for path in place.iterdir() if any(path.rglob("test_*.py"))}
+        assert tested <= packages(folder), place
+
+
+def test_the_streams_tests_need_no_faust():
+    """The contracts cover the worker, not its tests."""
+    folder = ROOT / "tests" / "unit" / "knowledgepulse_worker" / "stream"
+    faust = re.compile(r"^\s*(?:from|import) (?:faust|mode)\b", re.MULTILINE)
+    assert [path.name for path in folder.glob("*.py") if faust.search(path.read_text())] == []
