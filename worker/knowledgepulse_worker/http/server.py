@@ -7,6 +7,7 @@ socket.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -22,11 +23,17 @@ from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.http import probes
 from knowledgepulse_worker.settings import WebSettings
 
+logger = logging.getLogger(__name__)
+
 STATUS, STATUS_DATA, METRICS = "/", "/api/status", "/metrics"
 """The child's pages."""
 
 MAX_CONNECTIONS = 256
-"""Maximum open connections; further ones are closed, since starting the child needs descriptors too."""
+"""Maximum open connections; each further one closes the oldest, since starting the child needs descriptors
+too."""
+
+REPORT_INTERVAL = 60.0
+"""Seconds between two warnings that there are too many connections."""
 
 IDLE_LIMIT = 10.0
 """Seconds for a connection to send a request."""
@@ -160,16 +167,34 @@ async def listening(
 
 
 def _limit_connections(runner: web.AppRunner) -> None:
-    """Close connections beyond :data:`MAX_CONNECTIONS`; aiohttp has no setting for this."""
+    """Close the oldest connections beyond :data:`MAX_CONNECTIONS`; aiohttp has no setting for this.
+
+    A probe opens a connection and is answered at once, however many others send their requests slowly.
+    """
     server = cast("web.Server", runner.server)
-    accept = server.connection_made
+    made, lost = server.connection_made, server.connection_lost
+    transports: dict[web.RequestHandler, asyncio.Transport] = {}  # in the order of opening
+    loop = asyncio.get_running_loop()
+    reported = float("-inf")
 
     def connection_made(handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        accept(handler, transport)
-        if len(server.connections) > MAX_CONNECTIONS:
-            transport.abort()
+        nonlocal reported
+        made(handler, transport)
+        transports[handler] = transport
+        if len(transports) > MAX_CONNECTIONS:
+            transports.pop(next(iter(transports))).abort()
+            if loop.time() - reported >= REPORT_INTERVAL:
+                reported = loop.time()
+                logger.warning(
+                    "more than %d connections to the web port; closing the oldest", MAX_CONNECTIONS
+                )
+
+    def connection_lost(handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        transports.pop(handler, None)
+        lost(handler, exc)
 
     server.connection_made = connection_made  # type: ignore[method-assign]
+    server.connection_lost = connection_lost  # type: ignore[method-assign]
 
 
 @contextmanager

@@ -18,6 +18,9 @@ START_LIMIT = 30.0
 END_LIMIT = 1.0
 """Seconds for a process to end after its last answer."""
 
+OVERTIME = 5.0
+"""Seconds past its limit after which a call that ignores the kernel's signal is killed."""
+
 
 class RedactionProcess:
     """A process that redacts one trace at a time, and is replaced when it ends.
@@ -31,6 +34,7 @@ class RedactionProcess:
 
     def __init__(self, function: str, timeout: float) -> None:
         self._function = function
+        self._timeout = timeout
         self._command = (
             sys.executable,
             "-m",
@@ -64,7 +68,12 @@ class RedactionProcess:
         async with self._lock:
             process = self._process = self._process or await self._restart()
             try:
-                answer = await _ask(process, value)
+                async with asyncio.timeout(self._timeout + OVERTIME):
+                    answer = await _ask(process, value)
+            except TimeoutError:
+                self._process = None
+                await _kill(process)
+                raise RedactionError("timeout") from None
             except (ConnectionError, asyncio.IncompleteReadError):
                 self._process = None
                 timed_out = await _ended(process) == -signal.SIGALRM

@@ -151,18 +151,20 @@ async def test_a_connection_without_a_complete_request_is_closed(monkeypatch, se
         assert await raw(port, sent) == b""
 
 
-async def test_connections_beyond_the_limit_are_closed_and_the_rest_are_answered(front, monkeypatch):
-    """1 200 half-open ones would exhaust the descriptors of a process limited to 1 024."""
+async def test_a_probe_is_answered_however_many_connections_wait(front, monkeypatch, caplog):
+    """1,200 half-open ones would exhaust the descriptors of a process limited to 1,024."""
     monkeypatch.setattr(worker_web, "MAX_CONNECTIONS", 3)
     port = front.settings.port
     connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(6)]
 
     async with asyncio.timeout(60):
-        for reader, _ in connections[3:]:
+        for reader, _ in connections[:3]:
             with suppress(ConnectionResetError):
                 assert await reader.read() == b""
-        reader, writer = connections[0]
+        assert (await get(front, "/livez"))[0] == 200
+        reader, writer = connections[-1]
         writer.write(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert (await reader.read()).startswith(b"HTTP/1.1 200")
     for _, writer in connections:
         writer.close()
+    assert caplog.messages == ["more than 3 connections to the web port; closing the oldest"]

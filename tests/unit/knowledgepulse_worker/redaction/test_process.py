@@ -7,6 +7,7 @@ import os
 import pytest
 
 from knowledgepulse_worker.errors import RedactionError, SettingsError
+from knowledgepulse_worker.redaction import process as redaction_process
 from knowledgepulse_worker.redaction.process import RedactionProcess
 
 FUNCTIONS = """
@@ -34,6 +35,10 @@ def obeys(trace):
         time.sleep(3600)
     if trace.get("backtrack"):
         re.fullmatch("(a+)+", "a" * 60 + "b")  # holds the interpreter's lock for years
+    if trace.get("ignore"):
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        while True:
+            time.sleep(3600)
     if trace.get("exit"):
         os._exit(3)
     if trace.get("close"):
@@ -102,6 +107,15 @@ async def test_a_call_that_takes_too_long_is_ended_beside_the_event_loop(start, 
         with pytest.raises(RedactionError, match=r"^timeout$"):
             await call
         assert turns > 100
+        assert await redacted(process, number=1) == {"number": 1}
+
+
+async def test_a_function_that_ignores_the_signal_is_killed(start, monkeypatch):
+    monkeypatch.setattr(redaction_process, "OVERTIME", 0.1)
+    async with start("functions:obeys", timeout=1) as process:
+        async with asyncio.timeout(60):
+            with pytest.raises(RedactionError, match=r"^timeout$"):
+                await redacted(process, ignore=True)
         assert await redacted(process, number=1) == {"number": 1}
 
 
