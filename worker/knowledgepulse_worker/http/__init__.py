@@ -1,1 +1,1 @@
-"""The HTTP ports: the parent's, which proxies the worker's pages, and that of commands without pages."""
+"""HTTP: the worker's port, the port of commands without pages, and the client for servers of others."""

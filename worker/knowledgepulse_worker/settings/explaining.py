@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from knowledgepulse_worker.settings.models import ENV_PREFIX, NESTED, Settings
 from knowledgepulse_worker.settings.tree import annotation_at, model_at, names_at
+from knowledgepulse_worker.urls import without_secrets
 
 
 def ignored_variables() -> list[str]:
@@ -79,6 +80,8 @@ def _shown(location: list[str], value: Any) -> str:
         -1
     ].endswith("_file"):
         return "a secret"
+    if isinstance(value, str) and ("://" in value or location[-1].endswith(("url", "servers"))):
+        return repr(without_secrets(value))
     return repr(value) if isinstance(value, str | int | float | None) else "these values"
 
 

@@ -30,6 +30,8 @@ _SERVER = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s\[\]/@:,]+):(?P<port>[0-9]{1,5}
 
 def _servers(value: str) -> str:
     """Require a list of ``host:port``."""
+    if "@" in value:  # between a password with a comma and a list, nobody can tell
+        raise ValueError("should be host:port, several with commas, without user and password")
     for server in value.split(","):
         match = _SERVER.fullmatch(server.strip())
         if match is None or not 1 <= int(match["port"]) <= 65_535:

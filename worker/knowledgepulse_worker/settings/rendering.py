@@ -12,6 +12,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings.models import Settings
 from knowledgepulse_worker.settings.section import SecretSection
 from knowledgepulse_worker.settings.tree import sections
+from knowledgepulse_worker.urls import without_secrets
 
 _WIDTH = 110
 
@@ -40,7 +41,7 @@ def render(settings: Settings) -> str:
             elif issubclass(model, SecretSection) and key in model.secrets():
                 lines.append(f"# {section}.{key} is set, but omitted here as a secret")
             else:
-                lines.append(_toml({key: values[key]}))
+                lines.append(_toml({key: _shown(values[key])}))
         if isinstance(policy := getattr(settings, section), Policy):
             lines += _effective(section, policy)
         blocks.append("\n".join([*lines, *tables, ""]))
@@ -58,6 +59,10 @@ def _effective(section: str, policy: Policy) -> Iterator[str]:
 
 def _comment(text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
+
+
+def _shown(value: Any) -> Any:
+    return without_secrets(value) if isinstance(value, str) and "://" in value else value
 
 
 def _toml(values: dict[str, Any]) -> str:

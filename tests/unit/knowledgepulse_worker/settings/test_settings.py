@@ -362,6 +362,28 @@ def test_no_error_shows_a_secret_from_the_environment(problems_of, monkeypatch, 
     assert not any(SECRET in line for line in problems_of())
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[kafka]\nbootstrap_servers = "user:SECRET@host:9092"',
+        '[kafka]\nbootstrap_servers = "user:SECRET,1@host:9092"',
+        '[kafka]\nsasl_oauthbearer_token_endpoint_url = "ftp://user:SECRET@host/?SECRET"',
+        '[registry]\nurl = "http://user:SECRET@host"',
+        '[registry]\nurl = "http://host?key=SECRET"',
+        '[embedding]\nbackend = "http://user:SECRET@host"',
+    ],
+)
+def test_no_error_shows_a_secret_of_a_url(problems_of, text):
+    assert not any("SECRET" in line for line in problems_of(text))
+
+
+def test_the_shown_settings_have_no_secret_of_a_url(load):
+    url = "https://user:SECRET@host/token?key=SECRET"
+    shown = render(load(f'[kafka]\nsasl_oauthbearer_token_endpoint_url = "{url}"'))
+    assert 'sasl_oauthbearer_token_endpoint_url = "https://***@host/token?***"' in shown
+    assert "SECRET" not in shown
+
+
 def test_the_registrys_key_is_a_secret_too(problems_of, monkeypatch):
     assert SECRET not in problems_of(f'[registry]\napi_key = ["{SECRET}"]')[0]
     monkeypatch.setenv("KP_REGISTRY__API_KEY", SECRET)

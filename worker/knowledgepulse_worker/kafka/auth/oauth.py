@@ -15,12 +15,16 @@ from aiokafka.errors import KafkaError
 from knowledgepulse_worker.callables import import_callable
 from knowledgepulse_worker.errors import SettingsError
 from knowledgepulse_worker.settings import KafkaSettings
+from knowledgepulse_worker.urls import without_secrets
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse
+    from knowledgepulse_worker.http.client import Answer
 
 _TIMEOUT = 10.0
 """Seconds for a token."""
+
+_MAX_ANSWER = 1_048_576
+"""Bytes of an answer."""
 _USED_SHARE = 0.8
 """Fraction of a token's lifetime after which the next connection gets a new one."""
 
@@ -112,8 +116,10 @@ class ClientCredentials:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._url = url
-        credentials = f"{quote_plus(client_id)}:{quote_plus(client_secret)}"
-        self._authorization = f"Basic {b64encode(credentials.encode()).decode()}"
+        self._place = without_secrets(url)
+        credentials = b64encode(f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()).decode()
+        self._authorization = f"Basic {credentials}"
+        self._secrets = (client_secret, quote_plus(client_secret), credentials)
         self._form = {"grant_type": "client_credentials"} | ({} if scope is None else {"scope": scope})
         self._clock = clock
         self._token = ""
@@ -133,39 +139,45 @@ class ClientCredentials:
 
     async def _request(self) -> tuple[str, float]:
         import aiohttp  # noqa: PLC0415 - other clients start without it
+        from yarl import URL  # noqa: PLC0415
+
+        from knowledgepulse_worker.http.client import reason, request, shortened  # noqa: PLC0415
 
         headers = {"Authorization": self._authorization, "Accept": "application/json"}
+        timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
         try:
-            async with (
-                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT)) as session,
-                # A redirect would send the secret elsewhere.
-                session.post(self._url, data=self._form, headers=headers, allow_redirects=False) as response,
-            ):
-                status, answer = response.status, await _json(response)
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise TokenError(f"{_ENDPOINT}: {self._url}: {error or type(error).__name__}") from error
-        if status in (400, 401):
-            reason = answer.get("error", f"HTTP status {status}")
-            raise TokenError(f"{_CREDENTIALS}: {self._url} refuses them: {reason}", refused=True)
-        if status != 200 or not isinstance(answer.get("access_token"), str):
-            raise TokenError(f"{_ENDPOINT}: {self._url}: returned no token: HTTP status {status}")
-        return answer["access_token"], _seconds(answer.get("expires_in"))
+            async with aiohttp.ClientSession(timeout=timeout) as session:
+                answer = await request(
+                    session, "POST", URL(self._url), max_bytes=_MAX_ANSWER, data=self._form, headers=headers
+                )
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise TokenError(f"{_ENDPOINT}: {self._place}: {reason(error)}") from error
+        except ValueError as error:  # no URL, or one with a user
+            raise TokenError(f"{_ENDPOINT}: {self._place}: cannot be asked") from error
+        given = _members(answer)
+        if answer.status in (400, 401):
+            said = given.get("error")
+            said = shortened(said, self._secrets) if isinstance(said, str) else f"HTTP status {answer.status}"
+            raise TokenError(f"{_CREDENTIALS}: {self._place} refuses them: {said}", refused=True)
+        if answer.status != 200 or not isinstance(given.get("access_token"), str):
+            raise TokenError(f"{_ENDPOINT}: {self._place}: returned no token: HTTP status {answer.status}")
+        return given["access_token"], _seconds(given.get("expires_in"))
 
 
-async def _json(response: ClientResponse) -> dict[str, Any]:
+def _members(answer: Answer) -> dict[str, Any]:
     """Return the body's JSON object; an empty one if it is anything else."""
     try:
-        answer = await response.json(content_type=None)
+        body = answer.json()
     except ValueError:
         return {}
-    return answer if isinstance(answer, dict) else {}
+    return body if isinstance(body, dict) else {}
 
 
 def _seconds(expires_in: Any) -> float:
     """Return a token's lifetime; 0 if the server does not state it."""
     try:
         return max(0.0, float(expires_in))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0.0
 
 

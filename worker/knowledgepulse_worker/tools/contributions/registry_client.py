@@ -5,9 +5,6 @@ Source: ``registry/src`` of https://github.com/chesterkuo/OpenKnowledgePulse (Ap
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Literal, NamedTuple, Self
 from urllib.parse import quote
@@ -16,6 +13,7 @@ import aiohttp
 from yarl import URL
 
 from knowledgepulse_worker.errors import SecurityError, SettingsError
+from knowledgepulse_worker.http import client
 from knowledgepulse_worker.redaction.sdk import clean_text
 from knowledgepulse_worker.settings import RegistrySettings
 from knowledgepulse_worker.tools.contributions.pace import Pace, Sleep
@@ -36,7 +34,7 @@ MAX_MESSAGE = 500
 _READS, _WRITES = 60, 30
 """Requests a minute until the registry tells its own limits: the least that it gives anyone."""
 
-_MINUTE, _HOUR = 60.0, 3600.0
+_MINUTE = 60.0
 
 
 class TryAgain(Exception):  # noqa: N818 - it is no error of ours
@@ -76,11 +74,13 @@ class RegistryClient:
         missing += [] if key else ["api_key or registry.api_key_file"]
         if missing:
             raise SettingsError("\n".join(f"registry.{name}: is not set" for name in missing))
-        if not (key or "").isascii() or not (key or "").isprintable():
-            raise SettingsError("registry.api_key: has characters that no HTTP header takes")
+        try:
+            authorization = client.bearer(key or "")
+        except ValueError as error:
+            raise SettingsError(f"registry.api_key: {error}") from None
         self._registry = registry
         self._url = (registry.url or "").rstrip("/")
-        self._headers = {"Authorization": f"Bearer {key}", "Accept": "application/json"}
+        self._headers = authorization | {"Accept": "application/json"}
         self._reads, self._writes = Pace(_READS, sleep), Pace(_WRITES, sleep)
 
     async def __aenter__(self) -> Self:
@@ -100,7 +100,7 @@ class RegistryClient:
             SettingsError: at the address is no registry.
         """
         path = f"/v1/export/{quote(self._registry.agent_id or '', safe='')}"
-        response = await self._request("GET", path, self._reads, read=False)
+        response = await self._request("GET", path, self._reads, max_bytes=0)
         if response.status != HTTPStatus.OK:
             raise self._no_registry("GET", path, response)
 
@@ -143,40 +143,38 @@ class RegistryClient:
         raise self._no_registry("DELETE", path, response)
 
     async def _request(
-        self, method: str, path: str, pace: Pace, *, read: bool = True, **content: Any
+        self, method: str, path: str, pace: Pace, *, max_bytes: int = MAX_ANSWER, **content: Any
     ) -> _Response:
         await pace.wait()
+        url = URL(self._url + path, encoded=True)
         try:
-            async with self._session.request(
-                method, URL(self._url + path, encoded=True), allow_redirects=False, **content
-            ) as response:
-                pace.told(response.headers)
-                self._require_access(response)
-                body = await _json(response) if read else None
-                return _Response(response.status, body)
+            answer = await client.request(self._session, method, url, max_bytes=max_bytes, **content)
         except TimeoutError:
             raise TryAgain("timeout", f"no answer within {self._registry.timeout:g} s") from None
         except aiohttp.ClientConnectorError as error:
-            raise TryAgain("unreachable", str(error)) from error
+            raise TryAgain("unreachable", client.reason(error)) from error
         except aiohttp.ClientError as error:
-            raise TryAgain("closed", type(error).__name__) from None  # its text may quote the answer
+            raise TryAgain("closed", client.reason(error)) from None
+        pace.told(answer.headers)
+        self._require_access(method, path, answer)
+        return _Response(answer.status, _json(answer) if max_bytes else None)
 
-    def _require_access(self, response: aiohttp.ClientResponse) -> None:
+    def _require_access(self, method: str, path: str, answer: client.Answer) -> None:
         """Raise for what says nothing about the request itself."""
-        status = response.status
+        status, seconds = answer.status, client.retry_after(answer.headers)
         is_limited = status == HTTPStatus.TOO_MANY_REQUESTS
-        has_no_key = is_limited and response.headers.get("X-RateLimit-Limit") == "0"
+        has_no_key = is_limited and answer.headers.get("X-RateLimit-Limit") == "0"
         if is_limited and not has_no_key:
-            raise TryAgain("limited", "the registry's rate limit", _retry_after(response.headers))
+            raise TryAgain("limited", "the registry's rate limit", seconds or _MINUTE)
         if has_no_key or status == HTTPStatus.UNAUTHORIZED:
             raise SecurityError(f"registry.api_key: {self._url} does not know the key, or has revoked it")
         if status == HTTPStatus.FORBIDDEN:
             raise SecurityError(
-                f"registry.api_key: {self._url} refuses {response.method} {response.url.path}: the key is "
+                f"registry.api_key: {self._url} refuses {method} {path}: the key is "
                 "not registry.agent_id's, lacks the scope `write`, or its agent has too little reputation"
             )
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.REQUEST_TIMEOUT:
-            raise TryAgain("server_error", f"status {status}", _retry_after(response.headers, missing=None))
+            raise TryAgain("server_error", f"status {status}", seconds)
 
     def _no_registry(self, method: str, path: str, response: _Response) -> Exception:
         """Return the error of an answer that a registry does not give."""
@@ -188,33 +186,16 @@ class RegistryClient:
         )
 
 
-async def _json(response: aiohttp.ClientResponse) -> Any:
+def _json(answer: client.Answer) -> Any:
     """Return the body; None if it is no JSON and the status says enough."""
-    body = await response.content.read(MAX_ANSWER)
-    while not response.content.at_eof() and len(body) < MAX_ANSWER:
-        body += await response.content.read(MAX_ANSWER - len(body))
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        if response.status < HTTPStatus.MULTIPLE_CHOICES or response.status == HTTPStatus.NOT_FOUND:
+        return answer.json()
+    except ValueError:
+        if answer.status < HTTPStatus.MULTIPLE_CHOICES or answer.status == HTTPStatus.NOT_FOUND:
             raise TryAgain(
-                "unreadable", f"status {response.status} with {response.content_type}, no JSON"
+                "unreadable", f"status {answer.status} with {answer.content_type}, no JSON"
             ) from None
         return None
-
-
-def _retry_after(headers: Mapping[str, str], missing: float | None = _MINUTE) -> float | None:
-    """Return the seconds to wait, at most an hour; a date counts from the registry's own clock."""
-    text = headers.get("Retry-After", "")
-    try:
-        if text.isascii() and text.isdigit():
-            seconds = float(text)
-        else:
-            date = parsedate_to_datetime(headers.get("Date", ""))
-            seconds = (parsedate_to_datetime(text) - date).total_seconds()
-    except (ValueError, TypeError, OverflowError):
-        return missing
-    return min(max(seconds, 1.0), _HOUR)
 
 
 def _message(body: Any) -> str:
@@ -222,6 +203,7 @@ def _message(body: Any) -> str:
     if not isinstance(body, dict):
         return ""
     issues = body.get("issues")
-    said = [f"{one.get('path')}: {one.get('message')}" for one in issues or () if isinstance(one, dict)]
+    issues = issues if isinstance(issues, list) else []
+    said = [f"{one.get('path')}: {one.get('message')}" for one in issues if isinstance(one, dict)]
     text = "; ".join([str(body.get("error", "")), *said])
     return clean_text(text[: 4 * MAX_MESSAGE])[:MAX_MESSAGE]

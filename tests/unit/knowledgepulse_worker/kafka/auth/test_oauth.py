@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from base64 import b64encode
 
 import pytest
 from aiohttp import web
@@ -14,6 +15,7 @@ from knowledgepulse_worker.settings import KafkaSettings
 from knowledgepulse_worker.tools.demo.processes import LOOPBACK
 
 SECRET = "canary-5150"
+CREDENTIALS = b64encode(f"id:{SECRET}".encode()).decode()
 
 
 class Endpoint:
@@ -41,7 +43,8 @@ class Endpoint:
         if isinstance(self.body, dict):
             return web.json_response(self.body, status=self.status)
         headers = {"Location": f"{self.url}elsewhere"} if self.status == 307 else {}
-        return web.Response(text=self.body, status=self.status, headers=headers)
+        body = self.body.encode() if isinstance(self.body, str) else self.body
+        return web.Response(body=body, status=self.status, headers=headers)
 
 
 async def test_a_token_is_cached_for_most_of_its_lifetime():
@@ -57,7 +60,7 @@ async def test_a_token_is_cached_for_most_of_its_lifetime():
         assert endpoint.requests == 2
 
 
-@pytest.mark.parametrize("expires_in", [None, "soon", -5, 0])
+@pytest.mark.parametrize("expires_in", [None, "soon", -5, 0, 10**400])
 async def test_a_token_of_unknown_lifetime_is_used_once(expires_in):
     async with Endpoint() as endpoint:
         endpoint.body["expires_in"] = expires_in
@@ -71,7 +74,11 @@ async def test_a_token_of_unknown_lifetime_is_used_once(expires_in):
     ("status", "body", "refused", "message"),
     [
         (401, {"error": "invalid_client"}, True, "refuses them: invalid_client"),
+        (401, {"error": f"{SECRET} and {CREDENTIALS}"}, True, r"refuses them: \*\*\* and \*\*\*$"),
+        (401, {"error": {"code": 1}}, True, "refuses them: HTTP status 401"),
         (400, "<html>", True, "refuses them: HTTP status 400"),
+        (200, b"\xff", False, "returned no token: HTTP status 200"),
+        (200, "[" * 200_000, False, "returned no token: HTTP status 200"),
         (503, "", False, "returned no token: HTTP status 503"),
         (200, "<html>", False, "returned no token: HTTP status 200"),
         (200, {"access_token": 5}, False, "returned no token: HTTP status 200"),
@@ -86,6 +93,13 @@ async def test_an_endpoint_s_failure_is_reported(status, body, refused, message)
             await ClientCredentials(endpoint.url, "id", SECRET, None)()
     assert raised.value.refused == refused
     assert endpoint.requests == 1, "a redirect would send the secret elsewhere"
+    assert SECRET not in str(raised.value)
+
+
+async def test_an_endpoint_s_address_is_shown_without_secrets():
+    url = f"http://{LOOPBACK}:1/token?key={SECRET}"
+    with pytest.raises(TokenError, match=r"/token\?\*\*\*: Cannot connect") as raised:
+        await ClientCredentials(url, "id", SECRET, None)()
     assert SECRET not in str(raised.value)
 
 

@@ -8,6 +8,7 @@ import uuid
 from contextlib import nullcontext
 
 import pytest
+from aiohttp import web
 
 from knowledgepulse_worker.errors import SecurityError, SettingsError
 from knowledgepulse_worker.records.scored import read_record
@@ -62,6 +63,20 @@ async def test_what_the_schema_refuses_is_refused_with_the_registrys_words(regis
         assert (answer.verdict, answer.status) == ("refused", 400)
         assert answer.message.startswith("Invalid KnowledgeUnit; metadata.created_at: Invalid")
         assert not await client.has(unit.id)
+
+
+@pytest.mark.parametrize("issues", [5, {"path": "x"}, "none", [7], [{"path": {}, "message": [1]}], None])
+async def test_a_refusal_of_another_form_is_a_refusal(document, record, issues):
+    async def refuse(_request):
+        return web.json_response({"error": ["Invalid"], "issues": issues}, status=400)
+
+    own = Registry()
+    own.script.append(refuse)
+    async with serving(own) as url:
+        settings = RegistrySettings(url=url, agent_id="a", api_key=await register(url, "a"))
+        async with RegistryClient(settings, no_sleep) as client:
+            answer = await client.contribute(unit_in(record(document()), settings))
+    assert (answer.verdict, answer.message[:11]) == ("refused", "['Invalid']")
 
 
 async def test_another_agents_trace_cannot_be_deleted(registry, url, document, record):

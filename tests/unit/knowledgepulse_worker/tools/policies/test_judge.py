@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.policies.labelling import judge
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 2}
@@ -33,7 +34,7 @@ def server():
             for name, value in headers.items():
                 self.send_header(name.replace("_", "-"), value)
             self.end_headers()
-            self.wfile.write(json.dumps(body).encode())
+            self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
 
         def log_message(self, *_):
             pass
@@ -128,3 +129,34 @@ def test_a_busy_server_is_asked_again_when_it_says(run, server, waits, tmp_path)
     assert run("a").exit_code == 0
     assert labels(tmp_path) == {"0": True}
     assert waits == [2.0, 7, 2.0, 4, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((307, {}, {"Location": "http://elsewhere.invalid/"}), "/v1/chat/completions: 307: {}"),
+        ((200, b"\xff", {}), "/v1/chat/completions: not an answer of a chat model"),
+        ((200, b"[" * 100_000, {}), "/v1/chat/completions: not an answer of a chat model"),
+        ((400, {"error": "Bearer secret is wrong"}, {}), '400: {"error": "Bearer *** is wrong"}'),
+        ((200, says("secret")[1], {}), "neither keep nor drop: ***"),
+    ],
+)
+def test_a_strange_answer_is_told_in_a_line(run, server, answer, said):
+    server.answers = {"a": [answer]}
+    failed = run("a")
+    assert said in failed.stderr
+    assert "secret" not in failed.output
+    assert "Traceback" not in failed.output
+
+
+def test_a_busy_server_waits_for_ever_in_vain(run, server, waits):
+    server.answers = {"a": [says("slow down", 429, Retry_After="9" * 4000), says("keep")]}
+    assert run("a").exit_code == 0
+    assert waits == [2.0, 600, 2.0]
+
+
+@pytest.mark.parametrize("url", ["http://user:SECRET@host/v1", "ftp://host?SECRET", "http://["])
+def test_another_address_than_a_server_s_is_refused(url):
+    with pytest.raises(InputError, match=r"^--judge: got ") as refused:
+        judge._address(url)
+    assert "SECRET" not in str(refused.value)

@@ -14,17 +14,25 @@ from msgspec import Meta
 from yarl import URL
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.http.client import bearer, reason, request, retry_after, shortened
 from knowledgepulse_worker.terminal.progress import errors
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.policies.inputs import JUDGE
 from knowledgepulse_worker.tools.policies.labelling.session import Session, ToLabel
 from knowledgepulse_worker.tools.policies.labelling.traces import text_view
+from knowledgepulse_worker.urls import without_secrets
 
 MAX_TEXT = 48_000
 """Characters of a trace that are sent, from both ends: about 12 000 tokens."""
 
 ANSWER_LIMIT = 120.0
 """Seconds for an answer."""
+
+MAX_ANSWER = 1_048_576
+"""Bytes of an answer, which is to be one word."""
+
+LONGEST_WAIT = 600.0
+"""Seconds that a busy server may make us wait."""
 
 ATTEMPTS = 5
 """How often a request is sent to a server that is busy."""
@@ -43,8 +51,8 @@ class _Choice(msgspec.Struct):
 
 
 class _Usage(msgspec.Struct):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    completion_tokens: Annotated[int, Meta(ge=0, le=2**53)] = 0
 
 
 class _Answer(msgspec.Struct):
@@ -72,23 +80,24 @@ async def judge_traces(session: Session, judge: Judge) -> str:
     """Label a session's traces, and return in words what that cost. Equal texts are sent once.
 
     Raises:
-        InputError: the endpoint refuses, or gives no answer; the labels so far are on disk.
+        InputError: the endpoint refuses, gives no answer, or cannot be asked; the labels so far are on disk.
     """
     known = {_text(trace): keep for trace, keep in session.labelled}
     sent = received = unclear = 0
-    headers = {"Authorization": f"Bearer {judge.key}"} if judge.key else {}
+    address, headers = _address(judge.url), _headers(judge.key)
     async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(ANSWER_LIMIT)) as client:
         for _ in range(session.total - len(session.labelled)):
             trace = cast("ToLabel", session.current)
             text = _text(trace)
             if text not in known:
-                answer = await _ask(client, judge, text)
+                answer = await _ask(client, address, judge, text)
                 sent += answer.usage.prompt_tokens
                 received += answer.usage.completion_tokens
                 word = (answer.choices[0].message.content or "").strip(" \n.*`\"'").lower()
                 if word not in ("keep", "drop"):
                     unclear += 1
-                    said = f"{trace.record.id}: neither keep nor drop: {word[:80]}"
+                    word = shortened(word, [judge.key or ""])[:80]
+                    said = f"{trace.record.id}: neither keep nor drop: {word}"
                     errors.print(printable(said), markup=False)
                     session.decide("skip")
                     continue
@@ -107,26 +116,46 @@ def _text(trace: ToLabel) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[:half]} … {text[-half:]}"
 
 
-async def _ask(client: aiohttp.ClientSession, judge: Judge, text: str) -> _Answer:
+def _address(url: str) -> URL:
+    """Return the address of the endpoint's chat completions; raise an InputError for another URL."""
+    try:
+        base = URL(url)
+        fits = base.scheme in ("http", "https") and base.host and not base.user and not base.password
+    except ValueError:
+        fits = False
+    if not fits:
+        raise InputError(
+            f"--judge: got {printable(without_secrets(url))}; should be the endpoint's base, such as "
+            "https://host/v1, without user and password; the key goes into OPENAI_API_KEY"
+        )
+    return base / "chat" / "completions"
+
+
+def _headers(key: str | None) -> dict[str, str]:
+    try:
+        return bearer(key) if key else {}
+    except ValueError as error:
+        raise InputError(f"OPENAI_API_KEY: {error}") from None
+
+
+async def _ask(client: aiohttp.ClientSession, address: URL, judge: Judge, text: str) -> _Answer:
     """Ask once in a while, as the rate allows, and again while the server is busy."""
     system = f"{_TASK} {_FORM}\n\n{judge.rubric}"
     messages = [{"role": "system", "content": system}, {"role": "user", "content": text}]
-    address = URL(judge.url) / "chat" / "completions"
+    content = {"model": judge.model, "messages": messages}
+    where = without_secrets(str(address))
     for attempt in range(1, ATTEMPTS + 1):
         await asyncio.sleep(60 / judge.per_minute)
         try:
-            async with client.post(address, json={"model": judge.model, "messages": messages}) as response:
-                body = await response.read()
+            answer = await request(client, "POST", address, max_bytes=MAX_ANSWER, json=content)
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise InputError(f"{address}: {error or 'no answer in time'}") from error
-        if response.status in _BUSY and attempt < ATTEMPTS:
-            after = response.headers.get("Retry-After", "")
-            await asyncio.sleep(min(int(after), 600) if after.isdecimal() else 2**attempt)
-            continue
-        break
-    if response.status != HTTPStatus.OK:
-        raise InputError(f"{address}: {response.status}: {printable(body[:200].decode(errors='replace'))}")
+            raise InputError(f"{where}: {reason(error)}") from error
+        if answer.status not in _BUSY or attempt == ATTEMPTS:
+            break
+        await asyncio.sleep(min(retry_after(answer.headers) or 2**attempt, LONGEST_WAIT))
+    if answer.status != HTTPStatus.OK:
+        raise InputError(f"{where}: {answer.status}: {printable(answer.excerpt([judge.key or '']))}")
     try:
-        return msgspec.json.decode(body, type=_Answer)
-    except msgspec.DecodeError as error:
-        raise InputError(f"{address}: not an answer of a chat model: {error}") from None
+        return msgspec.json.decode(answer.body, type=_Answer)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{where}: not an answer of a chat model: {error}") from None
