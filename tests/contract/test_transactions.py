@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
+from contextlib import AsyncExitStack
 from functools import partial
 from uuid import uuid4
 
 import pytest
+from aiokafka import TopicPartition
 
 from knowledgepulse_worker.errors import DeliveryError
 from knowledgepulse_worker.kafka import transactional_publisher
+from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topic_reader import TopicReader
 from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
+from knowledgepulse_worker.kafka.wire.group_member import GroupMember
+from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
 from knowledgepulse_worker.settings import KafkaSettings, TopicSettings
 from simulation.brokers import SimTopic, new_cluster
 from simulation.clients import SimReader
+from simulation.member import SimMember
 from simulation.transactional_producer import SimProducer
 
 pytestmark = pytest.mark.parametrize(
@@ -38,6 +45,9 @@ class Simulated:
         self._cluster.create(SimTopic.new(self.topic, PARTITIONS))
         self.reader = SimReader(self._cluster, "host")
 
+    def new_member(self):
+        return SimMember(self._cluster, "host", (self.topic,), Lease(10), session=10, rebalance=10)
+
     def publisher(self, name):
         new_producer = partial(SimProducer, self._cluster, "host", lambda _: None)
         return TransactionalPublisher(KafkaSettings(), name, 10**6, new_producer)
@@ -58,6 +68,10 @@ class Kafka:
         self.group = f"group-{uuid4().hex}"
         self.reader = reader
         self._kafka = stream.settings.kafka
+
+    def new_member(self):
+        kafka = self._kafka.model_copy(update={"group": self.group})
+        return GroupMember(kafka, 10**6, Lease(kafka.session_timeout), rebalance_timeout=10)
 
     def publisher(self, name):
         return TransactionalPublisher(self._kafka, name, 10**6)
@@ -84,6 +98,22 @@ def name():
     return f"transactions-{uuid4().hex}"
 
 
+@pytest.fixture
+async def join(stage):
+    """Let another member join the group, and wait until a rebalance has assigned it partitions."""
+    async with AsyncExitStack() as stack:
+
+        async def join():
+            member = stage.new_member()
+            await member.start()
+            stack.push_async_callback(member.stop)
+            member.subscribe([stage.topic])
+            await until(member.assignment)
+            return member
+
+        yield join
+
+
 async def send_all(stage, send, *values):
     """Send a value to each partition in turn, and wait for the confirmations."""
     deliveries = [
@@ -104,8 +134,13 @@ async def read(stage):
 
 async def until(condition):
     async with asyncio.timeout(LIMIT):
-        while not await condition():
+        while not await called(condition):
             await asyncio.sleep(0.1)
+
+
+async def called(condition):
+    result = condition()
+    return await result if inspect.isawaitable(result) else result
 
 
 async def test_records_and_offsets_of_a_transaction_are_visible_together_or_never(stage, name):
@@ -113,7 +148,7 @@ async def test_records_and_offsets_of_a_transaction_are_visible_together_or_neve
 
         async def transact(partition, offset, *values, error=None):
             async with publisher.transaction(
-                GroupOffset(stage.group, stage.topic, partition, offset)
+                GroupOffset(stage.topic, partition, offset), group=GroupMetadata(stage.group)
             ) as send:
                 await send_all(stage, send, *values)
                 if error is not None:
@@ -141,7 +176,9 @@ async def test_an_open_transaction_holds_readers_back(stage, name):
 
 async def test_whoever_takes_an_id_over_aborts_what_its_predecessor_left_open(stage, name, caplog):
     async def be_replaced(former):
-        async with former.transaction(GroupOffset(stage.group, stage.topic, 0, 5)) as send:
+        async with former.transaction(
+            GroupOffset(stage.topic, 0, 5), group=GroupMetadata(stage.group)
+        ) as send:
             await send_all(stage, send, b"former")
             async with stage.publisher(name) as latter, latter.transaction() as send_as_latter:
                 await send_all(stage, send_as_latter, b"latter")
@@ -173,3 +210,37 @@ async def test_a_transaction_that_takes_too_long_is_aborted(stage, name, monkeyp
         with pytest.raises(DeliveryError):
             await take_too_long(publisher)
     assert await read(stage) == []
+
+
+async def test_a_member_of_a_past_generation_publishes_and_commits_nothing(stage, name, join):
+    """Its partitions may have other owners; the client goes on, as the member that it has become."""
+    member = await join()
+    former = member.group
+
+    async def publish(value, group):
+        async with publisher.transaction(GroupOffset(stage.topic, 0, 5), group=group) as send:
+            await send_all(stage, send, value)
+
+    async with stage.publisher(name) as publisher:
+        await publish(b"as a member", former)
+        await join()
+        await until(lambda: member.group != former)
+        with pytest.raises(DeliveryError, match="rebalanced"):
+            await publish(b"as a former member", former)
+        await publish(b"again", member.group)
+    async with stage.publisher(name):  # once the markers are written
+        assert sorted(await read(stage)) == [b"again", b"as a member"]
+
+
+async def test_a_group_s_positions_wait_for_a_transaction_that_has_them(stage, name, join):
+    """Whoever reads the positions before would begin again at what the transaction then commits."""
+    member = await join()
+    at = TopicPartition(stage.topic, 0)
+    async with stage.publisher(name) as publisher:
+        producer = publisher._producer
+        async with producer.transaction():
+            await (await producer.send(stage.topic, b"1", key=b"k", partition=0))
+            await producer.send_group_offsets({at: 1}, member.group)
+            asked = asyncio.create_task(member.committed(at))
+            await asyncio.wait([asked], timeout=1)
+        assert (await asked).offset == 1

@@ -212,6 +212,7 @@ class Cluster:
     def __post_init__(self):
         self.views = [{} for _ in range(self.count)]
         self.transactions = Transactions(self)
+        self.group.is_pending = self.transactions.has_pending
 
     def create(self, topic, lag=0.0):
         """Create a topic, or create it again: brokers notice it one after another."""

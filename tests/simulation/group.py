@@ -16,6 +16,8 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
+from knowledgepulse_worker.kafka.wire.group_offsets import UnstableOffsetsError
+
 Place = tuple[str, int]
 Reply = Callable[[object], None]
 
@@ -52,6 +54,7 @@ class Group:
         first_delay: seconds that the first rebalance of an empty group waits for more members.
         owners: the members of the last complete generation by partition; nobody where a member has gone.
         on_commit: called before each commit with positions and the member's id.
+        is_pending: whether a transaction that is not over has positions in some of these places.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -67,6 +70,7 @@ class Group:
     first_delay: float = 0.3
     on_commit: Callable[[Mapping[Place, OffsetAndMetadata], str], None] = lambda *_: None
     on_change: Callable[[str], None] = lambda _: None
+    is_pending: Callable[[tuple[Place, ...]], bool] = lambda _: False
     _leader: str = ""
     _count: int = 0
     _is_patient: bool = False
@@ -157,7 +161,7 @@ class Group:
                 reply(answer)
 
     def sync(self, broker, member, generation, assignment, reply):
-        if problem := self.problem(broker) or self._stranger(member, generation):
+        if problem := self.problem(broker) or self.stranger(member, generation):
             reply(problem)
             return
         one = self.members[member]
@@ -178,13 +182,14 @@ class Group:
                         other.syncing(self._assignment.get(other.id, ()))
                         other.syncing = None
 
-    def _stranger(self, member, generation):
+    def stranger(self, member, generation):
+        """Return why a member may not speak for a generation."""
         if member not in self.members:
             return UnknownMemberIdError()
         return None if generation == self.generation else IllegalGenerationError()
 
     def heartbeat(self, broker, member, generation, reply):
-        problem = self.problem(broker) or self._stranger(member, generation)
+        problem = self.problem(broker) or self.stranger(member, generation)
         if problem is None:
             self._touch(self.members[member])
             problem = RebalanceInProgressError() if self.state == "preparing" else None
@@ -200,7 +205,7 @@ class Group:
         """Commit; anyone without a generation may, once the group is empty."""
         problem = self.problem(broker)
         if problem is None and not (generation < 0 and self.state == "empty"):
-            problem = self._stranger(member, generation)
+            problem = self.stranger(member, generation)
             if problem is None and self.state == "completing":
                 problem = RebalanceInProgressError()
         if problem is None and self.refusing is not None:
@@ -213,7 +218,10 @@ class Group:
         reply(problem)
 
     def fetch_offsets(self, broker, places, reply):
-        reply(self.problem(broker) or {at: self.committed.get(at) for at in places})
+        problem = self.problem(broker)
+        if problem is None and self.is_pending(places):
+            problem = UnstableOffsetsError()
+        reply(problem or {at: self.committed.get(at) for at in places})
 
     def forget(self, positions):
         """Drop the positions in a deleted topic, unless others were committed since."""

@@ -20,6 +20,7 @@ from aiokafka.errors import (
 from aiokafka.structs import ConsumerRecord
 
 from knowledgepulse_worker.kafka.lease import heartbeat_interval
+from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
 from simulation.clients import BACKOFF, Connection, record
 from simulation.loop import EPOCH
 
@@ -59,6 +60,7 @@ class SimMember:
         self, cluster, host, topics, lease, session, rebalance, moment=lambda _: None, patience=PATIENCE
     ):
         self.ids = []
+        self.group = GroupMetadata("group")
         self._connection = Connection(cluster, host, "member")
         self._cluster = cluster
         self._topics = topics
@@ -163,6 +165,7 @@ class SimMember:
             self._rejoin.set()
             return False
         self._lease.renew(sent_at)
+        self.group = GroupMetadata(self.group.group, self._member, self._generation)
         self._fetching_ends()
         self._assigned = {TopicPartition(*at): _Assigned() for at in mine}
         if self._assigned:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 from zlib import crc32
 
-from aiokafka.errors import ConcurrentTransactions, InvalidProducerEpoch, KafkaError, ProducerFenced
+from aiokafka.errors import (
+    CommitFailedError,
+    ConcurrentTransactions,
+    IllegalGenerationError,
+    InvalidProducerEpoch,
+    KafkaError,
+    ProducerFenced,
+    UnknownMemberIdError,
+)
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, OutputRecord
@@ -82,23 +90,25 @@ class SimProducer:
             self._sending = asyncio.create_task(self._send_batches())
         return delivery
 
-    async def send_offsets_to_transaction(self, offsets, group):
-        assert group, "a group is named"
+    async def send_group_offsets(self, offsets, group):
+        assert group.group, "a group is named"
         places = {(tp.topic, tp.partition): OffsetAndMetadata(offset, "") for tp, offset in offsets.items()}
-        await self._in_task(self._commit(places))
+        await self._in_task(self._commit(places, group))
 
     async def _in_task(self, coroutine):
         self._task = asyncio.create_task(coroutine)
         await asyncio.shield(self._task)
 
-    async def _commit(self, places):
+    async def _commit(self, places, group):
         await self._add({GROUP})
         self._moment("offsets sent")
         while True:
             broker = self._cluster.group.coordinator
             operation = self._cluster.transactions.add_offsets
             try:
-                await self._ask(broker, operation, self._id, self._epoch, places)
+                await self._ask(broker, operation, self._id, self._epoch, places, group)
+            except (IllegalGenerationError, UnknownMemberIdError) as error:
+                raise CommitFailedError from error  # the transaction can only be aborted
             except KafkaError as error:
                 await self._pause(error)
             else:

@@ -89,6 +89,10 @@ class Transactions:
         """Whether all markers are written."""
         return not any(one.state in {"open", "ending"} for one in self._known.values())
 
+    def has_pending(self, places):
+        """Whether a transaction that is not over has offsets for some of these places."""
+        return any(place in one.offsets for one in self._known.values() for place in places)
+
     # --- requests
 
     def begin(self, broker, name, timeout, reply):
@@ -117,11 +121,13 @@ class Transactions:
             one.places.update(places)
         reply(problem)
 
-    def add_offsets(self, broker, name, epoch, offsets, reply):
-        """Note at the group's coordinator what a transaction commits."""
+    def add_offsets(self, broker, name, epoch, offsets, metadata, reply):
+        """Note at the group's coordinator what a member's transaction commits; a former one's is refused."""
         group = self._cluster.group
         one, problem = self.check(name, epoch, GROUP)
         problem = group.problem(broker) or problem
+        if problem is None and metadata.generation >= 0:
+            problem = group.stranger(metadata.member, metadata.generation)
         if problem is None:
             one.offsets.update(offsets)
         reply(problem)
@@ -167,10 +173,11 @@ class Transactions:
             return
         if place != GROUP:
             cluster.topics[place[0]].logs[place[1]].end_transaction(one.id, commits=one.commits)
-        elif one.commits:
-            group.on_commit(one.offsets, one.id)
-            group.committed.update(one.offsets)
+        else:
+            if one.commits:
+                group.on_commit(one.offsets, one.id)
+                group.committed.update(one.offsets)
+            one.offsets = {}
         one.places.discard(place)
         if not one.places:
-            one.offsets = {}
             one.state = "ended"

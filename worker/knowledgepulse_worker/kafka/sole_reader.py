@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Self
 
-from aiokafka import TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from knowledgepulse_worker.ending import within
 from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.preflight.diagnosis import connect, unreachable
 from knowledgepulse_worker.kafka.topic_reader import Record
-from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
+from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
 from knowledgepulse_worker.settings import KafkaSettings
 
 _POLL_MS = 500
@@ -34,6 +33,9 @@ class SoleReader:
         topics: the topics.
         batch_bytes: the largest compressed batch to decode, inflated.
         new_member: makes the client.
+
+    Attributes:
+        group: the group, and the member of it that has read the last batch.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class SoleReader:
     ) -> None:
         self._kafka = kafka
         self._topics = topics
-        self._committed: dict[TopicPartition, int] = {}
+        self.group = GroupMetadata(group)
         self._consumer = new_member(
             # The lease is for workers that share partitions.
             kafka.model_copy(update={"group": group}),
@@ -80,35 +82,13 @@ class SoleReader:
             batches = await self._consumer.getmany(timeout_ms=_POLL_MS)
         except KafkaError as error:
             raise await unreachable(self._kafka, error) from error
-        self._generation = self._consumer.generation
-        return [record for tp in batches for record in await self._uncommitted(tp, batches[tp])]
-
-    def committed(self, *offsets: GroupOffset) -> None:
-        """Note what a transaction has committed."""
-        self._committed |= {TopicPartition(one.topic, one.partition): one.offset for one in offsets}
-
-    async def _uncommitted(self, tp: TopicPartition, records: list[Record]) -> list[Record]:
-        """Return the records that no transaction has committed.
-
-        The group may have joined again while a transaction was open, and begin before it: whoever committed
-        what is read again would move the group back.
-        """
-        offset = self._committed.get(tp, 0)
-        if all(record.offset >= offset for record in records):
-            return records
-        with suppress(IllegalStateError):  # it has been reassigned meanwhile
-            end = self._consumer.highwater(tp)
-            if end is not None and end < offset:  # the topic was created again
-                del self._committed[tp]
-                return records
-            if await self._consumer.position(tp) < offset:
-                self._consumer.seek(tp, offset)
-        return [record for record in records if record.offset >= offset]
+        self.group = self._consumer.group
+        return [record for records in batches.values() for record in records]
 
     @property
     def is_current(self) -> bool:
         """Whether the last batch will not be read again from what is committed, as after a rebalance."""
-        return self._generation == self._consumer.generation
+        return self.group == self._consumer.group
 
     @property
     def not_ready(self) -> list[str]:

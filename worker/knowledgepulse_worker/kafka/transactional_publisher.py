@@ -1,4 +1,4 @@
-"""Publish several records in one transaction: all of them or none (KIP-98)."""
+"""Publish several records in one transaction: all of them or none (KIP-98, KIP-447)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from knowledgepulse_worker.errors import DeliveryError, WorkerError
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.output_publisher import FRAMING_BYTES
 from knowledgepulse_worker.kafka.preflight.rights import Right, missing_rights
+from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
 from knowledgepulse_worker.kafka.wire.producer import TransactionalProducer
 from knowledgepulse_worker.records.publisher import retrieve_exception
 from knowledgepulse_worker.settings import KafkaSettings
@@ -30,7 +31,6 @@ _BATCH_BYTES = 16_384
 class GroupOffset:
     """A consumer group's next offset in a partition."""
 
-    group: str
     topic: str
     partition: int
     offset: int
@@ -97,23 +97,26 @@ class TransactionalPublisher:
         await self._producer.stop()
 
     @asynccontextmanager
-    async def transaction(self, *consumed: GroupOffset) -> AsyncIterator[Send]:
+    async def transaction(
+        self, *consumed: GroupOffset, group: GroupMetadata | None = None
+    ) -> AsyncIterator[Send]:
         """Open a transaction, commit it on exit, and abort it on an error.
 
         Args:
-            *consumed: offsets to commit for one consumer group in the same transaction.
+            *consumed: offsets to commit for the group in the same transaction.
+            group: the group, and the member that has read up to these offsets.
 
         Raises:
-            DeliveryError: the brokers did not confirm the transaction. They have none of its records, or all
-                of them if only the response to the commit was lost.
+            DeliveryError: the brokers did not confirm the transaction, or the group has rebalanced since.
+                They have none of its records, or all of them if only the response to the commit was lost.
             SecurityError: the right to the transactional id is missing.
         """
         try:
             async with self._producer.transaction():
                 yield self._send
-                if consumed:
+                if group is not None:
                     offsets = {TopicPartition(one.topic, one.partition): one.offset for one in consumed}
-                    await self._producer.send_offsets_to_transaction(offsets, consumed[0].group)
+                    await self._producer.send_group_offsets(offsets, group)
         except KafkaError as error:
             raise self._translate(error) from error
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.errors import (
-    IllegalGenerationError,
-    NoError,
-    NotCoordinatorForGroupError,
-    RebalanceInProgressError,
-    for_code,
-)
-from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
+from aiokafka.errors import IllegalGenerationError, NoError, RebalanceInProgressError
+from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.connection import client_arguments
 from knowledgepulse_worker.kafka.lease import Lease, heartbeat_interval
+from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, fetch_stable_offsets
 from knowledgepulse_worker.kafka.wire.record_batches import MAX_POLL_RECORDS, decoding
 from knowledgepulse_worker.settings import KafkaSettings
 
@@ -45,6 +41,10 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         batch_bytes: the largest batch to decode, inflated.
         lease: renewed by the coordinator's responses.
         rebalance_timeout: seconds that a rebalance allows its members to finish.
+
+    Attributes:
+        group: the group, and this member of it in the generation of its assignment. While a rebalance lasts,
+            the client's own generation is ahead of it, and records of the former assignment still arrive.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         self._lease = lease
         self._batch_bytes = batch_bytes
         self._commits_as = -1
+        self.group = GroupMetadata(kafka.group)
 
     async def start(self) -> None:
         """Connect."""
@@ -76,6 +77,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
         # The client has no hook for the coordinator's responses.
         coordinator = self._coordinator
         coordinator._send_req = self._observed(coordinator._send_req)  # noqa: SLF001
+        coordinator._do_fetch_commit_offsets = partial(fetch_stable_offsets, coordinator)  # noqa: SLF001
 
     @property
     def generation(self) -> int:
@@ -90,8 +92,7 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
     async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
         """Return the group's position with its metadata, which the client's own method drops."""
         found = await self._coordinator.fetch_committed_offsets([partition])
-        position = cast("OffsetAndMetadata | None", found.get(partition))
-        return None if position is None or position.offset < 0 else position
+        return cast("OffsetAndMetadata | None", found.get(partition))
 
     async def commit(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit positions as a member of the present generation.
@@ -124,21 +125,8 @@ class GroupMember(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka is untype
             response = await send(request)
             if isinstance(request, HeartbeatRequest | SyncGroupRequest) and response.error_code in _IS_KNOWN:
                 self._lease.renew(sent_at)
-            if isinstance(request, OffsetFetchRequest):
-                self._require_positions(response)
+            if isinstance(request, SyncGroupRequest) and response.error_code == NoError.errno:
+                self.group = GroupMetadata(self.group.group, self._coordinator.member_id, self.generation)
             return response
 
         return send_and_observe
-
-    def _require_positions(self, response: Any) -> None:
-        """Raise the error of a response without positions, so that the client retries.
-
-        The client ignores that error and concludes that the group has no positions: it would read partitions
-        from their beginning whenever a newly elected coordinator is still loading the group.
-        """
-        # Before version 2, only each partition has an error code.
-        error_code = getattr(response, "error_code", NoError.errno)
-        if error_code == NotCoordinatorForGroupError.errno:
-            self._coordinator.coordinator_dead()
-        if error_code != NoError.errno:
-            raise for_code(error_code)

@@ -1,13 +1,46 @@
-"""The end of a producer: its brokers are away, have not taken a record, or know another one by its name."""
+"""A producer's transactions, and its end: without brokers, after a lost record, or fenced off by another."""
 
 from __future__ import annotations
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from collections.abc import Mapping
+from typing import Any
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.client import CoordinationType
+from aiokafka.errors import GroupAuthorizationFailedError, KafkaError
+from aiokafka.structs import OffsetAndMetadata
+
+from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata, OffsetsHandler, refuse_offsets
 
 
 class TransactionalProducer(AIOKafkaProducer):  # type: ignore[misc]  # aiokafka is untyped
-    """A producer of transactions, whose last error is logged by whoever gets it, and not by asyncio, too."""
+    """A producer of transactions that commit a group's offsets as one of its members (KIP-447).
+
+    Its last error is logged by whoever gets it, and not by asyncio, too.
+    """
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._group = GroupMetadata("")
+        self._sender._do_txn_offset_commit = self._commit_offsets  # noqa: SLF001 - its own names no member
+
+    async def send_group_offsets(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata) -> None:
+        """Commit a group's offsets in the open transaction.
+
+        Raises:
+            CommitFailedError: the group has rebalanced since; the transaction can only be aborted.
+            KafkaError: the brokers refused the offsets.
+        """
+        self._group = group
+        await self.send_offsets_to_transaction(offsets, group.group)
+
+    async def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str) -> None:
+        try:
+            node = await self._sender._find_coordinator(CoordinationType.GROUP, group)  # noqa: SLF001
+        except GroupAuthorizationFailedError as error:
+            refuse_offsets(self._sender, error)
+        else:
+            await OffsetsHandler(self._sender, offsets, self._group).do(node)
 
     async def stop(self) -> None:
         """Send what is left, and disconnect."""

@@ -17,6 +17,7 @@ from typing import Self
 from knowledgepulse_worker.errors import Reason
 from knowledgepulse_worker.kafka.topic_reader import TopicReader
 from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
+from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.assemble.assembly_topics import assembled_topic_name, assembly_group
@@ -111,13 +112,14 @@ class AssemblyLog:
 
     async def publish(self, step: Step) -> None:
         """Publish in one transaction; after a DeliveryError nothing more may be published here."""
-        offset = GroupOffset(self._group, self._spans, self._partition, step.watermark)
+        offset = GroupOffset(self._spans, self._partition, step.watermark)
         marks: dict[bytes, bytes | None] = {
             trace_id.encode(): b"%d" % last for trace_id, last in step.published.items()
         }
         marks |= {trace_id.encode(): None for trace_id in step.forgotten}
         marks[POSITION] = b"%d" % step.position
-        async with self._publisher.transaction(offset) as send:
+        # The transactional id fences off former owners, whether or not they are members of the group.
+        async with self._publisher.transaction(offset, group=GroupMetadata(self._group)) as send:
             deliveries = [
                 await send(one.topic, one.value, key=one.key, partition=one.partition, headers=one.headers)
                 for one in step.outputs

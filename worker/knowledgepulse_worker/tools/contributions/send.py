@@ -165,7 +165,6 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
         await create_topic(admin, answers)
     persistence = Persistence(sleep, metrics)
     async with (
-        # First, since it ends an earlier process' transaction, which may move the positions.
         TransactionalPublisher(settings.kafka, group, MESSAGE_BYTES) as publisher,
         SoleReader(settings.kafka, group, [source], settings.limits.batch_bytes) as reader,
         serving_metrics(settings.web, metrics.render, lambda: reader.not_ready),
@@ -180,11 +179,10 @@ async def run_sender(settings: Settings, stop: asyncio.Event) -> dict[str, int]:
                     if not reader.is_current:  # a killed process has left the group: the rest is read again
                         break
                     contribution = await sender.send(record)
-                    after = GroupOffset(group, record.topic, record.partition, record.offset + 1)
-                    async with publisher.transaction(after) as send:
+                    after = GroupOffset(record.topic, record.partition, record.offset + 1)
+                    async with publisher.transaction(after, group=reader.group) as send:
                         key, value = contribution.key, contribution.encode()
                         await (await send(answers, value, key=key, partition=None))
-                    reader.committed(after)
                     metrics.results[contribution.result].inc()
                 metrics.lag.set(await reader.lag())
         except Stopped:

@@ -104,7 +104,6 @@ async def run_evaluations(settings: Settings, stop: asyncio.Event) -> dict[str, 
     metrics = EvaluationMetrics()
     evaluations = Evaluations(settings.kafka.group, settings.limits.uncommitted_records, metrics)
     async with (
-        # First, since it ends an earlier process' transaction, which may move the positions.
         TransactionalPublisher(settings.kafka, group, MESSAGE_BYTES) as publisher,
         SoleReader(settings.kafka, group, names, settings.limits.batch_bytes) as consumer,
         serving_metrics(settings.web, metrics.render, lambda: consumer.not_ready),
@@ -122,20 +121,17 @@ async def send_evaluations(
     stop: asyncio.Event,
 ) -> None:
     """Send evaluations of what the consumer reads until told to stop, each batch in one transaction."""
-    group = evaluations_group(settings.kafka.group)
     while not stop.is_set():
         if records := await consumer.batch():
-            after = offsets_after(records, group)
-            async with publisher.transaction(*after) as send:
+            async with publisher.transaction(*offsets_after(records), group=consumer.group) as send:
                 events = [event for record in records if (event := evaluations.event(record)) is not None]
                 topic = settings.topics.evaluations
                 deliveries = [await send(topic, value, key=key, partition=None) for key, value in events]
                 await asyncio.gather(*deliveries)
-            consumer.committed(*after)
         evaluations.metrics.lag.set(await consumer.lag())
 
 
-def offsets_after(records: Sequence[Record], group: str) -> list[GroupOffset]:
+def offsets_after(records: Sequence[Record]) -> list[GroupOffset]:
     """Return the offsets after records that are in offset order in each partition."""
     last = {(record.topic, record.partition): record.offset for record in records}
-    return [GroupOffset(group, topic, number, offset + 1) for (topic, number), offset in last.items()]
+    return [GroupOffset(topic, number, offset + 1) for (topic, number), offset in last.items()]

@@ -5,16 +5,22 @@ import asyncio
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.consumer.group_coordinator import GroupCoordinator
-from aiokafka.errors import CommitFailedError, GroupAuthorizationFailedError, KafkaConnectionError
-from aiokafka.protocol.commit import OffsetCommitResponse_v2, OffsetFetchResponse_v3
+from aiokafka.errors import (
+    CommitFailedError,
+    GroupAuthorizationFailedError,
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+)
+from aiokafka.protocol.commit import OffsetCommitResponse_v2
 from aiokafka.structs import OffsetAndMetadata
 
 from knowledgepulse_worker.kafka.lease import Lease
 from knowledgepulse_worker.kafka.wire.group_member import GroupMember
+from knowledgepulse_worker.kafka.wire.group_offsets import StableOffsetsResponse_v7
 from knowledgepulse_worker.settings import KafkaSettings
 
 AT = TopicPartition("raw-traces", 0)
-LOADING, NOT_COORDINATOR, NOT_AUTHORIZED = 14, 16, 30
+LOADING, NOT_COORDINATOR, NOT_AUTHORIZED, UNSTABLE = 14, 16, 30, 88
 
 
 class ScriptedCoordinator(GroupCoordinator):
@@ -62,12 +68,17 @@ async def member(monkeypatch):
         await one.stop()
 
 
-def positions(offset):
-    return OffsetFetchResponse_v3(0, [(AT.topic, [(AT.partition, offset, "a note", 0)])], 0)
+def positions(offset, error_code=0):
+    partitions = [(AT.partition, offset, 0, "a note", error_code, {})]
+    return StableOffsetsResponse_v7(0, [(AT.topic, partitions, {})], 0, {})
 
 
 def refused(error_code):
-    return OffsetFetchResponse_v3(0, [], error_code)
+    return StableOffsetsResponse_v7(0, [], error_code, {})
+
+
+def lacks_the_version():
+    raise NotImplementedError
 
 
 async def test_a_coordinator_that_still_loads_the_group_is_asked_again(member):
@@ -82,6 +93,20 @@ async def test_a_broker_that_is_no_longer_the_coordinator_is_not_believed(member
 
     assert (await one.committed(AT)).offset == 7
     assert one._coordinator.looked_up == 1
+
+
+async def test_a_position_that_a_transaction_may_still_replace_is_waited_for(member):
+    """Whoever began at it would read again what the transaction commits."""
+    one = await member(positions(-1, UNSTABLE), positions(5, UNSTABLE), positions(7))
+
+    assert (await one.committed(AT)).offset == 7
+
+
+async def test_brokers_without_stable_positions_are_refused(member):
+    one = await member(lacks_the_version)
+
+    with pytest.raises(IncompatibleBrokerVersion, match=r"need Kafka 2\.5"):
+        await one.committed(AT)
 
 
 async def test_a_group_without_a_position_has_none(member):

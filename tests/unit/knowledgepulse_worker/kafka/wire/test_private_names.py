@@ -30,6 +30,11 @@ WORKER = Path(__file__).parents[5] / "worker"
     [
         # kafka/wire/group_member.py: the coordinator's answers renew the lease; no hook tells them.
         (GroupCoordinator, "_send_req", ["self", "request"]),
+        # kafka/wire/group_offsets.py: the client's own request fetches what a transaction may still replace.
+        (GroupCoordinator, "_do_fetch_commit_offsets", ["self", "partitions"]),
+        # kafka/wire/producer.py: the client's own request names no member.
+        (Sender, "_do_txn_offset_commit", ["self", "offsets", "group_id"]),
+        (Sender, "_find_coordinator", ["self", "coordinator_type", "coordinator_key"]),
         # kafka/wire/producer.py: the producer's own stop waits for brokers that are away.
         (Sender, "close", ["self"]),
         # kafka/wire/producer.py: the producer would go on with the next batch after one that was lost.

@@ -1,5 +1,7 @@
 """Which scored records become events."""
 
+import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -8,10 +10,13 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset
+from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Scorer
+from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.evaluations.metrics import EvaluationMetrics
-from knowledgepulse_worker.tools.evaluations.run import Evaluations
+from knowledgepulse_worker.tools.evaluations.run import Evaluations, send_evaluations
 from support.otlp import logs_of
 from support.scored import dead_letter, published
 
@@ -75,3 +80,49 @@ def test_memory_is_bounded(scored, metrics):
         evaluations.event(scored(offset))
 
     assert [len(seen) for seen in evaluations._seen.values()] == [3]
+
+
+class Reader:
+    """Reads one batch, as a member of the group's seventh generation."""
+
+    def __init__(self, records, stop):
+        self.group = GroupMetadata("a-group")
+        self._records = records
+        self._stop = stop
+
+    async def batch(self):
+        self.group = GroupMetadata("a-group", "a-member", 7)
+        self._stop.set()
+        return self._records
+
+    async def lag(self):
+        return 0
+
+
+class Transactions:
+    """Notes what transactions commit, and for whom."""
+
+    def __init__(self):
+        self.committed = []
+
+    @asynccontextmanager
+    async def transaction(self, *offsets, group):
+        async def send(*_, **__):
+            delivery = asyncio.get_running_loop().create_future()
+            delivery.set_result(None)
+            return delivery
+
+        yield send
+        self.committed.append((group, offsets))
+
+
+async def test_a_batch_is_committed_as_the_member_that_has_read_it(scored, metrics):
+    """The brokers then refuse it if its partitions have other owners."""
+    stop, transactions = asyncio.Event(), Transactions()
+    record = scored(4)
+    reader = Reader([record], stop)
+
+    await send_evaluations(Evaluations("kp", 10, metrics), Settings(), reader, transactions, stop)
+
+    after = GroupOffset(record.topic, record.partition, record.offset + 1)
+    assert transactions.committed == [(GroupMetadata("a-group", "a-member", 7), (after,))]

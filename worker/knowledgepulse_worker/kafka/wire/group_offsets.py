@@ -1,0 +1,307 @@
+"""A consumer group's offsets: read once they are stable, committed in a transaction as a member (KIP-447).
+
+aiokafka's own requests predate both: it reads offsets that a transaction may still replace, and commits them
+for whoever names the group. Both requests here need Kafka 2.5.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from aiokafka import TopicPartition
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import (
+    BrokerResponseError,
+    CommitFailedError,
+    GroupAuthorizationFailedError,
+    IllegalGenerationError,
+    IncompatibleBrokerVersion,
+    KafkaError,
+    NoError,
+    NotCoordinatorForGroupError,
+    UnknownMemberIdError,
+    for_code,
+)
+from aiokafka.producer.sender import Sender, TxnOffsetCommitHandler
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import (
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    TaggedFields,
+)
+from aiokafka.structs import OffsetAndMetadata
+
+_TEXT = CompactString("utf-8")
+_TAGS = ("tags", TaggedFields)
+_FORMER_MEMBER = {IllegalGenerationError, UnknownMemberIdError}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """A consumer group, and the member that commits for it.
+
+    Attributes:
+        group: the group's name.
+        member: the member's id; empty for a producer that is no member, which the brokers do not check.
+        generation: the group's generation in which it is a member; -1 for a producer that is none.
+    """
+
+    group: str
+    member: str = ""
+    generation: int = -1
+
+
+class UnstableOffsetsError(BrokerResponseError):  # type: ignore[misc]  # aiokafka is untyped
+    """A transaction that has offsets of the group is not over yet."""
+
+    errno = 88
+    message = "UNSTABLE_OFFSET_COMMIT"
+    retriable = True
+
+
+async def fetch_stable_offsets(
+    coordinator: GroupCoordinator, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Fetch a group's offsets; partitions without one are left out.
+
+    Unlike the client's own method, it believes no coordinator that is still loading the group or has offsets
+    of an open transaction: it raises a retriable error, and the client asks again.
+
+    Raises:
+        KafkaError: the coordinator has no answer, now or at all.
+    """
+    request = StableOffsetsRequest(
+        coordinator.group_id, _by_topic({one: one.partition for one in partitions})
+    )
+    response = await _send(coordinator, request)
+    _require(coordinator, response.error_code)
+    found = {}
+    for topic, offsets, _ in response.topics:
+        for partition, offset, _epoch, metadata, error_code, _ in offsets:
+            _require(coordinator, error_code)
+            if offset >= 0:
+                found[TopicPartition(topic, partition)] = OffsetAndMetadata(offset, metadata)
+    return found
+
+
+async def _send(coordinator: GroupCoordinator, request: Request[Any]) -> Any:
+    try:
+        return await coordinator._send_req(request)  # noqa: SLF001 - there is no public way to ask it
+    except NotImplementedError as error:  # how aiokafka says that the broker has no such version of a request
+        raise IncompatibleBrokerVersion("stable offsets of a group need Kafka 2.5 or later") from error
+
+
+def _require(coordinator: GroupCoordinator, error_code: int) -> None:
+    if error_code == NoError.errno:
+        return
+    if error_code == UnstableOffsetsError.errno:
+        raise UnstableOffsetsError
+    if error_code == NotCoordinatorForGroupError.errno:
+        coordinator.coordinator_dead()
+    raise for_code(error_code)
+
+
+class OffsetsHandler(TxnOffsetCommitHandler):  # type: ignore[misc]  # aiokafka is untyped
+    """Commits a group's offsets in the open transaction, as a member of the group.
+
+    The transaction of a former member is aborted: its partitions may have other owners.
+    """
+
+    def __init__(
+        self, sender: Sender, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        super().__init__(sender, offsets, group.group)
+        self._group = group
+
+    def create_request(self) -> Request[Any]:
+        """Return the request."""
+        transaction = self._sender._txn_manager  # noqa: SLF001 - as the handler that this extends
+        offsets: dict[TopicPartition, Any] = {
+            tp: (tp.partition, one.offset, -1, one.metadata, {}) for tp, one in self._offsets.items()
+        }
+        return MemberOffsetsRequest(
+            transaction.transactional_id,
+            self._group,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            _by_topic(offsets),
+        )
+
+    def handle_response(self, response: Any) -> float | None:
+        """Return the seconds until the request is to be sent again; None if it is not."""
+        errors = [(topic, [one[:2] for one in partitions]) for topic, partitions, _ in response.errors]
+        codes = {for_code(code) for _, partitions in errors for _, code in partitions}
+        if GroupAuthorizationFailedError in codes:
+            refuse_offsets(self._sender, GroupAuthorizationFailedError(self._group_id))
+            return None
+        if codes & _FORMER_MEMBER:
+            refuse_offsets(self._sender, CommitFailedError("the group has rebalanced since"))
+            return None
+        return super().handle_response(_Answer(errors))  # type: ignore[no-any-return]
+
+
+def refuse_offsets(sender: Sender, error: KafkaError) -> None:
+    """Fail the offsets that wait to be committed; whoever opened the transaction then aborts it.
+
+    The client's own ``error_transaction`` forgets the transaction's partitions: the abort is never sent, and
+    the next transaction commits what was to be aborted.
+    """
+    *_, waiting = sender._txn_manager._pending_txn_offsets.popleft()  # noqa: SLF001
+    waiting.set_exception(error)
+
+
+@dataclass
+class _Answer:
+    """The part of a response that aiokafka's handler reads."""
+
+    errors: list[tuple[str, list[tuple[int, int]]]]
+
+
+def _by_topic(values: Mapping[TopicPartition, Any]) -> list[tuple[str, list[Any], dict[int, bytes]]]:
+    topics: defaultdict[str, list[Any]] = defaultdict(list)
+    for partition, value in sorted(values.items()):
+        topics[partition.topic].append(value)
+    return [(topic, of_partitions, {}) for topic, of_partitions in topics.items()]
+
+
+class StableOffsetsResponse_v7(Response):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
+    """OffsetFetch's response, version 7."""
+
+    API_KEY = 9
+    API_VERSION = 7
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("topic", _TEXT),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", _TEXT),
+                        ("error_code", Int16),
+                        _TAGS,
+                    ),
+                ),
+                _TAGS,
+            ),
+        ),
+        ("error_code", Int16),
+        _TAGS,
+    )
+
+
+class _StableOffsetsRequest_v7(RequestStruct):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
+    API_KEY = 9
+    API_VERSION = 7
+    FLEXIBLE_VERSION: ClassVar[bool] = True
+    RESPONSE_TYPE = StableOffsetsResponse_v7
+    SCHEMA = Schema(
+        ("group", _TEXT),
+        ("topics", CompactArray(("topic", _TEXT), ("partitions", CompactArray(Int32)), _TAGS)),
+        ("require_stable", Boolean),
+        _TAGS,
+    )
+
+
+class StableOffsetsRequest(Request[_StableOffsetsRequest_v7]):  # type: ignore[misc]  # aiokafka is untyped
+    """OffsetFetch for offsets that no open transaction may still replace."""
+
+    API_KEY = 9
+
+    def __init__(self, group: str, topics: list[tuple[str, list[int], dict[int, bytes]]]) -> None:
+        self._group = group
+        self._topics = topics
+
+    def build(self, request_struct_class: type[_StableOffsetsRequest_v7]) -> _StableOffsetsRequest_v7:
+        """Return the request in a version."""
+        return request_struct_class(self._group, self._topics, True, {})
+
+
+class _MemberOffsetsResponse_v3(Response):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
+    API_KEY = 28
+    API_VERSION = 3
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "errors",
+            CompactArray(
+                ("topic", _TEXT),
+                ("partition_errors", CompactArray(("partition", Int32), ("error_code", Int16), _TAGS)),
+                _TAGS,
+            ),
+        ),
+        _TAGS,
+    )
+
+
+class _MemberOffsetsRequest_v3(RequestStruct):  # type: ignore[misc]  # noqa: N801 - aiokafka's naming
+    API_KEY = 28
+    API_VERSION = 3
+    FLEXIBLE_VERSION: ClassVar[bool] = True
+    RESPONSE_TYPE = _MemberOffsetsResponse_v3
+    SCHEMA = Schema(
+        ("transactional_id", _TEXT),
+        ("group", _TEXT),
+        ("producer_id", Int64),
+        ("producer_epoch", Int16),
+        ("generation", Int32),
+        ("member", _TEXT),
+        ("instance", _TEXT),
+        (
+            "topics",
+            CompactArray(
+                ("topic", _TEXT),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", _TEXT),
+                        _TAGS,
+                    ),
+                ),
+                _TAGS,
+            ),
+        ),
+        _TAGS,
+    )
+
+
+class MemberOffsetsRequest(Request[_MemberOffsetsRequest_v3]):  # type: ignore[misc]  # aiokafka is untyped
+    """TxnOffsetCommit with the member and its generation."""
+
+    API_KEY = 28
+
+    def __init__(
+        self,
+        transactional_id: str,
+        group: GroupMetadata,
+        producer_id: int,
+        producer_epoch: int,
+        topics: list[tuple[str, list[Any], dict[int, bytes]]],
+    ) -> None:
+        self._producer = transactional_id, producer_id, producer_epoch
+        self._group = group
+        self._topics = topics
+
+    def build(self, request_struct_class: type[_MemberOffsetsRequest_v3]) -> _MemberOffsetsRequest_v3:
+        """Return the request in a version."""
+        transactional_id, producer_id, producer_epoch = self._producer
+        group = self._group
+        member = group.generation, group.member, None
+        return request_struct_class(
+            transactional_id, group.group, producer_id, producer_epoch, *member, self._topics, {}
+        )
