@@ -53,47 +53,137 @@ def place(
     """
     known = [{placed.sides[name] for name in names if name in placed.sides} for names in groups]
     if vectors.shape[1]:
-        known = [a | b for a, b in zip(known, placed.similar(vectors), strict=True)]
+        first, which = _distinct(vectors)
+        near = list(placed.similar(vectors[first]))
+        known = [sides | near[one] for sides, one in zip(known, which.tolist(), strict=True)]
     splits: list[Split | None] = [None] * len(groups)
     for members in _components(groups, vectors):
         found = set[Split]().union(*(known[member] for member in members))
         side = min(found) if found else _drawn(min(min(groups[member]) for member in members), shares, seed)
-        kept: list[int] = []
-        for member in members:
-            sides = set[Split | None](known[member])
-            if len(found) > 1:  # then one by one, and what is tied to both sides is left out
-                near = vectors[kept] @ vectors[member] >= NEAR if vectors.shape[1] else [False] * len(kept)
-                ties = zip(kept, near, strict=True)
-                sides |= {splits[one] for one, alike in ties if alike or {*groups[one]} & {*groups[member]}}
-            if len(sides) < 2:
-                splits[member] = next(iter(sides), side)
-                kept.append(member)
+        if len(found) < 2:
+            for member in members:
+                splits[member] = side
+        else:
+            _separate(members, groups, vectors, known, splits, side)
     return splits
+
+
+def _separate(
+    members: Sequence[int],
+    groups: Groups,
+    vectors: Vectors,
+    known: Sequence[set[Split]],
+    splits: list[Split | None],
+    side: Split,
+) -> None:
+    """Give tied traces their splits one by one, leaving out what is tied to both sides.
+
+    Args:
+        members: the traces, in order.
+        groups: of all traces.
+        vectors: of all traces.
+        known: the sides that each trace is tied to by exported ones.
+        splits: of all traces; filled in.
+        side: of those that are tied to none.
+    """
+    taken: dict[str, set[Split]] = {}  # the sides of what was kept, by group
+    kept: dict[Split, list[Vectors]] = {split: [] for split in SPLITS}
+    seen: set[tuple[Split, bytes]] = set()
+    for start in range(0, len(members), _ROWS):
+        block = members[start : start + _ROWS]
+        given = vectors[block]
+        before = {
+            split: np.any([(given @ one.T >= NEAR).any(axis=1) for one in parts], axis=0)
+            for split, parts in kept.items()
+            if parts
+        }
+        within = given @ given.T >= NEAR if vectors.shape[1] else np.zeros((len(block), len(block)), np.bool_)
+        placed = np.full(len(block), -1)  # the sides within the block, by number
+        for index, member in enumerate(block):
+            sides = known[member].union(*(taken.get(name, ()) for name in groups[member]))
+            sides |= {split for split, near in before.items() if near[index]}
+            sides |= {SPLITS[one] for one in np.unique(placed[within[index]]).tolist() if one >= 0}
+            if len(sides) < 2:
+                split = next(iter(sides), side)
+                splits[member] = split
+                placed[index] = SPLITS.index(split)
+                for name in groups[member]:
+                    taken.setdefault(name, set()).add(split)
+        for number, split in enumerate(SPLITS):
+            new = [one for one in given[placed == number] if (split, _digest(one)) not in seen]
+            seen.update((split, _digest(one)) for one in new)
+            if new and vectors.shape[1]:
+                kept[split].append(np.stack(new))
 
 
 def _components(groups: Groups, vectors: Vectors) -> Iterable[Sequence[int]]:
     """Return the traces that are tied to each other, directly or by others, in order."""
-
-    def merged(rows: NDArray[np.int64], columns: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-        graph = coo_array((np.ones(len(rows), np.bool_), (rows, columns)), shape=(count, count))
-        return np.asarray(connected_components(graph, directed=False)[1], np.int64)
-
-    count, numbers = len(groups), dict[str, int]()
+    count, numbers = len(groups), dict[str | int, int]()
     pairs = [
         (row, count + numbers.setdefault(name, len(numbers)))
         for row, names in enumerate(groups)
         for name in names
     ]
+    first, which = _distinct(vectors) if vectors.shape[1] else (np.empty(0, np.int64), np.empty(0, np.int64))
+    distinct = vectors[first]
+    is_near_itself = np.einsum("ij,ij->i", distinct, distinct) >= NEAR  # an empty text's vector is not
+    pairs += [
+        (row, count + numbers.setdefault(one, len(numbers)))
+        for row, one in enumerate(which.tolist())
+        if is_near_itself[one]
+    ]
     ties = np.array(pairs, np.int64).reshape(-1, 2)
-    labels = merged(ties[:, 0], ties[:, 1], count + len(numbers))[:count]
-    if vectors.shape[1]:
-        for start in range(0, count, _ROWS):
-            rows, columns = np.nonzero(vectors[start : start + _ROWS] @ vectors[start:].T >= NEAR)
-            labels = merged(labels[rows + start], labels[columns + start], count)[labels]
+    labels = _merged(ties[:, 0], ties[:, 1], count + len(numbers))[:count]
+    for start in range(0, len(first), _ROWS):
+        near = distinct[start : start + _ROWS] @ distinct[start:].T >= NEAR
+        labels = _joined(near, labels, first[start : start + _ROWS], first[start:])
     members: dict[int, list[int]] = {}
     for row, label in enumerate(labels.tolist()):
         members.setdefault(label, []).append(row)
     return members.values()
+
+
+def _joined(
+    near: NDArray[np.bool_], labels: NDArray[np.int64], rows: NDArray[np.int64], columns: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the labels after joining what is near.
+
+    Each turn joins each trace to only one of another label that is near, so a fleet's repeats take no memory
+    for each pair; turns halve the labels that are left to join.
+
+    Args:
+        near: which rows are near which columns.
+        labels: of all traces.
+        rows: the traces of the rows.
+        columns: the traces of the columns.
+    """
+    while True:
+        apart = near & (labels[rows][:, None] != labels[columns])
+        some_rows, some_columns = np.flatnonzero(apart.any(axis=1)), np.flatnonzero(apart.any(axis=0))
+        if not len(some_rows):
+            return labels
+        ones = np.concatenate([rows[some_rows], columns[some_columns]])
+        others = np.concatenate(
+            [columns[apart[some_rows].argmax(axis=1)], rows[apart[:, some_columns].argmax(axis=0)]]
+        )
+        labels = _merged(labels[ones], labels[others], len(labels))[labels]
+
+
+def _merged(ones: NDArray[np.int64], others: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return the components of nodes that are tied in pairs."""
+    graph = coo_array((np.ones(len(ones), np.bool_), (ones, others)), shape=(count, count))
+    return np.asarray(connected_components(graph, directed=False)[1], np.int64)
+
+
+def _distinct(vectors: Vectors) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first row of each distinct vector, and for each row the number of its vector."""
+    numbers: dict[bytes, int] = {}
+    which = np.array([numbers.setdefault(_digest(one), len(numbers)) for one in vectors], np.int64)
+    return np.unique(which, return_index=True)[1], which
+
+
+def _digest(vector: Vectors) -> bytes:
+    return hashlib.blake2b(vector.tobytes(), digest_size=16).digest()
 
 
 def _drawn(group: str, shares: tuple[float, float], seed: int) -> Split:

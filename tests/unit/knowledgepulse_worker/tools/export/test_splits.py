@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knowledgepulse_worker.tools.export import splits
 from knowledgepulse_worker.tools.export.selection import best, diverse
 from knowledgepulse_worker.tools.export.splits import NEAR, Placed, place
 
@@ -51,6 +53,28 @@ def test_what_joins_two_sides_is_dropped_and_its_neighbours_are_not():
     placed = Placed([["a"], ["b"]], UNIT[[0, 8]], ["train", "test"])
     # One beside each, and one of the first's task that resembles the second.
     assert sides([["c"], ["d"], ["a"]], UNIT[[2, 7, 8]], placed, seed=seed) == ["train", "test", None]
+
+
+def test_a_fleets_repeats_take_no_memory_for_each_pair():
+    """20,000 equal traces are 200 million pairs, once more than a gigabyte of them."""
+    groups = [[f"run:{number}"] for number in range(20_000)]
+    tracemalloc.start()
+    try:
+        found = sides(groups, np.tile(UNIT[0], (len(groups), 1)))
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
+    assert len({*found}) == 1
+
+
+def test_what_is_tied_to_two_sides_is_compared_in_blocks(monkeypatch):
+    """Otherwise each trace would be compared with all before it, one after the other."""
+    monkeypatch.setattr(splits, "_ROWS", 2)
+    placed = Placed([["a"], ["b"]], UNIT[[0, 8]], ["train", "test"])
+    groups = [["a", "x"], ["b", "x"], ["c"], ["c"], ["x"], ["d"], ["a", "d"]]
+    directions = [0, 8, 2, 20, 12, 9, 1]
+    # The second is tied to both, by its task and by the first; the sixth has its side from the exported one.
+    assert sides(groups, UNIT[directions], placed) == ["train", None, "train", "train", "train", "test", None]
 
 
 def test_a_group_has_its_side_from_the_seed_alone_and_the_shares_are_kept():
