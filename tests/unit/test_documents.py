@@ -101,19 +101,6 @@ def test_the_trace_in_the_readme_is_one_of_the_demos_with_its_score():
     assert f"novelty            {score['novelty']} ×" in shown
 
 
-def test_the_pages_for_operators_are_short():
-    pages = [name for name in DOCUMENTS if name.startswith("deploy/") and name not in LOOKED_UP]
-    long = {name: count for name in pages if (count := len(read(name).split())) > 900}
-    assert set(long) <= {"deploy/threshold.md"}, long
-
-
-def test_the_documents_are_short():
-    """One person keeps them. Programs write the results, and licences the attributions."""
-    kept = [name for name in DOCUMENTS if not name.endswith(("/results.md", "/ATTRIBUTION.md"))]
-    words = {name: len(WORD.findall(prose(name))) for name in kept}
-    assert sum(words.values()) <= 16_000, words
-
-
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_block_says_what_it_is(document):
     """Without a tag nobody would know whether to run it, or to compare it."""
