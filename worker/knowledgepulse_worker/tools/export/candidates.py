@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -32,6 +32,8 @@ REASONS = {
     "privacy_level": "privacy level that may not leave",
     "not_clean": "the SDK's cleaning finds something",
     "secret": "`--scan-secrets` finds a key",
+    "unscanned": "`--scan-secrets` does not finish in time",
+    "not_convertible": "a number that `--also` cannot convert",
     "other_domain": "of another domain",
     "before_since": "from before `--since`",
     "policy": "below the threshold of `--policy`",
@@ -136,6 +138,7 @@ class Rules:
     since_ms: int | None  # the time of the first record of a first export
     embedder: Embedder | None  # None makes no vectors
     text: TraceText
+    scan: Callable[[bytes], bool | None] | None  # looks for secrets; None if that takes too long
     has_score: bool  # whether records have `kp-score`: those of files and redacted copies do not
 
     @property

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
 from collections import Counter
 from typing import NamedTuple
-from urllib.parse import quote
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from pyarrow import parquet
 
-from knowledgepulse_worker.errors import InputError, RejectedRecord
-from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
+from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.records.decode import decode_inputs
 from knowledgepulse_worker.records.entry import encode_vector
 from knowledgepulse_worker.records.record import RawRecord
-from knowledgepulse_worker.redaction.departure import is_clean_json
 from knowledgepulse_worker.scoring import bounded_id, embedding_text
 from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.export.candidates import REASONS, Candidate, LeftOut, Rules
+from knowledgepulse_worker.tools.export.examine import examined
 from knowledgepulse_worker.tools.export.manifest import (
     SPLITS,
     TABLE,
@@ -32,7 +28,7 @@ from knowledgepulse_worker.tools.export.manifest import (
     Planned,
     Split,
 )
-from knowledgepulse_worker.tools.export.secrets import has_secret
+from knowledgepulse_worker.tools.export.rows import read_rows
 from knowledgepulse_worker.tools.export.selection import best, diverse
 from knowledgepulse_worker.tools.export.sources import Source
 from knowledgepulse_worker.tools.export.splits import Placed, place
@@ -41,8 +37,8 @@ from knowledgepulse_worker.tools.export.store import Store
 logger = logging.getLogger(__name__)
 
 _BATCH = 64
-_NAMED = {"visibility", "privacy_level", "not_clean", "secret"}
-"""Reasons for which a trace must not leave: the log names it."""
+_NAMED = {"visibility", "privacy_level", "not_clean", "secret", "unscanned", "not_convertible"}
+"""Reasons for which a trace must not leave, or cannot: the log names it."""
 
 
 async def collect(source: Source, manifest: Manifest, store: Store, rules: Rules) -> Plan | None:
@@ -95,9 +91,11 @@ async def _offsets(source: Source, manifest: Manifest, rules: Rules) -> tuple[di
 
 
 class _Found(NamedTuple):
-    """What is remembered of a candidate until all are read; its target lacks the split, and it its vector."""
+    """What is remembered of a candidate until all are read."""
 
-    planned: Planned
+    part: str
+    offset: int
+    groups: list[str]
     score: float
     facts: list[tuple[str, str]]
 
@@ -115,40 +113,36 @@ class _Reading:
 
     async def add(self, record: RawRecord, part: str) -> None:
         self.read += 1
-        one = self._rules.candidate(record)
-        if isinstance(one, Candidate) and (reason := self._checked(one, record)):
-            one = LeftOut(reason, one.members.id)
+        one = await self._checked(record)
         if isinstance(one, LeftOut):
             self.dropped[one.reason] += 1
             if one.reason in _NAMED:
                 trace_id = printable(bounded_id(one.trace_id))
                 logger.warning("%s: not exported: %s", trace_id, REASONS[one.reason])
             return
-        target, groups = f"{_folder(one.profile)}/{one.day}", one.groups(self._rules.tasks)
-        planned = Planned(part, record.offset, groups, target, b"")
-        self._found.append(_Found(planned, one.score, [*one.facts()]))
+        groups = one.groups(self._rules.tasks)
+        self._found.append(_Found(part, record.offset, groups, one.score, [*one.facts()]))
         if len(self._texts) == _BATCH:
             await self.embed()
 
-    def _checked(self, one: Candidate, record: RawRecord) -> str | None:
-        """Return what there is against a candidate, if anything."""
-        rules, identity, value = self._rules, (one.source, one.members.id), record.value or b""
+    async def _checked(self, record: RawRecord) -> Candidate | LeftOut:
+        """Return a record's candidate, whose text waits to be embedded, or what there is against it."""
+        rules = self._rules
+        one = rules.candidate(record)
+        if isinstance(one, LeftOut):
+            return one
+        identity = one.source, one.members.id
         if rules.since_ms is not None and (one.timestamp_ms or 0) < rules.since_ms:
-            return "before_since"
+            return LeftOut("before_since", one.members.id)
         if identity in self._seen:
-            return "repeat"
-        try:
-            trace = decode_trace(value, len(value))
-        except RejectedRecord:
-            return "foreign"
-        if not (rules.choices.not_cleaned or is_clean_json(value)):
-            return "not_clean"
-        if rules.choices.scan_secrets and has_secret(value):
-            return "secret"
+            return LeftOut("repeat", one.members.id)
+        trace = await examined(rules, one, record)
+        if isinstance(trace, LeftOut):
+            return trace
         self._seen.add(identity)
         if rules.embedder is not None:
-            self._texts.append(embedding_text(trace, rules.text, decode_inputs(value)))
-        return None
+            self._texts.append(embedding_text(trace, rules.text, decode_inputs(record.value or b"")))
+        return one
 
     async def embed(self) -> None:
         if self._rules.embedder is not None and self._texts:
@@ -166,7 +160,7 @@ class _Reading:
             chosen = best([one.score for one in self._found], choices.best)
         elif choices.diverse is not None:
             chosen = diverse(vectors, placed.vectors, choices.diverse, choices.seed)
-        groups = [self._found[index].planned.groups for index in chosen]
+        groups = [self._found[index].groups for index in chosen]
         splits = place(
             groups, vectors[chosen], placed,
             shares=choices.shares, seed=choices.seed,
@@ -176,18 +170,12 @@ class _Reading:
         rows = []
         for index, split in zip(chosen, splits, strict=True):
             if split is not None:
-                planned, _, facts = self._found[index]
-                for name, value in (("split", split), *facts):
+                found = self._found[index]
+                for name, value in (("split", split), *found.facts):
                     self.counts.setdefault(name, Counter())[value] += 1
-                target, vector = f"{split}/{planned.target}", encode_vector(vectors[index])
-                rows.append(msgspec.structs.replace(planned, target=target, vector=vector))
+                vector = encode_vector(vectors[index])
+                rows.append(Planned(found.part, found.offset, found.groups, split, vector))
         return rows
-
-
-def _folder(name: str) -> str:
-    """Return a domain as the name of a folder, whatever it is."""
-    quoted = quote(name, safe=" ")
-    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
 
 
 def exported(store: Store, manifest: Manifest, dimensions: int) -> tuple[Placed, set[tuple[str, str]]]:
@@ -196,13 +184,17 @@ def exported(store: Store, manifest: Manifest, dimensions: int) -> tuple[Placed,
     for path, file in manifest.files.items():
         if not path.startswith(f"{TABLE}/"):
             continue
-        content = store.read(path)
-        if content is None or File.of(content) != file:
-            raise InputError(f"{store.place}/{path} is missing or damaged; `--check` tells what else is")
-        table = parquet.read_table(io.BytesIO(content), columns=["source", "id", "groups", "vector"])
+        content, place = store.read(path), f"{store.place}/{path}"
+        split = next((one for one in SPLITS if path.startswith(f"{TABLE}/{one}/")), None)
+        if content is None or split is None or File.of(content) != file:
+            raise InputError(f"{place} is missing or damaged; `--check` tells what else is")
+        table = read_rows(place, content, ("source", "id", "groups", "vector"), dimensions)
         seen.update(zip(table["source"].to_pylist(), table["id"].to_pylist(), strict=True))
-        groups += table["groups"].to_pylist()
-        splits += [next(one for one in SPLITS if path.startswith(f"{TABLE}/{one}/"))] * len(table)
+        groups += (names or [] for names in table["groups"].to_pylist())
+        splits += [split] * len(table)
         if dimensions:  # a row at a time would take ten times the memory
-            vectors.append(table["vector"].combine_chunks().flatten().to_numpy().reshape(-1, dimensions))
+            flat = table["vector"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            if len(flat) != len(table) * dimensions:
+                raise InputError(f"{place}: not of an export: a vector is missing")
+            vectors.append(flat.reshape(-1, dimensions))
     return Placed(groups, np.concatenate([np.empty((0, dimensions), np.float32), *vectors]), splits), seen

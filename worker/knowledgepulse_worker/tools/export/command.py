@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,12 +100,17 @@ async def _export(
     with extra("export"):
         from knowledgepulse_worker.tools.export.candidates import REASONS  # noqa: PLC0415 - keeps `--help` fast
         from knowledgepulse_worker.tools.export.run import check, export  # noqa: PLC0415
+        from knowledgepulse_worker.tools.export.secrets import Scanner  # noqa: PLC0415
         from knowledgepulse_worker.tools.export.sources import FileSource, open_topics  # noqa: PLC0415
         from knowledgepulse_worker.tools.export.store import open_store  # noqa: PLC0415
 
-    rules, topics = _rules(settings, options, redacted, has_score=not (redacted or files)), settings.topics
+    topics = settings.topics
     names = [redacted or topics.contribute, *([topics.rejected] if options["policy"] else [])]
-    with open_store(folder, writes=not options["check"]) as store, topic_progress() as progress:
+    rules = _rules(settings, options, redacted, has_score=not (redacted or files))
+    writes = not options["check"]
+    with Scanner() as scanner, open_store(folder, writes=writes) as store, topic_progress() as progress:
+        if options["scan_secrets"]:
+            rules = replace(rules, scan=scanner)
         async with AsyncExitStack() as stack:
             opened = open_topics(settings, names, progress)
             source = FileSource(files, progress) if files else await stack.enter_async_context(opened)
@@ -115,7 +121,9 @@ async def _export(
                 return 1 if problems else 0
             done = await export(source, store, rules)
     for one in done:
-        left_out = "".join(f"; {count} left out: {REASONS[name]}" for name, count in one.dropped.items())
+        left_out = "".join(
+            f"; {count} left out: {REASONS.get(name, name)}" for name, count in one.dropped.items()
+        )
         rows = sum(one.counts.get("split", {}).values())
         errors.print(f"export {one.number}: {rows} traces of {one.read} records{left_out}")
     if not done:
@@ -151,5 +159,6 @@ def _rules(settings: Settings, options: dict[str, Any], redacted: str | None, *,
         since_ms=None if since is None else round(since.timestamp() * 1000),
         embedder=None if options["check"] else load_embedder(settings.embedding, settings.cache),
         text=settings.embedding.trace_text,
+        scan=None,
         has_score=has_score,
     )

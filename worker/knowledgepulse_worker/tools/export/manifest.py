@@ -8,12 +8,17 @@ plan, to the same bytes. The manifest, which makes the files the dataset's, is w
 from __future__ import annotations
 
 import hashlib
-from typing import Literal, TypeVar, get_args
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeVar, get_args
 
 import msgspec
+from msgspec import Meta
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.tools.export.store import Store
+
+FLOAT32 = 4
+"""Bytes of a number of a vector."""
 
 MANIFEST = "manifest.json"
 PLAN = ".plan"
@@ -24,6 +29,9 @@ Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 Format = Literal["messages", "atif"]
+
+
+_Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,12 +68,14 @@ class File(msgspec.Struct, frozen=True):
 class Export(msgspec.Struct, frozen=True):
     """What one export read, and what came of it."""
 
-    number: int  # from 1
-    offsets: dict[str, tuple[int, int]]  # of each part, the first that was read and the one behind the last
-    deleted: int  # number of offsets that were deleted since the last export, and never read
-    read: int  # number of records
-    dropped: dict[str, int]  # number of records that are not in the dataset, by reason
-    counts: dict[str, dict[str, int]]  # of its traces, by what is counted, such as `split`, and its value
+    number: _Number  # from 1
+    offsets: dict[
+        str, tuple[_Number, _Number]
+    ]  # of each part, the first that was read and the one behind the last
+    deleted: _Number  # number of offsets that were deleted since the last export, and never read
+    read: _Number  # number of records
+    dropped: dict[str, _Number]  # number of records that are not in the dataset, by reason
+    counts: dict[str, dict[str, _Number]]  # of its traces, by what is counted, such as `split`, and its value
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,9 +108,9 @@ class Planned(msgspec.Struct, frozen=True, array_like=True):
     """A record that an export writes."""
 
     part: str  # where it is, with the offset
-    offset: int
+    offset: _Number
     groups: list[str]  # what ties it to others
-    target: str  # its split, domain and day, the folder of its files
+    split: Split
     vector: bytes  # little-endian float32; empty without an embedder
 
 
@@ -125,7 +135,8 @@ def read_state(store: Store, path: str, model: type[T]) -> T | None:
     try:
         return decode(content, type=model)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InputError(f"{store.place}/{path}: not of an export: {error}") from None
+        remedy = "; delete it to plan the export again" if model is Plan else ""
+        raise InputError(f"{store.place}/{path}: not of an export: {error}{remedy}") from None
 
 
 def require_same(place: str, begun: Manifest | Plan, source: dict[str, str], choices: Choices) -> None:
@@ -140,3 +151,25 @@ def require_same(place: str, begun: Manifest | Plan, source: dict[str, str], cho
         raise InputError(
             f"{place} is another dataset: {'; '.join(differing)}; repeat them, or export to another folder"
         )
+
+
+def require_sound(
+    place: str, plan: Plan, manifest: Manifest, ranges: Mapping[str, range], dimensions: int
+) -> None:
+    """Raise an InputError if a plan that was found in the folder cannot be one of ours.
+
+    Args:
+        place: the folder.
+        plan: the plan, with the options of this export.
+        manifest: of the exports before it.
+        ranges: the offsets that each part of the source holds now.
+        dimensions: of the vectors.
+    """
+    offsets, size = plan.export.offsets, dimensions * FLOAT32
+    if (
+        plan.export.number != len(manifest.exports) + 1
+        or not offsets.keys() <= ranges.keys()
+        or any(start > stop or stop > ranges[part].stop for part, (start, stop) in offsets.items())
+        or any(len(row.vector) != size for row in plan.rows)
+    ):
+        raise InputError(f"{place}/{PLAN}: does not fit the source; delete it to plan the export again")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -9,10 +11,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 from pyarrow import parquet
 
+from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.entry import decode_vector
 from knowledgepulse_worker.tools.export.candidates import Candidate
@@ -22,10 +26,25 @@ from knowledgepulse_worker.tools.export.messages import Conversation, chat_of, t
 _BUFFER = 67_108_864
 """Bytes of traces and lines in memory; then they are written, each target's to a file of its own."""
 
+_LONGEST_NAME = 200
+"""Characters of a folder's name; file systems take 255."""
+
 _LINES: dict[Format, Callable[[Candidate, Conversation], dict[str, Any]]] = {
     "messages": lambda one, conversation: chat_of(one.members.id, conversation),
     "atif": lambda one, conversation: trajectory_of(one.members.id, one.agent or "unknown", conversation),
 }
+
+
+def lines_of(one: Candidate, trace: bytes, formats: Sequence[Format]) -> Iterator[tuple[Format, str]]:
+    """Yield a trace's line in each format.
+
+    Raises:
+        RejectedRecord: it has a number that no double holds.
+        ValueError: it has an integer of more digits than Python converts.
+    """
+    for name in formats:
+        line = _LINES[name](one, decode_members(trace, Conversation))
+        yield name, json.dumps(line, ensure_ascii=False) + "\n"
 
 
 def _score_part(name: str) -> Callable[[Candidate], Any]:
@@ -69,6 +88,33 @@ def _schema(dimensions: int) -> pa.Schema:
     )
 
 
+def read_rows(path: str, content: bytes, columns: Sequence[str], dimensions: int | None) -> pa.Table:
+    """Return columns of a dataset's table; raise an InputError if it is none of an export.
+
+    Args:
+        path: where the table is, for the error.
+        content: the file's content.
+        columns: the columns' names.
+        dimensions: of the vectors; None if no column has any.
+    """
+    wanted = pa.schema([_schema(dimensions or 0).field(name) for name in columns])
+    try:
+        table = parquet.read_table(io.BytesIO(content), columns=list(columns))
+        if table.schema.equals(wanted):
+            return table
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise InputError(f"{path}: not of an export: {error}") from None
+    raise InputError(f"{path}: not of an export: it has other columns")
+
+
+def _folder(name: str) -> str:
+    """Return a domain as the name of a folder, whatever it is, and however long."""
+    quoted = quote(name, safe=" ")
+    if len(quoted) > _LONGEST_NAME:
+        quoted = f"{quoted[:_LONGEST_NAME]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return f"%2E{quoted[1:]}" if quoted.startswith(".") else quoted
+
+
 @dataclass
 class Files:
     """The staged files of an export."""
@@ -93,11 +139,11 @@ class Files:
             "trace": trace.decode(),
             "vector": decode_vector(planned.vector) if planned.vector else None,
         }
-        self._rows[planned.target].append(row)
-        for name in self.formats:
-            line = _LINES[name](one, decode_members(trace, Conversation))
-            self._lines[name, planned.target].append(json.dumps(line, ensure_ascii=False) + "\n")
-            self._size += len(self._lines[name, planned.target][-1])
+        target = f"{planned.split}/{_folder(one.profile)}/{one.day}"
+        self._rows[target].append(row)
+        for name, line in lines_of(one, trace, self.formats):
+            self._lines[name, target].append(line)
+            self._size += len(line)
         self._size += len(trace)
         if self._size > _BUFFER:
             yield from self.write()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import AsyncIterator, Iterator
 
 import msgspec
-from pyarrow import parquet
 
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.record import RawRecord
-from knowledgepulse_worker.tools.export.candidates import Candidate, Rules
+from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Rules
 from knowledgepulse_worker.tools.export.card import CARD, card
 from knowledgepulse_worker.tools.export.collect import collect
+from knowledgepulse_worker.tools.export.examine import examined
 from knowledgepulse_worker.tools.export.manifest import (
     MANIFEST,
     PLAN,
@@ -24,8 +23,9 @@ from knowledgepulse_worker.tools.export.manifest import (
     Plan,
     read_state,
     require_same,
+    require_sound,
 )
-from knowledgepulse_worker.tools.export.rows import Files
+from knowledgepulse_worker.tools.export.rows import Files, read_rows
 from knowledgepulse_worker.tools.export.sources import Source
 from knowledgepulse_worker.tools.export.store import Store
 
@@ -37,9 +37,10 @@ async def export(source: Source, store: Store, rules: Rules) -> list[Export]:
         InputError: the folder holds another dataset, or something else, or cannot be written.
     """
     manifest, plan = read_state(store, MANIFEST, Manifest), read_state(store, PLAN, Plan)
-    if begun := manifest or plan:
-        require_same(store.place, begun, source.identity, rules.choices)
-    elif store.names():
+    for begun in (manifest, plan):
+        if begun is not None:
+            require_same(store.place, begun, source.identity, rules.choices)
+    if not (manifest or plan) and store.names():
         raise InputError(
             f"{store.place} holds files but no dataset of `kp-worker export` ({MANIFEST} is missing); "
             "export to an empty folder"
@@ -48,18 +49,24 @@ async def export(source: Source, store: Store, rules: Rules) -> list[Export]:
     if plan is not None and plan.export.number > len(
         before.exports
     ):  # else, it only was not deleted any more
-        now = await _carry_out(plan, source, store, rules, before)
+        require_sound(store.place, plan, before, source.ranges, rules.dimensions)
+        now = await _carry_out(plan, source, store, rules, before, examine=True)
     store.delete(PLAN)
     plan = await collect(source, now, store, rules)
     if plan is not None:
         store.write(PLAN, msgspec.msgpack.encode(plan))
-        now = await _carry_out(plan, source, store, rules, now)
+        now = await _carry_out(plan, source, store, rules, now, examine=False)
         store.delete(PLAN)
     return list(now.exports[len(before.exports) :])
 
 
-async def _carry_out(plan: Plan, source: Source, store: Store, rules: Rules, before: Manifest) -> Manifest:
-    """Write a plan's files, and publish them."""
+async def _carry_out(
+    plan: Plan, source: Source, store: Store, rules: Rules, before: Manifest, *, examine: bool
+) -> Manifest:
+    """Write a plan's files, and publish them.
+
+    ``examine``: whether others may have changed the plan, so that it names what must not leave.
+    """
     wanted, new = {(row.part, row.offset): row for row in plan.rows}, dict[str, File]()
     files = Files(store.staging, plan.export.number, rules.choices.also, rules.dimensions)
     for part, offsets in plan.export.offsets.items():
@@ -67,8 +74,13 @@ async def _carry_out(plan: Plan, source: Source, store: Store, rules: Rules, bef
             planned = wanted.pop((part, record.offset), None)
             if planned is not None:
                 one = rules.candidate(record)
-                if not isinstance(one, Candidate):
-                    raise InputError(f"{part}/{record.offset} has changed since the export was planned")
+                if not isinstance(one, Candidate) or (
+                    examine and isinstance(await examined(rules, one, record), LeftOut)
+                ):
+                    raise InputError(
+                        f"{part}/{record.offset} has changed since the export was planned; "
+                        f"delete {PLAN} to plan it again"
+                    )
                 new.update(files.add(one, planned, rules.trace(record, one)))
     if wanted:
         raise InputError(
@@ -140,6 +152,6 @@ def _wrong_files(store: Store, manifest: Manifest, traces: dict[tuple[str, str],
         elif File.of(content) != file:
             yield f"{path}: differs from its hash in {MANIFEST}"
         elif path.startswith(f"{TABLE}/"):
-            columns = parquet.read_table(io.BytesIO(content), columns=["source", "id", "trace"]).to_pydict()
+            columns = read_rows(path, content, ("source", "id", "trace"), None).to_pydict()
             identities = zip(columns["source"], columns["id"], strict=True)
             traces.update(zip(identities, columns["trace"], strict=True))

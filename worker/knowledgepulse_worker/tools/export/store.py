@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 import socket
 import tempfile
@@ -19,12 +18,14 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import count
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from threading import Event, Thread
 
 from pyarrow import fs
 
 from knowledgepulse_worker.errors import InputError
+from knowledgepulse_worker.terminal.text import printable
+from knowledgepulse_worker.urls import without_secrets
 
 RENEWAL = 5.0
 """Seconds between the renewals of a claim."""
@@ -55,9 +56,16 @@ class Store:
         self._claim: str | None = None
 
     def read(self, path: str) -> bytes | None:
-        """Return a file's content; None if there is none."""
+        """Return a file's content; None if there is none.
+
+        Raises:
+            InputError: the path leads out of the folder, or to something else than a file.
+        """
+        place = self._path(path)
+        if self._is_local and Path(place).exists() and not Path(place).is_file():
+            raise InputError(f"{self.place}/{path}: is no file")
         try:
-            with self._files.open_input_stream(f"{self._folder}/{path}") as stream:
+            with self._files.open_input_stream(place) as stream:
                 return bytes(stream.read())
         except FileNotFoundError:
             return None
@@ -71,8 +79,11 @@ class Store:
 
     def publish(self, path: str) -> None:
         """Let a staged file, of which nothing remains, appear in place of any other."""
-        staged, target = self.staging / path, f"{self._folder}/{path}"
-        if self.staging.parent == Path(self._folder):
+        staged, target = self.staging / path, self._path(path)
+        if self._is_local:
+            folder = Path(self._folder)
+            if not Path(target).parent.resolve().is_relative_to(folder.resolve()):
+                raise InputError(f"{self.place}/{path}: a link leads out of the dataset")
             _rename(staged, Path(target))
             return
         # Not by pyarrow's `copy_files`, which only prints that an upload has failed.
@@ -85,7 +96,22 @@ class Store:
     def delete(self, path: str) -> None:
         """Delete a file, if there is one."""
         with suppress(FileNotFoundError):
-            self._files.delete_file(f"{self._folder}/{path}")
+            self._files.delete_file(self._path(path))
+
+    @property
+    def _is_local(self) -> bool:
+        return self.staging.parent == Path(self._folder)
+
+    def _path(self, path: str) -> str:
+        """Return a file's path in the file system.
+
+        Raises:
+            InputError: it leads out of the folder: who can write there can name any path in its manifest.
+        """
+        one = PurePosixPath(path)
+        if one.is_absolute() or ".." in one.parts or "\0" in path:
+            raise InputError(f"{self.place}: names a file outside of it, {printable(path[:200])}")
+        return f"{self._folder}/{path}"
 
     def names(self, path: str = "") -> list[str]:
         """Return the names in the folder, or in one below it, but for the lock and what is staged."""
@@ -136,7 +162,7 @@ class Store:
             if now == text:
                 self.delete(path)
             elif now is not None:
-                holder = now.decode().rpartition(",")[0]
+                holder = printable(now.decode(errors="replace").rpartition(",")[0][:200])
                 raise InputError(f"{self.place}: another export is writing to it: {holder}; wait for its end")
 
 
@@ -160,13 +186,13 @@ def open_store(place: str, *, writes: bool = True) -> Iterator[Store]:
     Raises:
         InputError: another export writes there, or the folder cannot be used.
     """
-    shown = re.sub(r"(?<=://)[^/@]*@|\?.*", "", place) if "://" in place else place  # no secrets
+    shown = without_secrets(place) if "://" in place else place
     try:
         if "://" in place:
             try:
                 files, folder = fs.FileSystem.from_uri(place)
             except ValueError as error:  # not a URL that it knows
-                raise InputError(f"{shown}: {error}") from error
+                raise InputError(f"{shown}: {str(error).replace(place, shown)}") from error
             with tempfile.TemporaryDirectory(prefix="kp-export-") as staging:
                 store = Store(shown, files, folder, Path(staging))
                 with store.claimed() if writes else nullcontext():
@@ -187,13 +213,18 @@ def open_store(place: str, *, writes: bool = True) -> Iterator[Store]:
 def _locked(folder: Path, staging: Path) -> Iterator[None]:
     """Lock a local folder, and delete what an export that was killed had staged."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / _LOCK).open("a+") as lock:
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise InputError(f"{folder}: another export is writing to it; wait for its end") from None
         shutil.rmtree(staging, ignore_errors=True)
+        if os.path.lexists(staging):
+            raise InputError(f"{staging}: cannot be deleted; delete it, whatever it is, and export again")
         try:
             yield
         finally:
             shutil.rmtree(staging, ignore_errors=True)
+    finally:
+        os.close(lock)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import resource
 import subprocess
 import sys
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from knowledgepulse_worker.cli.entry import main
 from knowledgepulse_worker.records.decode import with_quality_score
+from knowledgepulse_worker.tools.export.rows import Files
 
 OPTIONS = ("--not-cleaned", "--embedder", "lexical", "--also", "messages", "--also", "atif")
 
@@ -269,3 +272,146 @@ def test_a_check_finds_what_was_changed_since(dataset, scored):
     assert "README.md: is missing" in said
     assert f"{scored}:1: differs from its record in {scored}" in said
     assert table.name not in said.replace("00001.jsonl", "")
+
+
+@pytest.fixture
+def cut_off(tmp_path, monkeypatch):
+    """Return a function that cuts off an export, changes its plan, and exports again."""
+
+    def full(_self):
+        raise OSError("no space")
+
+    def cut(alter, *arguments):
+        with monkeypatch.context() as patched:
+            patched.setattr(Files, "write", full)
+            assert export(tmp_path / "cut", *arguments)[0] == 1
+        path = tmp_path / "cut/.plan"
+        plan = msgspec.msgpack.decode(path.read_bytes())
+        alter(plan)
+        path.write_bytes(msgspec.msgpack.encode(plan))
+        before = {*tmp_path.rglob("*")}
+        status, said = export(tmp_path / "cut", *arguments)
+        assert {*tmp_path.rglob("*")} == before
+        return status, said
+
+    return cut
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda plan: plan["rows"][0].__setitem__(3, "../../../escaped"),
+        lambda plan: plan["rows"][0].__setitem__(3, "train/../../../escaped"),
+        lambda plan: plan["rows"][0].__setitem__(4, b"\0"),
+        lambda plan: plan["export"].update(number=7),
+        lambda plan: plan["export"].update(number=-1),
+        lambda plan: plan["export"]["offsets"].update({"/etc/passwd": [0, 1]}),
+        lambda plan: next(iter(plan["export"]["offsets"].values())).__setitem__(1, 2**62),
+        lambda plan: plan["choices"].update(not_cleaned=False),
+    ],
+)
+def test_a_plan_that_others_may_have_written_is_not_trusted(cut_off, tmp_path, scored, alter):
+    status, said = cut_off(alter, scored, *OPTIONS)
+    assert (status, said.startswith(f"Error: {tmp_path}/cut"), said.count("\n")) == (1, True, 1), said
+
+
+def test_a_plan_lets_nothing_leave_that_must_not(cut_off, tmp_path, real_traces):
+    trace = json.loads(real_traces[0]) | {
+        "task": {"objective": "Call me at 555-123-4567"},
+        "id": "kp:trace:x",
+    }
+    scored = tmp_path / "scored.jsonl"
+    lines = [with_quality_score(line, 0.5) for line in (*real_traces[1:9], json.dumps(trace).encode())]
+    scored.write_bytes(b"\n".join(lines))
+
+    def add(plan):
+        row = plan["rows"][0]
+        plan["rows"].append([row[0], 8, *row[2:]])
+
+    status, said = cut_off(add, scored, "--embedder", "lexical")
+    assert (status, f"{scored}/8 has changed since the export was planned" in said) == (1, True), said
+
+
+@pytest.mark.parametrize("path", ["../outside", "/etc/passwd", "data/train/../../../outside", "data/\0"])
+def test_a_manifest_names_no_file_outside_of_the_dataset(dataset, scored, path):
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    (dataset / "manifest.json").write_text(
+        json.dumps(manifest | {"files": {path: {"sha256": "0" * 64, "size": 1}}})
+    )
+    status, said = export(dataset, scored, *OPTIONS, "--check")
+    assert (status, "names a file outside of it" in said, said.count("\n")) == (1, True, 1), said
+
+
+@pytest.mark.parametrize("name", ["data", ".staging", ".lock", "manifest.json"])
+def test_a_link_does_not_lead_out_of_a_dataset(tmp_path, scored, name):
+    folder, outside = tmp_path / "set", tmp_path / "outside"
+    folder.mkdir()
+    (outside / "kept").mkdir(parents=True)
+    (folder / name).symlink_to(outside if name != ".lock" else outside / "lock")
+    status, said = export(folder, scored, *OPTIONS)
+    assert (status, said.count("\n")) == (1, 1), said
+    assert [path.name for path in outside.rglob("*")] == ["kept"]
+
+
+def test_a_table_that_is_none_is_told(dataset, scored):
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    name = next(name for name in manifest["files"] if name.startswith("data/"))
+    with scored.open("ab") as file:
+        file.write(b"[]\n")
+    for content in (b"", b"PAR1", (dataset / "README.md").read_bytes()):
+        (dataset / name).write_bytes(content)
+        manifest["files"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+        (dataset / "manifest.json").write_text(json.dumps(manifest))
+        for options in ((), ("--check",)):
+            status, said = export(dataset, scored, *OPTIONS, *options)
+            assert (status, f"{name}: not of an export: " in said) == (1, True), said
+
+
+@pytest.mark.parametrize("number", ["1e999", "9" * 5000])
+@pytest.mark.parametrize("also", ["messages", "atif"])
+def test_what_a_trace_cannot_become_leaves_that_trace_out(tmp_path, real_traces, caplog, number, also):
+    lines = [json.loads(with_quality_score(line, 0.5)) for line in real_traces[:3]]
+    call = {"step_id": 0, "type": "tool_call", "tool": {"name": "t"}, "input": {"n": "XX"}}
+    lines[1]["steps"].append(call)
+    scored = tmp_path / "scored.jsonl"
+    scored.write_text("".join(json.dumps(one).replace('"XX"', number) + "\n" for one in lines))
+    options = ("--embedder", "none", "--not-cleaned")
+
+    status, said = export(tmp_path / "set", scored, *options, "--also", also)
+
+    why = "a number that `--also` cannot convert"
+    assert (status, said) == (0, f"export 1: 2 traces of 3 records; 1 left out: {why}\n")
+    assert caplog.messages == [f"{lines[1]['id']}: not exported: {why}"]
+    assert export(tmp_path / "set", scored, *options, "--also", also) == (0, "nothing new\n")
+    assert export(tmp_path / "table", scored, *options)[1] == "export 1: 3 traces of 3 records\n"
+
+
+def test_a_domain_of_any_length_is_a_folder(tmp_path, real_traces):
+    """Two that differ at their ends have two."""
+    scored, options = tmp_path / "scored.jsonl", ("--embedder", "none", "--not-cleaned")
+    lines = [json.loads(with_quality_score(line, 0.5)) for line in real_traces[:2]]
+    domains = {one: {} for one in ("\u00e4" * 100_000, "\u00e4" * 100_000 + "b")}
+    for line, domain in zip(lines, domains, strict=True):
+        line["metadata"]["task_domain"] = domain
+    scored.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    policy = tmp_path / "worker.toml"
+    policy.write_text("".join(f"[policy.domains.{json.dumps(one)}]\nthreshold = 0.5\n" for one in domains))
+    status, said = export(tmp_path / "set", scored, *options, "--config", policy)
+    assert (status, said) == (0, "export 1: 2 traces of 2 records\n")
+    assert len({path.parent.parent for path in (tmp_path / "set/data").rglob("*.parquet")}) == 2
+
+
+def test_a_scan_that_does_not_end_leaves_the_trace_out(tmp_path, real_traces, caplog, monkeypatch):
+    """Detectors look at a line of slashes for a time that is quadratic in its length."""
+    monkeypatch.setattr("knowledgepulse_worker.tools.export.secrets.LIMIT", 0.5)
+    lines = [json.loads(with_quality_score(line, 0.5)) for line in real_traces[:3]]
+    lines[0]["task"]["objective"] = "/" * 300_000
+    lines[1]["task"]["objective"] = "It is AKIA" + "Q" * 16
+    scored = tmp_path / "scored.jsonl"
+    scored.write_text("".join(json.dumps(one) + "\n" for one in lines))
+    status, said = export(tmp_path / "set", scored, "--embedder", "none", "--not-cleaned", "--scan-secrets")
+    assert (status, "1 traces of 3 records" in said) == (0, True), said
+    assert caplog.messages == [
+        f"{lines[0]['id']}: not exported: `--scan-secrets` does not finish in time",
+        f"{lines[1]['id']}: not exported: `--scan-secrets` finds a key",
+    ]

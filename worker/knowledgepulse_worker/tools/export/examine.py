@@ -1,0 +1,34 @@
+"""What there is against the trace of a candidate: it cannot be a row, must not leave, or was exported."""
+
+from __future__ import annotations
+
+import asyncio
+
+from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.records.decode import decode_trace
+from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.redaction.departure import is_clean_json
+from knowledgepulse_worker.tools.export.candidates import Candidate, LeftOut, Rules
+from knowledgepulse_worker.tools.export.rows import lines_of
+
+
+async def examined(rules: Rules, one: Candidate, record: RawRecord) -> ReasoningTrace | LeftOut:
+    """Return a candidate's trace, or what there is against it."""
+    value = record.value or b""
+    try:
+        trace = decode_trace(value, len(value))
+    except RejectedRecord:
+        return LeftOut("foreign", one.members.id)
+    if not (rules.choices.not_cleaned or is_clean_json(value)):
+        return LeftOut("not_clean", one.members.id)
+    try:
+        for _ in lines_of(one, rules.trace(record, one), rules.choices.also):
+            pass
+    except (RejectedRecord, ValueError):  # a number that no double holds, or that Python refuses
+        return LeftOut("not_convertible", one.members.id)
+    if rules.scan is not None:
+        secret = await asyncio.to_thread(rules.scan, value)
+        if secret is not False:
+            return LeftOut("unscanned" if secret is None else "secret", one.members.id)
+    return trace
