@@ -1,0 +1,134 @@
+"""The one verdict on the worker: which state it is in, why, and since when."""
+
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knowledgepulse_worker.observe.verdict import RUNBOOK, Diagnosis, Observation, State
+from support.documents import ROOT
+
+WELL = Observation(partitions=4, rate=10.0)
+ILL = {
+    "pending": ("ledgers are not recovered yet",),
+    "recovering": 3,
+    "coordinator_silence": 6.0,
+    "leader_silence": 60.0,
+    "is_suspended": True,
+    "isolated": (2,),
+}
+"""What can be wrong at once, but for the backlog, which has to last."""
+
+
+class Clock:
+    now = 1_000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def diagnosis(clock):
+    return Diagnosis(clock)
+
+
+@pytest.mark.parametrize(
+    ("seen", "text"),
+    [
+        ({}, "Healthy"),
+        ({"leader_silence": 60.0}, "Waiting for Kafka: no answer from partition leaders for 60 s"),
+        ({"coordinator_silence": 6.0}, "Waiting for Kafka: no answer from the group's coordinator for 6 s"),
+        (
+            {"coordinator_silence": 9.0, "is_suspended": True},
+            "Publishing suspended: no answer from the group's coordinator",
+        ),
+        ({"recovering": 3}, "Recovering: 3 of 4 partitions"),
+        ({"isolated": (2,)}, "Poison: partition 2 alone, until its suspect record is done"),
+        ({"pending": ("partitions are not assigned yet",)}, "Starting: partitions are not assigned yet"),
+    ],
+)
+def test_each_state_says_why(diagnosis, seen, text):
+    assert str(diagnosis.observe(replace(WELL, **seen))) == text
+
+
+def test_a_frozen_kafka_is_told_even_while_the_worker_starts(diagnosis):
+    """ "Partitions are not assigned yet" would send people to the group instead of to the brokers."""
+    seen = replace(WELL, pending=("partitions are not assigned yet",), leader_silence=9.0)
+
+    assert diagnosis.observe(seen).state is State.WAITING_FOR_KAFKA
+
+
+def watch(diagnosis, clock, lags, rate=10.0):
+    """Observe a lag each second."""
+    for lag in lags:
+        clock.now += 1
+        verdict = diagnosis.observe(replace(WELL, lag=lag, rate=rate))
+    return verdict
+
+
+def test_a_burst_is_no_fault(diagnosis, clock):
+    assert watch(diagnosis, clock, [12_000] * 9).state is State.HEALTHY
+
+
+def test_what_the_worker_finishes_within_a_minute_is_no_backlog(diagnosis, clock):
+    assert watch(diagnosis, clock, [600] * 100).state is State.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("lags", "text"),
+    [
+        (range(10_000, 10_020), "Behind: 10,019 records, growing"),
+        ([10_000] * 20, "Behind: 10,000 records, not shrinking"),
+        (range(20_000, 10_000, -500), "Behind: 10,500 records, done within a minute"),
+        (range(20_000, 19_000, -50), "Behind: 19,050 records, done in about 6 min"),
+    ],
+)
+def test_a_backlog_says_where_it_goes(diagnosis, clock, lags, text):
+    assert str(watch(diagnosis, clock, lags)) == text
+
+
+def test_a_worker_without_outputs_is_behind_with_its_first_record(diagnosis, clock):
+    assert watch(diagnosis, clock, [1] * 20, rate=0.0).state is State.BEHIND
+
+
+def test_a_state_has_begun_when_it_did_whatever_its_reason_becomes(diagnosis, clock, caplog):
+    caplog.set_level("INFO")
+    diagnosis.observe(WELL)
+    for silence in (6.0, 7.0, 8.0):
+        clock.now += 1
+        verdict = diagnosis.observe(replace(WELL, leader_silence=silence))
+    assert verdict.since == 1_001.0
+    clock.now += 1
+    diagnosis.observe(WELL)
+    assert [record.getMessage() for record in caplog.records] == [
+        "Healthy (was starting for 0 s)",
+        "Waiting for Kafka: no answer from partition leaders for 6 s (was healthy for 1 s)",
+        "Healthy (was waiting_for_kafka for 3 s)",
+    ]
+
+
+@given(st.sets(st.sampled_from(sorted(ILL))))
+def test_nothing_that_is_wrong_is_healthy(wrong):
+    seen = replace(WELL, **{name: ILL[name] for name in wrong})
+
+    verdict = Diagnosis().observe(seen)
+
+    assert (verdict.state is State.HEALTHY) == (not wrong)
+    assert (verdict.runbook is None) == (not wrong)
+
+
+def test_each_cause_is_known_to_these_tests():
+    assert {one.name for one in fields(Observation)} == {*ILL, "partitions", "lag", "rate"}
+
+
+def test_the_runbook_has_each_section():
+    (runbook,) = ROOT.glob("d*/**/runbook.md")
+    assert set(RUNBOOK) == set(State) - {State.HEALTHY}
+    for section in RUNBOOK.values():
+        assert f"\n## {section}\n" in runbook.read_text()

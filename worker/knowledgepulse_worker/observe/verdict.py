@@ -1,0 +1,169 @@
+"""Whether the worker is working: the one verdict that the page, the probe, a metric and the log share."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+logger = logging.getLogger(__name__)
+
+SILENCE = 5.0
+"""Seconds without an answer after which Kafka counts as silent: it answers every fetch within a second."""
+
+CATCHING_UP = 60.0
+"""Seconds of work in the backlog beyond which a worker is behind."""
+
+PATIENCE = 10.0
+"""Seconds for which a backlog has to last: a burst is no fault."""
+
+
+class State(StrEnum):
+    """What a worker can be."""
+
+    STARTING = "starting"
+    WAITING_FOR_KAFKA = "waiting_for_kafka"
+    PUBLISHING_SUSPENDED = "publishing_suspended"
+    RECOVERING = "recovering"
+    POISON = "poison"
+    BEHIND = "behind"
+    HEALTHY = "healthy"
+
+
+RUNBOOK = {
+    State.STARTING: "KpPartitionsUnowned",
+    State.WAITING_FOR_KAFKA: "KpNoCommit",
+    State.PUBLISHING_SUSPENDED: "KpNoCommit",
+    State.RECOVERING: "KpRecoveryLong",
+    State.POISON: "KpPoison",
+    State.BEHIND: "KpLagGrowing",
+}
+"""The runbook's section on each state but the healthy one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A state, why the worker is in it, and since when.
+
+    Attributes:
+        state: the state.
+        reason: the reason, in a few words; empty if the worker is healthy.
+        since: when the state began, in seconds since the epoch.
+    """
+
+    state: State
+    reason: str
+    since: float
+
+    @property
+    def runbook(self) -> str | None:
+        """The runbook's section on the state."""
+        return RUNBOOK.get(self.state)
+
+    def __str__(self) -> str:
+        name = self.state.replace("_", " ").capitalize().replace("kafka", "Kafka")
+        return f"{name}: {self.reason}" if self.reason else name
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a worker knows of itself at one moment.
+
+    Attributes:
+        pending: the steps that are left until it is ready for the first time.
+        partitions: the number of partitions that it owns.
+        recovering: how many of them have a ledger that is still being read.
+        coordinator_silence: seconds without an answer from the group's coordinator that was due.
+        leader_silence: the most seconds without an answer from a partition's leader that was due.
+        is_suspended: whether it may not publish now, since its membership in the group is in doubt.
+        isolated: the partitions that wait while a suspect record is processed alone.
+        lag: the number of records that are left to read.
+        rate: the outputs per second of the last minute.
+    """
+
+    pending: tuple[str, ...] = ()
+    partitions: int = 0
+    recovering: int = 0
+    coordinator_silence: float = 0.0
+    leader_silence: float = 0.0
+    is_suspended: bool = False
+    isolated: tuple[int, ...] = ()
+    lag: int = 0
+    rate: float = 0.0
+
+
+@dataclass
+class Diagnosis:
+    """Turns observations into verdicts, and logs each change of state once.
+
+    Args:
+        wall_clock: returns the seconds since the epoch.
+
+    Attributes:
+        verdict: the latest one.
+    """
+
+    wall_clock: Callable[[], float] = time.time
+    verdict: Verdict = field(init=False)
+    _lag_seen: list[tuple[float, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.verdict = Verdict(State.STARTING, "the process has just begun", self.wall_clock())
+
+    def observe(self, seen: Observation) -> Verdict:
+        """Return the verdict on an observation."""
+        now = self.wall_clock()
+        self._note_lag(now, seen)
+        state, reason = next(self._findings(now, seen))
+        former = self.verdict
+        since = former.since if former.state is state else now
+        self.verdict = Verdict(state, reason, since)
+        if former.state is not state:
+            level = logging.INFO if state in (State.HEALTHY, State.STARTING) else logging.WARNING
+            logger.log(level, "%s (was %s for %.0f s)", self.verdict, former.state, now - former.since)
+        return self.verdict
+
+    def _findings(self, now: float, seen: Observation) -> Iterator[tuple[State, str]]:
+        """Yield the states that apply with their reasons, the most serious first."""
+        if seen.leader_silence > SILENCE:
+            yield State.WAITING_FOR_KAFKA, f"no answer from partition leaders for {seen.leader_silence:.0f} s"
+        if seen.pending:
+            yield State.STARTING, "; ".join(seen.pending)
+        if seen.is_suspended:
+            yield State.PUBLISHING_SUSPENDED, "no answer from the group's coordinator"
+        if seen.coordinator_silence > SILENCE:
+            silence = seen.coordinator_silence
+            yield State.WAITING_FOR_KAFKA, f"no answer from the group's coordinator for {silence:.0f} s"
+        if seen.recovering:
+            yield State.RECOVERING, f"{seen.recovering} of {seen.partitions} partitions"
+        if seen.isolated:
+            numbers = ", ".join(map(str, seen.isolated))
+            yield State.POISON, f"partition {numbers} alone, until its suspect record is done"
+        if self._is_behind(now, seen):
+            yield State.BEHIND, f"{seen.lag:,} records, {self._trend(seen)}"
+        yield State.HEALTHY, ""
+
+    # --- the backlog
+
+    def _note_lag(self, now: float, seen: Observation) -> None:
+        if not _is_backlog(seen):
+            self._lag_seen.clear()
+        self._lag_seen = [one for one in self._lag_seen if now - one[0] <= CATCHING_UP]
+        self._lag_seen.append((now, seen.lag))
+
+    def _is_behind(self, now: float, seen: Observation) -> bool:
+        return _is_backlog(seen) and now - self._lag_seen[0][0] >= PATIENCE
+
+    def _trend(self, seen: Observation) -> str:
+        (began, before), (now, _) = self._lag_seen[0], self._lag_seen[-1]
+        shrinking = (before - seen.lag) / max(now - began, 1.0)
+        if shrinking <= 0:
+            return "growing" if seen.lag > before else "not shrinking"
+        minutes = seen.lag / shrinking / 60
+        return f"done in about {minutes:.0f} min" if minutes >= 1 else "done within a minute"
+
+
+def _is_backlog(seen: Observation) -> bool:
+    return seen.lag > CATCHING_UP * seen.rate
