@@ -16,10 +16,13 @@ from yarl import URL
 from knowledgepulse_worker.http.pages import DATA_HEADERS
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import PAGE, PAGE_HEADERS, Status
+from knowledgepulse_worker.observe.verdict import Diagnosis, Observation
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Dimensions, Score, ScoredRecord, quality_score
 from knowledgepulse_worker.settings import Settings
 from support.tools import tool
+
+WELL = Observation(partitions=4, rate=10.0)
 
 ARGUMENTS = [
     "--no-sandbox",  # root, as in a container, has no sandbox
@@ -94,6 +97,8 @@ class Stage:
         self.settings = Settings()
         self.content = True
         self.status = 200
+        self.diagnosis = Diagnosis()
+        self.diagnosis.observe(WELL)
         self._offsets = count()
 
     def finish(
@@ -143,7 +148,7 @@ class Stage:
         return web.Response(body=PAGE, headers=PAGE_HEADERS)
 
     async def data(self, _request: web.Request) -> web.Response:
-        body = Status(self.metrics, self.settings).to_json(content=self.content)
+        body = Status(self.metrics, self.settings, self.diagnosis).to_json(content=self.content)
         return web.Response(body=body, headers=DATA_HEADERS, status=self.status)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from playwright.async_api import expect
 
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
+from knowledgepulse_worker.observe.verdict import Observation
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import explain_score
@@ -17,6 +19,7 @@ from knowledgepulse_worker.settings import Settings
 from support.contrasts import CONTRASTS
 from support.streams import Message, headers_of, score_of
 
+WELL = Observation(partitions=4, rate=10.0)
 BIDI_OVERRIDE = "\u202e"
 HOSTILE = (
     "kp:trace:<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -36,7 +39,7 @@ def passing(scores, threshold):
 
 
 def share(part, whole):
-    return f"{100 * part / whole:.1f} %"
+    return f"{100 * part / whole:.1f}%"
 
 
 def passing_cell(scores, threshold):
@@ -82,7 +85,7 @@ async def test_the_page_matches_the_output_topics(make_stream, real_traces, visi
         assert 10 < outcomes[topics.contribute] < outcomes[topics.rejected]
 
         # what came out
-        contributed = f"{outcomes[topics.contribute]} of {len(raw)} since the start"
+        contributed = f"{outcomes[topics.contribute]} of {len(scored)} scored traces since the start"
         await expect(page.locator("#contributed-more")).to_have_text(contributed)
         await expect(page.locator("#buried")).to_have_text("1")
         await expect(page.locator("#lag")).to_have_text("0 records")
@@ -124,7 +127,8 @@ async def test_the_page_matches_the_output_topics(make_stream, real_traces, visi
                 record = published[tuple(place)]
                 score, trace = score_of(record), json.loads(record.value)
                 text = " ".join((await item.inner_text()).split())
-                assert f"{score['score']:.3f} of {score['threshold']:g}" in text
+                sign = "≥" if score["score"] >= score["threshold"] else "<"
+                assert f"{score['score']:.3f} {sign} {score['threshold']:.2f}" in text
                 assert f"novelty {score['novelty']:.3f}" in text
                 if trace["id"] != HOSTILE:  # that is shown cut, with escapes
                     assert f"trace {trace['id']} nearest {score['nearest'] or 'none'}" in text
@@ -192,7 +196,7 @@ async def test_hidden_content_does_not_reach_the_browser(stage, visit):
     await page.locator("#contribute-list > li").click()
 
     assert "secret" not in await page.content()
-    await expect(page.locator("#rejected-list")).to_contain_text("0.362 of 0.5", use_inner_text=True)
+    await expect(page.locator("#rejected-list")).to_contain_text("0.362 < 0.50", use_inner_text=True)
     reasons = page.locator("#rejected-list .reasons")
     await expect(reasons).to_contain_text("nearest earlier trace: similarity 0.7500")
     await expect(reasons).to_contain_text("it falls short by 0.1375; any one of these would suffice:")
@@ -300,16 +304,16 @@ async def test_the_shadow_policy_shows_what_would_flip(stage, visit):
     page = (here := await visit(stage.url)).page
 
     await expect(page.locator("#shadow-reading")).to_have_text(
-        "75.0 % of 4 traces would flip: 2 gained, 1 lost"
+        "75.0% of 4 traces would flip: 2 gained, 1 lost"
     )
     assert await cells(page, "#by-route") == [
-        ["default", "3", "33.3 % 1", "100.0 % 3", "2", "0"],
-        ["legal", "1", "100.0 % 1", "0.0 % 0", "0", "1"],
+        ["default threshold 0.5, shadow 0.3", "3", "33.3% 1", "100.0% 3", "2", "0"],
+        ["legal threshold 0.25, shadow 0.4", "1", "100.0% 1", "0.0% 0", "0", "1"],
     ]
     flips = page.locator("#flips-list > li")
     assert await flips.count() == 3
     await expect(flips.first).to_contain_text("contribute → rejected")
-    await expect(flips.first).to_contain_text("score 0.600 of 0.25; shadow 0.362 of 0.4")
+    await expect(flips.first).to_contain_text("policy 0.600 ≥ 0.25; shadow 0.362 < 0.40")
     await expect(flips.first).to_contain_text("<script>document.title='owned'</script>")
     assert here.complaints == []
 
@@ -320,21 +324,21 @@ async def test_the_slider_works_by_keyboard_and_has_a_spoken_value(stage, visit)
     page = (await visit(stage.url)).page
     slider = page.get_by_role("slider", name="Try another threshold")
     await expect(slider).to_have_attribute(
-        "aria-valuetext", "at the policy threshold 0.5, 2 of 4 traces pass, 50.0 %"
+        "aria-valuetext", "at the policy threshold 0.5, 2 of 4 traces pass, 50.0%"
     )
 
     await slider.focus()
     await page.keyboard.press("ArrowLeft")
-    await expect(slider).to_have_attribute("aria-valuetext", "at 0.49, 3 of 4 traces pass, 75.0 %")
+    await expect(slider).to_have_attribute("aria-valuetext", "at 0.49, 3 of 4 traces pass, 75.0%")
     await page.keyboard.press("End")
-    await expect(slider).to_have_attribute("aria-valuetext", "at 1, 0 of 4 traces pass, 0.0 %")
+    await expect(slider).to_have_attribute("aria-valuetext", "at 1, 0 of 4 traces pass, 0.0%")
     await page.keyboard.press("Tab")  # the domain
     await page.keyboard.press("Tab")
     await page.keyboard.press("Enter")
 
     await expect(slider).to_be_focused()
     await expect(slider).to_have_value("0.5")
-    await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 50.0 % pass: 2 of 4")
+    await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 50.0% pass: 2 of 4")
 
 
 async def test_the_histogram_shows_the_selected_domain_and_its_threshold(stage, visit):
@@ -348,7 +352,7 @@ async def test_the_histogram_shows_the_selected_domain_and_its_threshold(stage, 
     )
     assert await chart.locator("text.threshold").all_text_contents() == ["threshold 0.5", "legal 0.25"]
     reading = page.locator("#reading")  # each by its own domain's
-    await expect(reading).to_have_text("At the thresholds of the policy, 50.0 % pass: 2 of 4")
+    await expect(reading).to_have_text("At the thresholds of the policy, 50.0% pass: 2 of 4")
 
     await page.get_by_role("combobox", name="Domain").select_option("legal")
 
@@ -359,13 +363,13 @@ async def test_the_histogram_shows_the_selected_domain_and_its_threshold(stage, 
         "0.3 to 0.325: 1 trace, 1 pass",
         "0.6 to 0.625: 1 trace, 1 pass",
     ]
-    await expect(reading).to_have_text("At the policy threshold 0.25, 66.7 % pass: 2 of 3")
+    await expect(reading).to_have_text("At the policy threshold 0.25, 66.7% pass: 2 of 3")
 
 
 async def test_all_controls_are_reachable_by_keyboard_and_named(stage, visit):
     for number in range(7):
-        stage.finish(number / 20)
-    stage.finish(0.8)
+        stage.finish(number / 20, text=f"kp:trace:{number}")
+    stage.finish(0.8, text="kp:trace:7")
     page = (await visit(stage.url)).page
     reached = []
     for _ in range(15):
@@ -433,17 +437,18 @@ async def test_the_page_shows_when_the_worker_stops_responding(stage, visit):
     stage.finish(0.2)
     page = (await visit(stage.url)).page
     alert = page.get_by_role("alert")
-    await expect(page.get_by_role("status")).to_have_text("live")
+    state = page.locator("#state")
+    await expect(state).to_have_text("refreshing")
     await expect(alert).to_be_hidden()
 
     stage.status = 500
     await expect(alert).to_contain_text("No response from the worker since")
-    await expect(page.get_by_role("status")).to_have_text("no response")
+    await expect(state).to_have_text("no response")
 
     stage.status = 200
     stage.finish(0.8)
     await expect(alert).to_be_hidden()
-    await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 50.0 % pass: 1 of 2")
+    await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 50.0% pass: 1 of 2")
 
 
 async def test_a_paused_page_does_not_change_until_resumed(stage, visit):
@@ -455,7 +460,66 @@ async def test_a_paused_page_does_not_change_until_resumed(stage, visit):
 
     stage.finish(0.8)
     await page.evaluate("ask()")  # an answer that was under way
-    await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 0.0 % pass: 0 of 1")
+    await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 0.0% pass: 0 of 1")
 
     await pause.click()
-    await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 50.0 % pass: 1 of 2")
+    await expect(page.locator("#reading")).to_have_text("At the policy threshold 0.5, 50.0% pass: 1 of 2")
+
+
+async def test_the_verdict_is_the_first_thing_on_the_page(stage, visit):
+    """The page said "live" while Kafka was frozen."""
+    page = (await visit(stage.url)).page
+    verdict = page.get_by_role("status")
+    await expect(verdict).to_contain_text("Healthy")
+
+    stage.diagnosis.observe(replace(WELL, leader_silence=60.0))
+    await expect(verdict).to_contain_text("Waiting for Kafka")
+    await expect(verdict).to_contain_text("no answer from partition leaders for 60 s")
+    await expect(verdict).to_contain_text("runbook: KpNoCommit")
+    await expect(page.locator("#state")).to_have_text("refreshing")
+
+
+async def test_an_empty_page_says_how_to_begin(stage, visit):
+    page = (await visit(stage.url)).page
+    await expect(page.locator("#first")).to_contain_text("kp-worker publish traces.jsonl")
+    await expect(page.locator("#scores")).to_be_hidden()
+    await expect(page.locator("#rejected")).to_be_hidden()
+
+    stage.finish(0.2)
+    await expect(page.locator("#first")).to_be_hidden()
+    await expect(page.locator("#scores")).to_be_visible()
+    await expect(page.locator("#rejected")).to_be_visible()
+
+
+async def test_dead_letters_are_told_by_reason_with_the_command_that_lists_them(stage, visit):
+    stage.finish(0.2)
+    stage.bury()
+    page = (await visit(stage.url)).page
+
+    await expect(page.locator("#buried-of")).to_have_text("Dead letters, last 15 min")
+    await expect(page.locator("#buried")).to_have_text("1")
+    await expect(page.locator("#buried-more")).to_have_text(
+        "1 not_json: kp-worker dead-letters list --reason not_json1 since the start"
+    )
+
+
+async def test_the_nearest_trace_is_a_click_away(stage, visit):
+    stage.finish(0.2, text="kp:trace:same")
+    for number in range(7):
+        stage.finish(0.3, text=f"kp:trace:{number}")
+    stage.finish(0.2, text="kp:trace:same")
+    page = (await visit(stage.url)).page
+
+    await page.locator("#rejected-list > li").first.get_by_role("link", name="kp:trace:same").click()
+    await expect(page.get_by_role("button", name="Breakdown of raw-traces/0/0")).to_be_focused()
+
+
+@pytest.mark.parametrize("state", [{}, {"leader_silence": 60.0}])
+async def test_a_phone_shows_verdict_rate_lag_and_dead_letters_first(stage, visit, state):
+    stage.diagnosis.observe(replace(WELL, **state))
+    stage.finish(0.2)
+    page = (await visit(stage.url, viewport={"width": 390, "height": 844}, is_mobile=True)).page
+
+    for name in ("verdict", "rate", "lag", "buried"):
+        box = await page.locator(f"#{name}").bounding_box()
+        assert box["y"] + box["height"] <= 844, name

@@ -14,6 +14,7 @@ from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import REASONS
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import Status
+from knowledgepulse_worker.observe.verdict import Diagnosis
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, Policy
 from knowledgepulse_worker.records.entry import ScoreHeader
 from knowledgepulse_worker.settings import Settings, sections
@@ -80,7 +81,9 @@ def test_the_status_table_names_every_member():
     named = [
         name for row in table(REFERENCE, "Status JSON") for name in re.findall(r"`(\w+)`", row.split("|")[1])
     ]
-    assert named == list(Status(Metrics(Policy(), 0.1, CollectorRegistry()), Settings()).data(content=True))
+    assert named == list(
+        Status(Metrics(Policy(), 0.1, CollectorRegistry()), Settings(), Diagnosis()).data(content=True)
+    )
 
 
 def test_the_trace_in_the_readme_is_one_of_the_demos_with_its_score():

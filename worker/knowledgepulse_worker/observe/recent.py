@@ -27,6 +27,9 @@ LAST_POLICIES = 10
 SECONDS = 60
 """Number of whole seconds that rates are computed over."""
 
+LETTER_MINUTES = 15
+"""Number of minutes whose dead letters are counted by reason."""
+
 MAX_TEXT = 200
 """Maximum length of an excerpt of an id, an objective or a message."""
 
@@ -74,6 +77,7 @@ class Recent:
         policies: the policies that were in force.
         traces: published traces with their details, by decision.
         dead_letters: dead letters, with the details passed to :meth:`dead_lettered`.
+        last_output: the time of the last confirmation, in seconds since the epoch; None before the first.
         answers: what became of contributed traces on their way to a registry, by result.
     """
 
@@ -89,7 +93,9 @@ class Recent:
         }
         self.dead_letters: deque[dict[str, Any]] = deque(maxlen=LAST_RECORDS)
         self.answers: Counter[str] = Counter()
+        self.last_output: float | None = None
         self._seconds: deque[tuple[int, Counter[str]]] = deque(maxlen=SECONDS + 1)
+        self._letters: deque[tuple[int, Counter[str]]] = deque(maxlen=LETTER_MINUTES + 1)
 
     def scored(self, seconds: float) -> None:
         """Record the time from a record's admission to its score."""
@@ -102,7 +108,8 @@ class Recent:
             outcome: contribute, rejected or dead_letter.
             end_to_end: seconds from the record's timestamp; None if it has no timestamp.
         """
-        self._count(outcome)
+        _count(self._seconds, int(time.monotonic()), outcome)
+        self.last_output = time.time()
         if end_to_end is not None:
             self.end_to_end_seconds.append(max(0.0, end_to_end))
 
@@ -144,6 +151,7 @@ class Recent:
             trace_id: the trace's id; None if the record could not be decoded.
             objective: the trace's objective; also None if it was republished from its ledger entry.
         """
+        _count(self._letters, int(time.monotonic() / 60), failure["reason"])
         self.dead_letters.append(
             {
                 "source": source,
@@ -162,11 +170,17 @@ class Recent:
         now = int(time.monotonic())
         return [counts.get(second, Counter()) for second in range(now - SECONDS, now)]
 
-    def _count(self, outcome: str) -> None:
-        now = int(time.monotonic())
-        if not self._seconds or self._seconds[-1][0] != now:
-            self._seconds.append((now, Counter()))
-        self._seconds[-1][1][outcome] += 1
+    def letters_by_reason(self) -> Counter[str]:
+        """Count the dead letters of the last :data:`LETTER_MINUTES` and of the minute under way."""
+        first = int(time.monotonic() / 60) - LETTER_MINUTES
+        return sum((reasons for minute, reasons in self._letters if minute >= first), Counter())
+
+
+def _count(counts: deque[tuple[int, Counter[str]]], now: int, what: str) -> None:
+    """Count something in the present second or minute."""
+    if not counts or counts[-1][0] != now:
+        counts.append((now, Counter()))
+    counts[-1][1][what] += 1
 
 
 def _bounded(record: ScoredRecord) -> ScoredRecord:

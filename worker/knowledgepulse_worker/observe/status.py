@@ -22,8 +22,9 @@ from prometheus_client.samples import Sample
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.http.pages import page_headers
 from knowledgepulse_worker.observe.metrics import OUTCOMES, Metrics
-from knowledgepulse_worker.observe.recent import LAST_SCORES, SECONDS, RecentTrace, excerpt
-from knowledgepulse_worker.scoring import Decision, Rescored, override_effects, similarity_text
+from knowledgepulse_worker.observe.recent import LAST_SCORES, LETTER_MINUTES, SECONDS, RecentTrace, excerpt
+from knowledgepulse_worker.observe.verdict import Diagnosis
+from knowledgepulse_worker.scoring import Decision, override_effects, similarity_text
 from knowledgepulse_worker.settings import Settings, WebSettings
 
 PAGE = resources.files("knowledgepulse_worker.observe").joinpath("status.html").read_bytes()
@@ -74,10 +75,12 @@ class Status:
     Args:
         metrics: the worker's metrics, with its recent events.
         settings: the topics and the group.
+        diagnosis: has the verdict on the worker.
     """
 
-    def __init__(self, metrics: Metrics, settings: Settings) -> None:
+    def __init__(self, metrics: Metrics, settings: Settings, diagnosis: Diagnosis) -> None:
         self._metrics = metrics
+        self._diagnosis = diagnosis
         self._settings = settings
         self._versions = dict(_versions())
         self._started = time.monotonic()
@@ -101,6 +104,7 @@ class Status:
             "at": time.time(),
             "up_seconds": time.monotonic() - self._started,
             "content_shown": content,
+            "verdict": self._diagnosis.verdict.as_dict(),
             "worker": {
                 "group": self._settings.kafka.group,
                 "topics": self._settings.topics.model_dump(),
@@ -113,7 +117,7 @@ class Status:
             },
             "outcomes": self._outcomes(now),
             "scores": self._scores(now),
-            "shadow": _shadow(self._metrics.shadow, content=content),
+            "shadow": self._shadow(content=content),
             "fleet": self._fleet(content=content),
             "registry": recent.answers if self._settings.registry.url else None,
             "latency": self._latency(now.one("kp_budget_seconds")),
@@ -139,6 +143,11 @@ class Status:
             "total": {outcome: int(total[outcome]) for outcome in OUTCOMES},
             "rate": sum(second.total() for second in seconds) / up,
             "per_second": {outcome: [second[outcome] for second in seconds] for outcome in OUTCOMES},
+            "last_output": self._metrics.recent.last_output,
+            "dead_letters": {
+                "seconds": 60 * LETTER_MINUTES,
+                "by_reason": dict(self._metrics.recent.letters_by_reason().most_common()),
+            },
         }
 
     def _scores(self, now: _Values) -> dict[str, Any]:
@@ -150,6 +159,22 @@ class Status:
             if domain in domains:  # a reload may have removed the domain
                 domains[domain]["values"].append(score)
         return {"limit": LAST_SCORES, "domains": domains}
+
+    def _shadow(self, *, content: bool) -> dict[str, Any] | None:
+        """Return the effects of the shadow policy with both policies' thresholds, the newest flip first."""
+        rescored = self._metrics.shadow
+        if rescored is None:
+            return None
+        flips = [{**flip.as_dict(), "id": excerpt(flip.id) if content else None} for flip in rescored.flips]
+        active = self._metrics.recent.policies[-1]
+        thresholds = {
+            domain: {
+                "policy": active.profile(domain).threshold,
+                "shadow": rescored.policy.profile(domain).threshold,
+            }
+            for domain in rescored.routes
+        }
+        return {**rescored.as_dict(), "thresholds": thresholds, "flips": flips[::-1]}
 
     def _fleet(self, *, content: bool) -> dict[str, Any]:
         origins, fleet = self._metrics.recent.origins, self._settings.fleet
@@ -196,14 +221,6 @@ def _partitions(now: _Values) -> Iterator[dict[str, float | None]]:
         values = {key: gauge.get(number) for key, gauge in gauges.items()}
         counts = {key: value if value is None else int(value) for key, value in values.items()}
         yield {"partition": int(number), **counts, "last_commit": values["last_commit"]}
-
-
-def _shadow(rescored: Rescored | None, *, content: bool) -> dict[str, Any] | None:
-    """Return the effects of the shadow policy, the newest flip first."""
-    if rescored is None:
-        return None
-    flips = [{**flip.as_dict(), "id": excerpt(flip.id) if content else None} for flip in rescored.flips]
-    return {**rescored.as_dict(), "flips": flips[::-1]}
 
 
 def _breakdown(

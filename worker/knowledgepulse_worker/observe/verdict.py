@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,10 @@ class Verdict:
     def runbook(self) -> str | None:
         """The runbook's section on the state."""
         return RUNBOOK.get(self.state)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON."""
+        return {"state": self.state, "text": str(self), "since": self.since, "runbook": self.runbook}
 
     def __str__(self) -> str:
         name = self.state.replace("_", " ").capitalize().replace("kafka", "Kafka")

@@ -12,6 +12,7 @@ from knowledgepulse_worker.errors import REASONS
 from knowledgepulse_worker.http.pages import DATA_HEADERS
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import PAGE, PAGE_HEADERS, TOP, Status, shows_content
+from knowledgepulse_worker.observe.verdict import Diagnosis
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import FleetSettings, Settings, WebSettings
 from support.scored import scored_record
@@ -28,7 +29,7 @@ def metrics():
 
 @pytest.fixture
 def status(metrics):
-    return Status(metrics, Settings())
+    return Status(metrics, Settings(), Diagnosis())
 
 
 def finished(metrics, outcome="rejected", *, text="kp:trace:1", end_to_end=0.2):
@@ -135,7 +136,7 @@ def test_the_fleet_lists_the_most_frequent_names_and_folds_the_others(metrics, s
 
 
 def test_without_content_the_fleet_lists_only_names_from_the_settings(metrics):
-    status = Status(metrics, Settings(fleet=FleetSettings(agent_ids=("planner",))))
+    status = Status(metrics, Settings(fleet=FleetSettings(agent_ids=("planner",))), Diagnosis())
     metrics.set_shadow(Policy(threshold=0))
     for agent_id in ("planner", HOSTILE, HOSTILE, None):
         decided(metrics, agent_id=agent_id, framework=HOSTILE, text=HOSTILE)
