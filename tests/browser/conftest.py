@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry
 from yarl import URL
 
 from knowledgepulse_worker.http.pages import DATA_HEADERS
+from knowledgepulse_worker.http.verdict import Diagnosis, Observation
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import PAGE, PAGE_HEADERS, Status
-from knowledgepulse_worker.observe.verdict import Diagnosis, Observation
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Dimensions, Score, ScoredRecord, quality_score
 from knowledgepulse_worker.settings import Settings

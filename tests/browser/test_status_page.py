@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from playwright.async_api import expect
 
+from knowledgepulse_worker.http.verdict import Observation
 from knowledgepulse_worker.observe.recent import LAST_RECORDS
-from knowledgepulse_worker.observe.verdict import Observation
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import explain_score

@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry
 import knowledgepulse_worker.scoring
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import REASONS
+from knowledgepulse_worker.http.verdict import Diagnosis
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import Status
-from knowledgepulse_worker.observe.verdict import Diagnosis
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, Policy
 from knowledgepulse_worker.records.entry import ScoreHeader
 from knowledgepulse_worker.settings import Settings, sections

@@ -42,11 +42,12 @@ def live() -> tuple[HTTPStatus, bytes]:
     return HTTPStatus.OK, b'{"live": true}'
 
 
-def ready(reasons: Sequence[str]) -> tuple[HTTPStatus, bytes]:
+def ready(reasons: Sequence[str], **more: object) -> tuple[HTTPStatus, bytes]:
     """Respond to :data:`READY`.
 
     Args:
         reasons: reasons why the worker is not ready; empty if it is.
+        **more: further members of the response.
     """
     status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
-    return status, json.dumps({"ready": not reasons, "reasons": list(reasons)}).encode()
+    return status, json.dumps({"ready": not reasons, "reasons": list(reasons), **more}).encode()

@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
 from secrets import token_hex
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import Any, cast
 
 import aiohttp
 from aiohttp import web
 
 from knowledgepulse_worker.errors import StartError
 from knowledgepulse_worker.http import probes
+from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.settings import WebSettings
 
 logger = logging.getLogger(__name__)
@@ -60,26 +62,32 @@ class Port:
 
     def __init__(self, child: aiohttp.ClientSession) -> None:
         self._child = child
-        self.without_child("the worker is starting")
+        self._verdict: Mapping[str, Any] = {}
+        self.without_child(State.STARTING, "the worker is starting")
 
-    def without_child(self, why: str, *, ready: bool = False) -> None:
+    def without_child(self, state: State, why: str, *, ready: bool = False) -> None:
         """Answer for a child that is starting, stopping or gone.
 
         Args:
+            state: the worker's state.
             why: the reason, shown in responses.
             ready: whether the worker counts as ready nevertheless.
         """
         self._why = why
         self._reasons: Sequence[str] = [] if ready else [why]
+        since = self._verdict["since"] if self._verdict.get("state") == state else time.time()
+        self._verdict = Verdict(state, why, since).as_dict()
 
-    def with_child(self, reasons: Sequence[str]) -> None:
+    def with_child(self, reasons: Sequence[str], verdict: Mapping[str, Any]) -> None:
         """Answer for a running child.
 
         Args:
             reasons: why it is not ready; empty if it is.
+            verdict: its own verdict on itself.
         """
         self._why = "the worker does not answer"
         self._reasons = reasons
+        self._verdict = verdict
 
     async def live(self, _request: web.Request) -> web.Response:
         """Answer :data:`knowledgepulse_worker.http.probes.LIVE`."""
@@ -87,7 +95,7 @@ class Port:
 
     async def ready(self, _request: web.Request) -> web.Response:
         """Answer :data:`knowledgepulse_worker.http.probes.READY`."""
-        return probe_response(*probes.ready(self._reasons))
+        return probe_response(*probes.ready(self._reasons, verdict=self._verdict))
 
     async def page(self, request: web.Request) -> web.Response:
         """Return the child's response, or 503 and the reason why there is none."""
@@ -103,6 +111,8 @@ class Port:
                 }
                 return web.Response(status=answer.status, body=await answer.read(), headers=headers)
         except (aiohttp.ClientError, TimeoutError):
+            if request.path == STATUS_DATA:  # an open page then shows the verdict above its last data
+                return web.json_response({"verdict": self._verdict}, status=HTTPStatus.SERVICE_UNAVAILABLE)
             return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=f"{self._why}\n")
 
 

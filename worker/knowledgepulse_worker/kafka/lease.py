@@ -44,9 +44,19 @@ class Lease:
         """
         self._renewed = max(self._renewed, sent_at)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the coordinator has known this member recently enough."""
+        return time.monotonic() - self._renewed < self._seconds
+
+    @property
+    def age(self) -> float:
+        """Seconds since the coordinator has last answered; infinite before the first answer."""
+        return time.monotonic() - self._renewed
+
     async def hold(self) -> None:
         """Wait until the lease is held."""
-        if self._is_held():
+        if self.is_held:
             return
         if not self._waiting:
             logger.warning(
@@ -56,10 +66,7 @@ class Lease:
             )
         self._waiting += 1
         try:
-            while not self._is_held():  # noqa: ASYNC110 - the lease also expires by time alone
+            while not self.is_held:  # noqa: ASYNC110 - the lease also expires by time alone
                 await asyncio.sleep(_POLL)
         finally:
             self._waiting -= 1
-
-    def _is_held(self) -> bool:
-        return time.monotonic() - self._renewed < self._seconds

@@ -15,6 +15,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as render_o
 from prometheus_client.samples import Sample
 
 from knowledgepulse_worker.errors import REASONS, REDACTION_REASONS
+from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent
 from knowledgepulse_worker.observe.registry import (
     TEXT,
@@ -194,6 +195,13 @@ class Metrics:
         self.partitions = make.gauge("kp_partitions", "Partitions of the raw topic", ["state"])
         self.rebalances = make.counter("kp_rebalances", "Rebalances of the group")
         start_at_zero(self.partitions, ("owned", "topic"))
+        self._state = make.gauge("kp_state", "1 for the state that the worker is in", ["state"])
+        self.set_state(State.STARTING)
+
+    def set_state(self, state: State) -> None:
+        """Set the state that the verdict on the worker names."""
+        for one in State:
+            self._state.labels(one).set(one is state)
 
     def _watch_ledger(self, make: Makers) -> None:
         self._cache_entries = make.gauge(

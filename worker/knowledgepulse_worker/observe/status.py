@@ -21,9 +21,9 @@ from prometheus_client.samples import Sample
 
 from knowledgepulse_worker import __version__
 from knowledgepulse_worker.http.pages import page_headers
+from knowledgepulse_worker.http.verdict import Diagnosis
 from knowledgepulse_worker.observe.metrics import OUTCOMES, Metrics
 from knowledgepulse_worker.observe.recent import LAST_SCORES, LETTER_MINUTES, SECONDS, RecentTrace, excerpt
-from knowledgepulse_worker.observe.verdict import Diagnosis
 from knowledgepulse_worker.scoring import Decision, override_effects, similarity_text
 from knowledgepulse_worker.settings import Settings, WebSettings
 

@@ -1,6 +1,7 @@
 """The heartbeat of the worker process: its event loop writes a line per second to a pipe to the parent.
 
-The line has the reasons why the process is not ready, so that the parent can answer the probes for it.
+The line says why the process is not ready, and what its verdict on itself is:
+the parent answers the probes with both.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any, TypedDict
 
 from knowledgepulse_worker.errors import WorkerError
 
@@ -18,12 +20,24 @@ INTERVAL = 1.0
 _PIPE_BYTES = 65_536
 
 
-async def beat(descriptor: int, reasons: Callable[[], Sequence[str]]) -> None:
+class Report(TypedDict):
+    """What a beat says, in a few hundred bytes.
+
+    Attributes:
+        reasons: why the process is not ready; empty if it is.
+        verdict: the process's verdict on itself.
+    """
+
+    reasons: list[str]
+    verdict: dict[str, Any]
+
+
+async def beat(descriptor: int, report: Callable[[], Report]) -> None:
     """Write to the pipe until the parent is gone.
 
     Args:
         descriptor: the pipe's write end.
-        reasons: returns why the process is not ready, in a few hundred bytes; empty if it is ready.
+        report: returns what to say.
 
     Raises:
         WorkerError: the parent is gone.
@@ -31,7 +45,7 @@ async def beat(descriptor: int, reasons: Callable[[], Sequence[str]]) -> None:
     os.set_blocking(descriptor, False)
     while True:
         try:
-            os.write(descriptor, json.dumps(reasons()).encode() + b"\n")
+            os.write(descriptor, json.dumps(report()).encode() + b"\n")
         except BlockingIOError:
             pass  # the parent is suspended, and has unread beats waiting
         except BrokenPipeError:
@@ -39,8 +53,8 @@ async def beat(descriptor: int, reasons: Callable[[], Sequence[str]]) -> None:
         await asyncio.sleep(INTERVAL)
 
 
-def read_beat(descriptor: int) -> list[str] | None:
-    """Return the reasons in the last beat; None without a beat since the last call.
+def read_beat(descriptor: int) -> Report | None:
+    """Return what the last beat said; None without a beat since the last call.
 
     Args:
         descriptor: the pipe's non-blocking read end.

@@ -19,6 +19,7 @@ from typing import Any
 
 from knowledgepulse_worker.errors import NoBrokerError, SecurityError, SettingsError, StartError
 from knowledgepulse_worker.http.server import serving, socket_name
+from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.process.descriptors import raise_descriptor_limit
 from knowledgepulse_worker.process.heartbeat import INTERVAL, read_beat
@@ -114,7 +115,9 @@ class Supervisor:
 
     async def _wait_for_broker(self) -> None:
         # A worker that was ready stays so: while the broker is down, no other worker could do more.
-        self._port.without_child("the worker waits for the broker", ready=self._was_ready)
+        self._port.without_child(
+            State.WAITING_FOR_KAFKA, "the worker waits for the broker", ready=self._was_ready
+        )
         for pause in _pauses():
             try:
                 async with (
@@ -139,7 +142,7 @@ class Supervisor:
 
     async def _run_process(self) -> int:
         """Start the process and watch it; return its exit status, negative for a signal."""
-        self._port.without_child("the worker is starting")
+        self._port.without_child(State.STARTING, "the worker is starting")
         with _pipe() as (reader, writer):
             process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -159,7 +162,10 @@ class Supervisor:
             await asyncio.wait({ended, silent, stopping}, return_when=asyncio.FIRST_COMPLETED)
             self._was_silent = silent.done()
             silent.cancel()
-            self._port.without_child(f"the worker is {'stopping' if stopping.done() else 'restarting'}")
+            if stopping.done():
+                self._port.without_child(State.STOPPING, "the worker is stopping")
+            else:
+                self._port.without_child(State.STARTING, "the worker is restarting")
             # The process may end by itself just before the signal.
             with suppress(ProcessLookupError):
                 if stopping.done() and not ended.done():
@@ -217,13 +223,13 @@ class Supervisor:
         silent, limit = 0.0, START_LIMIT
         while silent < limit:
             await asyncio.sleep(INTERVAL)
-            reasons = read_beat(reader)
-            if reasons is None:
+            report = read_beat(reader)
+            if report is None:
                 silent += INTERVAL
                 continue
             silent, limit = 0.0, self._settings.limits.heartbeat
-            self._was_ready = self._was_ready or not reasons
-            self._port.with_child(reasons)
+            self._was_ready = self._was_ready or not report["reasons"]
+            self._port.with_child(**report)
         logger.error("no heartbeat from the worker for %g s (limits.heartbeat): killing it", limit)
 
     async def _unless_stopped(self, step: Coroutine[Any, Any, None]) -> bool:

@@ -81,6 +81,12 @@ class Journal:
         """Whether there is any suspect."""
         return bool(self._treatments)
 
+    @property
+    def isolated(self) -> tuple[int, ...]:
+        """The partitions with a suspect that is processed while nothing else is in flight."""
+        isolated = {one.partition for one, how in self._treatments.items() if how >= Treatment.ISOLATED}
+        return tuple(sorted(isolated))
+
     def treatment(self, location: Location) -> Treatment | None:
         """Return the treatment of a record; None if it is not a suspect."""
         return self._treatments.get(location)

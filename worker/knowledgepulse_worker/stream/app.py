@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from knowledgepulse_worker.embedding.batcher import Batcher
 from knowledgepulse_worker.http.probes import Readiness
+from knowledgepulse_worker.http.verdict import Diagnosis
 from knowledgepulse_worker.kafka.topic_reader import Reader
 from knowledgepulse_worker.kafka.topics import LOG_APPEND_TIME, Topic, changelog_topic_name
 from knowledgepulse_worker.lane.lane import LaneServices
@@ -19,6 +20,7 @@ from knowledgepulse_worker.lane.lanes import Lanes
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import PolicyInForce
+from knowledgepulse_worker.process.heartbeat import Report
 from knowledgepulse_worker.records.journal import Journal
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.publisher import Publisher
@@ -72,7 +74,12 @@ class Parts:
 
 
 class WorkerApp:
-    """The assembled worker."""
+    """The assembled worker.
+
+    Attributes:
+        diagnosis: has the verdict on the worker.
+        owned: the owned partitions.
+    """
 
     def __init__(self, parts: Parts) -> None:
         settings = parts.settings
@@ -88,8 +95,9 @@ class WorkerApp:
             remaining=lambda: self.ledgers.remaining,
             is_ready=lambda: not self.readiness.reasons,
         )
+        self.diagnosis = Diagnosis()
+        self.owned: set[int] = set()
         self._parts = parts
-        self._owned: set[int] = set()
         self._assigned_at = 0.0
 
     def connect(self, host: Host) -> Source:
@@ -111,23 +119,32 @@ class WorkerApp:
         self.metrics.on_scrape(partial(self._refresh_gauges, source.progress))
         return source
 
+    def report(self) -> Report:
+        """Return what the parent process answers the probes with."""
+        return {"reasons": self.readiness.reasons, "verdict": self.diagnosis.verdict.as_dict()}
+
+    @property
+    def isolated(self) -> tuple[int, ...]:
+        """The partitions with a suspect record that is processed alone."""
+        return tuple(sorted(self.owned.intersection(self._parts.journal.isolated)))
+
     def _on_recovered(self) -> None:
         self.readiness.done("ledgers")
-        if self._owned:
+        if self.owned:
             logger.info(
                 "recovered the ledgers of %d partitions in %.1f s: %d records",
-                len(self._owned),
+                len(self.owned),
                 time.monotonic() - self._assigned_at,
-                sum(len(self.ledgers.changelog(number).entries) for number in self._owned),
+                sum(len(self.ledgers.changelog(number).entries) for number in self.owned),
             )
 
     def _on_assigned(self, assigned: set[int]) -> None:
-        before, self._owned = self._owned, assigned
-        for partition in before - self._owned:
+        before, self.owned = self.owned, assigned
+        for partition in before - self.owned:
             self.metrics.partition_left(partition)
         self.readiness.done("partitions")
         self._assigned_at = time.monotonic()
-        owned = len(self._owned)
+        owned = len(self.owned)
         limits = self.settings.limits
         self.metrics.rebalances.inc()
         self.metrics.partitions.labels("owned").set(owned)
@@ -141,7 +158,7 @@ class WorkerApp:
             self.metrics.lag(partition, records)
         for partition, records in progress.held_back().items():
             self.metrics.held_back(partition, records)
-        for partition in self._owned:
+        for partition in self.owned:
             self.metrics.recovering(partition, self.ledgers.remaining.get(partition, 0))
 
 

@@ -62,7 +62,7 @@ class FaustApp(faust.App):
         self.transport = self.producer_transport = SourceTransport(self.conf.broker_consumer, self, worker)
         self._add_agent(worker)
         self.web.blueprints = BlueprintManager()
-        for page in pages(worker.settings, worker.metrics):
+        for page in pages(worker.settings, worker.metrics, worker.diagnosis):
             self._add_page(page)
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from knowledgepulse_worker.http.pages import DATA_HEADERS
 from knowledgepulse_worker.http.server import METRICS, STATUS, STATUS_DATA
+from knowledgepulse_worker.http.verdict import Diagnosis
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import PAGE, PAGE_HEADERS, Status, shows_content
 from knowledgepulse_worker.settings import Settings
@@ -25,9 +26,9 @@ class Page:
     respond: Callable[[Mapping[str, str]], tuple[Mapping[str, str], bytes]]
 
 
-def pages(settings: Settings, metrics: Metrics) -> Iterator[Page]:
+def pages(settings: Settings, metrics: Metrics, diagnosis: Diagnosis) -> Iterator[Page]:
     """Yield the worker's pages."""
-    status = Status(metrics, settings)
+    status = Status(metrics, settings, diagnosis)
 
     def may_see_content(request: Mapping[str, str]) -> bool:
         return shows_content(settings.web, request.get("Host", ""))

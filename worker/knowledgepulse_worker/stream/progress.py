@@ -71,6 +71,26 @@ class Progress:
                 progress[number] = ("answered", answered)
         return progress
 
+    @property
+    def is_member(self) -> bool:
+        """Whether the client is a member of the group, as far as it knows."""
+        return self._client.is_member
+
+    def silence(self) -> float:
+        """Return the most seconds that a partition's leader owes an answer to a fetch.
+
+        A partition whose records are still in the lane's hands is not fetched from.
+        """
+        marks = self._lanes.watermarks()
+        asked = [
+            self._client.last_poll_timestamp(partition.at)
+            for number, partition in self._owned().items()
+            if partition.is_recovered
+            and not partition.is_full
+            and not partition.has_unfinished(marks.get(number))
+        ]
+        return max((time.time() - answered / 1000 for answered in asked if answered), default=0.0)
+
     def lag(self) -> dict[int, int]:
         """Return each partition's lag in offsets, including those of open transactions."""
         marks, lags = self._lanes.watermarks(), dict[int, int]()

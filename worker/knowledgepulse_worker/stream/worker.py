@@ -46,6 +46,7 @@ from knowledgepulse_worker.redaction.process import RedactionProcess
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.stream.answers import watch_answers
 from knowledgepulse_worker.stream.app import Parts, WorkerApp
+from knowledgepulse_worker.stream.diagnosing import diagnose
 from knowledgepulse_worker.stream.faust import FaustApp
 from knowledgepulse_worker.stream.reload import PolicyReload
 
@@ -177,8 +178,11 @@ async def _work(setup: _Setup, stop: asyncio.Event) -> None:
             )
         )
         program = FaustApp(app, setup.socket)
-        heart = _guard(beat(setup.heartbeat, lambda: app.readiness.reasons), fail)
-        guards = [_guard(app.guard.watch(program.source), fail)]
+        heart = _guard(beat(setup.heartbeat, app.report), fail)
+        guards = [
+            _guard(app.guard.watch(program.source), fail),
+            _guard(diagnose(app, program.source, lease), fail),
+        ]
         if setup.config is not None:
             reload = PolicyReload(setup.config, settings, in_force, metrics, partial(keep_policy, settings))
             guards.append(_guard(reload.watch(), fail))

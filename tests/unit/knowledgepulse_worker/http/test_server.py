@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import suppress
 
 import aiohttp
@@ -11,8 +12,11 @@ from aiohttp import web
 
 from knowledgepulse_worker.http import server as worker_web
 from knowledgepulse_worker.http.server import serving, socket_address, socket_name
+from knowledgepulse_worker.http.verdict import State, Verdict
 from knowledgepulse_worker.settings import WebSettings
 from knowledgepulse_worker.tools.demo.processes import free_ports
+
+HEALTHY = Verdict(State.HEALTHY, "", 0.0).as_dict()
 
 
 class Child:
@@ -47,7 +51,7 @@ async def front():
         await web.UnixSite(runner, socket_address(name)).start()
         async with serving(settings, name) as port:
             port.child, port.settings, port.runner = child, settings, runner
-            port.with_child([])
+            port.with_child([], HEALTHY)
             yield port
         await runner.cleanup()
 
@@ -108,11 +112,15 @@ async def test_a_head_request_is_answered_without_a_body(front):
 
 async def test_the_port_answers_for_a_child_that_is_gone(front):
     await front.runner.cleanup()
-    front.without_child("it is gone")
+    front.without_child(State.STARTING, "it is gone")
     assert (await get(front, "/"))[::2] == (503, "it is gone\n")
     assert (await get(front, "/livez"))[::2] == (200, '{"live": true}')
     status, headers, body = await get(front, "/readyz")
-    assert (status, body) == (503, '{"ready": false, "reasons": ["it is gone"]}')
+    answer = json.loads(body)
+    verdict = answer.pop("verdict")
+    assert (status, answer) == (503, {"ready": False, "reasons": ["it is gone"]})
+    assert (verdict["state"], verdict["text"]) == ("starting", "Starting: it is gone")
+    assert json.loads((await get(front, "/api/status"))[2]) == {"verdict": verdict}
     assert headers["Cache-Control"] == "no-store"
 
 

@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 
 from knowledgepulse_worker.errors import REASONS
 from knowledgepulse_worker.http.pages import DATA_HEADERS
+from knowledgepulse_worker.http.verdict import Diagnosis
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import PAGE, PAGE_HEADERS, TOP, Status, shows_content
-from knowledgepulse_worker.observe.verdict import Diagnosis
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.settings import FleetSettings, Settings, WebSettings
 from support.scored import scored_record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -29,7 +30,7 @@ def works():
     open(starts + ".works", "w").close()
 def beat(seconds):
     for _ in range(round(seconds / 0.01)):
-        os.write(heartbeat, b'["not yet"]\\n')
+        os.write(heartbeat, b'{"reasons": ["not yet"], "verdict": {}}\\n')
         time.sleep(0.01)
 """
 
@@ -103,10 +104,15 @@ class Supervised:
                         return response.status, await response.text()
                 await asyncio.sleep(0.01)
 
-    async def answers(self, path: str, status: int, body: str) -> None:
-        """Wait until the worker's port gives this response."""
+    async def readiness(self) -> tuple[int, list[str]]:
+        """Return the status of the readiness probe, and the reasons in it."""
+        status, body = await self.get("/readyz")
+        return status, json.loads(body)["reasons"]
+
+    async def becomes(self, status: int, *reasons: str) -> None:
+        """Wait until the readiness probe responds so."""
         async with asyncio.timeout(120):
-            while await self.get(path) != (status, body):
+            while await self.readiness() != (status, list(reasons)):
                 await asyncio.sleep(0.01)
 
     async def run(self) -> int:
@@ -153,11 +159,11 @@ async def test_a_worker_that_was_never_ready_is_given_up(tmp_path, does, status,
 async def test_a_worker_that_was_ready_once_is_never_given_up(tmp_path):
     does = """
 if start == 1:
-    os.write(heartbeat, b"[]\\n")
+    os.write(heartbeat, b'{"reasons": [], "verdict": {}}\\n')
     while not os.path.exists(starts + ".go"): time.sleep(0.01)
 """
     async with running(tmp_path, does) as here:
-        await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
+        await here.becomes(200)
         (tmp_path / "starts.go").touch()
         await here.started(supervise.FIRST_STARTS + 3)
 
@@ -291,24 +297,23 @@ async def test_probes_and_pages_are_answered_while_the_broker_is_down(tmp_path, 
     here = Supervised(tmp_path, "beat(60)")
     running = asyncio.create_task(here.run())
     assert await here.get("/livez") == (200, '{"live": true}')
-    assert await here.get("/readyz") == (
-        503,
-        '{"ready": false, "reasons": ["the worker waits for the broker"]}',
-    )
+    assert await here.readiness() == (503, ["the worker waits for the broker"])
     assert await here.get("/metrics") == (503, "the worker waits for the broker\n")
     stop()
     await running
 
 
-WORKS = 'os.write(heartbeat, b"[]\\n"); works(); time.sleep(60)'
+WORKS = """os.write(heartbeat, b'{"reasons": [], "verdict": {}}\\n'); works(); time.sleep(60)"""
 
 
 async def test_a_ready_worker_stays_ready_while_the_broker_is_down(tmp_path, monkeypatch):
     async with running(tmp_path, WORKS) as here:
-        await here.answers("/readyz", 200, '{"ready": true, "reasons": []}')
+        await here.becomes(200)
         monkeypatch.setattr(Answering, "away", 10**9)
         os.kill(here.starts[-1], signal.SIGKILL)
-        await here.answers("/metrics", 503, "the worker waits for the broker\n")
+        async with asyncio.timeout(120):
+            while await here.get("/metrics") != (503, "the worker waits for the broker\n"):
+                await asyncio.sleep(0.01)
         assert (await here.get("/readyz"))[0] == 200
 
 
@@ -318,10 +323,10 @@ async def test_the_parent_answers_for_a_starting_child_until_its_first_beat(tmp_
     async with running(tmp_path, does) as here:
         await here.started(1)
         assert await here.get("/livez") == (200, '{"live": true}')
-        assert await here.get("/readyz") == (503, '{"ready": false, "reasons": ["the worker is starting"]}')
+        assert await here.readiness() == (503, ["the worker is starting"])
         assert await here.get("/metrics") == (503, "the worker is starting\n")
         (tmp_path / "starts.go").touch()
-        await here.answers("/readyz", 503, '{"ready": false, "reasons": ["not yet"]}')
+        await here.becomes(503, "not yet")
 
 
 async def test_a_port_in_use_is_an_error_before_anything_starts(tmp_path):

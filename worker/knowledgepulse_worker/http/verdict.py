@@ -25,6 +25,7 @@ class State(StrEnum):
     """What a worker can be."""
 
     STARTING = "starting"
+    STOPPING = "stopping"
     WAITING_FOR_KAFKA = "waiting_for_kafka"
     PUBLISHING_SUSPENDED = "publishing_suspended"
     RECOVERING = "recovering"
@@ -41,7 +42,7 @@ RUNBOOK = {
     State.POISON: "KpPoison",
     State.BEHIND: "KpLagGrowing",
 }
-"""The runbook's section on each state but the healthy one."""
+"""The runbook's section on each state that somebody may have to act on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Verdict:
 
     Attributes:
         state: the state.
-        reason: the reason, in a few words; empty if the worker is healthy.
+        reason: the reason, in a few words; empty if there is nothing to say.
         since: when the state began, in seconds since the epoch.
     """
 

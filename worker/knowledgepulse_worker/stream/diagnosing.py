@@ -1,0 +1,39 @@
+"""What the worker sees of itself, once a second, for its verdict."""
+
+from __future__ import annotations
+
+import asyncio
+
+from knowledgepulse_worker.http.verdict import Observation
+from knowledgepulse_worker.kafka.lease import Lease, heartbeat_interval
+from knowledgepulse_worker.observe.recent import SECONDS
+from knowledgepulse_worker.stream.app import WorkerApp
+from knowledgepulse_worker.stream.source import Source
+from knowledgepulse_worker.stream.watchdog import INTERVAL
+
+
+async def diagnose(app: WorkerApp, source: Source, lease: Lease) -> None:
+    """Keep the worker's verdict on itself current, and its metric; this asks nobody, so nothing delays it."""
+    while True:
+        verdict = app.diagnosis.observe(observe(app, source, lease))
+        app.metrics.set_state(verdict.state)
+        await asyncio.sleep(INTERVAL)
+
+
+def observe(app: WorkerApp, source: Source, lease: Lease) -> Observation:
+    """Return what the worker sees of itself now."""
+    progress = source.progress
+    # During a rebalance the coordinator answers once all other members have joined.
+    is_answerable = progress.is_member and not source.is_rebalancing
+    interval = heartbeat_interval(app.settings.kafka.session_timeout)
+    return Observation(
+        pending=tuple(app.readiness.reasons),
+        partitions=len(app.owned),
+        recovering=len(app.ledgers.remaining),
+        coordinator_silence=max(0.0, lease.age - interval) if is_answerable else 0.0,
+        leader_silence=progress.silence(),
+        is_suspended=is_answerable and not lease.is_held,
+        isolated=app.isolated,
+        lag=sum(progress.lag().values()),
+        rate=sum(second.total() for second in app.metrics.recent.per_second()) / SECONDS,
+    )
