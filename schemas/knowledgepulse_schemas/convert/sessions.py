@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.losses import Losses
@@ -112,9 +112,30 @@ class Transcript:
         if ended is None:
             last = next((one for one in reversed(self.run.messages) if one.role != "system"), None)
             ended = last is None or not isinstance(last.parts[-1], hub.ToolCall | hub.ToolCallResponse)
-        if not ended:
+        if self.run.messages and not ended:
             self.add("assistant", [hub.Error(interruption=True)])
         return self.run
+
+
+class Reader(Protocol):
+    """Reads the lines of one run."""
+
+    transcript: Transcript
+
+    def add(self, value: dict[str, Any]) -> None:
+        """Add a line."""
+
+    def finish(self) -> hub.Run:
+        """Return the run, after its last line."""
+
+
+def run_of_lines(document: Any, reader: Reader) -> Iterator[hub.Run]:
+    """Yield the run that a reader makes of a document's lines; nothing if they have no messages."""
+    for line in lines_of(document, reader.transcript.losses):
+        reader.add(line)
+    run = reader.finish()
+    if run.messages:
+        yield run
 
 
 def _id(part: hub.Part) -> str | None:

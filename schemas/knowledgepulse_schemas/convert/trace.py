@@ -42,6 +42,7 @@ class Options:
     privacy_level: PrivacyLevel = "private"
     keep_prompt: bool = False  # keep system text and tool definitions, as `task.system` and `task.tools`
     per_request: bool = False  # make a trace of each request of the user
+    objective: str | None = None  # of runs without a text of the user: a stream may hold no prompt
     recorded_at: datetime | None = None  # of runs without a time: when their file was last modified
 
 
@@ -61,9 +62,11 @@ def to_trace(run: hub.Run, options: Options | None = None) -> Conversion:
     """
     options = options or Options()
     steps = _Steps(run)
-    objective = steps.objective
-    if objective is None:
-        raise ConversionError("no objective: a user message with text is required")
+    objective = options.objective if steps.objective is None else steps.objective
+    if not objective or not objective.strip():
+        raise ConversionError(
+            "no objective: a user message with text is required, or else --objective (`Options.objective`)"
+        )
     if not steps.steps:
         raise ConversionError("no steps: text, reasoning or a tool call is required besides the user's text")
     native_id = _encodable(run.native_id or _digest(objective, steps.steps))

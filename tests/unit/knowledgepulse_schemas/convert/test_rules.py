@@ -69,6 +69,15 @@ def test_each_message_part_becomes_a_step():
     ]
 
 
+def test_a_given_objective_is_that_of_a_run_without_a_text_of_the_user():
+    given = Options(objective="Mend the build, please")
+
+    assert convert(DONE, options=given).trace.task.objective == "Mend the build, please"
+    assert convert(ASK, DONE, options=given).trace.task.objective == "Fix the build"
+    with pytest.raises(ConversionError, match="--objective"):
+        convert(DONE, options=Options(objective=" "))
+
+
 def test_objective_is_the_first_user_text_and_result_the_last_assistant_text():
     trace = convert(ASK, Message("assistant", (Text("Hm"),)), Message("user", (Text("And?"),)), DONE).trace
 

@@ -56,6 +56,11 @@ conversion_options = with_options(
     click.option(
         "--per-request", is_flag=True, help="Make a trace of each request of the user, not of each run."
     ),
+    click.option(
+        "--objective",
+        metavar="TEXT",
+        help="Objective of the runs without a text of the user, such as streams that hold no prompt.",
+    ),
 )
 
 

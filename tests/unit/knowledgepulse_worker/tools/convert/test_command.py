@@ -165,6 +165,18 @@ def test_each_request_can_be_a_trace(convert):
     assert len(traces(convert(lines(*SESSION, *again), options=["--per-request"]))) == 2
 
 
+def test_a_stream_without_a_prompt_gets_its_objective_from_the_command(convert):
+    stream = lines(
+        {"type": "thread.started", "thread_id": "t"},
+        {"type": "item.completed", "item": {"type": "agent_message", "text": "Done"}},
+        {"type": "turn.completed", "usage": {}},
+    )
+
+    assert "no objective" in convert(stream).stderr
+    [trace] = traces(convert(stream, options=["--objective", "Fix it"]))
+    assert trace["task"]["objective"] == "Fix it"
+
+
 def test_reports_an_invalid_line_and_converts_the_rest(convert, tmp_path):
     result = convert(b"\n".join([lines(CHAT), b"{", b'"text"', lines([CHAT[0]]), lines(CHAT)]))
 

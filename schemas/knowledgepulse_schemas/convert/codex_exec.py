@@ -1,0 +1,189 @@
+"""What ``codex exec --json`` prints: a thread's events, one per line.
+
+The stream has the agent's items and no prompt. A call is an item that starts on one line and is completed on
+a later one, which tells the call again.
+
+Source: https://github.com/openai/codex, ``codex-rs/exec/src/exec_events.rs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.errors import ConversionError
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import SourceModel, as_text, count_unread, read
+from knowledgepulse_schemas.convert.sessions import Transcript, first_line, run_of_lines
+from knowledgepulse_schemas.convert.source import of_session
+
+NAME = "codex_exec"
+
+_EVENTS = ("thread.started", "turn.", "item.")
+_STATES = {"item.started", "item.updated", "item.completed"}
+_ENDINGS = {"turn.started": False, "turn.completed": True}
+_FAILED = {"failed", "declined"}
+
+
+class _Failure(SourceModel):
+    message: str | None = None
+
+
+class _Result(SourceModel):
+    content: Any = None
+    structured_content: Any = None
+
+
+class _Item(SourceModel):
+    type: str
+    id: str | None = None
+    status: str | None = None
+    text: str | None = None
+    message: str | None = None
+    # a command
+    command: Any = None
+    aggregated_output: str | None = None
+    exit_code: int | None = None
+    # a change of files, a plan, a search
+    changes: list[Any] | None = None
+    items: list[Any] | None = None
+    query: str | None = None
+    action: Any = None
+    # a call of an MCP server, or of another agent
+    server: str | None = None
+    tool: str | None = None
+    arguments: Any = None
+    prompt: str | None = None
+    result: _Result | None = None
+    error: _Failure | None = None
+
+
+class _Event(SourceModel):
+    type: str
+    thread_id: str | None = None
+    item: _Item | None = None
+    error: _Failure | None = None
+    message: str | None = None
+
+
+def _recognises(document: Any) -> bool:
+    line = first_line(document)
+    if not isinstance(line, dict) or not str(line.get("type")).startswith(_EVENTS):
+        return False
+    return line == {"type": "turn.started"} or bool({"thread_id", "item", "usage", "error"} & set(line))
+
+
+def _runs(document: Any) -> Iterator[hub.Run]:
+    yield from run_of_lines(document, _Stream())
+
+
+class _Stream:
+    def __init__(self) -> None:
+        self.transcript = Transcript(NAME)
+        self._started: set[str] = set()  # ids of the calls without a response
+        self._plan: Any = None
+        self._has_ended = False
+
+    def add(self, value: dict[str, Any]) -> None:
+        """Add an event."""
+        losses = self.transcript.losses
+        try:
+            event = read(_Event, value)
+        except ConversionError:
+            losses.add("events of another form", value)
+            return
+        count_unread(event, event.type, losses)
+        if event.type == "thread.started":
+            self.transcript.run.native_id = self.transcript.run.native_id or event.thread_id
+        elif event.type in _STATES and event.item is not None:
+            self._add_item(event.type, event.item)
+        elif event.type == "turn.failed":
+            self._has_ended = True
+            self.transcript.add("assistant", [hub.Error((event.error and event.error.message) or "")])
+        else:
+            self._has_ended = _ENDINGS.get(event.type, self._has_ended)
+            losses.add(event.type, event.message)
+
+    def finish(self) -> hub.Run:
+        """Return the run; without the end of its turn, it was cut off."""
+        return self.transcript.finish(ended=self._has_ended)
+
+    def _add_item(self, state: str, item: _Item) -> None:
+        losses = self.transcript.losses
+        match item.type:
+            case "reasoning":
+                self._add_text(state, hub.Reasoning(item.text or ""))
+            case "agent_message":
+                self._add_text(state, hub.Text(item.text or ""))
+            case "error":  # a notice of Codex; a failure is the turn's
+                losses.add("items of type error", item.message)
+            case "todo_list":
+                if item.items and item.items != self._plan:
+                    self._plan = item.items
+                    self.transcript.add("assistant", [hub.ToolCall(item.type, {"items": item.items})])
+            case _ if (call := _call(item)) is not None:
+                self._add_call(state, item, call)
+            case _:
+                losses.add(f"items of type {item.type}", [item.text, item.message, item.model_extra])
+
+    def _add_text(self, state: str, part: hub.Part) -> None:
+        if state == "item.completed":
+            self.transcript.add("assistant", [part])
+
+    def _add_call(self, state: str, item: _Item, call: hub.ToolCall) -> None:
+        if item.id is not None and item.id in self._started:
+            self.transcript.change_call(item.id, arguments=call.arguments)
+        elif item.id is not None or state == "item.completed":
+            self._started.add(item.id or "")
+            self.transcript.add("assistant", [call])
+        if state == "item.completed":
+            self._started.discard(item.id or "")
+            self.transcript.add("tool", _responses(item, call, self.transcript.losses))
+
+
+def _call(item: _Item) -> hub.ToolCall | None:
+    """Return the call that an item is; None if it is none."""
+    match item.type:
+        case "command_execution":
+            return hub.ToolCall(item.type, {"command": item.command}, item.id)
+        case "file_change":
+            return hub.ToolCall(item.type, {"changes": item.changes}, item.id)
+        case "web_search":
+            return hub.ToolCall(item.type, {"query": item.query, "action": item.action}, item.id)
+        case "mcp_tool_call":
+            return hub.ToolCall(item.tool or item.type, item.arguments, item.id, mcp_server=item.server)
+        case "collab_tool_call":
+            return hub.ToolCall(item.tool or item.type, {"prompt": item.prompt}, item.id)
+    return None
+
+
+def _responses(item: _Item, call: hub.ToolCall, losses: Losses) -> Iterator[hub.ToolCallResponse]:
+    failed = item.status in _FAILED or bool(item.exit_code) or item.error is not None
+    texts = [item.aggregated_output or "", (item.error and item.error.message) or ""]
+    if item.result is not None:
+        texts.append(_result_text(item.result, losses))
+    text = "\n".join(filter(None, texts))
+    if item.type == "web_search" and not failed:
+        return  # the stream has no results of searches
+    yield hub.ToolCallResponse(text or item.status or "", item.id, call.name, failed, call.mcp_server)
+
+
+def _result_text(result: _Result, losses: Losses) -> str:
+    """Return the text of an MCP result; its structured content says the same."""
+    contents = result.content if isinstance(result.content, list) else [result.content]
+    texts = []
+    for content in contents:
+        match content:
+            case {"type": "text", "text": str(text), **rest}:
+                texts.append(text)
+                losses.add("item.result.content[]", rest)
+            case {"type": "image" | "audio" as kind}:
+                losses.add(f"item.result.content[].{kind}", content)
+            case _:
+                texts.append(as_text(content))
+    losses.add("item.result.structured_content", result.structured_content)
+    return "\n".join(filter(None, texts))
+
+
+SOURCE = of_session(NAME, "type thread_id item", _recognises, _runs)
