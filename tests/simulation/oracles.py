@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 
-import msgspec
-
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.kafka.topic_reader import raw_record
 from knowledgepulse_worker.kafka.topics import changelog_topic_name
-from knowledgepulse_worker.records.entry import ScoreHeader, decode_entry, decode_vector
+from knowledgepulse_worker.records.entry import decode_entry, decode_vector
 from knowledgepulse_worker.records.outputs import Outputs, with_original_timestamp
 from knowledgepulse_worker.records.record import fingerprint
+from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import Nearest, score_trace
 from knowledgepulse_worker.stream.partition import _MAX_OUTSTANDING
 from knowledgepulse_worker.tools.audit.index import SourceIndex
@@ -281,8 +280,8 @@ class Oracles:
         nearest = _nearest(seen[-setting.max_elements :], entry, setting.ttl) if setting.embeds else None
         trace = ReasoningTrace.model_validate_json(record.value)
         score = score_trace(trace, nearest, self.policies[entry.policy])
-        if entry.score != msgspec.json.encode(ScoreHeader.of(score)):
-            self._violated(f"replay-exact: {where}: {entry.score!r}, one pass says {ScoreHeader.of(score)}")
+        if entry.score != encode_score(score):
+            self._violated(f"replay-exact: {where}: {entry.score!r}, one pass says {score}")
         for one in outputs:
             if one.topic != self._outputs[2] and dict(one.headers)["kp-score"] != entry.score:
                 self._violated(f"replay-exact: {where}: the output's score is not its entry's")

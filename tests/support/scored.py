@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import msgspec
 from aiokafka.structs import ConsumerRecord
+from msgspec.structs import replace
 
 from knowledgepulse_worker.lane.scorer import failed_entry
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.entry import Entry, Failure, ScoreHeader
+from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import Score, ScoredRecord, quality_score
 from knowledgepulse_worker.settings import TopicSettings
 from support import letters
@@ -29,7 +28,7 @@ def published(
         raw.timestamp_ms,
         raw.fingerprint,
         decision=score.decision,
-        score=msgspec.json.encode(ScoreHeader.of(score)),
+        score=encode_score(score),
         policy=policy.digest,
     )
     return consumed(offset, raw, entry)

@@ -16,7 +16,7 @@ from knowledgepulse_worker.http.verdict import Diagnosis
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import Status
 from knowledgepulse_worker.policy import REFERENCE_WEIGHTS, Policy
-from knowledgepulse_worker.records.entry import ScoreHeader
+from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.settings import Settings, sections
 from support.commands import command
 from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, Reader, blocks, difference, read, table
@@ -95,7 +95,7 @@ def test_the_trace_in_the_readme_is_one_of_the_demos_with_its_score():
         assert piece in rest
         rest = rest.split(piece, 1)[1]
     score = json.loads(re.search(r"^kp-score: (.*)", after, re.MULTILINE | re.DOTALL)[1])
-    assert list(score) == [name for name in ScoreHeader.__struct_fields__ if name != "withheld"]
+    assert list(score) == [name for name in Score.__struct_encode_fields__ if name != "withheld"]
     weighted = sum(score[name] * weight for name, weight in REFERENCE_WEIGHTS["code"])
     assert weighted == pytest.approx(score["score"], abs=1e-4)
     assert f'"quality_score": {score["score"]}' in after

@@ -6,16 +6,16 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from msgspec.structs import asdict
+import msgspec
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.lane.retention import RetentionCheck
 from knowledgepulse_worker.lane.stages import Confirmed, Decoded, Scored
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.records.decode import decode_members
-from knowledgepulse_worker.records.entry import Entry, ScoreHeader
+from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.summary import TraceSummary
-from knowledgepulse_worker.scoring import ScoredRecord
+from knowledgepulse_worker.scoring import Score, ScoredRecord
 
 if TYPE_CHECKING:
     from knowledgepulse_worker.observe.tracing import Tracing  # OpenTelemetry need not be installed
@@ -50,31 +50,31 @@ class Reporter:
     def _count(self, scored: Scored, entry: Entry) -> None:
         timestamp = scored.record.timestamp_ms
         end_to_end = None if timestamp < 0 else max(0.0, time.time() - timestamp / 1000)
-        header, failure = entry.header, entry.failure
+        score, failure = entry.decoded_score, entry.failure
         self._metrics.recent.finished(entry.outcome, end_to_end)
         if failure is not None:
             self._metrics.dead_lettered(failure.reason, end_to_end)
-        elif header is not None:
-            self._metrics.published(header.domain, entry.outcome, header.score, end_to_end)
+        elif score is not None:
+            self._metrics.published(score.domain, entry.outcome, score.quality_score, end_to_end)
         try:
-            self._report_details(scored, entry, header)
+            self._report_details(scored, entry, score)
         except Exception as error:  # noqa: BLE001 - a report must not fail a lane
             # Do not log the error's text, which may quote the trace.
             logger.error("%s: details not reported: %s", scored.record.source, type(error).__name__)  # noqa: TRY400
 
-    def _report_details(self, scored: Scored, entry: Entry, header: ScoreHeader | None) -> None:
+    def _report_details(self, scored: Scored, entry: Entry, score: Score | None) -> None:
         """Report a dead letter, or a decision with the trace's origin, also beside the shadow policy's."""
         record, taken = scored.record, scored.taken
         objective = taken.trace.task.objective if isinstance(taken, Decoded) else None
         if entry.failure is not None:
             self._metrics.recent.dead_lettered(
                 record.source,
-                score=None if header is None else asdict(header),
-                failure=asdict(entry.failure),
+                score=score,
+                failure=msgspec.structs.asdict(entry.failure),
                 trace_id=entry.trace_id,
                 objective=objective,
             )
-        elif header is not None:
+        elif score is not None:
             trace: ReasoningTrace | TraceSummary = (
                 taken.trace
                 if isinstance(taken, Decoded)
@@ -89,14 +89,14 @@ class Reporter:
                 privacy_level=metadata.privacy_level,
                 success=metadata.success,
                 confidence=trace.outcome.confidence,
-                score=header.as_score(),
+                score=score,
                 policy=entry.policy,
             )
             self._metrics.decided(decided, metadata.agent_id, metadata.framework, objective)
 
     def _export_span(self, tracing: Tracing, confirmed: Confirmed) -> None:
         scored, entry = confirmed.scored, confirmed.entry
-        record, score, embedded = scored.record, entry.header, scored.embedded
+        record, score, embedded = scored.record, entry.decoded_score, scored.embedded
         tracing.finished(
             topic=record.topic,
             partition=record.partition,
@@ -109,7 +109,7 @@ class Reporter:
             output=confirmed.output.topic,
             verdict={
                 "outcome": entry.outcome,
-                "score": None if score is None else score.score,
+                "score": None if score is None else score.quality_score,
                 "domain": None if score is None else score.domain,
                 "reason": None if entry.failure is None else entry.failure.reason,
                 "redelivered": scored.entry_value is None,

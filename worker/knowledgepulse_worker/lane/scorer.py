@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 import time
 
-import msgspec
-
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import Embedded
 from knowledgepulse_worker.errors import Reason
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.entry import Entry, Failure, ScoreHeader, encode_vector
+from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector
 from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import Score, VectorCache, bounded_id, score_and_remember
 
 logger = logging.getLogger(__name__)
@@ -68,7 +67,7 @@ class LaneScorer:
             record.fingerprint,
             trace_id=bounded_id(trace.id),
             decision=score.decision,
-            score=msgspec.json.encode(ScoreHeader.of(score)),
+            score=encode_score(score),
             policy=policy.digest,
             vector=None if vector is None else encode_vector(vector),
             model="" if self._embedder is None else self._embedder.identity,

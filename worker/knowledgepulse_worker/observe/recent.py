@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, overload
 
+import msgspec
+
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import Decision, Explanation, ScoredRecord, explain_score, shortened
+from knowledgepulse_worker.scoring import Decision, Explanation, Score, ScoredRecord, explain_score, shortened
 
 LAST_SCORES = 1000
 """Number of traces whose scores and times are kept."""
@@ -137,7 +139,7 @@ class Recent:
         self,
         source: str,
         *,
-        score: Mapping[str, Any] | None,
+        score: Score | None,
         failure: Mapping[str, str],
         trace_id: str | None,
         objective: str | None,
@@ -146,7 +148,7 @@ class Recent:
 
         Args:
             source: ``topic/partition/offset`` of the raw record.
-            score: the fields of its ``kp-score``; None if it was not scored.
+            score: its score; None if it was not scored.
             failure: reason, exception and message.
             trace_id: the trace's id; None if the record could not be decoded.
             objective: the trace's objective; also None if it was republished from its ledger entry.
@@ -158,7 +160,7 @@ class Recent:
                 "at": time.time(),
                 "trace_id": excerpt(trace_id),
                 "objective": excerpt(objective),
-                "score": None if score is None else {**score, "nearest": excerpt(score["nearest"])},
+                "score": None if score is None else _bounded_score(score),
                 **failure,
                 "message": excerpt(failure["message"]),
             }
@@ -183,12 +185,16 @@ def _count(counts: deque[tuple[int, Counter[str]]], now: int, what: str) -> None
     counts[-1][1][what] += 1
 
 
+def _bounded_score(score: Score) -> Score:
+    return msgspec.structs.replace(score, nearest=excerpt(score.nearest))
+
+
 def _bounded(record: ScoredRecord) -> ScoredRecord:
     """Return the record with excerpts of what its producer wrote; the same if they are equal."""
     score, id_, nearest = record.score, excerpt(record.id), excerpt(record.score.nearest)
     if (id_, nearest, score.domain) == (record.id, score.nearest, record.task_domain):
         return record
-    return replace(record, id=id_, task_domain=score.domain, score=replace(score, nearest=nearest))
+    return replace(record, id=id_, task_domain=score.domain, score=_bounded_score(score))
 
 
 @overload

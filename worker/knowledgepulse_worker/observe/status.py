@@ -24,7 +24,7 @@ from knowledgepulse_worker.http.pages import page_headers
 from knowledgepulse_worker.http.verdict import Diagnosis
 from knowledgepulse_worker.observe.metrics import OUTCOMES, Metrics
 from knowledgepulse_worker.observe.recent import LAST_SCORES, LETTER_MINUTES, SECONDS, RecentTrace, excerpt
-from knowledgepulse_worker.scoring import Decision, override_effects, similarity_text
+from knowledgepulse_worker.scoring import Decision, Score, override_effects, similarity_text
 from knowledgepulse_worker.settings import Settings, WebSettings
 
 PAGE = resources.files("knowledgepulse_worker.observe").joinpath("status.html").read_bytes()
@@ -260,7 +260,6 @@ def _quantiles(seconds: Collection[float]) -> dict[str, float | None]:
 def _trace(trace: RecentTrace, *, content: bool) -> dict[str, Any]:
     """Return a published trace with its score, taken apart."""
     record, score = trace.record, trace.record.score
-    members = {**score.as_dict(), "nearest": score.nearest if content else None}
     return {
         "source": record.source,
         "at": trace.at,
@@ -268,7 +267,7 @@ def _trace(trace: RecentTrace, *, content: bool) -> dict[str, Any]:
         "objective": trace.objective if content else None,
         "task_domain": trace.task_domain if content else None,
         "policy": record.policy,
-        "score": {"score": members.pop("quality_score"), **members},
+        "score": _score(score, content=content),
         "similarity": similarity_text(score),
         "effects": override_effects(score),
         "explanation": trace.explanation,
@@ -276,11 +275,15 @@ def _trace(trace: RecentTrace, *, content: bool) -> dict[str, Any]:
 
 
 def _dead_letter(record: dict[str, Any], *, content: bool) -> dict[str, Any]:
-    if content:
-        return record
     score = record["score"]
-    hidden = dict.fromkeys(("trace_id", "objective", "message"))
-    return {**record, **hidden, "score": None if score is None else {**score, "nearest": None}}
+    hidden = {} if content else dict.fromkeys(("trace_id", "objective", "message"))
+    return {**record, **hidden, "score": None if score is None else _score(score, content=content)}
+
+
+def _score(score: Score, *, content: bool) -> dict[str, Any]:
+    """Return a score's fields under the names of the ``kp-score`` header, also those that it leaves out."""
+    fields = {one.encode_name: getattr(score, one.name) for one in msgspec.structs.fields(score)}
+    return fields if content else {**fields, "nearest": None}
 
 
 def _versions() -> Iterator[tuple[str, str]]:

@@ -6,11 +6,9 @@ from typing import Literal
 
 import msgspec
 import numpy as np
-from msgspec.structs import astuple
 
-from knowledgepulse_schemas.trace import is_uuid_id
 from knowledgepulse_worker.errors import Reason
-from knowledgepulse_worker.policy import Guard
+from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.scoring import Decision, Score
 
 ENTRY_VERSION = 2
@@ -68,54 +66,9 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
         return self.decision or "dead_letter"
 
     @property
-    def header(self) -> ScoreHeader | None:
+    def decoded_score(self) -> Score | None:
         """The score and its parts; None for an unscored record."""
-        return None if self.score is None else ScoreHeader.decode(self.score)
-
-
-class ScoreHeader(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The ``kp-score`` header: the score and its parts; ``withheld`` only if a guard withheld the trace."""
-
-    score: float
-    complexity: float
-    novelty: float
-    tool_diversity: float
-    outcome_confidence: float
-    overrides: tuple[str, ...]
-    domain: str
-    threshold: float
-    nearest: str | None
-    withheld: Guard | None = None
-
-    @classmethod
-    def of(cls, score: Score) -> ScoreHeader:
-        """Return the header for a score."""
-        return cls(
-            score=score.quality_score,
-            complexity=score.complexity,
-            novelty=score.novelty,
-            tool_diversity=score.tool_diversity,
-            outcome_confidence=score.outcome_confidence,
-            overrides=score.overrides,
-            domain=score.domain,
-            threshold=score.threshold,
-            nearest=score.nearest,
-            withheld=score.withheld,
-        )
-
-    def discreet(self) -> ScoreHeader:
-        """Return the header without the nearest trace's id unless it is a UUID: others may hold content."""
-        tells = self.nearest is not None and not is_uuid_id(self.nearest)
-        return msgspec.structs.replace(self, nearest=None) if tells else self
-
-    def as_score(self) -> Score:
-        """Return the score, which has the same fields in the same order."""
-        return Score(*astuple(self))
-
-    @classmethod
-    def decode(cls, value: bytes) -> ScoreHeader:
-        """Decode the header's value."""
-        return _decode_header(value)
+        return None if self.score is None else decode_score(self.score)
 
 
 decode_entry = msgspec.msgpack.Decoder(Entry).decode
@@ -123,8 +76,6 @@ decode_entry = msgspec.msgpack.Decoder(Entry).decode
 
 encode_entry = msgspec.msgpack.Encoder().encode
 """Encode an entry."""
-
-_decode_header = msgspec.json.Decoder(ScoreHeader).decode
 
 
 def encode_vector(vector: np.typing.NDArray[np.float32]) -> bytes:
@@ -146,7 +97,7 @@ def problem_of(entry: Entry) -> str | None:
         return "entry has neither a score nor a failure"
     if entry.score is not None:
         try:
-            ScoreHeader.decode(entry.score)
+            decode_score(entry.score)
         except msgspec.MsgspecError:
             return "entry has an invalid score"
     if entry.vector is not None and (

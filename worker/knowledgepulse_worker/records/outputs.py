@@ -10,13 +10,12 @@ from hashlib import sha256
 from struct import pack
 from typing import Any, TypeVar
 
-import msgspec
-
 from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker.errors import LedgerError, RedactionReason
 from knowledgepulse_worker.records.decode import with_quality_score
-from knowledgepulse_worker.records.entry import Entry, Failure, ScoreHeader
+from knowledgepulse_worker.records.entry import Entry, Failure
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, Headers, OutputRecord, RawRecord, is_utf8
+from knowledgepulse_worker.records.score_header import decode_score, encode_score, without_content
 from knowledgepulse_worker.settings import TopicSettings
 
 CUT_BYTES = 1024
@@ -50,7 +49,7 @@ class Outputs:
         """
         if entry.decision is not None and entry.score is not None and record.value is not None:
             topic = self._topics.contribute if entry.decision == "contribute" else self._topics.rejected
-            score = ScoreHeader.decode(entry.score).score
+            score = decode_score(entry.score).quality_score
             return self._record(
                 record,
                 topic,
@@ -100,8 +99,8 @@ class Outputs:
 
         Its key is the redacted trace's id, and its headers are only ours: the producer's may hold content.
         """
-        header = ScoreHeader.decode(entry.score or b"").discreet()
-        headers = _score_headers(record, entry, msgspec.json.encode(header))
+        score = without_content(decode_score(entry.score or b""))
+        headers = _score_headers(record, entry, encode_score(score))
         return self._record(replace(record, key=trace_id.encode()), topic, value, headers)
 
     def build_unredacted(

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
-from msgspec import Meta
 
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.errors import RejectedRecord
-from knowledgepulse_worker.policy import Guard
 from knowledgepulse_worker.records.decode import decode_members
+from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.records.summary import TraceSummary
-from knowledgepulse_worker.scoring import Content, Score, ScoredRecord
-
-Unit: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
-Override: TypeAlias = Literal["single_thought", "recovered", "single_tool"]
+from knowledgepulse_worker.scoring import Content, Score, ScoredRecord, Unit
 
 HEADERS = ("kp-source", "kp-score", "kp-policy")
 """The headers that the worker appends to a scored record, in order."""
@@ -33,31 +29,8 @@ class KafkaRecord(Protocol):
     def timestamp(self) -> int: ...  # noqa: D102
 
 
-class _Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a score that the header and the line have in common."""
-
-    complexity: Unit
-    novelty: Unit
-    tool_diversity: Unit
-    outcome_confidence: Unit
-    overrides: tuple[Override, ...]
-    domain: str
-    threshold: Unit
-    nearest: str | None
-    withheld: Guard | None = None
-
-    def score(self, quality_score: float) -> Score:
-        return Score(quality_score, *(getattr(self, name) for name in _Parts.__struct_fields__))
-
-
-class _Header(_Parts, frozen=True, kw_only=True):
-    """The ``kp-score`` header, restricted to the ranges that a worker writes."""
-
-    value: Unit = msgspec.field(name="score")
-
-
-class _Line(_Parts, frozen=True, kw_only=True):
-    """A line of ``kp-worker score`` output."""
+class _Line(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of ``kp-worker score`` output, without the parts of the score."""
 
     id: str
     quality_score: Unit
@@ -70,17 +43,16 @@ class _Line(_Parts, frozen=True, kw_only=True):
     content: Content | None = None
 
 
-_decode_header = msgspec.json.Decoder(_Header).decode
-_decode_line = msgspec.json.Decoder(_Line).decode
-
-
 def read_line(source: str, line: bytes) -> ScoredRecord:
     """Parse a line of ``kp-worker score`` output.
 
     Raises:
         msgspec.MsgspecError: the line is invalid.
     """
-    one = _decode_line(line)
+    members = msgspec.json.decode(line)
+    one = msgspec.convert(members, _Line)
+    # A line says `quality_score` where the header says `score`.
+    score = msgspec.convert(members | {"score": one.quality_score}, Score)
     return ScoredRecord(
         source=source,
         id=one.id,
@@ -89,7 +61,7 @@ def read_line(source: str, line: bytes) -> ScoredRecord:
         privacy_level=one.privacy_level,
         success=one.success,
         confidence=one.confidence,
-        score=one.score(one.quality_score),
+        score=score,
         embedder=one.embedder,
         content=one.content,
     )
@@ -105,7 +77,7 @@ def read_record(record: KafkaRecord) -> ScoredRecord | None:
         return None
     source, score, policy = headers
     try:
-        header = _decode_header(score)
+        parts = decode_score(score)
         trace = decode_members(record.value or b"", TraceSummary)
         source_text, policy_digest = source.decode(), policy.decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, RejectedRecord):
@@ -118,7 +90,7 @@ def read_record(record: KafkaRecord) -> ScoredRecord | None:
         privacy_level=trace.metadata.privacy_level,
         success=trace.metadata.success,
         confidence=trace.outcome.confidence,
-        score=header.score(header.value),
+        score=parts,
         policy=policy_digest,
         timestamp_ms=record.timestamp,
     )

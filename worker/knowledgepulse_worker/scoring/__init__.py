@@ -22,12 +22,13 @@ from knowledgepulse_worker.scoring.explanation import (
     similarity_text,
 )
 from knowledgepulse_worker.scoring.flips import Flip, Rescored, rescore_all
-from knowledgepulse_worker.scoring.overrides import apply_overrides, overrides_of
+from knowledgepulse_worker.scoring.overrides import Override, apply_overrides, overrides_of
 from knowledgepulse_worker.scoring.records import ScoredRecord
 from knowledgepulse_worker.scoring.score import (
     Decision,
     Dimensions,
     Score,
+    Unit,
     quality_score,
     rescore,
     score_trace,
@@ -45,12 +46,14 @@ __all__ = [
     "Features",
     "Flip",
     "Nearest",
+    "Override",
     "Rescored",
     "Score",
     "ScoredRecord",
     "Scorer",
     "StepText",
     "TraceText",
+    "Unit",
     "VectorCache",
     "apply_overrides",
     "bounded_id",

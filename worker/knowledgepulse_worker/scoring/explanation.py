@@ -7,6 +7,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
+import msgspec
+
 from knowledgepulse_worker.policy import Guard, Policy, Profile
 from knowledgepulse_worker.scoring.overrides import EFFECTS
 from knowledgepulse_worker.scoring.records import ScoredRecord
@@ -109,7 +111,7 @@ def _remedies(record: ScoredRecord, profile: Profile) -> Iterator[str]:
         yield f"success, with the same confidence of {record.confidence:g}"
     for name in score.overrides:
         fewer = tuple(other for other in score.overrides if other != name)
-        if _passes(replace(score, overrides=fewer), profile):
+        if _passes(msgspec.structs.replace(score, overrides=fewer), profile):
             yield f"no override {name}"
 
 

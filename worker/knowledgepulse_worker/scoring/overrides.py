@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final, Literal, TypeAlias
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.scoring.dimensions import tool_names
 
-SINGLE_THOUGHT = "single_thought"
-RECOVERED = "recovered"
-SINGLE_TOOL = "single_tool"
+Override: TypeAlias = Literal["single_thought", "recovered", "single_tool"]
 
-EFFECTS = {
+SINGLE_THOUGHT: Final = "single_thought"
+RECOVERED: Final = "recovered"
+SINGLE_TOOL: Final = "single_tool"
+
+EFFECTS: dict[Override, str] = {
     SINGLE_THOUGHT: "the trace is a single thought, so the score is 0.1",
     RECOVERED: "more than two error recoveries and success: 0.1 more, at most 1",
     SINGLE_TOOL: "one tool only: 0.1 less, at least 0",
@@ -19,7 +22,7 @@ EFFECTS = {
 """The effect of each override in words."""
 
 
-def overrides_of(trace: ReasoningTrace) -> tuple[str, ...]:
+def overrides_of(trace: ReasoningTrace) -> tuple[Override, ...]:
     """Return the names of the overrides that apply to a trace, in order.
 
     - ``single_thought``: exactly one step and it is a thought.
@@ -27,7 +30,7 @@ def overrides_of(trace: ReasoningTrace) -> tuple[str, ...]:
     - ``single_tool``: tools are used, but at most one distinct.
     """
     steps = trace.steps
-    applies = {
+    applies: dict[Override, bool] = {
         SINGLE_THOUGHT: len(steps) == 1 and steps[0].type == "thought",
         RECOVERED: trace.metadata.success and sum(step.type == "error_recovery" for step in steps) > 2,
         SINGLE_TOOL: len(tool_names(trace)) == 1,

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Protocol, TypeAlias
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import asdict, replace
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
 from knowledgepulse_worker.policy import Guard, Policy, Weights
 from knowledgepulse_worker.scoring.cache import Nearest
 from knowledgepulse_worker.scoring.dimensions import complexity, novelty, outcome_confidence, tool_diversity
-from knowledgepulse_worker.scoring.overrides import apply_overrides, overrides_of
+from knowledgepulse_worker.scoring.overrides import Override, apply_overrides, overrides_of
 
 Decision = Literal["contribute", "rejected"]
+
+Unit: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+"""A number between 0 and 1; checked when it is decoded."""
 
 
 class Routed(Protocol):
@@ -37,9 +43,10 @@ class Dimensions:
     outcome_confidence: float
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """A trace's quality score and its parts.
+class Score(Struct, frozen=True, omit_defaults=True):
+    """A trace's quality score and its parts, in the order of the ``kp-score`` header.
+
+    A field that only some scores have gets a default and is then left out of their headers.
 
     Attributes:
         quality_score: 0 to 1.
@@ -51,14 +58,14 @@ class Score:
         withheld: the policy's guard that keeps the trace from being contributed, if any.
     """
 
-    quality_score: float
-    complexity: float
-    novelty: float
-    tool_diversity: float
-    outcome_confidence: float
-    overrides: tuple[str, ...]
+    quality_score: Unit = field(name="score")
+    complexity: Unit
+    novelty: Unit
+    tool_diversity: Unit
+    outcome_confidence: Unit
+    overrides: tuple[Override, ...]
     domain: str
-    threshold: float
+    threshold: Unit
     nearest: str | None
     withheld: Guard | None = None
 
@@ -78,7 +85,7 @@ class Score:
         return Dimensions(self.complexity, self.novelty, self.tool_diversity, self.outcome_confidence)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the members as a plain dict, in order."""
+        """Return the fields by name, in order."""
         return asdict(self)
 
 

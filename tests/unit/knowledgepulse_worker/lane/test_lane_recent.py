@@ -23,5 +23,5 @@ async def test_a_dead_letter_is_reported_with_its_reason_and_any_score(make_harn
     unread, large = harness.services.metrics.recent.dead_letters
     assert (unread["reason"], unread["trace_id"], unread["score"]) == ("not_json", None, None)
     assert (large["reason"], large["exception"]) == ("too_large", TooLargeError.__name__)
-    assert large["score"]["domain"] == "code"
+    assert large["score"].domain == "code"
     assert list(harness.services.metrics.recent.scores) == []

@@ -1,5 +1,6 @@
 """Recent events are bounded and displayable."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,11 +15,11 @@ from knowledgepulse_worker.observe.recent import (
     Recent,
 )
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.scoring import explain_score
+from knowledgepulse_worker.scoring import Score, explain_score
 from support.scored import scored_record
 
 FAILURE = {"reason": "not_json", "exception": "RejectedRecord", "message": "no JSON"}
-HEADER = {"complexity": 0.1, "nearest": None}
+SCORE = Score(0.4, 0.1, 0.5, 0, 1, (), "default", 0.75, None)
 
 
 def decide(recent, decision="rejected", *, text="kp:trace:1", domain="code", policy=None):
@@ -71,11 +72,11 @@ def test_keeps_only_scores_of_published_traces():
     recent = Recent()
     decide(recent, "contribute")
     decide(recent, "rejected")
-    bury(recent, score=HEADER)
+    bury(recent, score=SCORE)
 
     assert list(recent.scores) == [("code", 0.625), ("code", 0.625)]
     assert [len(traces) for traces in recent.traces.values()] == [1, 1]
-    assert recent.dead_letters[0]["score"]["complexity"] == 0.1
+    assert recent.dead_letters[0]["score"].complexity == 0.1
     assert recent.dead_letters[0]["reason"] == "not_json"
 
 
@@ -115,7 +116,7 @@ def test_without_its_policy_a_trace_has_no_explanation():
 def test_every_excerpt_is_one_short_line_of_valid_unicode(text):
     recent = Recent()
     decide(recent, text=text)
-    bury(recent, text=text, score=HEADER | {"nearest": text})
+    bury(recent, text=text, score=msgspec.structs.replace(SCORE, nearest=text))
 
     trace, letter = recent.traces["rejected"][0], recent.dead_letters[0]
     for excerpt in (
@@ -125,7 +126,7 @@ def test_every_excerpt_is_one_short_line_of_valid_unicode(text):
         letter["trace_id"],
         letter["objective"],
         letter["message"],
-        letter["score"]["nearest"],
+        letter["score"].nearest,
     ):
         assert len(excerpt) <= MAX_TEXT
         assert excerpt.splitlines() in ([excerpt], [])

@@ -14,6 +14,7 @@ from knowledgepulse_worker.http.verdict import Diagnosis
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import PAGE, PAGE_HEADERS, TOP, Status, shows_content
 from knowledgepulse_worker.policy import Policy
+from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.settings import FleetSettings, Settings, WebSettings
 from support.scored import scored_record
 
@@ -39,7 +40,7 @@ def finished(metrics, outcome="rejected", *, text="kp:trace:1", end_to_end=0.2):
         metrics.dead_lettered(REASONS[0], end_to_end)
         metrics.recent.dead_lettered(
             "raw/2/7",
-            score={"score": 0.4, "novelty": 0.25, "nearest": text},
+            score=Score(0.4, 0.5, 0.25, 0.5, 0.5, (), "default", 0.75, text),
             failure={"reason": REASONS[0], "exception": "RejectedRecord", "message": text},
             trace_id=text,
             objective=text,

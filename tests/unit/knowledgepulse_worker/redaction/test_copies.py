@@ -13,10 +13,11 @@ from knowledgepulse_worker.errors import REDACTION_REASONS, DeliveryError, Redac
 from knowledgepulse_worker.lane import lane as lane_module
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
-from knowledgepulse_worker.records.entry import Entry, ScoreHeader
+from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import OutputRecord
 from knowledgepulse_worker.redaction.copies import Redaction
+from knowledgepulse_worker.scoring import Score
 from knowledgepulse_worker.settings import TopicSettings
 
 EVERYTHING = Policy(threshold=0)
@@ -251,7 +252,7 @@ def test_whatever_the_function_returns_the_value_is_that_or_nothing(document, ra
     metrics = Metrics(Policy(), 0.1, CollectorRegistry())
     redaction = Redaction(redact, "redacted", Outputs(TopicSettings(), topics), metrics)
     nearest = f"kp:trace:{SECRET}"
-    header = ScoreHeader(0.5, 0.5, 0.5, 0.5, 0.5, (), "code", 0.5, nearest)
+    header = Score(0.5, 0.5, 0.5, 0.5, 0.5, (), "code", 0.5, nearest)
     record, entry = raw(0), Entry(0, 0, b"", policy="abc", score=msgspec.json.encode(header))
     output = OutputRecord("contribute", 0, 0, b"key", original, (("h", SECRET.encode()),))
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-HEAVY = ("aiokafka", "faust", "mode", "msgspec", "prometheus_client", "sentence_transformers", "torch")
+HEAVY = ("aiokafka", "faust", "mode", "prometheus_client", "sentence_transformers", "torch")
 
 
 def test_importing_them_imports_none_of_the_workers_libraries():

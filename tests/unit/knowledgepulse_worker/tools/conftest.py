@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
@@ -102,7 +103,7 @@ def reference_records(real_traces: list[bytes], reference_scores: list[dict[str,
         score = scorer.evaluate(trace)
         weight = scorer.policy.profile(score.domain).weights.novelty
         added = (reference["score_minilm_256_tokens"] - reference["score_no_embedder"]) / weight
-        scored = replace(score, novelty=score.novelty + added)
+        scored = msgspec.structs.replace(score, novelty=score.novelty + added)
         record = ScoredRecord.of(trace.id, trace, scored)
         records.append(replace(record, score=record.under(scorer.policy)))
     return records

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.errors import Reason, RejectedRecord
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
-from knowledgepulse_worker.records.entry import ScoreHeader
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, RawRecord
-from knowledgepulse_worker.scoring import Nearest, score_trace
+from knowledgepulse_worker.scoring import Nearest, Score, score_trace
 from knowledgepulse_worker.scoring.dimensions import NOVELTY_UNKNOWN
 from knowledgepulse_worker.tools.audit.index import Output, digest
 
@@ -83,36 +80,30 @@ def check_dead_letter(rejection: Reason | None, output: Output) -> list[str]:
     ]
 
 
-def check_score(
-    trace: ReasoningTrace, output: Output, header: ScoreHeader, policy: Policy | None
-) -> list[str]:
+def check_score(trace: ReasoningTrace, output: Output, score: Score, policy: Policy | None) -> list[str]:
     """Recompute an output's ``kp-score``, given its novelty.
 
     ``policy``: the one that the output names; None if it is not known. Then only the dimensions, the
     overrides and the decision are checked.
     """
-    nearest: Nearest | None = Nearest(1 - header.novelty, header.nearest)
-    if header.nearest is None and header.novelty == NOVELTY_UNKNOWN:
+    nearest: Nearest | None = Nearest(1 - score.novelty, score.nearest)
+    if score.nearest is None and score.novelty == NOVELTY_UNKNOWN:
         nearest = None
-    score = score_trace(trace, nearest, policy or Policy())
-    expected = ScoreHeader.of(score)
-    numbers, texts = [*_DIMENSIONS], ["overrides"]
+    expected = score_trace(trace, nearest, policy or Policy())
+    numbers, texts = {name: name for name in _DIMENSIONS}, ["overrides"]
     if policy is not None:
-        numbers += ["score", "threshold"]
+        numbers |= {"quality_score": "score", "threshold": "threshold"}
         texts += ["domain", "withheld"]
     wrong = [
-        f"{name} is {getattr(header, name):.9g}, recomputed {getattr(expected, name):.9g}"
-        for name in numbers
-        if not abs(getattr(header, name) - getattr(expected, name)) <= ROUNDING
+        f"{shown} is {getattr(score, name):.9g}, recomputed {getattr(expected, name):.9g}"
+        for name, shown in numbers.items()
+        if not abs(getattr(score, name) - getattr(expected, name)) <= ROUNDING
     ]
     wrong += [
         f"{name} differs from the recomputed value"
         for name in texts
-        if getattr(header, name) != getattr(expected, name)
+        if getattr(score, name) != getattr(expected, name)
     ]
-    decision = replace(
-        score, quality_score=header.score, threshold=header.threshold, withheld=header.withheld
-    ).decision
-    if output.says.decision != decision:
-        wrong.append(f"decision is {output.says.decision}, its kp-score gives {decision}")
+    if output.says.decision != score.decision:
+        wrong.append(f"decision is {output.says.decision}, its kp-score gives {score.decision}")
     return wrong

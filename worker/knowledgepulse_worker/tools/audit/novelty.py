@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from knowledgepulse_worker.records.entry import ScoreHeader
-from knowledgepulse_worker.scoring import Nearest, VectorCache
+from knowledgepulse_worker.scoring import Nearest, Score, VectorCache
 from knowledgepulse_worker.scoring.dimensions import novelty
 from knowledgepulse_worker.settings import CacheSettings
 from knowledgepulse_worker.tools.audit.report import Unaudited
@@ -93,17 +92,17 @@ class Memory:
         order: tuple[Origin, ...] = ("other_model", "no_vector", "text", "ledger")
         return next(origin for origin in order if origin in origins)
 
-    def check(self, record: Remembered, header: ScoreHeader, tolerance: float) -> list[str]:
+    def check(self, record: Remembered, score: Score, tolerance: float) -> list[str]:
         """Check a published novelty and its nearest trace; ``tolerance`` is that of a similarity."""
         nearest = self._nearest(record)
         expected = novelty(None if nearest is None else nearest.similarity)
         wrong = []
-        if not abs(header.novelty - expected) <= tolerance:
-            wrong.append(f"novelty is {header.novelty:.9g}, recomputed {expected:.9g}")
-        if (header.nearest is None) != (nearest is None):
+        if not abs(score.novelty - expected) <= tolerance:
+            wrong.append(f"novelty is {score.novelty:.9g}, recomputed {expected:.9g}")
+        if (score.nearest is None) != (nearest is None):
             wrong.append("nearest is null, expected a trace" if nearest else "nearest is set, expected null")
-        elif nearest is not None and header.nearest != nearest.id:
-            wrong += self._check_nearest(record, header, nearest, tolerance)
+        elif nearest is not None and score.nearest != nearest.id:
+            wrong += self._check_nearest(record, score, nearest, tolerance)
         return wrong
 
     def _nearest(self, record: Remembered) -> Nearest | None:
@@ -112,11 +111,11 @@ class Memory:
         return self._cache.nearest(record.vector, at=record.at)
 
     def _check_nearest(
-        self, record: Remembered, header: ScoreHeader, nearest: Nearest, tolerance: float
+        self, record: Remembered, score: Score, nearest: Nearest, tolerance: float
     ) -> list[str]:
         named = self._empty_cache()
         for member in self._members:
-            if member.trace_id == header.nearest and member.vector is not None:
+            if member.trace_id == score.nearest and member.vector is not None:
                 named.add(member.vector, at=member.at)
         vector = record.vector
         similarity = None if vector is None else named.max_cosine_similarity(vector, at=record.at)

@@ -15,10 +15,11 @@ from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import Reason, TooLargeError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_inputs
-from knowledgepulse_worker.records.entry import Entry, ScoreHeader
+from knowledgepulse_worker.records.entry import Entry
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import NO_TIMESTAMP, UNREAD_FINGERPRINT, RawRecord
-from knowledgepulse_worker.scoring import TraceText, bounded_id, embedding_text
+from knowledgepulse_worker.records.score_header import decode_score
+from knowledgepulse_worker.scoring import Score, TraceText, bounded_id, embedding_text
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.checks import (
     ROUNDING,
@@ -253,21 +254,21 @@ class PartitionAudit:
         if case.trace is None or case.remembered is None:
             return
         self._report.unknown_policy += any(output.says.policy not in self._policies for output in outputs)
-        headers = []
+        scores = []
         for output in outputs:
             try:
-                headers.append(ScoreHeader.decode(output.says.score or b""))
+                scores.append(decode_score(output.says.score or b""))
             except msgspec.MsgspecError:
                 case.wrong.append("kp-score is invalid")
                 continue
             policy = self._policies.get(output.says.policy)
-            case.wrong += check_score(case.trace, output, headers[-1], policy)
-        if headers:
+            case.wrong += check_score(case.trace, output, scores[-1], policy)
+        if scores:
             basis = "rewind" if rescored else self._memory.basis(case.remembered)
-            self._check_novelty(case, case.remembered, headers, basis)
+            self._check_novelty(case, case.remembered, scores, basis)
 
     def _check_novelty(
-        self, case: _Case, remembered: Remembered, headers: Sequence[ScoreHeader], basis: Basis
+        self, case: _Case, remembered: Remembered, scores: Sequence[Score], basis: Basis
     ) -> None:
         report = self._report
         match basis:
@@ -277,13 +278,13 @@ class PartitionAudit:
             case "text":
                 report.novelty_embedded += 1
                 tolerance = self._vectors.tolerance
-                if any(abs(header.score - header.threshold) <= tolerance for header in headers):
+                if any(abs(score.quality_score - score.threshold) <= tolerance for score in scores):
                     report.near_threshold.append(case.offset)
             case reason:
                 report.novelty_unaudited[reason] = report.novelty_unaudited.get(reason, 0) + 1
                 return
-        for header in headers:
-            case.wrong += self._memory.check(remembered, header, tolerance)
+        for score in scores:
+            case.wrong += self._memory.check(remembered, score, tolerance)
 
 
 def _is_remembered(record: RawRecord, entries: Sequence[Entry]) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 
 from knowledgepulse_schemas.trace import CONTEXTS, ScoredTrace, parse_date_time
 from knowledgepulse_worker import __version__
-from knowledgepulse_worker.records.entry import ScoreHeader
+from knowledgepulse_worker.records.score_header import encode_score, without_content
 from knowledgepulse_worker.redaction.departure import Held, held_back
 from knowledgepulse_worker.scoring import ScoredRecord
 from knowledgepulse_worker.settings import RegistrySettings
@@ -70,9 +70,8 @@ def _known(value: bytes) -> dict[str, Any]:
 
 def _provenance(record: ScoredRecord) -> tuple[str, ...]:
     """Return who decided, as facts: the score and its parts, the policy and the release."""
-    header = ScoreHeader.of(record.score).discreet()
     return (
-        f"kp-score {msgspec.json.encode(header).decode()}",
+        f"kp-score {encode_score(without_content(record.score)).decode()}",
         f"kp-policy {record.policy}",
         f"kp-release knowledgepulse-worker {__version__}",
     )

@@ -16,8 +16,8 @@ from knowledgepulse_worker.embedding import Embedder
 from knowledgepulse_worker.errors import RejectedRecord
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_members, with_quality_score
-from knowledgepulse_worker.records.entry import ScoreHeader
 from knowledgepulse_worker.records.record import RawRecord
+from knowledgepulse_worker.records.score_header import decode_score, without_content
 from knowledgepulse_worker.records.scored import worker_headers
 from knowledgepulse_worker.records.summary import MetadataSummary, OutcomeSummary
 from knowledgepulse_worker.redaction.departure import private
@@ -177,7 +177,7 @@ class Rules:
         headers = worker_headers(record.headers)
         try:
             members = decode_members(record.value or b"", Members)
-            parts = None if headers is None else ScoreHeader.decode(headers[1]).discreet().as_score()
+            parts = None if headers is None else without_content(decode_score(headers[1]))
             source, digest = (
                 (last_header(record.headers, name) or b"").decode() for name in ("kp-source", "kp-policy")
             )

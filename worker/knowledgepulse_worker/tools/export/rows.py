@@ -7,7 +7,7 @@ import io
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from pyarrow import parquet
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.entry import decode_vector
+from knowledgepulse_worker.scoring import Dimensions
 from knowledgepulse_worker.tools.export.candidates import Candidate
 from knowledgepulse_worker.tools.export.manifest import TABLE, File, Format, Planned
 from knowledgepulse_worker.tools.export.messages import Conversation, chat_of, trajectory_of
@@ -64,7 +65,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Candidate], Any]]] = {
     "score": ("double", lambda one: one.score),
     **{
         name: ("double", _score_part(name))
-        for name in ("threshold", "complexity", "novelty", "tool_diversity", "outcome_confidence")
+        for name in ("threshold", *(dimension.name for dimension in fields(Dimensions)))
     },
     "nearest": ("string", _score_part("nearest")),
     "policy": ("string", lambda one: one.policy),

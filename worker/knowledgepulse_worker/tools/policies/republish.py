@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-import msgspec
-
 from knowledgepulse_worker.errors import InputError
 from knowledgepulse_worker.kafka.output_publisher import connected_publisher
 from knowledgepulse_worker.kafka.preflight.rights import topic_rights
@@ -14,9 +12,9 @@ from knowledgepulse_worker.kafka.topic_admin import TopicAdmin
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import with_quality_score
-from knowledgepulse_worker.records.entry import ScoreHeader
 from knowledgepulse_worker.records.publisher import Publisher
 from knowledgepulse_worker.records.record import OutputRecord
+from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.records.scored import HEADERS
 from knowledgepulse_worker.scoring import Decision, Rescored
 from knowledgepulse_worker.settings import Settings
@@ -69,7 +67,7 @@ async def send_rescored(
     async for record, scored in topics.read(period):
         score = rescored.add(scored)
         topic = targets[score.decision]
-        ours = (scored.source.encode(), msgspec.json.encode(ScoreHeader.of(score)), policy.digest.encode())
+        ours = (scored.source.encode(), encode_score(score), policy.digest.encode())
         output = OutputRecord(
             topic=topic.name,
             partition=record.partition if topic.partitions == partitions[record.topic] else None,

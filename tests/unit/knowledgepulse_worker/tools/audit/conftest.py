@@ -12,9 +12,10 @@ from knowledgepulse_worker.embedding import Embeddings, LexicalEmbedder
 from knowledgepulse_worker.errors import RejectedRecord
 from knowledgepulse_worker.lane.ring import remember
 from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
-from knowledgepulse_worker.records.entry import Entry, Failure, ScoreHeader, encode_vector
+from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector
 from knowledgepulse_worker.records.outputs import Outputs
 from knowledgepulse_worker.records.record import OutputRecord, RawRecord
+from knowledgepulse_worker.records.score_header import encode_score
 from knowledgepulse_worker.scoring import Scorer, VectorCache, bounded_id, embedding_text
 from knowledgepulse_worker.settings import Settings
 from knowledgepulse_worker.tools.audit.index import SourceIndex
@@ -180,7 +181,7 @@ class Stream:
             entry,
             trace_id=bounded_id(read.id),
             decision=score.decision,
-            score=msgspec.json.encode(ScoreHeader.of(score)),
+            score=encode_score(score),
             policy=self._scorer.policy.digest,
         )
         if vector is None:

@@ -152,7 +152,7 @@ def test_detects_a_wrong_number_with_and_without_ledger_entries(worked, member, 
     assert f"{member} is " in report.differing[0].what
 
 
-@pytest.mark.parametrize(("member", "value"), [("domain", "else"), ("overrides", ["else"])])
+@pytest.mark.parametrize(("member", "value"), [("domain", "else"), ("overrides", ["recovered"])])
 def test_recomputes_the_other_parts_of_the_score(worked, member, value):
     made = worked(6)
     made.outputs[2] = with_score(made.outputs[2], **{member: value})
