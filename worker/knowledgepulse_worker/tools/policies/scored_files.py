@@ -13,12 +13,15 @@ from knowledgepulse_worker.errors import InputError, RejectedRecord
 from knowledgepulse_worker.records.scored import read_line
 from knowledgepulse_worker.scoring import ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
+from knowledgepulse_worker.terminal.files import Document, print_rejected
 from knowledgepulse_worker.terminal.lines import placed_lines
 from knowledgepulse_worker.tools.score.offline import embedder_name, make_scorer, score_line
 
 
 def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredRecord]:
     """Yield the traces of files, one per line; raw traces are scored in order, as in one partition.
+
+    Raw traces above `limits.trace_bytes` are reported and skipped, as a worker and `kp-worker score` do.
 
     ``paths``: files of lines of one kind, which the first line determines.
 
@@ -42,6 +45,9 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
             try:
                 yield (read_raw if raw else read_line)(source, line)
             except (msgspec.MsgspecError, RejectedRecord) as error:
+                if raw and isinstance(error, RejectedRecord) and error.reason == "too_large":
+                    print_rejected(Document(source, line), error)  # it is whole: the others can be scored
+                    continue
                 kind = "a trace" if raw else "output of `kp-worker score`"
                 raise InputError(f"{source}: not {kind}: {error}") from None
 

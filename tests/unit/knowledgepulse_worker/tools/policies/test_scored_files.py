@@ -1,5 +1,6 @@
 """Scored traces from files."""
 
+import json
 import re
 from codecs import BOM_UTF8
 
@@ -37,6 +38,18 @@ def test_scores_raw_traces_and_reads_scored_ones(tmp_path, real_traces, scored_l
     assert (records[1].source, records[6].source) == (f"{raw}:2", f"{scored}:3")
     monkeypatch.setattr(scored_files, "load_embedder", lambda *_: pytest.fail("nothing is to be scored"))
     assert len(read(scored)) == 5
+
+
+def test_a_raw_trace_above_the_limit_is_reported_and_the_others_are_scored(tmp_path, real_traces, capsys):
+    large = json.loads(real_traces[1])
+    large["steps"][0]["content"] = "x" * Settings().limits.trace_bytes
+    file = tmp_path / "raw.jsonl"
+    file.write_bytes(b"\n".join([real_traces[0], json.dumps(large).encode(), real_traces[2]]))
+
+    records = read(file)
+
+    assert [one.source for one in records] == [f"{file}:1", f"{file}:3"]
+    assert f"{file}:2: too_large: " in capsys.readouterr().err.replace("\n", "")
 
 
 NO_FORMAT = ":1: neither output of `kp-worker score` nor a trace"
