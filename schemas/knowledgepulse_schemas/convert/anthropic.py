@@ -23,6 +23,11 @@ from knowledgepulse_schemas.convert.source import of_messages
 
 NAME = "anthropic"
 
+_BESIDE = {
+    *("image", "document", "search_result", "container_upload", "redacted_thinking", "tool_reference"),
+    *("video", "audio", "cachePoint", "searchResult"),  # of the Converse API
+}
+"""Blocks that are no text, reasoning or call."""
 _OWN_BLOCKS = {"thinking", "redacted_thinking", "tool_use", "server_tool_use", "mcp_tool_use", "tool_result"}
 
 
@@ -105,7 +110,11 @@ def _parts(block: _Block, path: str, losses: Losses) -> Iterator[hub.Part]:
         text, failed = _result(block.content, f"{path}.content", losses)
         yield hub.ToolCallResponse(text, block.tool_use_id, failed=failed or block.is_error is True)
     else:
-        losses.add(f"{path}.{block.type}", [block.text, block.content, block.input])
+        value = [block.text, block.content, block.input]
+        if block.type in _BESIDE:
+            losses.add(f"{path}.{block.type}", value)
+        else:
+            losses.add_unknown(f"{path}.{block.type}", value, block.model_dump())
 
 
 def _result(content: Any, path: str, losses: Losses) -> tuple[str, bool]:

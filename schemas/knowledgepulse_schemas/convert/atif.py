@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import Field
+
 from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.contents import Content, parts_of
 from knowledgepulse_schemas.convert.definitions import definitions_of
+from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import SourceModel, parse_time, read_record
-from knowledgepulse_schemas.convert.source import of_records
+from knowledgepulse_schemas.convert.reading import SourceModel, items_of, parse_time, read_record
+from knowledgepulse_schemas.convert.source import Source, are_all
 
 NAME = "atif"
 
@@ -53,16 +56,43 @@ class _Agent(SourceModel):
     tool_definitions: list[Any] | None = None
 
 
-class _Trajectory(SourceModel):
-    schema_version: str
+class _Subagent(SourceModel):
+    schema_version: str | None = None
     session_id: str | None = None
     trajectory_id: str | None = None
     agent: _Agent
     steps: list[_Step]
+    subagents: list[Any] | None = Field(default=None, alias="subagent_trajectories")
 
 
-def _run(document: Any, path: str) -> hub.Run:
-    trajectory, losses = read_record(_Trajectory, document, path)
+class _Trajectory(_Subagent):
+    schema_version: str
+
+
+def _runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+    """Yield the run of each trajectory of a list, or of a single one, and those of its subagents."""
+    for path, value in items_of(document):
+        yield from _family(value, path, None)
+
+
+def _family(value: Any, path: str, parent: hub.Run | None) -> Iterator[hub.Run | ConversionError]:
+    """Yield a trajectory's run, and those of the subagents whose trajectories it contains."""
+    try:
+        trajectory, losses = read_record(_Trajectory if parent is None else _Subagent, value, path)
+    except ConversionError as error:
+        yield error
+        return
+    run = _run(trajectory, losses)
+    if parent is not None:
+        run.parent_id = parent.native_id
+        if run.native_id == parent.native_id:  # an id of the session, which all of its agents share
+            run.native_id = None
+    yield run
+    for number, subagent in enumerate(trajectory.subagents or ()):
+        yield from _family(subagent, f"{path}.subagent_trajectories[{number}]".lstrip("."), run)
+
+
+def _run(trajectory: _Subagent, losses: Losses) -> hub.Run:
     messages = [*definitions_of(trajectory.agent.tool_definitions or [], "agent.tool_definitions", losses)]
     ended_at = None
     for step in trajectory.steps:
@@ -96,9 +126,8 @@ def _messages(step: _Step, losses: Losses) -> Iterator[hub.Message]:
         yield hub.message("tool", hub.ToolCallResponse(text, result.source_call_id))
 
 
-SOURCE = of_records(
-    NAME,
-    "schema_version agent steps",
-    lambda value: isinstance(value, dict) and str(value.get("schema_version")).startswith("ATIF"),
-    _run,
-)
+def _recognises(value: Any) -> bool:
+    return isinstance(value, dict) and str(value.get("schema_version")).startswith("ATIF")
+
+
+SOURCE = Source(NAME, "schema_version agent steps", lambda document: are_all(_recognises, document), _runs)

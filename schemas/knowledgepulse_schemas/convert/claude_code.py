@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
@@ -35,6 +36,30 @@ _NOTICE = re.compile(
 _ORDER = re.compile(r"\s*<command-name>.*<command-args>\s*[^\s<]", re.DOTALL)
 """A built-in command with arguments, such as /goal: a request, if the session has no other."""
 _SYNTHETIC = "<synthetic>"
+"""The model of texts that Claude Code itself puts among the agent's, such as "No response requested."."""
+_PLAN = "ExitPlanMode"
+"""The tool that presents a plan to the user."""
+_BOOKKEEPING = {
+    *(
+        "system",
+        "summary",
+        "attachment",
+        "progress",
+        "file-history-snapshot",
+        "queue-operation",
+        "last-prompt",
+    ),
+    *("custom-title", "ai-title", "agent-name", "agent-color", "agent-setting", "tag", "mode", "pr-link"),
+    *(
+        "permission-mode",
+        "worktree-state",
+        "content-replacement",
+        "attribution-snapshot",
+        "saved_hook_context",
+    ),
+    *("speculation-accept", "started", "result", "hook_progress", "task-summary", "bridge-session"),
+}
+"""Types of lines about the session; those of its messages are "user" and "assistant"."""
 
 
 class _Message(SourceModel):
@@ -66,7 +91,9 @@ def _recognises(document: Any) -> bool:
     if not isinstance(line, dict) or not isinstance(line.get("type"), str):
         return False
     if "parentUuid" in line or "isSidechain" in line:
-        return "sessionId" in line or "uuid" in line
+        message = line.get("message")
+        has_parts = isinstance(message, dict) and "parts" in message  # of Gemini CLI's forks
+        return not has_parts and ("sessionId" in line or "uuid" in line)
     if "sessionId" in line:  # a line about the session
         return line["type"] in _KINDS or not {"message", "content", "role", "parts"} & set(line)
     return (line["type"] == "summary" and "leafUuid" in line) or (
@@ -90,6 +117,7 @@ class _Session:
         self._seen: set[str] = set()
         self._cut_off: dict[Transcript, str | None] = {}  # answers that ended too early
         self._orders: dict[Transcript, int] = {}  # the first built-in command that tells what to do
+        self._commands: dict[str, int] = {}  # position of a custom command's message, by the id of its line
 
     def add(self, value: dict[str, Any]) -> None:
         """Add a line."""
@@ -106,7 +134,7 @@ class _Session:
             else:
                 self._add_other(line, transcript)
         except ConversionError:
-            losses.add(f"{value.get('type')} lines of another form", value)
+            losses.add_unknown(f"{value.get('type')} lines of another form", value)
 
     def runs(self) -> Iterator[hub.Run]:
         """Yield the runs that have messages; what is left of a sidechain without its request is a loss."""
@@ -124,7 +152,7 @@ class _Session:
             self._end_answer(transcript)
             if transcript in self._orders and not self._has_request(transcript):
                 transcript.change(self._orders[transcript], role="user")
-            yield transcript.finish()
+            yield _finished(transcript)
 
     def _has_request(self, transcript: Transcript) -> bool:
         return any(message.role == "user" for message in transcript.run.messages)
@@ -158,7 +186,11 @@ class _Session:
         names = [line.type, (line.model_extra or {}).get("subtype"), queued.get("type")]
         content = line.message and [line.message.content, line.message.model_extra]
         path = ".".join(name for name in names if isinstance(name, str))
-        transcript.losses.add(path, [line.model_extra, queued, content])
+        lost = [line.model_extra, queued, content]
+        if line.type in _BOOKKEEPING:
+            transcript.losses.add(path, lost)
+        else:
+            transcript.losses.add_unknown(path, lost, line.model_dump())
 
     def _add_message(self, line: _Line, message: _Message, transcript: Transcript) -> None:
         body = {"role": message.role or line.type, "content": message.content}
@@ -170,11 +202,29 @@ class _Session:
         if converted.role == "assistant":
             self._add_answer(line, message, transcript, converted.parts)
             return
+        if line.meta and self._expand(line, converted.parts, transcript):
+            return
         for part in converted.parts:
             role, own = _of_user(part, system=bool(line.meta or line.compact_summary))
             position = transcript.add(role, [own], at)
-            if position is not None and isinstance(own, hub.Text) and _ORDER.match(own.content):
+            if position is None or not isinstance(own, hub.Text):
+                continue
+            if _ORDER.match(own.content):
                 self._orders.setdefault(transcript, position)
+            if line.uuid is not None and own is not part:
+                self._commands[line.uuid] = position
+
+    def _expand(self, line: _Line, parts: tuple[hub.Part, ...], transcript: Transcript) -> bool:
+        """Add to a custom command what it expands to, which the line after it has; whether this is that line.
+
+        The command's name alone does not tell what the user asked for.
+        """
+        position = self._commands.pop(line.parent or "", None)
+        if position is None or not all(isinstance(part, hub.Text) for part in parts):
+            return False
+        command = transcript.run.messages[position]
+        transcript.change(position, parts=(*command.parts, *parts))
+        return True
 
     def _add_answer(
         self, line: _Line, message: _Message, transcript: Transcript, parts: tuple[hub.Part, ...]
@@ -185,7 +235,9 @@ class _Session:
             parts = (hub.Error(text),)
         elif message.model != _SYNTHETIC:
             transcript.named(message.model)
-        transcript.add("assistant", parts, transcript.reached(line.timestamp))
+        is_notice = message.model == _SYNTHETIC and not line.api_error
+        role: hub.Role = "system" if is_notice else "assistant"
+        transcript.add(role, parts, transcript.reached(line.timestamp))
         if any(hub.cut_off(message.stop_reason)):
             self._cut_off[transcript] = message.id
 
@@ -194,6 +246,45 @@ class _Session:
         if transcript in self._cut_off and (message_id is None or self._cut_off[transcript] != message_id):
             del self._cut_off[transcript]
             transcript.add("assistant", [hub.Error()])
+
+
+def _finished(transcript: Transcript) -> hub.Run:
+    """Return a run. If it ends with a plan, the plan is its result, and it has not failed.
+
+    When the user approves a plan and clears the context, the session ends with the call, or with the response
+    and the interruption that a rejected call has. Another session then begins with "Implement the following
+    plan". A rejected plan is usually followed by more of the session; otherwise the log looks the same.
+    """
+    messages = transcript.run.messages
+    end = next((n for n in reversed(range(len(messages))) if _plan_of(messages[n]) is not None), None)
+    if end is None:
+        return transcript.finish()
+    call_id, plan = _plan_of(messages[end]) or ("", "")
+    after = [part for message in messages[end + 1 :] if message.role != "system" for part in message.parts]
+    if not all(_is_end_of_call(part, call_id) for part in after):
+        return transcript.finish()
+    for position in range(end + 1, len(messages)):
+        match messages[position].parts:
+            case (hub.Error(message=text),):
+                transcript.change(position, role="system", parts=(hub.Text(text),))
+            case (hub.ToolCallResponse() as response,):
+                transcript.change(position, parts=(replace(response, failed=False),))
+    transcript.add("assistant", [hub.Text(plan)])
+    return transcript.finish(ended=True)
+
+
+def _plan_of(message: hub.Message) -> tuple[str | None, str] | None:
+    """Return the id and the plan of a message's last part, if that presents one."""
+    match message.parts[-1:]:
+        case (hub.ToolCall(name=name, arguments={"plan": str(plan)}, id=call_id),) if name == _PLAN:
+            return call_id, plan
+    return None
+
+
+def _is_end_of_call(part: hub.Part, call_id: str | None) -> bool:
+    if isinstance(part, hub.ToolCallResponse):
+        return part.id == call_id
+    return isinstance(part, hub.Error) and part.interruption
 
 
 def _of_user(part: hub.Part, *, system: bool) -> tuple[hub.Role, hub.Part]:

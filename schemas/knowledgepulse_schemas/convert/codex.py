@@ -2,7 +2,8 @@
 
 Since September 2025, each line is ``{"timestamp", "type", "payload"}``: items of the Responses API, events of
 the interface and settings. Before, the lines are the items themselves, after one with the session's id; the
-oldest files are a single object with ``session`` and ``items``.
+oldest files are a single object with ``session`` and ``items``. Since 0.147, the interface's events may be
+items, too: ``item_completed`` replaces ``user_message`` and the events of a call's end.
 
 Source: https://github.com/openai/codex, ``codex-rs/protocol``.
 """
@@ -10,6 +11,7 @@ Source: https://github.com/openai/codex, ``codex-rs/protocol``.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -27,8 +29,85 @@ NAME = "codex"
 _WRAPPERS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _OWN_MEMBERS = {"namespace", "phase", "internal_chat_message_metadata_passthrough"}
 _SERVER = "mcp__"
+_FAILED = {"failed", "declined"}
 _ENDINGS = {"task_started": None, "turn_started": None, "task_complete": True, "turn_complete": True}
 """Whether the agent has ended, by the events of a turn; None if its messages have to tell."""
+_ITEM_EVENTS = {"item_started", "item_updated", "item_completed"}
+_REPEATING_ITEMS = {
+    *("agentmessage", "reasoning", "plan", "hookprompt", "contextcompaction", "subagentactivity", "sleep"),
+    *("websearch", "imageview", "imagegeneration"),
+}
+"""Items of the interface that repeat items of the API, in lower case."""
+_CALL_ITEMS = {"commandexecution", "dynamictoolcall", "collabagenttoolcall", "filechange", "mcptoolcall"}
+"""Items of the interface that tell how a call ended."""
+_EVENTS = {
+    *(
+        "agent_message",
+        "agent_message_delta",
+        "agent_reasoning",
+        "agent_reasoning_raw_content",
+        "token_count",
+    ),
+    *(
+        "agent_reasoning_section_break",
+        "agent_reasoning_delta",
+        "session_configured",
+        "user_message",
+        "error",
+    ),
+    *(
+        "task_started",
+        "turn_started",
+        "task_complete",
+        "turn_complete",
+        "turn_aborted",
+        "turn_diff",
+        "warning",
+    ),
+    *("exec_command_begin", "exec_command_end", "exec_command_output_delta", "exec_approval_request"),
+    *("patch_apply_begin", "patch_apply_updated", "patch_apply_end", "apply_patch_approval_request"),
+    *(
+        "mcp_tool_call_begin",
+        "mcp_tool_call_end",
+        "web_search_begin",
+        "web_search_end",
+        "view_image_tool_call",
+    ),
+    *("dynamic_tool_call_request", "dynamic_tool_call_response", "image_generation_begin"),
+    *(
+        "image_generation_end",
+        "plan_update",
+        "context_compacted",
+        "thread_rolled_back",
+        "thread_name_updated",
+    ),
+    *("entered_review_mode", "exited_review_mode", "undo_started", "undo_completed", "background_event"),
+    *(
+        "stream_error",
+        "deprecation_notice",
+        "mcp_startup_update",
+        "mcp_startup_complete",
+        "thread_goal_updated",
+    ),
+    *(
+        "get_history_entry_response",
+        "list_custom_prompts_response",
+        "skills_update_available",
+        "model_reroute",
+    ),
+    *("collab_agent_spawn_begin", "collab_agent_spawn_end", "collab_agent_interaction_begin"),
+    *("collab_agent_interaction_end", "collab_waiting_begin", "collab_waiting_end", "collab_close_begin"),
+    *(
+        "collab_close_end",
+        "collab_resume_begin",
+        "collab_resume_end",
+        "request_user_input",
+        "guardian_warning",
+    ),
+    *("elicitation_request", "request_permissions", "hook_started", "hook_completed", "terminal_interaction"),
+    *("thread_settings_applied", "guardian_assessment", "sub_agent_activity", "raw_response_item"),
+}
+"""Events whose content the items of the API repeat, or that are about the interface."""
 _NOTICE = re.compile(r"\s*(?:<[a-z_]+>|# AGENTS\.md instructions )")
 """How texts begin that Codex itself puts among the user's."""
 _EXIT_CODE = re.compile(
@@ -67,6 +146,7 @@ class _Session:
         self._is_copy = False  # a subagent's file may begin with its parent's
         self._requests: list[tuple[int, set[str]]] = []  # texts of the user that no event has confirmed
         self._has_events = False
+        self._confirmed: dict[str, Counter[str]] = {}  # how often each kind of event has told a request
 
     def add(self, value: dict[str, Any]) -> None:
         """Add a line."""
@@ -111,7 +191,8 @@ class _Session:
         else:
             if kind == "turn_context":
                 self.transcript.named(payload.get("model"))
-            self.transcript.losses.add(kind, payload)
+            add = self.transcript.losses.add if kind in _WRAPPERS else self.transcript.losses.add_unknown
+            add(kind, payload)
 
     def _add_meta(self, meta: Any) -> None:
         """Read the session's id and origin; a session that continues or copies another one repeats them."""
@@ -140,7 +221,7 @@ class _Session:
             own, server = _responses_item(item)
             [message] = openai.messages_of([own], "response_item", losses)
         except ConversionError:
-            losses.add("items of another form", item)
+            losses.add_unknown("items of another form", item)
             return
         if item.get("type") == "agent_message":
             self.transcript.add("user", message.parts, self._at)
@@ -171,8 +252,7 @@ class _Session:
     def _add_event(self, kind: str, event: dict[str, Any]) -> None:
         rest = event
         if kind == "user_message" and isinstance(event.get("message"), str):
-            self._has_events = True
-            self._confirm(event["message"])
+            self._confirm(kind, event["message"])
             rest = _without_message(event)
         elif kind in _ENDINGS:
             self._has_ended = _ENDINGS[kind]
@@ -184,12 +264,48 @@ class _Session:
             rest = _without_message(event)
         elif kind.endswith("_end") and isinstance(event.get("call_id"), str):
             self._add_end(event["call_id"], event)
-        self.transcript.losses.add(f"event_msg.{kind}", rest)
+        elif kind in _ITEM_EVENTS:
+            self._add_item_event(kind, event)
+            return
+        add = self.transcript.losses.add if kind in _EVENTS else self.transcript.losses.add_unknown
+        add(f"event_msg.{kind}", rest)
 
-    def _confirm(self, text: str) -> None:
-        """Make the item with the text of an event a request of the user."""
+    def _add_item_event(self, event_kind: str, event: dict[str, Any]) -> None:
+        """Add what an item of the interface tells: a request of the user, or how a call ended."""
+        item: dict[str, Any] = event["item"] if isinstance(event.get("item"), dict) else {}
+        kind = str(item.get("type"))
+        name = kind.replace("_", "").lower()  # also in camel case and in snake case
+        path = f"event_msg.{event_kind}.{kind}"
+        if event_kind != "item_completed":
+            self.transcript.losses.add(path, event)
+        elif name == "usermessage" and (text := _text_of(item.get("content"))):
+            self._confirm(event_kind, text)
+            content = [
+                {member: value for member, value in one.items() if member != "text"} if _is_text(one) else one
+                for one in item["content"]
+            ]
+            self.transcript.losses.add(path, {**event, "item": {**item, "content": content}})
+        elif name in _CALL_ITEMS:
+            if isinstance(item.get("id"), str):
+                self._add_end(item["id"], item)
+            self.transcript.losses.add(path, event)
+        elif name in _REPEATING_ITEMS:
+            self.transcript.losses.add(path, event)
+        else:
+            self.transcript.losses.add_unknown(path, event)
+
+    def _confirm(self, kind: str, text: str) -> None:
+        """Make the item with the text of an event a request of the user, unless another event has done so.
+
+        Some versions write both kinds of events for a request.
+        """
+        self._has_events = True
+        told, key = self._confirmed.setdefault(kind, Counter()), text.strip()
+        told[key] += 1
+        if any(other[key] >= told[key] for name, other in self._confirmed.items() if name != kind):
+            return
         for index, (position, candidates) in enumerate(self._requests):
-            if text.strip() in candidates:
+            if key in candidates:
                 self._count_beside(text, self.transcript.run.messages[position])
                 self.transcript.change(position, role="user", parts=(hub.Text(text),))
                 del self._requests[: index + 1]
@@ -210,6 +326,8 @@ class _Session:
         match event.get("invocation"):
             case {"server": str(server)}:
                 self.transcript.change_call(call_id, mcp_server=server)
+            case None if isinstance(event.get("server"), str):
+                self.transcript.change_call(call_id, mcp_server=event["server"])
         if _has_failed(event):
             self.transcript.fail(call_id)
 
@@ -248,9 +366,20 @@ def _judged(response: hub.ToolCallResponse, losses: Losses) -> hub.ToolCallRespo
 
 def _has_failed(event: dict[str, Any]) -> bool:
     match event.get("result"):
-        case {"Err": _} | {"Ok": {"isError": True}}:
+        case {"Err": _} | {"Ok": {"isError": True}} | {"isError": True}:
             return True
+    if event.get("status") in _FAILED or event.get("error"):
+        return True
     return bool(event.get("exit_code")) or event.get("success") is False
+
+
+def _text_of(content: Any) -> str:
+    """Return the text of an item of the interface, whose other parts are images and mentions."""
+    return "".join(one["text"] for one in (content if isinstance(content, list) else ()) if _is_text(one))
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
 SOURCE = of_session(NAME, "timestamp type payload", _recognises, _runs)

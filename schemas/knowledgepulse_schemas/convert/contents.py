@@ -8,6 +8,20 @@ from knowledgepulse_schemas.convert import hub
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import SourceModel
 
+_MEDIA = {
+    *(
+        "image",
+        "image_url",
+        "image_file",
+        "input_image",
+        "audio",
+        "input_audio",
+        "video",
+        "video_url",
+        "media",
+    ),
+    *("file", "input_file", "document", "computer_screenshot", "cache_point", "redacted_thinking", "refusal"),
+}
 _TEXTS = {"text", "input_text", "output_text", "summary_text", "reasoning_text"}
 
 
@@ -31,5 +45,7 @@ def parts_of(content: str | Iterable[str | Content] | None, path: str, losses: L
             yield hub.Reasoning(part.reasoning)
         elif part.refusal:
             yield from (hub.Text(part.refusal), hub.Error())
-        else:
+        elif part.type in _MEDIA:
             losses.add(f"{path}[].{part.type}", part.text or "-")
+        else:
+            losses.add_unknown(f"{path}[].{part.type}", part.text or "-", part.model_dump())

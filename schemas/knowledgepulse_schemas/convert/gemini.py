@@ -12,6 +12,9 @@ from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import as_text, count_others, text_or_none, unwrap
 
+_MEDIA = {"inlineData", "inline_data", "fileData", "file_data", "thoughtSignature", "thought_signature"}
+"""Members of parts that are no text or call."""
+
 
 def recognises(value: Any) -> bool:
     """Check for a content; its parts, unlike those of OpenTelemetry's conventions, have no ``type``."""
@@ -54,12 +57,31 @@ def _part(part: Any, path: str, losses: Losses) -> hub.Part | None:
             )
         case {"function_response": dict(answered), **rest} | {"functionResponse": dict(answered), **rest}:
             count_others(rest | answered, {"name", "response", "id"}, path, losses)
-            response = answered.get("response")
-            failed = isinstance(response, dict) and response.get("isError") is True
+            text, failed = _response(answered.get("response"))
             call_id, name = text_or_none(answered.get("id")), text_or_none(answered.get("name"))
-            return hub.ToolCallResponse(as_text(response), call_id, name, failed=failed)
+            return hub.ToolCallResponse(text, call_id, name, failed=failed)
         case {"text": str(text), **rest}:
             count_others(rest, {"thought"}, path, losses)
             return hub.Reasoning(text) if rest.get("thought") is True else hub.Text(text)
-    losses.add(path, part)
+    if isinstance(part, dict) and not _MEDIA.isdisjoint(part):
+        losses.add(path, part)
+    else:
+        losses.add_unknown(path, part, {"content": part})
     return None
+
+
+def _response(response: Any) -> tuple[str, bool]:
+    """Return a function's response as text, and whether the function failed.
+
+    The API documents the keys ``output`` and ``error``; ``isError`` is that of MCP's results.
+    """
+    match response:
+        case {"error": error, **rest} if error and not rest:
+            return as_text(error), True
+        case {"output": output, **rest} if not rest:
+            return as_text(output), False
+        case {"error": error} if error:
+            return as_text(response), True
+        case {"isError": True}:
+            return as_text(response), True
+    return as_text(response), False

@@ -29,6 +29,8 @@ _Version = tuple[list[_Turn], Losses]
 """A message with the responses to its calls, and what is lost of it."""
 _NOTICES = ("/", "?", "<session_context>", "<hook_context>")
 """How texts begin that Gemini CLI does not send as requests."""
+_NOTES = {"info", "warning"}
+"""Types of messages from the program to the user."""
 _FAILED = {"error", "cancelled"}
 
 
@@ -136,7 +138,7 @@ class _Session:
             message = read(_Message, value)
             turns = list(_turns_of(message, losses))
         except ConversionError:
-            self.losses.add("messages of another form", value)
+            self.losses.add_unknown("messages of another form", value)
             return
         count_unread(message, "messages[]", losses)
         self._messages[message.id] = turns, losses  # a later version repeats the earlier one
@@ -163,7 +165,11 @@ def _turns_of(message: _Message, losses: Losses) -> Iterator[_Turn]:
         for call in message.calls:
             yield from _responses(call, message.timestamp, losses)
     else:
-        losses.add(f"messages[] of type {message.type}", message.content)
+        path = f"messages[] of type {message.type}"
+        if message.type in _NOTES:
+            losses.add(path, message.content)
+        else:
+            losses.add_unknown(path, message.content, message.model_dump())
 
 
 def _responses(call: _Call, time: Any, losses: Losses) -> Iterator[_Turn]:

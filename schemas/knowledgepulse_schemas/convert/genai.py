@@ -1,8 +1,9 @@
 """OpenTelemetry's semantic conventions for generative AI, and their dialects.
 
 The messages of a model call are searched for in this order: the span's attributes or its
-``gen_ai.client.inference.operation.details`` event; the attributes of Google's ADK; the numbered attributes
-of OpenLLMetry; one event per message, as in earlier versions of the conventions.
+``gen_ai.client.inference.operation.details`` events; the attributes of Google's ADK; the numbered attributes
+of OpenLLMetry; one event per message, as in earlier versions of the conventions. Logfire writes such events
+as the JSON text of an attribute.
 
 Source: https://opentelemetry.io/docs/specs/semconv/gen-ai/
 """
@@ -14,7 +15,7 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from knowledgepulse_schemas.convert import gemini, hub, openai
+from knowledgepulse_schemas.convert import gemini, hub, openai, wrapped
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.errors import ConversionError
@@ -28,7 +29,7 @@ from knowledgepulse_schemas.convert.reading import (
     read,
     text_or_none,
 )
-from knowledgepulse_schemas.convert.span import Span, error_of, node_of, text_of, texts_of, unflatten
+from knowledgepulse_schemas.convert.span import Event, Span, error_of, node_of, text_of, texts_of, unflatten
 from knowledgepulse_schemas.convert.tree import Node, tool_run
 
 _OPERATION = "gen_ai.operation.name"
@@ -39,8 +40,11 @@ _SYSTEM = "gen_ai.system_instructions"
 _TOOLS = "gen_ai.tool.definitions"
 _FINISH = "gen_ai.response.finish_reasons"
 _DETAILS = "gen_ai.client.inference.operation.details"
+_IN_DETAILS = {_INPUT, _OUTPUT, _SYSTEM, _TOOLS}
+_EVENTS = "events"
 _EVALUATION = "gen_ai.evaluation"
 _TOOL_CALL = "gen_ai.tool.call"
+_MEDIA = {"blob", "file", "uri"}
 _ADK = "gcp.vertex.agent"
 _ADK_REQUEST, _ADK_RESPONSE = f"{_ADK}.llm_request", f"{_ADK}.llm_response"
 
@@ -84,6 +88,7 @@ def node(span: Span) -> Node:
         error,
         used,
         losses,
+        silent=event is None and span.attributes.get(_OPERATION) in _MODEL_CALLS,
         agent=span.attributes.get(_OPERATION) in _AGENTS or _kind(span) == "agent",
         agent_id=text_of(span, "gen_ai.agent.id", "gen_ai.agent.name"),
         names=texts_of(span, "gen_ai.agent.name", "gen_ai.agent.id", "gen_ai.workflow.name", "service.name"),
@@ -121,21 +126,24 @@ def _parts(part: _Part, path: str, losses: Losses) -> Iterator[hub.Part]:
     elif part.type == "tool_call":
         yield hub.ToolCall(part.name or "", part.arguments, part.id)
     elif part.type == "tool_call_response":
-        yield hub.ToolCallResponse(
-            as_text(part.result if part.response is None else part.response), part.id, part.name
-        )
+        response = part.result if part.response is None else part.response
+        yield wrapped.response_of(response, f"{path}.response", losses, call_id=part.id, name=part.name)
     elif part.type == "server_tool_call":
         yield hub.ToolCall(part.name or "", part.server_tool_call, part.id)
     elif part.type == "server_tool_call_response":
-        yield hub.ToolCallResponse(as_text(part.server_tool_call_response), part.id)
-    else:
+        yield wrapped.response_of(
+            part.server_tool_call_response, f"{path}.server_tool_call_response", losses, call_id=part.id
+        )
+    elif part.type in _MEDIA:
         losses.add(f"{path}.{part.type}", part.content or "-")
+    else:
+        losses.add_unknown(f"{path}.{part.type}", part.content or "-", part.model_dump())
 
 
 def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
     call = _recorded(span, used, losses) or _adk(span, used, losses) or _numbered(span, used, losses)
     if call is None:
-        call = _events(span, losses)
+        call = _events(span, used, losses)
     reasons = span.attributes.get(_FINISH)
     used.add(_FINISH)
     errors = [error for reason in _strings(parse_json(reasons)) for error in hub.cut_off(reason)][:1]
@@ -146,8 +154,8 @@ def _model_call(span: Span, used: set[str], losses: Losses) -> ModelCall:
 
 
 def _recorded(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
-    """Read the message attributes of the span or of its details event."""
-    details = next((event.attributes for event in span.events if event.name == _DETAILS), {})
+    """Read the message attributes of the span or of its details events."""
+    details = _details(span, losses)
     found = {name: span.attributes.get(name, details.get(name)) for name in (_INPUT, _OUTPUT)}
     if found[_INPUT] is None and found[_OUTPUT] is None:
         return None
@@ -159,6 +167,20 @@ def _recorded(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
         system += messages_of([{"role": "system", "parts": instructions}], _SYSTEM, losses)
     inputs, outputs = (messages_of(found[name] or [], name, losses) for name in (_INPUT, _OUTPUT))
     return ModelCall((*system, *inputs), outputs)
+
+
+def _details(span: Span, losses: Losses) -> dict[str, Any]:
+    """Return the attributes of all details events: some write the input and the output to one each.
+
+    If two have the same attribute, the later one is newer, and the earlier one is a loss unless it is equal.
+    """
+    details: dict[str, Any] = {}
+    for event in (one for one in span.events if one.name == _DETAILS):
+        for name, value in event.attributes.items():
+            if name in _IN_DETAILS and name in details and details[name] != value:
+                losses.add(f"events.{_DETAILS}.{name}", details[name])
+            details[name] = value
+    return details
 
 
 def _adk(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
@@ -203,15 +225,13 @@ def _numbered(span: Span, used: set[str], losses: Losses) -> ModelCall | None:
     )
 
 
-def _events(span: Span, losses: Losses) -> ModelCall:
+def _events(span: Span, used: set[str], losses: Losses) -> ModelCall:
     """Read the events of single messages."""
     inputs, outputs = [], []
-    for event in span.events:
+    for event in (*span.events, *_events_attribute(span, used, losses)):
         kind = event.name.removeprefix("gen_ai.").removesuffix(".message")
         if event.name == "gen_ai.choice":
-            body = parse_json(event.attributes.get("message"))
-            choice = {**event.attributes, **(body if isinstance(body, dict) else {})}
-            outputs.append(_flat_message(choice, "assistant", event.name, losses))
+            outputs.append(_flat_message(_choice(event), "assistant", event.name, losses))
         elif event.name == f"gen_ai.{kind}.message" and kind in hub.ROLES:
             inputs.append(
                 _flat_message({"role": kind, **event.attributes}, hub.ROLES[kind], event.name, losses)
@@ -219,12 +239,45 @@ def _events(span: Span, losses: Losses) -> ModelCall:
     return ModelCall(tuple(inputs), tuple(outputs))
 
 
+def _choice(event: Event) -> dict[str, Any]:
+    """Return the message of a choice, whose ``message`` is an object, or a message's content."""
+    body = parse_json(event.attributes.get("message"))
+    if isinstance(body, dict):
+        return {**event.attributes, **body}
+    return {"content": body, **event.attributes}
+
+
+def _events_attribute(span: Span, used: set[str], losses: Losses) -> Iterator[Event]:
+    """Yield the events in an attribute: a list of objects with the event's name and its members."""
+    values = parse_json(span.attributes.get(_EVENTS))
+    if not isinstance(values, list) or not any(map(_is_event, values)):
+        return
+    used.add(_EVENTS)
+    for value in values:
+        if _is_event(value):
+            yield Event(
+                value["event.name"], {name: one for name, one in value.items() if name != "event.name"}
+            )
+        else:
+            losses.add_unknown(f"attributes.{_EVENTS}[]", value)
+
+
+def _is_event(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("event.name"), str)
+
+
 def _flat_message(values: dict[str, Any], default: hub.Role, path: str, losses: Losses) -> hub.Message:
-    """Convert an OpenAI chat message, of which some members may be JSON text."""
+    """Convert an OpenAI chat message, of which some members may be JSON text.
+
+    Its content may be that of another vendor's message.
+    """
+    role = hub.ROLES.get(as_text(values.get("role")), default)
+    if (parts := wrapped.parts_of(values.get("content"), role, f"{path}.content", losses)) is not None:
+        count_others(values, {"role", "content", "finish_reason", "index", "message", "id"}, path, losses)
+        return hub.message(role, *parts, *hub.cut_off(values.get("finish_reason")))
     content = parse_json(values.get("content"))
     if not (isinstance(content, list) and all(isinstance(one, dict) and "type" in one for one in content)):
         content = as_text(values.get("content"))
-    role = hub.ROLES.get(as_text(values.get("role")), default)
     calls = parse_json(values.get("tool_calls"))
     chat = {
         name: value for name, value in values.items() if name not in {"finish_reason", "index", "message"}
@@ -248,8 +301,9 @@ def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losse
     arguments = first(f"{_TOOL_CALL}.arguments", f"{_ADK}.tool_call_args", "traceloop.entity.input")
     result = first(f"{_TOOL_CALL}.result", f"{_ADK}.tool_response", "traceloop.entity.output")
     if arguments is None and result is None:
+        arguments, result = _tool_events(span)
+    if arguments is None and result is None:
         losses.add("a tool's arguments and result, which were not recorded", "-")
-    parsed = parse_json(result)
     return tool_run(
         as_text(name) or span.name,
         arguments,
@@ -259,8 +313,15 @@ def _tool_run(span: Span, used: set[str], error: hub.Error | None, losses: Losse
         call_id=text_or_none(call_id),
         start=span.start,
         end=span.end,
-        failed=isinstance(parsed, dict) and parsed.get("isError") is True,
+        failed=first("gen_ai.tool.status") == "error",  # Strands
     )
+
+
+def _tool_events(span: Span) -> tuple[Any, Any]:
+    """Return the arguments and the result that a tool's span has in events, as messages of a model call."""
+    found = {event.name: event.attributes for event in span.events}
+    arguments, answer = found.get("gen_ai.tool.message", {}), found.get("gen_ai.choice", {})
+    return parse_json(arguments.get("content")), answer.get("message")
 
 
 def _kind(span: Span) -> Any:

@@ -15,19 +15,14 @@ from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.messages import messages_of
 from knowledgepulse_schemas.convert.reading import (
     SourceModel,
-    as_text,
     count_others,
     count_unread,
     read,
-    text_or_none,
 )
 from knowledgepulse_schemas.convert.source import Source, are_all, runs_within
 from knowledgepulse_schemas.convert.tree import Node, nanoseconds, runs_of, tool_run
 
 NAME = "langsmith"
-
-_SERIALISED = {"lc", "type", "id", "kwargs"}
-_TOOL_MESSAGE = {"content", "tool_call_id", "status", "type", "name", "id"}
 
 
 class _Run(SourceModel):
@@ -89,29 +84,14 @@ def _event(run: _Run, error: hub.Error | None, losses: Losses) -> ModelCall | To
 
 
 def _tool_run(run: _Run, error: hub.Error | None, losses: Losses) -> ToolRun:
-    output, call_id, failed = _output(run.outputs, losses)
+    output = run.outputs
+    if isinstance(output, dict) and len(output) == 1:
+        output = next(iter(output.values()))
     inputs = run.inputs
     if isinstance(inputs, dict) and len(inputs) == 1 and isinstance(inputs.get("input"), str):
         inputs = inputs["input"]  # LangChain records the arguments as the repr of a Python object
     start, end = nanoseconds(run.start_time), nanoseconds(run.end_time)
-    return tool_run(
-        run.name, inputs, output, error, losses, call_id=call_id, start=start, end=end, failed=failed
-    )
-
-
-def _output(outputs: Any, losses: Losses) -> tuple[Any, str | None, bool]:
-    """Return a tool's response, its call's id and its failure flag; a ToolMessage has the last two."""
-    if isinstance(outputs, dict) and len(outputs) == 1:
-        outputs = next(iter(outputs.values()))
-    message, beside = outputs, {}
-    if isinstance(message, dict) and isinstance(message.get("kwargs"), dict):
-        beside, message = message, message["kwargs"]
-    if isinstance(message, dict) and "tool_call_id" in message:
-        count_others(beside, _SERIALISED, "outputs", losses)
-        count_others(message, _TOOL_MESSAGE, "outputs", losses)
-        call_id = text_or_none(message["tool_call_id"])
-        return as_text(message.get("content")), call_id, message.get("status") == "error"
-    return outputs, None, False
+    return tool_run(run.name, inputs, output, error, losses, start=start, end=end)
 
 
 def _count_feedback(feedback: dict[str, Any], losses: Losses) -> None:

@@ -5,13 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+_CONTENT = {
+    *("arguments", "command", "content", "contents", "input", "message", "messages", "output", "parts"),
+    *("prompt", "query", "response", "result", "text", "thinking", "toolCalls", "tool_calls"),
+}
+"""Names of members that hold a request, a call, a response or an answer in some format."""
+
 
 @dataclass(slots=True)
 class Loss:
-    """Number of dropped values, and of the characters of text in them."""
+    """Dropped values.
+
+    Attributes:
+        values: Number of the values.
+        characters: Number of the characters of text in them.
+        suspect: Whether the reader did not know what a value is, and it may be a part of the conversation.
+    """
 
     values: int = 0
     characters: int = 0
+    suspect: bool = False
 
 
 class Losses(dict[str, Loss]):
@@ -25,12 +38,23 @@ class Losses(dict[str, Loss]):
         loss.values += 1
         loss.characters += _characters(value)
 
+    def add_unknown(self, path: str, value: Any, whole: Any = None) -> None:
+        """Count a dropped value of a kind that the reader does not know.
+
+        Formats grow: the content of a new kind of line, event or part is missing from the trace. The loss is
+        suspect if the value has content, or the ``whole`` of which it is a part; the commands warn of it.
+        """
+        self.add(path, value)
+        if path in self and _has_content([value, whole]):
+            self[path].suspect = True
+
     def merge(self, other: Losses) -> None:
         """Add the counts of another report."""
         for path, loss in other.items():
             own = self.setdefault(path, Loss())
             own.values += loss.values
             own.characters += loss.characters
+            own.suspect = own.suspect or loss.suspect
 
 
 def _characters(value: Any) -> int:
@@ -46,3 +70,17 @@ def _characters(value: Any) -> int:
         elif isinstance(one, list):
             rest.extend(one)
     return total
+
+
+def _has_content(value: Any) -> bool:
+    """Check a JSON value for a member that holds content, at any depth."""
+    rest = [value]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, dict):
+            if any(name in _CONTENT and _characters(member) for name, member in one.items()):
+                return True
+            rest.extend(one.values())
+        elif isinstance(one, list):
+            rest.extend(one)
+    return False

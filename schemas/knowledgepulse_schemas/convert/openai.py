@@ -27,6 +27,8 @@ from knowledgepulse_schemas.convert.source import of_messages
 NAME = "openai"
 
 _UNFINISHED = {"failed", "incomplete", "cancelled"}
+_BESIDE = {"item_reference", "compaction", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response"}
+"""Types of items that are no message or call."""
 _CALLS = {"function_call", "custom_tool_call", "mcp_call"}
 
 
@@ -207,7 +209,11 @@ def _of_item(item: _Item, path: str, lost_at: str, losses: Losses) -> hub.Messag
         text = _output_text(item.output, f"{lost_at}.output", losses)
         response = hub.ToolCallResponse(text, item.call_id or item.id, item.name, failed=_failed(item))
         return hub.message("tool", response)
-    losses.add(f"{lost_at}.{kind}", [item.content, item.arguments, item.input, item.output])
+    value = [item.content, item.arguments, item.input, item.output]
+    if kind in _BESIDE:
+        losses.add(f"{lost_at}.{kind}", value)
+    else:
+        losses.add_unknown(f"{lost_at}.{kind}", value, item.model_dump())
     return hub.message("assistant")
 
 
@@ -237,7 +243,10 @@ def _failed(item: _Item) -> bool:
 
 def _output_text(output: Any, path: str, losses: Losses) -> str:
     if isinstance(output, list) and all(isinstance(one, dict) and "type" in one for one in output):
-        return hub.join_texts(parts_of([read(Content, one, path) for one in output], path, losses))
+        contents = [read(Content, one, path) for one in output]
+        for content in contents:
+            count_unread(content, f"{path}[]", losses)
+        return hub.join_texts(parts_of(contents, path, losses))
     return as_text(output)
 
 

@@ -23,6 +23,8 @@ from knowledgepulse_schemas.convert.source import of_session
 
 NAME = "opencode"
 
+_BESIDE = {"agent", "compaction", "file", "patch", "retry", "snapshot", "step-finish", "step-start"}
+"""Types of parts that are no text, reasoning or call."""
 _ABORTED = "MessageAbortedError"
 
 
@@ -101,7 +103,7 @@ def _runs(document: Any) -> Iterator[hub.Run]:
         elif (kind := _kind(line)) is not None:
             _store(line, kind, sessions)
         else:
-            losses.add("objects of another form", line)
+            losses.add_unknown("objects of another form", line)
     for session in sessions.values():
         messages = [
             {"info": session.messages[one], "parts": sorted(session.parts.get(one, ()), key=_id)}
@@ -160,7 +162,7 @@ def _add_message(message: Any, transcript: Transcript) -> None:
     try:
         info = read(_Info, message["info"])
     except ConversionError:
-        losses.add("messages of another form", message)
+        losses.add_unknown("messages of another form", message)
         return
     count_others(message, {"info", "parts"}, "messages[]", losses)
     count_unread(info, "messages[].info", losses)
@@ -172,7 +174,7 @@ def _add_message(message: Any, transcript: Transcript) -> None:
         try:
             part = read(_Part, value)
         except ConversionError:
-            losses.add("messages[].parts[] of another form", value)
+            losses.add_unknown("messages[].parts[] of another form", value)
             continue
         for role, own in _converted(part, info.role == "user", losses):
             transcript.add(role, [own], at)
@@ -201,7 +203,11 @@ def _converted(part: _Part, is_user: bool, losses: Losses) -> Iterator[tuple[hub
             text = state.error if failed else state.output
             yield "tool", hub.ToolCallResponse(text or "", part.call, part.tool, failed=failed)
     else:
-        losses.add(f"messages[].parts[] of type {part.type}", part.model_extra)
+        path = f"messages[].parts[] of type {part.type}"
+        if part.type in _BESIDE:
+            losses.add(path, part.model_extra)
+        else:
+            losses.add_unknown(path, part.model_extra, part.model_dump())
         return
     count_unread(part, "messages[].parts[]", losses)
 

@@ -35,7 +35,28 @@ _KINDS = ("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", 
 _FAILURE = "ConversationErrorEvent"
 _UUID = len("xxxxxxxx-xxxx-xxxx")
 """The least length of the SDK's ids; earlier versions number their events."""
-_BOOKKEEPING = {"null", "agent_state_changed", "change_agent_state", "recall"}
+_BOOKKEEPING = {
+    *("null", "agent_state_changed", "change_agent_state", "recall"),
+    *("condensation", "condensation_request"),  # of the prompt, by OpenHands itself
+}
+_EVENTS = {
+    *(
+        "SystemPromptEvent",
+        "ConversationStateUpdateEvent",
+        "TokenEvent",
+        "PauseEvent",
+        "LLMCompletionLogEvent",
+    ),
+    *(
+        "Condensation",
+        "CondensationRequest",
+        "CondensationSummaryEvent",
+        "InterruptEvent",
+        "HookExecutionEvent",
+    ),
+    "StreamingDeltaEvent",
+}
+"""Events that are neither messages nor calls."""
 
 
 class _Content(Content):
@@ -202,7 +223,11 @@ def _other_message(event: _Event, path: str, losses: Losses) -> hub.Message:
     kept = {"kind": event.kind, **(event.model_extra or {}), "value": event.value}
     if event.kind == "SystemPromptEvent":
         return _system(kept.pop("system_prompt", None), kept, path, losses)
-    losses.add(f"{path}.{event.kind}", kept)
+    if event.kind not in _EVENTS:
+        kept |= event.model_dump(exclude_none=True)
+        losses.add_unknown(f"{path}.{event.kind}", kept)
+    else:
+        losses.add(f"{path}.{event.kind}", kept)
     return hub.message("assistant")
 
 
@@ -297,7 +322,7 @@ def _legacy_action(event: _LegacyEvent, kind: str, path: str, losses: Losses) ->
 def _is_event(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
-    if str(value.get("kind")).endswith(("Event", "Observation", "Condensation")):
+    if str(value.get("kind")).endswith(("Event", "Observation", "Condensation", "CondensationRequest")):
         return "timestamp" in value or "id" in value
     return isinstance(value.get("action"), str) or isinstance(value.get("observation"), str)
 

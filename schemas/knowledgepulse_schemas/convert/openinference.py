@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert import hub, wrapped
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun
 from knowledgepulse_schemas.convert.definitions import definitions_of
 from knowledgepulse_schemas.convert.losses import Losses
@@ -99,11 +99,14 @@ def _message(value: dict[str, Any], default: hub.Role, path: str, losses: Losses
         return hub.message(default)
     count_others(value, {"message"}, path, losses)
     role = hub.ROLES.get(as_text(message.get("role")).lower(), default)
-    texts = list(_contents(message, path, losses))
+    texts = list(_contents(message, role, path, losses))
     if role == "tool":
         call_id, name = text_or_none(message.get("tool_call_id")), text_or_none(message.get("name"))
         count_others(message, _READ_OF_TOOL, f"{path}.message", losses)
-        return hub.message(role, hub.ToolCallResponse(hub.join_texts(texts), call_id, name))
+        own = f"{path}.message.content"
+        return hub.message(
+            role, wrapped.response_of(hub.join_texts(texts), own, losses, call_id=call_id, name=name)
+        )
     count_others(message, _READ, f"{path}.message", losses)
     parts = [*texts, *_tool_calls(message, path, losses)]
     if (name := text_or_none(message.get("function_call_name"))) is not None:
@@ -111,9 +114,15 @@ def _message(value: dict[str, Any], default: hub.Role, path: str, losses: Losses
     return hub.message(role, *parts)
 
 
-def _contents(message: dict[str, Any], path: str, losses: Losses) -> Iterator[hub.Part]:
-    if message.get("content") not in (None, ""):
-        yield hub.Text(as_text(message["content"]))
+def _contents(message: dict[str, Any], role: hub.Role, path: str, losses: Losses) -> Iterator[hub.Part]:
+    content = message.get("content")
+    parts = None
+    if role != "tool":
+        parts = wrapped.parts_of(content, role, f"{path}.message.content", losses)
+    if parts is not None:
+        yield from parts
+    elif content not in (None, ""):
+        yield hub.Text(as_text(content))
     for one in _list(message.get("contents")):
         match one:
             case {"message_content": {"text": str(text), **content}, **rest}:

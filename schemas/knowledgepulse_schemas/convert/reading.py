@@ -71,16 +71,20 @@ def unwrap(document: Any, name: str) -> Any:
     return items if isinstance(items, list) else document
 
 
+def items_of(document: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each item of a list and its path in the document, or a document that is not a list."""
+    if isinstance(document, list):
+        yield from ((f"[{index}]", item) for index, item in enumerate(document))
+    else:
+        yield "", document
+
+
 def each(document: Any, convert: Callable[[Any, str], R]) -> Iterator[R | ConversionError]:
     """Convert each item of a list, or a document that is not a list; yield an error in its item's place.
 
     ``convert``: takes an item and its path in the document.
     """
-    if isinstance(document, list):
-        items = [(f"[{index}]", item) for index, item in enumerate(document)]
-    else:
-        items = [("", document)]
-    for path, item in items:
+    for path, item in items_of(document):
         try:
             yield convert(item, path)
         except ConversionError as error:

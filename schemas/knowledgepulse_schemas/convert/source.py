@@ -88,10 +88,41 @@ def of_messages(
     """Return a source of a vendor's messages: a list of them, which is a run, or records around some."""
 
     def runs(document: Any) -> Iterator[hub.Run | ConversionError]:
+        document = _joined(document)
         if isinstance(document, list) and are_messages(document):
             losses = Losses()
             yield hub.Run(name, messages_of(document, "", losses), losses=losses)
         else:
             yield from each(document, run_of_record)
 
-    return Source(name, members, recognises, runs)
+    return Source(name, members, lambda document: recognises(_joined(document)), runs)
+
+
+def _joined(document: Any) -> Any:
+    """Return a record, or a list of them, with the members of its request and its response at its top.
+
+    Completion logs keep the response of a model call beside its request, or each in a member. If both have a
+    member of the same name, that of the request stays below ``request``, where it is a loss.
+    """
+    if isinstance(document, list):
+        return [_joined(one) for one in document]
+    if not isinstance(document, dict) or "role" in document:
+        return document
+    record = document
+    request, response = record.get("request"), record.get("response")
+    if isinstance(request, dict) and "messages" in request and "messages" not in record:
+        record = _over(request, {name: one for name, one in record.items() if name != "request"}, "record")
+    messages = record.get("messages")
+    if isinstance(response, dict) and (isinstance(messages, list) or "input" in record):
+        record = _over(response, {name: one for name, one in record.items() if name != "response"}, "request")
+    elif isinstance(response, str) and isinstance(messages, list):
+        answer = {"role": "assistant", "content": response}
+        record = {name: one for name, one in record.items() if name != "response"}
+        record["messages"] = [*messages, answer]
+    return record
+
+
+def _over(members: dict[str, Any], others: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the members of two objects; others with the name of a different member are below ``name``."""
+    hidden = {one: others[one] for one in others if one in members and others[one] != members[one]}
+    return {**others, **members, **({name: hidden} if hidden else {})}

@@ -40,6 +40,26 @@ from knowledgepulse_schemas.convert.trace import Conversion, Options, to_trace
 
 AUTO = "auto"
 
+_NEAR = 0.5
+"""Share of a format's members that a document must have for an error to name the format."""
+_COMMON = {
+    *(
+        "content",
+        "context",
+        "id",
+        "input",
+        "inputs",
+        "message",
+        "messages",
+        "name",
+        "output",
+        "outputs",
+        "parts",
+    ),
+    *("role", "source", "steps", "timestamp", "type", "uuid"),
+}
+"""Names of members that many formats use."""
+
 
 def _chat(name: str, members: str, recognises: Callable[[Any], bool]) -> Source:
     """Return a source of a vendor's messages, which are read as those that tracers record."""
@@ -128,16 +148,23 @@ def convert(
 
 
 def _unknown(document: Any) -> ConversionError:
-    """Return an error that names the nearest format, and why the document does not have it."""
+    """Return an error that names the nearest format and says why the document does not have it.
+
+    Names that many formats use, such as ``type``, count only if the document has all of a format's names.
+    """
     first = _first(document)
     members = first.keys() | _first(first.get("messages")).keys()
     known = {name: set(source.members.split()) for name, source in SOURCES.items()}
-    near = max(
-        SOURCES.values(), key=lambda source: len(members & known[source.name]) / len(known[source.name])
-    )
-    if 2 * len(members & known[near.name]) < len(known[near.name]):
+    shares = {
+        name: len(members & names) / len(names)
+        for name, names in known.items()
+        if names <= members or members & names - _COMMON
+    }
+    name = max(shares, key=lambda one: shares[one], default=None)
+    if name is None or shares[name] < _NEAR:
         return ConversionError(f"unknown format; accepted are {', '.join(SOURCES)}")
-    missing = ", ".join(sorted(known[near.name] - members))
+    near = SOURCES[name]
+    missing = ", ".join(sorted(known[name] - members))
     reason = f"no {missing}" if missing else _first_error(near, document)
     return ConversionError(f"unknown format; the nearest is {near.name}: {reason}")
 

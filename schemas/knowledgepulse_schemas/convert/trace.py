@@ -10,14 +10,16 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
 from hashlib import sha256
+from itertools import groupby
 from typing import Any
 
 from pydantic import ValidationError
 
-from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert import boilerplate, hub
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
 from knowledgepulse_schemas.convert.reading import parse_json
+from knowledgepulse_schemas.convert.text_calls import with_calls
 from knowledgepulse_schemas.trace import CONTEXTS, PrivacyLevel, ReasoningTrace, Visibility, trace_id_of
 
 DEFAULT_CONFIDENCE = 0.5
@@ -128,7 +130,7 @@ class _Steps:
         self._losses = run.losses
         self._tools: dict[str, Step] = {}
         self._tools_without_id: deque[Step] = deque()
-        for message in run.messages:
+        for message in with_calls(run.messages, run.losses):
             self._add(message)
 
     def prompt(self) -> Step:
@@ -145,10 +147,10 @@ class _Steps:
             losses.add("tool definitions", asdict(one))
 
     def _add(self, message: hub.Message) -> None:
-        for part in _joined(message):
+        for role, part in _joined(message):
             match part:
                 case hub.Text():
-                    self._add_text(message.role, part.content)
+                    self._add_text(role, part.content)
                 case hub.Reasoning():
                     self._add_thought(part.content)
                 case hub.ToolCall():
@@ -237,19 +239,21 @@ def _tool(name: str, mcp_server: str | None) -> Step:
     return {"name": name, "mcp_server": mcp_server} if mcp_server else {"name": name}
 
 
-def _joined(message: hub.Message) -> Iterator[Any]:
-    """Yield a message's parts, with consecutive texts joined."""
-    texts: list[str] = []
-    for part in message.parts:
-        if isinstance(part, hub.Text):
-            texts.append(part.content)
+def _joined(message: hub.Message) -> Iterator[tuple[hub.Role, hub.Part]]:
+    """Yield a message's parts with their roles.
+
+    Consecutive texts are joined. A program's own texts among the user's are the system's.
+    """
+    for are_texts, parts in groupby(message.parts, lambda part: isinstance(part, hub.Text)):
+        if not are_texts:
+            yield from ((message.role, part) for part in parts)
             continue
+        texts = [part.content for part in parts if isinstance(part, hub.Text)]
+        if message.role == "user":
+            own, texts = boilerplate.split(texts)
+            yield from (("system", hub.Text(text)) for text in own)
         if texts:
-            yield hub.Text("\n".join(texts))
-            texts.clear()
-        yield part
-    if texts:
-        yield hub.Text("\n".join(texts))
+            yield message.role, hub.Text("\n".join(texts))
 
 
 def _is_short(text: str | None) -> bool:

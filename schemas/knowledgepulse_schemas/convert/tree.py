@@ -1,4 +1,8 @@
-"""Agent runs from a tracer's tree of calls: every outermost agent call is a run."""
+"""Agent runs from a tracer's tree of calls: every outermost agent call is a run.
+
+Some instrumentations flag each step of an agent as an agent, such as OpenInference every node of a LangGraph
+with ``agent`` in its name. Such steps continue one conversation, so their run is the span around them.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert import hub, wrapped
 from knowledgepulse_schemas.convert.conversation import ModelCall, ToolRun, conversation
 from knowledgepulse_schemas.convert.errors import ConversionError
 from knowledgepulse_schemas.convert.losses import Losses
-from knowledgepulse_schemas.convert.reading import as_text, parse_time
+from knowledgepulse_schemas.convert.reading import parse_time
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TRACE_ID = re.compile("(?!0+$)[0-9a-f]{15,32}")
@@ -34,6 +38,7 @@ class Node:
     start: int  # nanoseconds since 1970, as the end
     end: int
     agent: bool = False  # whether it is a call of an agent
+    silent: bool = False  # whether it is a model call of which no content was recorded
     event: ModelCall | ToolRun | None = None  # what it records
     error: hub.Error | None = None  # the failure that its tracer flags
     agent_id: str | None = None  # the agent's id or name
@@ -77,8 +82,7 @@ class _Tree:
                 self._roots.append(node)
 
     def runs(self) -> Iterator[hub.Run | ConversionError]:
-        outermost = list(self._outermost_agents())
-        roots = outermost or [root for root in self._roots if self._has_content(root)]
+        roots = self._run_roots()
         outside = self._outside(roots)
         for root in roots:
             try:
@@ -96,6 +100,53 @@ class _Tree:
                     f"trace {node.trace_id}, span {node.id}: not part of a run, as its parents form a cycle"
                 )
                 return
+
+    def _run_roots(self) -> list[Node]:
+        """Return the agents' runs, or else the roots of model calls, even of calls without content."""
+        if agents := list(self._outermost_agents()):
+            return self._whole(agents)
+        return [root for root in self._roots if self._has_content(root)] or [
+            root for root in self._roots if any(node.silent for node in self._below(root))
+        ]
+
+    def _whole(self, agents: list[Node]) -> list[Node]:
+        """Return the roots of the agents' runs: the span around agents that continue each other."""
+        if len(agents) == 1:
+            return agents
+        ancestors = {agent.id: self._ancestors(agent) for agent in agents}
+        roots = {agent.id: agent for agent in agents}
+        said: dict[tuple[str, str], Node] = {}  # the agent that first said a text or made a call
+        for agent in sorted(agents, key=lambda one: (one.start, one.end, one.id)):
+            calls = self._model_calls(agent)
+            earlier = _continued(calls, said)
+            if earlier is not None:
+                around = _innermost_common(ancestors[earlier.id], ancestors[agent.id])
+                if around is not None:
+                    roots[earlier.id] = roots[agent.id] = around
+            for call in calls:
+                for part in (part for message in call.output for part in message.parts):
+                    said.setdefault(_said(part), agent)
+        enclosing = {root.id for root in roots.values()}
+        for agent in agents:
+            around = next((one for one in reversed(ancestors[agent.id]) if one.id in enclosing), None)
+            roots[agent.id] = around or roots[agent.id]
+        return list({root.id: root for root in roots.values()}.values())
+
+    def _ancestors(self, node: Node) -> list[Node]:
+        """Return the spans around a node, innermost first."""
+        found: list[Node] = []
+        seen = {node.id}
+        parent = self._nodes.get(node.parent_id or "")
+        while parent is not None and parent.id not in seen:
+            seen.add(parent.id)
+            found.append(parent)
+            parent = self._nodes.get(parent.parent_id or "")
+        return found
+
+    def _model_calls(self, agent: Node) -> list[ModelCall]:
+        """Return the model calls of an agent in time order."""
+        nodes = sorted(self._below(agent), key=lambda node: (node.start, node.end, node.id))
+        return [node.event for node in nodes if isinstance(node.event, ModelCall) and not node.agent]
 
     def _outside(self, roots: list[Node]) -> Losses:
         """Return what is lost as it is in no run, of which the first one tells."""
@@ -155,7 +206,7 @@ class _Tree:
             ended_at=_datetime(root.end),
             ending="without_error" if root.error is None else "failed",
             agent_id=root.agent_id,
-            names=root.names,
+            names=root.names if root.agent else _names(root, nodes),
             labels=root.labels,
             losses=losses,
         )
@@ -221,6 +272,41 @@ class _Tree:
         return False
 
 
+def _continued(calls: list[ModelCall], said: dict[tuple[str, str], Node]) -> Node | None:
+    """Return the earlier agent whose conversation model calls continue; None if they begin one.
+
+    Their first input then contains what the other said, and ends without a new request of the user.
+    """
+    first = next((call.input for call in calls if any(message.parts for message in call.input)), ())
+    roles = [message.role for message in first]
+    if "assistant" not in roles:
+        return None
+    last = len(roles) - 1 - roles[::-1].index("assistant")
+    if _has_user(list(first[last:])):
+        return None
+    return next((said[key] for key in map(_said, first[last].parts) if key in said), None)
+
+
+def _said(part: hub.Part) -> tuple[str, str]:
+    """Return what identifies a text, or a call, in the inputs that repeat it."""
+    match part:
+        case hub.ToolCall():
+            return "call", part.id or f"{part.name} {part.arguments}"
+        case _:
+            return "text", _text_of(part).strip()
+
+
+def _innermost_common(ancestors: list[Node], others: list[Node]) -> Node | None:
+    known = {node.id for node in others}
+    return next((node for node in ancestors if node.id in known), None)
+
+
+def _names(root: Node, nodes: list[Node]) -> tuple[str, ...]:
+    """Return the names of a root and of the agents below it."""
+    agents = (name for node in nodes if node.agent for name in node.names)
+    return tuple(dict.fromkeys([*root.names, *agents]))
+
+
 def is_empty(event: ModelCall | ToolRun | hub.Error) -> bool:
     """Check for a model call without recorded messages."""
     return isinstance(event, ModelCall) and not any(message.parts for message in event.input + event.output)
@@ -263,7 +349,7 @@ def _count_unsaid(event: ModelCall, transcript: str, losses: Losses) -> None:
     """Count the texts of an agent's input and output that are missing from the transcript of its calls."""
     for name, messages in (("input", event.input), ("output", event.output)):
         for part in (part for message in messages for part in message.parts):
-            if _text_of(part) not in transcript:
+            if _text_of(part).strip() not in transcript:
                 losses.add(f"an agent's {name}", _text_of(part))
 
 
@@ -325,11 +411,12 @@ def tool_run(
 
     Times are nanoseconds since 1970, 0 if unknown; ``failed`` if the response itself says so.
     """
-    text = None if response is None else as_text(response)
+    answer = None if response is None else wrapped.response_of(response, "response", losses, call_id=call_id)
+    text = None if answer is None else answer.response
     if text is None and error is not None:
         text = error.message
     elif error is not None and error.message not in (text or ""):
         losses.add("errors of tools that responded", error.message)
     latency = (end - start) / 1e6 if end > start > 0 else None
-    call = hub.ToolCall(name, arguments, call_id, mcp_server, latency)
-    return ToolRun(call, text, failed or error is not None)
+    call = hub.ToolCall(name, arguments, answer.id if answer else call_id, mcp_server, latency)
+    return ToolRun(call, text, failed or error is not None or (answer is not None and answer.failed))

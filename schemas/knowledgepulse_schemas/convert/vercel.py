@@ -14,6 +14,8 @@ from knowledgepulse_schemas.convert.reading import as_text, count_others
 
 _ID = "toolCallId"
 _KINDS = ("text", "reasoning", "tool-call", "tool-result")
+_BESIDE = {"file", "image", "source", "source-url", "source-document", "step-start", "tool-approval-request"}
+"""Types of parts that are no text, reasoning or call."""
 _READ = {"type", "text", _ID, "toolName", "input", "args", "output", "result", "isError"}
 
 
@@ -54,7 +56,8 @@ def _parts(parts: list[Any], path: str, losses: Losses) -> Iterator[hub.Part]:
     for part in parts:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in _KINDS:
-            losses.add(f"{path}.{kind or 'part'}", part)
+            add = losses.add if as_text(kind) in _BESIDE else losses.add_unknown
+            add(f"{path}.{kind or 'part'}", part)
             continue
         count_others(part, _READ, path, losses)
         match part:

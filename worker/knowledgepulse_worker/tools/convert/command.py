@@ -131,13 +131,14 @@ def converted(
     """Yield the traces of files, and report what was not converted; the options are those of the command."""
     settings = read_options(**options)
     for name, lines in opened(files, progress):
-        repeats = _Repeats()
+        repeats, warned = _Repeats(), set[str]()
         for place, outcome in convert_lines(name, lines, source, _dated(settings, name)):
             if isinstance(outcome, ConversionError):
                 report.failed += 1
                 repeats.show(place, str(outcome))
                 continue
             report.count(outcome)
+            _warn(place, outcome.losses, warned)
             yield Document(place, outcome.trace.to_json())
         repeats.show_rest()
 
@@ -160,6 +161,13 @@ class _Repeats:
             if count > 1:
                 others = f", nor were {count - 2} before it" if count > 2 else ""
                 _print_error(f"{last}: not converted{others}: the same as {first}")
+
+
+def _warn(place: str, losses: Losses, warned: set[str]) -> None:
+    """Name each suspect loss of a trace, once per file."""
+    for path in [path for path, loss in losses.items() if loss.suspect and path not in warned]:
+        warned.add(path)
+        _print_error(f"{place}: warning: not read, although it may be a part of the conversation: {path}")
 
 
 def _print_error(line: str) -> None:

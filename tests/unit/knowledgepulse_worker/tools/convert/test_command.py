@@ -367,6 +367,17 @@ def test_lists_losses_largest_first(convert):
     ]
 
 
+def test_warns_once_a_file_of_content_that_may_be_missing(convert):
+    unread = [*CHAT, {"role": "user", "content": [{"type": "voice", "text": "Go on"}]}]
+
+    result = convert(lines({"messages": unread}, {"messages": unread}))
+
+    assert result.exit_code == 0
+    [warning] = [line for line in result.stderr.splitlines() if "warning" in line]
+    assert "0.json:1: warning: not read, although it may be a part of the conversation" in warning
+    assert warning.endswith(": messages[].content[].voice")
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_applies_the_domain_map_and_the_labels(convert, tmp_path, encoding):
     (tmp_path / "domains.toml").write_text('fixer = "code"', encoding)

@@ -1,0 +1,79 @@
+"""Text that agent programs write into the user's messages: a part of the prompt, not a request.
+
+The same text arrives in a program's own log, in a tracer's spans and in saved API messages of any vendor, so
+it is told apart from requests here, for every source. It is recognised by elements that begin a line and by
+headings, both of which only these programs write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+_ELEMENTS = (
+    *("session_context", "hook_context"),  # Gemini CLI
+    *("environment_context", "user_instructions"),  # Codex
+    *("environment_details", "task_progress"),  # Cline and its forks
+    "system-reminder",  # Claude Code and OpenCode
+)
+_OPENING = re.compile(rf"^[ \t]*<({'|'.join(_ELEMENTS)})>", re.MULTILINE)
+_HEADING = re.compile(
+    r"\s*# (?:AGENTS\.md instructions "  # Codex
+    r"|task_progress (?:List|LIST|RECOMMENDED)|TODO LIST (?:UPDATE|CREATION) REQUIRED|FOCUS CHAIN )"  # Cline
+)
+_IDE = re.compile(r"\s*# Context from my IDE setup:\n")
+_IDE_REQUEST = re.compile(r"^## My request for Codex:[ \t]*\n", re.MULTILINE)
+_CLINE = "<environment_details>"
+_CLINE_REQUEST = re.compile(r"\s*<(task|user_message|feedback|answer)>\n?(.*?)\n?</\1>\s*", re.DOTALL)
+
+
+def split(texts: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the programs' own texts in the texts of a user's message, and the user's requests."""
+    own: list[str] = []
+    requests: list[str] = []
+    for text in texts:
+        found, rest = _split(text)
+        own += found
+        requests += [rest] if rest or not found else []
+    if any(one.startswith(_CLINE) for one in own):
+        requests = [match[2] if (match := _CLINE_REQUEST.fullmatch(one)) else one for one in requests]
+    return own, requests
+
+
+def _split(text: str) -> tuple[list[str], str]:
+    if _HEADING.match(text):
+        return [text.strip()], ""
+    own = []
+    rest = text
+    if _IDE.match(rest):
+        request = _IDE_REQUEST.search(rest)
+        end = request.end() if request else len(rest)
+        own.append(rest[:end].strip())
+        rest = rest[end:]
+    kept, position = [], 0
+    for start, end in _elements(rest):
+        own.append(rest[start:end].strip())
+        kept.append(rest[position:start])
+        position = end
+    kept.append(rest[position:])
+    return (own, "".join(kept).strip()) if own else (own, text)
+
+
+def _elements(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of the elements; one that is not closed reaches to the end if it begins the text."""
+    position = 0
+    unclosed = set()  # names without a further end: each is searched for once
+    for opening in _OPENING.finditer(text):
+        name = opening[1]
+        if opening.start() < position or name in unclosed:
+            continue
+        closing = f"</{name}>"
+        end = text.find(closing, opening.end())
+        if end >= 0:
+            position = end + len(closing)
+            yield opening.start(), position
+        else:
+            unclosed.add(name)
+            if not text[: opening.start()].strip():
+                yield opening.start(), len(text)
+                return

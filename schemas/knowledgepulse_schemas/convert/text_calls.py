@@ -1,0 +1,134 @@
+"""Tool calls that a model writes as text, since its API or its training data has no calls.
+
+The forms are those of OpenHands, SWE-smith and Qwen3-Coder (``<function=bash><parameter=command>…``), of
+Hermes and Qwen (``<tool_call>{"name": …}``), of Anthropic's early API (``<invoke name="bash">``) and of ReAct
+(``Action: … Action Input: …``). They are read only in runs that have no other calls, and only at the end of a
+text, where a model stops for the response: elsewhere a text may just quote them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from knowledgepulse_schemas.convert import hub
+from knowledgepulse_schemas.convert.losses import Losses
+from knowledgepulse_schemas.convert.reading import as_text, parse_json
+
+UNREAD = "tool calls in text, in a form that is not known"
+
+_CALL = re.compile(
+    r"<function=(?P<name>[\w.:-]+)>(?P<body>(?:(?!<function=).)*?)</function>"
+    r"|<invoke name=\"(?P<invoked>[\w.:-]+)\">(?P<invocation>(?:(?!<invoke ).)*?)</invoke>"
+    r"|<tool_call>\s*(?P<json>\{(?:(?!<tool_call>).)*?\})\s*</tool_call>",
+    re.DOTALL,
+)
+_PARAMETER = re.compile(
+    r"<parameter=(?P<name>[^>]+)>(?P<value>(?:(?!<parameter[= ]).)*?)</parameter>"
+    r"|<parameter name=\"(?P<named>[^\"]+)\"[^>]*>(?P<given>(?:(?!<parameter[= ]).)*?)</parameter>",
+    re.DOTALL,
+)
+_REACT = re.compile(
+    r"^Action:[ \t]*(?P<name>[^\n]+)\nAction Input:[ \t]*(?P<input>.*)\Z", re.DOTALL | re.MULTILINE
+)
+_MARKS = (
+    *("<function=", "<invoke name=", "<tool_call>", "<function_call>", "[TOOL_CALLS]", "<|python_tag|>"),
+    *("<|tool_call", "<\uff5ctool\u2581call\u2581begin\uff5c>", "<|action_start|>", "\nAction Input:"),
+)
+"""Beginnings of calls in text, also in forms that are not read."""
+_RESPONSE = re.compile(
+    r"\s*(?:OBSERVATION:|Observation:|EXECUTION RESULT of \[[^\]]*\]:|<tool_response>|<function_results>)\s*"
+)
+_RESPONSE_ENDS = ("</tool_response>", "</function_results>")
+
+
+def with_calls(messages: list[hub.Message], losses: Losses) -> list[hub.Message]:
+    """Return the messages with calls in the agent's texts, and responses in the user's, as such.
+
+    A text that has the beginning of a call, but none that is read, is a suspect loss.
+    """
+    if any(isinstance(part, hub.ToolCall) for message in messages for part in message.parts):
+        return messages
+    if not any(_has_mark(part) for one in messages if one.role == "assistant" for part in one.parts):
+        return messages
+    changed: list[hub.Message] = []
+    called = False
+    for message in messages:
+        parts = message.parts
+        if message.role == "assistant":
+            parts = tuple(new for part in parts for new in _called(part, losses))
+            called = any(isinstance(part, hub.ToolCall) for part in parts)
+        elif message.role == "user" and called:
+            parts = tuple(map(_answered, parts))
+        changed.append(hub.Message(message.role, parts, message.at))
+    return changed
+
+
+def _has_mark(part: hub.Part) -> bool:
+    return isinstance(part, hub.Text) and any(mark in part.content for mark in _MARKS)
+
+
+def _called(part: hub.Part, losses: Losses) -> Iterator[hub.Part]:
+    if not isinstance(part, hub.Text) or not _has_mark(part):
+        yield part
+        return
+    text, calls = _split(part.content)
+    if not calls:
+        losses.add_unknown(UNREAD, part.content, {"text": part.content})
+    if text:
+        yield hub.Text(text)
+    yield from calls
+
+
+def _split(text: str) -> tuple[str, list[hub.ToolCall]]:
+    """Return the text before the calls at the end of a text, and the calls."""
+    calls: list[hub.ToolCall] = []
+    start, end = len(text), 0
+    for found in _CALL.finditer(text):
+        if calls and not _is_between(text[end : found.start()]):
+            calls.clear()
+        if (call := _call(found)) is None:
+            calls.clear()
+            continue
+        if not calls:
+            start = found.start()
+        calls.append(call)
+        end = found.end()
+    if calls and _is_between(text[end:]):
+        return _without_end(text[:start], ("<tool_call>", "<function_calls>")), calls
+    if not calls and (action := _REACT.search(text)):
+        call = hub.ToolCall(action["name"].strip(), action["input"].strip())
+        return text[: action.start()].rstrip(), [call]
+    return text, []
+
+
+def _is_between(text: str) -> bool:
+    """Check for a text that only closes or opens the elements around calls."""
+    return not re.sub(r"</?(?:tool_call|function_calls)>|<\|im_end\|>|\s", "", text)
+
+
+def _call(found: re.Match[str]) -> hub.ToolCall | None:
+    if found["json"] is not None:
+        match parse_json(found["json"]):
+            case {"name": str(name), **rest}:
+                return hub.ToolCall(name, rest.get("arguments", rest.get("parameters")))
+        return None
+    name, body = found["name"] or found["invoked"], found["body"] or found["invocation"] or ""
+    arguments = {
+        one["name"] or one["named"]: as_text(one["value"] if one["name"] else one["given"]).strip("\n")
+        for one in _PARAMETER.finditer(body)
+    }
+    return hub.ToolCall(name, arguments or parse_json(body.strip()) or {})
+
+
+def _answered(part: hub.Part) -> hub.Part:
+    if isinstance(part, hub.Text) and (beginning := _RESPONSE.match(part.content)):
+        return hub.ToolCallResponse(_without_end(part.content[beginning.end() :], _RESPONSE_ENDS))
+    return part
+
+
+def _without_end(text: str, ends: tuple[str, ...]) -> str:
+    """Return a text without trailing space and without one of these ends."""
+    text = text.rstrip()
+    end = next((one for one in ends if text.endswith(one)), "")
+    return text.removesuffix(end).rstrip()

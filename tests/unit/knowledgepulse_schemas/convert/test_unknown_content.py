@@ -1,0 +1,114 @@
+"""Formats grow after a release: content of an unknown kind is a suspect loss, an unknown format one error."""
+
+import pytest
+
+from knowledgepulse_schemas.convert import Conversion, ConversionError, Losses, convert
+
+ASK = {"role": "user", "content": "Count the lines of main.py"}
+DONE = {"role": "assistant", "content": "It has 42 lines."}
+
+
+def claude_line(kind, **members):
+    return {"type": kind, "uuid": f"{kind}{members}", "parentUuid": None, "sessionId": "s", **members}
+
+
+def codex_line(kind, **payload):
+    return {"timestamp": "2026-01-01T00:00:00Z", "type": kind, "payload": payload}
+
+
+CLAUDE = [claude_line("user", message=ASK), claude_line("assistant", message=DONE)]
+CODEX = [
+    codex_line("session_meta", id="s"),
+    codex_line("response_item", type="message", **ASK),
+    codex_line("response_item", type="message", **DONE),
+]
+GEMINI = {"sessionId": "s", "projectHash": "p"}
+GEMINI_MESSAGES = [
+    {"id": "1", "type": "user", "content": ASK["content"]},
+    {"id": "2", "type": "gemini", "content": DONE["content"]},
+]
+OPENHANDS = [
+    {"kind": "MessageEvent", "id": "1", "llm_message": ASK},
+    {"kind": "MessageEvent", "id": "2", "llm_message": DONE},
+]
+SPOKEN = {"type": "voice", "text": "Count the lines"}
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ([*CLAUDE, claude_line("dictation", message=ASK)], "dictation"),
+        ([*CODEX, codex_line("event_msg", type="dictation", message="Go on")], "event_msg.dictation"),
+        (
+            [*CODEX, codex_line("event_msg", type="item_completed", item=SPOKEN)],
+            "event_msg.item_completed.voice",
+        ),
+        ([*CODEX, codex_line("dictation", text="Go on")], "dictation"),
+        (
+            [*CODEX, codex_line("response_item", type="dictation", content="Go on")],
+            "response_item[].dictation",
+        ),
+        (
+            {**GEMINI, "messages": [*GEMINI_MESSAGES, {"id": "3", "type": "dictation", "content": "Go on"}]},
+            "messages[] of type dictation",
+        ),
+        ([*OPENHANDS, {"kind": "DictationEvent", "id": "3", "text": "Go on"}], "[].DictationEvent"),
+        ([ASK, DONE, {"role": "user", "content": [SPOKEN]}], "[].content[].voice"),
+        (
+            [ASK, {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "wc"}, SPOKEN]}],
+            "[].content[].voice",
+        ),
+        (
+            [
+                ASK,
+                DONE,
+                {"role": "assistant", "content": "I can write <function=wc></function>, but not run it"},
+            ],
+            "tool calls in text, in a form that is not known",
+        ),
+    ],
+)
+def test_content_of_an_unknown_kind_is_a_suspect_loss(document, path):
+    [conversion] = convert(document)
+
+    assert isinstance(conversion, Conversion), conversion
+    assert [name for name, loss in conversion.losses.items() if loss.suspect] == [path]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [*CLAUDE, claude_line("progress", message=ASK), claude_line("dictation", level=3)],
+        [*CODEX, codex_line("event_msg", type="agent_message", message="Go on")],
+        [*CODEX, codex_line("event_msg", type="dictation", volume=3)],
+        [*OPENHANDS, {"kind": "CondensationRequest", "id": "3", "text": "Go on"}],
+        [ASK, DONE, {"role": "user", "content": [{"type": "image_url", "text": "x"}]}],
+    ],
+)
+def test_known_kinds_and_kinds_without_content_are_not_suspect(document):
+    [conversion] = convert(document)
+
+    assert not any(loss.suspect for loss in conversion.losses.values())
+
+
+def test_a_suspect_loss_stays_suspect_in_a_total():
+    total, losses = Losses(), Losses()
+    losses.add_unknown("line", {"text": "Go on"})
+    total.add("line", "x")
+    total.merge(losses)
+
+    assert total["line"].suspect
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"type": "turn.started"},
+        {"type": "user.said", "data": {"content": "Go on"}, "id": "1", "timestamp": "2026-01-01T00:00:00Z"},
+    ],
+)
+def test_names_that_many_formats_use_bring_a_document_near_to_none(document):
+    [error] = convert(document)
+
+    assert isinstance(error, ConversionError)
+    assert str(error).startswith("unknown format; accepted are otlp, ")
