@@ -10,15 +10,15 @@ import pytest
 from knowledgepulse_worker.tools.demo.processes import free_ports
 from support.documents import DOCUMENTS, Reader, blocks
 
-WITH_A_WORKER = {"deploy/audit.md", "deploy/dead-letters.md", "deploy/monitoring.md"}
+WITH_A_WORKER = {"docs/curators/audit.md", "docs/operators/dead-letters.md", "docs/operators/monitoring.md"}
 NEEDS_KAFKA = {
     "README.md",
-    "deploy/export.md",
+    "docs/consumers/export.md",
     *WITH_A_WORKER,
-    "schemas/README.md",
-    "schemas/knowledgepulse_schemas/convert/README.md",
+    "docs/producers/publish.md",
+    "docs/producers/convert.md",
 }
-NEEDS_MODEL = {"README.md", "deploy/threshold.md"}
+NEEDS_MODEL = {"README.md", "docs/curators/threshold.md"}
 
 CHAT = [{"role": "user", "content": "Fix it"}, {"role": "assistant", "content": "Done"}]
 SPAN = {
@@ -42,17 +42,17 @@ WORKER = [
 ]
 BEFORE = {
     **dict.fromkeys(WITH_A_WORKER, WORKER),
-    "deploy/export.md": [
+    "docs/consumers/export.md": [
         "kp-worker config > worker.toml",
         "kp-worker topics --partitions 1",
         f"mkdir sessions; cat > sessions/one.jsonl <<'END'\n{json.dumps(CHAT)}\nEND",
     ],
-    "schemas/README.md": [
+    "docs/producers/publish.md": [
         "cp tests/data/reference_traces.jsonl traces.jsonl",
         "kp-worker topics",
         "kp-worker run",
     ],
-    "schemas/knowledgepulse_schemas/convert/README.md": [
+    "docs/producers/convert.md": [
         "kp-worker topics",
         f"cat > chats.jsonl <<'END'\n{json.dumps(CHAT)}\nEND",
         f"cat > spans.json <<'END'\n{json.dumps(SPANS)}\nEND",
@@ -76,7 +76,7 @@ def reader(request, tmp_path):
     environment, renamed, prefix = {}, {}, ""
     if document not in NEEDS_MODEL:
         environment["KP_EMBEDDING__BACKEND"] = "lexical"
-    if document in {"deploy/export.md", "schemas/README.md"}:
+    if document in {"docs/consumers/export.md", "docs/producers/publish.md"}:
         environment["KP_POLICY__THRESHOLD"] = "0"
     if document in NEEDS_KAFKA:
         servers = request.getfixturevalue("broker").bootstrap_servers

@@ -22,16 +22,7 @@ from support.commands import command
 from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, Reader, blocks, difference, read, table
 from support.tool_metrics import TOOL_METRICS
 
-REFERENCE = "deploy/reference.md"
-LOOKED_UP = {REFERENCE, "deploy/runbook.md"}
-"""Nobody reads these from the beginning to the end."""
-
-WORD = re.compile(r"\S*[^\W\d]\S*")
-
-
-def prose(document):
-    """What there is to read: without blocks, the targets of links, and figures."""
-    return re.sub(r"^```.*?^```|(?<=\])\([^)]*\)", "", read(document), flags=re.MULTILINE | re.DOTALL)
+REFERENCE = "docs/reference/headers.md"
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +56,7 @@ def test_the_headers_table_names_every_header():
 
 
 def test_the_reasons_table_has_every_reason():
-    rows = [row.split("|")[1] for row in table("deploy/dead-letters.md", "Dead letters")]
+    rows = [row.split("|")[1] for row in table("docs/operators/dead-letters.md", "Dead letters")]
     assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted(REASONS)
 
 
@@ -99,7 +90,7 @@ def test_the_trace_in_the_readme_is_one_of_the_demos_with_its_score():
     weighted = sum(score[name] * weight for name, weight in REFERENCE_WEIGHTS["code"])
     assert weighted == pytest.approx(score["score"], abs=1e-4)
     assert f'"quality_score": {score["score"]}' in after
-    shown = read("deploy/threshold.md")
+    shown = read("docs/curators/threshold.md")
     assert f"score {score['score']} is below" in shown
     assert f"novelty            {score['novelty']} ×" in shown
 
@@ -205,7 +196,7 @@ def test_the_scorer_in_the_package_docstring_is_public():
 
 def test_the_example_drops_repeats_whatever_their_order():
     """An output that was refused in a batch is sent again alone, behind later ones."""
-    (code,) = (block.text for block in blocks("schemas/README.md") if "def is_new" in block.text)
+    (code,) = (block.text for block in blocks("docs/producers/publish.md") if "def is_new" in block.text)
     example = {}
     exec(code, example)
     seen = {}

@@ -31,7 +31,7 @@ def alerts(rules):
 @pytest.fixture(scope="module")
 def sections(root):
     """Return the texts of the runbook's sections by heading."""
-    text = (root / "deploy/runbook.md").read_text(encoding="utf-8")
+    text = (root / "docs/operators/runbook.md").read_text(encoding="utf-8")
     parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))
 

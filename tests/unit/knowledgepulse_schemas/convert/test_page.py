@@ -1,4 +1,4 @@
-"""The converters' README matches the code."""
+"""The page of the converters matches the code."""
 
 import re
 
@@ -7,10 +7,10 @@ from knowledgepulse_schemas.convert import SOURCES
 from support.documents import table
 
 
-def test_the_readme_lists_every_source_and_its_function():
+def test_the_page_lists_every_source_and_its_function():
     rows = [
         re.findall(r"`([^`]+)`", row.rsplit("|", 2)[0])
-        for row in table("schemas/knowledgepulse_schemas/convert/README.md", "Sources")
+        for row in table("docs/producers/convert.md", "Sources")
     ]
 
     assert {name for row in rows for name in row if name in SOURCES} == set(SOURCES)
