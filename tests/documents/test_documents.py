@@ -13,6 +13,7 @@ from support.documents import DOCUMENTS, Reader, blocks
 WITH_A_WORKER = {"docs/curators/audit.md", "docs/operators/dead-letters.md", "docs/operators/monitoring.md"}
 NEEDS_KAFKA = {
     "README.md",
+    "docs/consumers/consume.md",
     "docs/consumers/export.md",
     *WITH_A_WORKER,
     "docs/producers/publish.md",
@@ -47,10 +48,14 @@ BEFORE = {
         "kp-worker topics --partitions 1",
         f"mkdir sessions; cat > sessions/one.jsonl <<'END'\n{json.dumps(CHAT)}\nEND",
     ],
+    "docs/consumers/consume.md": [
+        "kp-worker topics",
+        "kp-worker publish tests/data/reference_traces.jsonl",
+        "kp-worker run",
+    ],
     "docs/producers/publish.md": [
         "cp tests/data/reference_traces.jsonl traces.jsonl",
         "kp-worker topics",
-        "kp-worker run",
     ],
     "docs/producers/convert.md": [
         "kp-worker topics",
@@ -76,7 +81,7 @@ def reader(request, tmp_path):
     environment, renamed, prefix = {}, {}, ""
     if document not in NEEDS_MODEL:
         environment["KP_EMBEDDING__BACKEND"] = "lexical"
-    if document in {"docs/consumers/export.md", "docs/producers/publish.md"}:
+    if document in {"docs/consumers/consume.md", "docs/consumers/export.md"}:
         environment["KP_POLICY__THRESHOLD"] = "0"
     if document in NEEDS_KAFKA:
         servers = request.getfixturevalue("broker").bootstrap_servers

@@ -22,8 +22,6 @@ from support.commands import command
 from support.documents import DOCUMENTS, ROOT, RUN, SHOWN, Reader, blocks, difference, read, table
 from support.tool_metrics import TOOL_METRICS
 
-REFERENCE = "docs/reference/headers.md"
-
 
 @pytest.fixture(scope="module")
 def metrics():
@@ -49,7 +47,9 @@ def test_every_setting_that_is_named_is_there(document):
 
 
 def test_the_headers_table_names_every_header():
-    named = re.findall(r"^\| `([^`]+)`", "\n".join(table(REFERENCE, "Headers")), re.MULTILINE)
+    named = re.findall(
+        r"^\| `([^`]+)`", "\n".join(table("docs/reference/headers.md", "Headers")), re.MULTILINE
+    )
     dead_letter = [field.alias for field in DeadLetterHeaders.model_fields.values()]
     ours = ["kp-source", "kp-score", "kp-policy", "kp-timestamp", "kp-redaction-error", "kp-completed-by"]
     assert named == [*ours, *dead_letter]
@@ -70,7 +70,9 @@ def test_the_weights_table_is_the_references():
 
 def test_the_status_table_names_every_member():
     named = [
-        name for row in table(REFERENCE, "Status JSON") for name in re.findall(r"`(\w+)`", row.split("|")[1])
+        name
+        for row in table("docs/reference/status.md", "Status JSON")
+        for name in re.findall(r"`(\w+)`", row.split("|")[1])
     ]
     assert named == list(
         Status(Metrics(Policy(), 0.1, CollectorRegistry()), Settings(), Diagnosis()).data(content=True)
@@ -196,7 +198,7 @@ def test_the_scorer_in_the_package_docstring_is_public():
 
 def test_the_example_drops_repeats_whatever_their_order():
     """An output that was refused in a batch is sent again alone, behind later ones."""
-    (code,) = (block.text for block in blocks("docs/producers/publish.md") if "def is_new" in block.text)
+    (code,) = (block.text for block in blocks("docs/consumers/consume.md") if "def is_new" in block.text)
     example = {}
     exec(code, example)
     seen = {}
