@@ -54,6 +54,9 @@ class IdempotentPublisher:
             await self._close()
             cause = error if isinstance(error, KafkaError) else KafkaTimeoutError("no producer id was given")
             raise await unreachable(self._kafka, cause) from error
+        except asyncio.CancelledError:
+            await self._close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -59,7 +59,9 @@ def opened(files: Iterable[str], progress: Progress) -> Iterator[tuple[str, Iter
         InputError: a file cannot be read.
     """
     for name in files:
-        task = progress.add_task(name, total=Path(name).stat().st_size if Path(name).is_file() else None)
+        with file_errors(printable(name), "read"):
+            size = Path(name).stat().st_size if Path(name).is_file() else None
+        task = progress.add_task(name, total=size)
         with file_errors(printable(name), "read"), click.open_file(name, "rb") as file:
             yield name, without_mark(_with_progress(name, file, partial(progress.advance, task)))
 

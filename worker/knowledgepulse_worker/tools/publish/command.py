@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import stat
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -21,9 +23,16 @@ from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.files import Document, files_argument, lines_of, print_rejected
 from knowledgepulse_worker.terminal.options import config_option
 from knowledgepulse_worker.terminal.progress import errors, progress_bars
+from knowledgepulse_worker.terminal.text import printable
 from knowledgepulse_worker.tools.convert.command import ConversionReport, conversion_options, converted
-from knowledgepulse_worker.tools.publish.spool import Spool, reject
+from knowledgepulse_worker.tools.publish.spool import Spool, opened, reject
 from knowledgepulse_worker.tools.publish.trace_publisher import Published, TracePublisher, publish_lines
+
+_MAX_HOOK = 16_777_216
+"""Bytes of a hook's input."""
+
+SPOOL_LIMIT = 15.0
+"""Seconds to publish what waits in a spool: agents end a hook that takes longer than half a minute."""
 
 
 @click.command()
@@ -75,8 +84,9 @@ def publish(
     `--from`, the files are first converted as by `kp-worker convert`.
 
     Waits while the brokers are away; retries publish nothing twice. When it stops early, it prints how many
-    records are confirmed, and `--skip` continues after them. With `--spool`, it does not wait, and a crash
-    may publish a trace twice. With `--hook`, it prints only what went wrong.
+    records are confirmed, and `--skip` continues after them. With `--spool`, it waits for the brokers no
+    longer than 15 seconds, and a trace may be published twice after a crash or an outage. With `--hook`, it
+    prints only what went wrong.
     """
     if hook:
         files, source = tuple(map(_session_of, files)), source or AUTO
@@ -116,12 +126,25 @@ def _refuse(options: Iterable[str]) -> None:
 def _session_of(file: str) -> str:
     """Return the session's file that a hook's input names; raise an InputError if it names none."""
     try:
-        with click.open_file(file, "rb") as opened:
-            given = json.load(opened)
-        path = given.get("agent_transcript_path") or given["transcript_path"]
-        return str(Path(path).expanduser())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f'{file}: not a hook\'s input: {{"transcript_path": "…"}} is expected') from error
+        with click.open_file(file, "rb") as opened_file:
+            given = json.loads(opened_file.read(_MAX_HOOK))
+        path = Path(given.get("agent_transcript_path") or given["transcript_path"]).expanduser()
+        is_file = _may_be_file(path)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, RuntimeError) as error:
+        raise InputError(
+            f'{printable(file)}: not a hook\'s input: {{"transcript_path": "…"}} is expected'
+        ) from error
+    if not is_file:
+        raise InputError(f"{printable(str(path))}: cannot be read: it is no file")
+    return str(path.absolute())  # `-` would be standard input
+
+
+def _may_be_file(path: Path) -> bool:
+    """Return whether a path is that of a file, or of nothing; raise a ValueError if it can be neither's."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError:  # opening it will tell
+        return True
 
 
 def _publish_spooled(
@@ -129,33 +152,56 @@ def _publish_spooled(
 ) -> int:
     """Publish the documents after those that an earlier run has left; return how many files were rejected."""
     spool.add(document.text for document in documents)
-    rejected = 0
-    with spool.files() as files:
-        for file in files:
-            try:
-                with file.open("rb") as lines:
-                    _publish((Document(str(file), line) for line in lines), settings, key, quiet=quiet)
-            except NoBrokerError as error:
-                left = sum(map(Path.exists, files))
-                errors.print(f"{error}; waiting in {file.parent}: {left}", markup=False, emoji=False)
+    rejected, deadline = 0, time.monotonic() + SPOOL_LIMIT
+    while not spool.is_empty:  # another process may add to it until this one has given it back
+        with spool.taken() as files:
+            if files is None:
+                if not quiet:
+                    errors.print(f"{spool.folder}: another process publishes what waits there", markup=False)
                 break
-            except TooLargeError as error:
-                rejected += 1
-                errors.print(f"{error}; kept in {reject(file)}", markup=False, emoji=False)
-            else:
-                file.unlink()
+            for file in files:
+                try:
+                    _publish_file(file, settings, key, deadline, quiet=quiet)
+                except NoBrokerError as error:
+                    left = sum(map(Path.exists, files))
+                    errors.print(f"{error}; waiting in {file.parent}: {left}", markup=False, emoji=False)
+                    return rejected
+                except (TooLargeError, _NoFileError) as error:
+                    rejected += 1
+                    errors.print(f"{error}; kept in {reject(file)}", markup=False, emoji=False)
+                else:
+                    file.unlink()
     return rejected
 
 
+class _NoFileError(InputError):
+    """What waits in a spool is no file."""
+
+
+def _publish_file(file: Path, settings: Settings, key: KeyBy, deadline: float, *, quiet: bool) -> None:
+    lines = opened(file)
+    if lines is None:
+        raise _NoFileError(f"{file}: is no file, such as a link or a folder")
+    with lines:
+        documents = (Document(str(file), line) for line in lines)
+        _publish(documents, settings, key, quiet=quiet, limit=deadline - time.monotonic())
+
+
 def _publish(
-    documents: Iterable[Document], settings: Settings, key: KeyBy, *, quiet: bool, skip: int | None = None
+    documents: Iterable[Document],
+    settings: Settings,
+    key: KeyBy,
+    *,
+    quiet: bool,
+    skip: int | None = None,
+    limit: float | None = None,
 ) -> None:
     # The publisher warns that no broker answers; its client would log each attempt.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     publisher = TracePublisher(settings, key)
     published = publisher.published
     try:
-        publish_lines((document.text for document in documents), publisher)
+        publish_lines((document.text for document in documents), publisher, limit)
     except BaseException:  # Ctrl-C and SIGTERM too
         if published.records and skip is not None and not quiet:
             _print_how_to_continue(published, skip)

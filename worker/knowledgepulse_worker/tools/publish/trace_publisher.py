@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_worker.errors import NoBrokerError
 from knowledgepulse_worker.kafka.idempotent_publisher import IdempotentPublisher, delivery_error
 from knowledgepulse_worker.kafka.preflight.rights import Right, require_rights, topic_rights
 from knowledgepulse_worker.records.key import KeyBy, key_of
@@ -141,31 +143,33 @@ def publishing_rights(settings: Settings) -> Iterator[Right]:
     yield from topic_rights(settings.topics.raw, "Write")
 
 
-def publish_lines(lines: Iterable[bytes], publisher: TracePublisher) -> None:
+def publish_lines(lines: Iterable[bytes], publisher: TracePublisher, limit: float | None = None) -> None:
     """Publish lines unchanged, and wait until the brokers have confirmed all of them.
 
     Args:
         lines: one JSON document each; empty lines are skipped. Iteration may block, as on a pipe.
         publisher: a publisher that is not entered yet; it has the progress, even after an error.
+        limit: seconds to wait for the brokers; None for as long as they are away.
 
     Raises:
-        NoBrokerError: no broker can be reached at the start.
+        NoBrokerError: no broker can be reached at the start, or within the limit.
         SecurityError: the brokers reject the login, the certificate or an operation.
         DeliveryError: the brokers rejected a record.
     """
+    deadline = None if limit is None else time.monotonic() + limit
     with _event_loop() as run:
-        run(publisher.__aenter__())
+        run(publisher.__aenter__(), deadline)
         try:
             for line in lines:
                 if value := line.strip():
-                    run(publisher.publish(value))
-            run(publisher.flush())
+                    run(publisher.publish(value), deadline)
+            run(publisher.flush(), deadline)
         finally:
             run(publisher.__aexit__(*sys.exc_info()))
 
 
 @contextmanager
-def _event_loop() -> Iterator[Callable[[Coroutine[Any, Any, Any]], None]]:
+def _event_loop() -> Iterator[Callable[..., None]]:
     """Run an event loop in another thread, so that this one may block; yield a function to run coroutines."""
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
 
@@ -174,10 +178,13 @@ def _event_loop() -> Iterator[Callable[[Coroutine[Any, Any, Any]], None]]:
         started.set_result((asyncio.get_running_loop(), end))
         await end.wait()
 
-    def run(coroutine: Coroutine[Any, Any, Any]) -> None:
+    def run(coroutine: Coroutine[Any, Any, Any], deadline: float | None = None) -> None:
         running = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
-            running.result()
+            running.result(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except TimeoutError:
+            running.cancel()
+            raise NoBrokerError("kafka.bootstrap_servers: no confirmation in time") from None
         except BaseException:  # including Ctrl-C and SIGTERM, which this thread receives
             running.cancel()
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 
 import pytest
@@ -22,14 +23,15 @@ def broker(monkeypatch):
         failure = None
         got: list[bytes] = []  # noqa: RUF012 - one object
 
-    def publish_lines(lines, publisher):
+    def publish_lines(lines, publisher, limit):
         lines = list(lines)
         if Broker.failure is not None:
             raise Broker.failure
         Broker.got += lines
 
     Broker.got = []
-    monkeypatch.setattr(command, "publish_lines", publish_lines)
+    Broker.patch = lambda function: monkeypatch.setattr(command, "publish_lines", function)
+    Broker.patch(publish_lines)
     return Broker
 
 
@@ -143,6 +145,17 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     ("given", "options", "message"),
     [
         ("", [], "-: not a hook's input"),
+        ("[" * 200_000, [], "-: not a hook's input"),
+        ("9" * 5000, [], "-: not a hook's input"),
+        ('{"transcript_path": "' + "x" * 2**24 + '"}', [], "-: not a hook's input"),
+        ('{"transcript_path": "~nosuchuser/x"}', [], "-: not a hook's input"),
+        ('{"transcript_path": "a\\u0000b"}', [], "-: not a hook's input"),
+        ('{"transcript_path": "\\ud800"}', [], "-: not a hook's input"),
+        ('{"transcript_path": {"a": 1}}', [], "-: not a hook's input"),
+        ('{"transcript_path": true}', [], "-: not a hook's input"),
+        ('{"transcript_path": "/dev/zero"}', [], "/dev/zero: cannot be read: it is no file"),
+        ('{"transcript_path": "/"}', [], "/: cannot be read: it is no file"),
+        ('{"transcript_path": "' + "x" * 5000 + '"}', [], "cannot be read: File name too long"),
         ('{"transcript_path": null}', [], "-: not a hook's input"),
         ('{"transcript_path": "/none.jsonl"}', [], "/none.jsonl: cannot be read: No such file"),
         ("{}", ["--skip", "1"], "-: not a hook's input"),
@@ -158,4 +171,97 @@ def test_bad_input_is_one_clear_line(publish, broker, given, options, message):
 
     assert done.exit_code != 0
     assert message in done.output
-    assert "Traceback" not in done.output
+    assert isinstance(done.exception, SystemExit)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_a_folder_where_others_may_write_is_refused(publish, broker, session, spool, mode):
+    """They could let anything be published."""
+    spool.mkdir(parents=True)
+    spool.chmod(mode)
+    done = publish(session("s1"))
+    assert (done.exit_code, broker.got, waiting(spool)) == (1, [], [])
+    assert done.output.startswith(f"Error: {spool}: others may write there")
+
+
+def test_a_link_to_a_folder_is_refused(publish, broker, session, spool, tmp_path):
+    """All of it would be published, and deleted."""
+    (tmp_path / "mine").mkdir(mode=0o700)
+    spool.parent.mkdir()
+    spool.symlink_to(tmp_path / "mine")
+    done = publish(session("s1"))
+    assert (done.exit_code, done.output) == (1, f"Error: {spool}: is a link; give the spool's own path\n")
+
+
+def make_folder(path, _private):
+    path.mkdir()
+
+
+def make_link(path, private):
+    path.symlink_to(private)
+
+
+def make_dangling_link(path, _private):
+    path.symlink_to(path.parent / "nothing")
+
+
+def make_pipe(path, _private):
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("make", [make_folder, make_link, make_dangling_link, make_pipe])
+@pytest.mark.parametrize("suffix", [".jsonl", ".part"])
+def test_only_files_are_published_and_what_else_is_there_holds_up_nothing(
+    publish, broker, session, spool, tmp_path, make, suffix
+):
+    (tmp_path / "private").write_text("PRIVATE")
+    spool.mkdir(parents=True, mode=0o700)
+    make(spool / f"0{suffix}", tmp_path / "private")
+
+    done = publish(session("s1"))
+
+    assert [json.loads(line)["metadata"]["native_id"] for line in broker.got] == ["s1"]
+    assert waiting(spool) == [".rejected"]
+    if suffix == ".jsonl":
+        assert done.exit_code == 1
+        assert f"{spool}/0.jsonl: is no file, such as a link or a folder; kept in " in done.output
+
+
+def test_what_a_killed_hook_left_is_published(publish, broker, session, spool):
+    """Its last line may be half written, or all of it be missing."""
+    spool.mkdir(parents=True, mode=0o700)
+    (spool / "0.part").write_bytes(b'{"a": 1}\n{"b": 2}\n{"c')
+    (spool / "1.part").write_bytes(b"")
+    publish(session("s1"))
+    assert broker.got[:2] == [b'{"a": 1}\n', b'{"b": 2}\n']
+    assert len(broker.got) == 3
+    assert waiting(spool) == []
+
+
+def test_what_another_hook_is_writing_is_left_alone(publish, broker, session, spool):
+    lines = iter([b"{}"])
+
+    def slow():
+        publish(session("s1"))
+        assert waiting(spool) == [".part"]
+        yield from lines
+
+    Spool(spool).add(slow())
+    assert waiting(spool) == [".jsonl"]
+
+
+def test_a_hook_does_not_wait_for_one_that_publishes(publish, broker, session, spool):
+    """Which publishes what was added meanwhile, before it ends."""
+    publish_lines, added = command.publish_lines, []
+
+    def publish_while_another_adds(lines, publisher, limit):
+        if not added:
+            added.append(publish(session("s2")))
+            assert (added[0].exit_code, added[0].output) == (0, "")
+        publish_lines(lines, publisher, limit)
+
+    broker.patch(publish_while_another_adds)
+    publish(session("s1"))
+
+    assert [json.loads(line)["metadata"]["native_id"] for line in broker.got] == ["s1", "s2"]
+    assert waiting(spool) == []
