@@ -8,9 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Literal, Self, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
+
+UnreadReason: TypeAlias = Literal["undecodable", "too_large"]
+"""Why a record was not read; a change of the worker's limits may make it readable."""
+
+ContentReason: TypeAlias = Literal["not_json", "invalid_trace", "invalid_headers", "empty"]
+"""Why a record that was read is not a trace; the same record always has the same reason."""
+
+Reason: TypeAlias = Literal[ContentReason, UnreadReason, "scoring_failed", "poison"]
+"""Why a record became a dead letter: a closed set, so that it can be a metric label."""
+
+REASONS: tuple[Reason, ...] = get_args(Reason)
 
 ATTEMPT = "kp-attempt"
 """Replay count of a record. The replaying client writes it, so it is among the record's own headers."""
@@ -31,16 +42,7 @@ class DeadLetterHeaders(BaseModel):
     topic: str = Field(alias="__streams.errors.topic", description="source topic of the record")
     partition: int = Field(alias="__streams.errors.partition", ge=0, description="source partition")
     offset: int = Field(alias="__streams.errors.offset", ge=0, description="source offset")
-    reason: Literal[
-        "not_json",
-        "invalid_trace",
-        "invalid_headers",
-        "too_large",
-        "empty",
-        "undecodable",
-        "scoring_failed",
-        "poison",
-    ] = Field(alias="kp-reason")
+    reason: Reason = Field(alias="kp-reason")
     value_length: int | None = Field(
         default=None,
         alias="kp-value-length",

@@ -139,7 +139,7 @@ class Stage:
         self.metrics.recent.dead_lettered(
             f"raw-traces/0/{next(self._offsets)}",
             score=None,
-            failure={"reason": "not_json", "exception": "RejectedRecord", "message": text},
+            failure={"reason": "not_json", "exception": "InvalidRecordError", "message": text},
             trace_id=text,
             objective=text,
         )

@@ -14,7 +14,8 @@ import aiohttp
 import pytest
 import yaml
 
-from knowledgepulse_worker.errors import REASONS, REDACTION_REASONS
+from knowledgepulse_schemas.dead_letter import REASONS
+from knowledgepulse_worker.errors import REDACTION_REASONS
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.records.scored import read_record
 from knowledgepulse_worker.scoring import rescore_all

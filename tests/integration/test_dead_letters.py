@@ -51,7 +51,7 @@ async def bury(stream, count):
     """Publish dead letters of unpublished records, in the worker's form."""
     topics = stream.settings.topics
     outputs = Outputs(topics, dict.fromkeys(topics.model_dump().values(), 2))
-    failure = Failure("not_json", "RejectedRecord", "invalid character")
+    failure = Failure("not_json", "InvalidRecordError", "invalid character")
     async with AIOKafkaProducer(bootstrap_servers=stream.settings.kafka.bootstrap_servers) as producer:
         sent = []
         for number in range(count):

@@ -93,7 +93,7 @@ async def test_bad_records_are_dead_letters_and_their_neighbours_are_scored(make
         assert record.headers[: len(original.headers)] == original.headers
         headers = headers_of(record)
         assert headers["__streams.errors.topic"] == stream.settings.topics.raw
-        assert headers["__streams.errors.exception"] == "RejectedRecord"
+        assert headers["__streams.errors.exception"] == "InvalidRecordError"
         assert headers["__streams.errors.message"]
     for reason in set(reasons):
         assert f'kp_dead_letters_total{{reason="{reason}"}} {reasons.count(reason)}.0' in counted

@@ -6,7 +6,7 @@ from knowledgepulse_worker.records.entry import ENTRY_VERSION, Entry, Failure, d
 from support.lanes import VECTORS
 
 MODEL = "model-1"
-DEAD = Failure("empty", "RejectedRecord", "no value")
+DEAD = Failure("empty", "InvalidRecordError", "no value")
 
 SCORE = (
     b'{"score":0.5,"complexity":0.5,"novelty":0.5,"tool_diversity":0.5,"outcome_confidence":0.5,"overrides":[],'

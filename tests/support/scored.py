@@ -52,7 +52,7 @@ def scored_record(
 def dead_letter(offset: int) -> ConsumerRecord:
     """Return a worker's output record for an invalid trace."""
     raw = RawRecord(TOPICS.raw, 0, offset, 1_000 * offset, b"key", b"no trace", ())
-    return consumed(offset, raw, failed_entry(raw, Failure("not_json", "RejectedRecord", "no JSON")))
+    return consumed(offset, raw, failed_entry(raw, Failure("not_json", "InvalidRecordError", "no JSON")))
 
 
 def consumed(offset: int, raw: RawRecord, entry: Entry) -> ConsumerRecord:

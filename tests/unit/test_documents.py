@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 import knowledgepulse_worker.scoring
 from knowledgepulse_schemas import DeadLetterHeaders
-from knowledgepulse_worker.errors import REASONS
+from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.http.verdict import Diagnosis
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.observe.status import Status

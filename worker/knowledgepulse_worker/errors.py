@@ -18,27 +18,16 @@
     │   └── TimestampError      it rejected the record's timestamp
     ├── RedactionError          this one trace cannot be redacted; carries the bounded ``reason``
     ├── LedgerError             the changelog is incomplete or has invalid entries
-    └── RejectedRecord          this one record cannot be scored; carries the dead letter's bounded ``reason``
+    └── InvalidRecordError      this one record cannot be scored; carries the dead letter's bounded ``reason``
 """
 
 from __future__ import annotations
 
 import os
-from typing import ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
-Reason = Literal[
-    "not_json",
-    "invalid_trace",
-    "invalid_headers",
-    "too_large",
-    "empty",
-    "undecodable",
-    "scoring_failed",
-    "poison",
-]
-"""Why a record became a dead letter: a closed set, so that it can be a metric label."""
-
-REASONS: tuple[Reason, ...] = get_args(Reason)
+if TYPE_CHECKING:
+    from knowledgepulse_schemas.dead_letter import Reason  # not at run time: it would slow down `--help`
 
 RedactionReason = Literal["raised", "invalid", "timeout", "crashed", "too_large"]
 """Why a contributed trace has no redacted copy."""
@@ -131,11 +120,11 @@ class LedgerError(WorkerError):
     """The changelog is incomplete or has invalid entries."""
 
 
-class RejectedRecord(WorkerError):  # noqa: N818 - a record is rejected; the error is the record's
+class InvalidRecordError(WorkerError):
     """A raw record that cannot be scored.
 
     Attributes:
-        reason: one of :data:`REASONS`.
+        reason: the dead letter's (see :mod:`knowledgepulse_schemas.dead_letter`).
     """
 
     def __init__(self, reason: Reason, message: str) -> None:

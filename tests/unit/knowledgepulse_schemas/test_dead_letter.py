@@ -8,22 +8,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from knowledgepulse_schemas import DeadLetterHeaders
+from knowledgepulse_schemas.dead_letter import REASONS
 
-REASONS = [
-    "not_json",
-    "invalid_trace",
-    "invalid_headers",
-    "too_large",
-    "empty",
-    "undecodable",
-    "scoring_failed",
-]
 FOREIGN = [("traceparent", b"00-1-2-01"), ("binary", b"\xff\xfe"), ("nothing", None)]
 
 
 def headers(**changes: Any) -> DeadLetterHeaders:
     values: dict[str, Any] = {
-        "exception": "RejectedRecord",
+        "exception": "InvalidRecordError",
         "message": "the record has no value",
         "topic": "raw-traces",
         "partition": 3,
@@ -35,7 +27,7 @@ def headers(**changes: Any) -> DeadLetterHeaders:
 
 def test_names_are_kafka_streams_and_values_utf_8():
     assert headers(message="größer", attempt=2).to_kafka() == [
-        ("__streams.errors.exception", b"RejectedRecord"),
+        ("__streams.errors.exception", b"InvalidRecordError"),
         ("__streams.errors.message", "größer".encode()),
         ("__streams.errors.topic", b"raw-traces"),
         ("__streams.errors.partition", b"3"),

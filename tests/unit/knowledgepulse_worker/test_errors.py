@@ -2,11 +2,8 @@
 
 import inspect
 import re
-from typing import get_args
 
-from knowledgepulse_schemas import DeadLetterHeaders
 from knowledgepulse_worker import errors
-from knowledgepulse_worker.errors import REASONS
 
 
 def drawn() -> dict[str, str]:
@@ -29,7 +26,3 @@ def test_the_tree_shows_every_error_below_its_base():
     }
 
     assert drawn() == defined
-
-
-def test_the_reasons_equal_those_in_the_dead_letter_schema():
-    assert get_args(DeadLetterHeaders.model_fields["reason"].annotation) == REASONS

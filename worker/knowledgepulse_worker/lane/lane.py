@@ -32,7 +32,7 @@ from msgspec.structs import replace as replace_fields
 
 from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import Batcher, Embedded
-from knowledgepulse_worker.errors import DeliveryError, RejectedRecord
+from knowledgepulse_worker.errors import DeliveryError, InvalidRecordError
 from knowledgepulse_worker.lane.delivery import Delivery
 from knowledgepulse_worker.lane.reporter import Reporter
 from knowledgepulse_worker.lane.retention import RetentionCheck
@@ -335,7 +335,7 @@ class Lane:
             return self._poison_failure(record)
         try:
             check_readable(record)
-        except RejectedRecord as error:
+        except InvalidRecordError as error:
             return bounded_failure(error.reason, error)
         return None
 
@@ -344,7 +344,7 @@ class Lane:
         logger.error("%s: dead-lettered as poison: it killed %d workers in a row", record.source, attempts)
         return Failure(
             "poison",
-            RejectedRecord.__name__,
+            InvalidRecordError.__name__,
             f"{attempts} processes in a row died at this record (limits.poison_attempts)",
         )
 
@@ -354,7 +354,7 @@ class Lane:
         started = time.monotonic()
         try:
             trace = decode_trace(record.value, self._limits.trace_bytes)
-        except RejectedRecord as error:
+        except InvalidRecordError as error:
             return Undecodable(record, taken_at, bounded_failure(error.reason, error))
         finally:
             self._metrics.stage("decode", time.monotonic() - started)

@@ -6,9 +6,9 @@ import logging
 import time
 
 from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding.base import Embedder
 from knowledgepulse_worker.embedding.batcher import Embedded
-from knowledgepulse_worker.errors import Reason
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector

@@ -14,7 +14,8 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN
 from prometheus_client.openmetrics.exposition import generate_latest as render_openmetrics
 from prometheus_client.samples import Sample
 
-from knowledgepulse_worker.errors import REASONS, REDACTION_REASONS
+from knowledgepulse_schemas.dead_letter import REASONS
+from knowledgepulse_worker.errors import REDACTION_REASONS
 from knowledgepulse_worker.http.verdict import State
 from knowledgepulse_worker.observe.recent import LAST_RECORDS, Recent
 from knowledgepulse_worker.observe.registry import (

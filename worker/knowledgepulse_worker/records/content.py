@@ -54,7 +54,7 @@ def texts_of(value: bytes) -> Texts:
     """Return what a valid trace says.
 
     Raises:
-        RejectedRecord: the trace is not valid.
+        InvalidRecordError: the trace is not valid.
     """
     trace = decode_members(value, _Trace)
     steps = [
@@ -80,6 +80,6 @@ def content_of(value: bytes) -> Content:
     """Return what is shown of a valid trace, and its features.
 
     Raises:
-        RejectedRecord: the trace is not valid.
+        InvalidRecordError: the trace is not valid.
     """
     return content(*texts_of(value))

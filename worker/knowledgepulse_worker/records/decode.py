@@ -18,7 +18,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from knowledgepulse_schemas import Entity, ReasoningTrace, Relationship, Step
-from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.record import RawRecord, is_utf8
 
 Members = TypeVar("Members", bound=msgspec.Struct)
@@ -143,13 +143,13 @@ def check_readable(record: RawRecord) -> None:
     """Check that a record could be read from its batch, and that its headers can be published.
 
     Raises:
-        RejectedRecord: ``undecodable``, ``too_large`` or ``invalid_headers``.
+        InvalidRecordError: ``undecodable``, ``too_large`` or ``invalid_headers``.
     """
     if record.fault is not None:
-        raise RejectedRecord(record.fault.reason, record.fault.message)
+        raise InvalidRecordError(record.fault.reason, record.fault.message)
     for index, (name, _) in enumerate(record.headers):
         if not is_utf8(name):
-            raise RejectedRecord("invalid_headers", f"the name of header {index} is not UTF-8")
+            raise InvalidRecordError("invalid_headers", f"the name of header {index} is not UTF-8")
 
 
 def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
@@ -165,12 +165,12 @@ def decode_trace(value: bytes | None, max_bytes: int) -> ReasoningTrace:
         the members that the schema names, without the knowledge graph. Memory: at most 20 times the value.
 
     Raises:
-        RejectedRecord: ``empty``, ``too_large``, ``not_json`` (RFC 8259) or ``invalid_trace``.
+        InvalidRecordError: ``empty``, ``too_large``, ``not_json`` (RFC 8259) or ``invalid_trace``.
     """
     if not value:
-        raise RejectedRecord("empty", "the record has no value")
+        raise InvalidRecordError("empty", "the record has no value")
     if len(value) > max_bytes:
-        raise RejectedRecord(
+        raise InvalidRecordError(
             "too_large", f"the value has {len(value)} bytes, limits.trace_bytes is {max_bytes}"
         )
     text, known = _read(value)
@@ -194,7 +194,7 @@ def _read(value: bytes) -> tuple[bytes, Any]:
     try:
         return text, known(text)
     except msgspec.ValidationError as error:
-        raise RejectedRecord("invalid_trace", _schema_style(error)) from None
+        raise InvalidRecordError("invalid_trace", _schema_style(error)) from None
 
 
 def _validated(known: Any) -> ReasoningTrace:
@@ -244,7 +244,7 @@ def _validate(
             for one in errors[:_MAX_ERRORS_LISTED]
         )
         more = f"; and {len(errors) - _MAX_ERRORS_LISTED} more" if len(errors) > _MAX_ERRORS_LISTED else ""
-        raise RejectedRecord("invalid_trace", listed + more) from None
+        raise InvalidRecordError("invalid_trace", listed + more) from None
 
 
 def _location(within: tuple[int | str, ...], path: tuple[str, ...], start: int) -> tuple[int | str, ...]:
@@ -269,7 +269,7 @@ def decode_members(value: bytes, members: type[Members]) -> Members:
         members: a msgspec.Struct of the members to decode.
 
     Raises:
-        RejectedRecord: ``not_json`` or ``invalid_trace``.
+        InvalidRecordError: ``not_json`` or ``invalid_trace``.
     """
     return _members(_json(value), members)
 
@@ -295,7 +295,7 @@ def with_quality_score(value: bytes, score: float) -> bytes:
     """
     try:
         text, metadata = value, _members(value, _TopLevel).metadata
-    except RejectedRecord:
+    except InvalidRecordError:
         text = _without_lone_surrogates(value)  # of the same length, so positions agree
         metadata = _members(text, _TopLevel).metadata
     number = msgspec.json.encode(score)
@@ -318,18 +318,18 @@ def _require_once(name: str, text: bytes, members: msgspec.Struct) -> None:
     closing_quote = text.rindex(b'"', 0, _position(member, text))
     renamed = text[:closing_quote] + b"?" + text[closing_quote:]
     if getattr(_members(renamed, type(members)), name) != _MISSING:
-        raise RejectedRecord("invalid_trace", f"{name}: appears more than once")
+        raise InvalidRecordError("invalid_trace", f"{name}: appears more than once")
 
 
 def _json(value: bytes) -> bytes:
     """Return a document, with any lone surrogates replaced.
 
     Raises:
-        RejectedRecord: ``not_json``.
+        InvalidRecordError: ``not_json``.
     """
     try:
         _require_json(value)
-    except RejectedRecord:
+    except InvalidRecordError:
         value = _without_lone_surrogates(value)
         _require_json(value)
     return value
@@ -340,12 +340,12 @@ def _require_json(text: bytes) -> None:
         text.decode()
         msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RejectedRecord("not_json", str(error)) from None
+        raise InvalidRecordError("not_json", str(error)) from None
 
 
 def _require_shallow(text: bytes) -> None:
     if _depth(text) > _MAX_DEPTH and _depth(_brackets_outside_strings(text)) > _MAX_DEPTH:
-        raise RejectedRecord("not_json", f"it is nested more than {_MAX_DEPTH} levels deep")
+        raise InvalidRecordError("not_json", f"it is nested more than {_MAX_DEPTH} levels deep")
 
 
 def _depth(text: bytes) -> int:
@@ -365,9 +365,9 @@ def _members(text: bytes | msgspec.Raw, members: type[Members]) -> Members:
     try:
         return msgspec.json.decode(text, type=members)
     except msgspec.ValidationError as error:
-        raise RejectedRecord("invalid_trace", _schema_style(error)) from None
+        raise InvalidRecordError("invalid_trace", _schema_style(error)) from None
     except msgspec.DecodeError as error:
-        raise RejectedRecord("not_json", str(error)) from None
+        raise InvalidRecordError("not_json", str(error)) from None
 
 
 def _position(member: msgspec.Raw, text: bytes) -> int:

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from knowledgepulse_worker.errors import Reason
+from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.scoring import Decision, Score
 

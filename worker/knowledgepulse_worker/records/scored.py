@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from knowledgepulse_schemas.trace import PrivacyLevel, Visibility
-from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.records.score_header import decode_score
 from knowledgepulse_worker.records.summary import TraceSummary
@@ -80,7 +80,7 @@ def read_record(record: KafkaRecord) -> ScoredRecord | None:
         parts = decode_score(score)
         trace = decode_members(record.value or b"", TraceSummary)
         source_text, policy_digest = source.decode(), policy.decode()
-    except (msgspec.MsgspecError, UnicodeDecodeError, RejectedRecord):
+    except (msgspec.MsgspecError, UnicodeDecodeError, InvalidRecordError):
         return None
     return ScoredRecord(
         source=source_text,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.errors import RedactionError, RejectedRecord, TooLargeError
+from knowledgepulse_worker.errors import InvalidRecordError, RedactionError, TooLargeError
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.entry import Entry
@@ -69,7 +69,7 @@ class Redaction:
         redacted = await self._redact(value)
         try:
             trace = decode_trace(redacted, max_bytes=len(redacted))
-        except RejectedRecord as error:
+        except InvalidRecordError as error:
             # Only the reason: the message may quote the trace.
             raise RedactionError("invalid", error.reason) from None
         if trace.metadata.quality_score is None:

@@ -12,7 +12,7 @@ from typing import IO, Any
 import click
 from rich.progress import Progress
 
-from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.terminal.lines import file_errors, without_mark
 from knowledgepulse_worker.terminal.progress import errors
 from knowledgepulse_worker.terminal.text import printable
@@ -47,7 +47,7 @@ def lines_of(files: Iterable[str], progress: Progress) -> Iterator[Document]:
                 yield Document(f"{name}:{number}", text)
 
 
-def print_rejected(document: Document, error: RejectedRecord) -> None:
+def print_rejected(document: Document, error: InvalidRecordError) -> None:
     """Print a document's location, and why it is not a trace, on standard error."""
     errors.print(printable(f"{document.place}: {error.reason}: {error}"), markup=False, emoji=False)
 

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from knowledgepulse_worker.errors import REASONS
+from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.observe.metrics import Metrics
 from knowledgepulse_worker.policy import DIMENSIONS, Policy
 from knowledgepulse_worker.settings import FleetSettings

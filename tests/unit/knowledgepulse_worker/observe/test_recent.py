@@ -18,7 +18,7 @@ from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.scoring import Score, explain_score
 from support.scored import scored_record
 
-FAILURE = {"reason": "not_json", "exception": "RejectedRecord", "message": "no JSON"}
+FAILURE = {"reason": "not_json", "exception": "InvalidRecordError", "message": "no JSON"}
 SCORE = Score(0.4, 0.1, 0.5, 0, 1, (), "default", 0.75, None)
 
 

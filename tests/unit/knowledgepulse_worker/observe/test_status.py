@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 from prometheus_client import CollectorRegistry
 
-from knowledgepulse_worker.errors import REASONS
+from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.http.pages import DATA_HEADERS
 from knowledgepulse_worker.http.verdict import Diagnosis
 from knowledgepulse_worker.observe.metrics import Metrics
@@ -41,7 +41,7 @@ def finished(metrics, outcome="rejected", *, text="kp:trace:1", end_to_end=0.2):
         metrics.recent.dead_lettered(
             "raw/2/7",
             score=Score(0.4, 0.5, 0.25, 0.5, 0.5, (), "default", 0.75, text),
-            failure={"reason": REASONS[0], "exception": "RejectedRecord", "message": text},
+            failure={"reason": REASONS[0], "exception": "InvalidRecordError", "message": text},
             trace_id=text,
             objective=text,
         )
@@ -98,7 +98,11 @@ def test_the_rest_of_the_status_is_shown_to_everybody(metrics, status):
     for one in traces:
         assert (one["source"], one["score"]["score"], one["score"]["novelty"]) == ("raw/2/7", 0.625, 0.25)
         assert one["similarity"] == "0.7500"
-    assert (dead["source"], dead["reason"], dead["exception"]) == ("raw/2/7", REASONS[0], "RejectedRecord")
+    assert (dead["source"], dead["reason"], dead["exception"]) == (
+        "raw/2/7",
+        REASONS[0],
+        "InvalidRecordError",
+    )
     for key in ("worker", "scores", "latency", "partitions", "in_flight"):
         assert shown[key] == hidden[key]
     for key in ("policy", "effects", "explanation"):

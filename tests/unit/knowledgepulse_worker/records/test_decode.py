@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_inputs, decode_trace, with_quality_score
 from knowledgepulse_worker.scoring import embedding_text
 from knowledgepulse_worker.scoring.text import MAX_CHARACTERS
@@ -31,7 +31,7 @@ def with_free_field(document):
 
 
 def rejected(value, max_bytes=LIMIT) -> str:
-    with pytest.raises(RejectedRecord) as caught:
+    with pytest.raises(InvalidRecordError) as caught:
         decode_trace(value, max_bytes)
     return caught.value.reason
 
@@ -101,7 +101,7 @@ def test_json_other_than_a_trace_object_is_an_invalid_trace(value):
 
 @pytest.mark.parametrize(("path", "value"), REFUSED)
 def test_what_the_schema_refuses_is_an_invalid_trace_whose_member_is_named(path, value):
-    with pytest.raises(RejectedRecord, match=re.escape(path.replace("/", "."))) as caught:
+    with pytest.raises(InvalidRecordError, match=re.escape(path.replace("/", "."))) as caught:
         decode_trace(json.dumps(changed(full_document(), path, value)).encode(), LIMIT)
     assert caught.value.reason == "invalid_trace"
 
@@ -120,7 +120,7 @@ def test_a_message_lists_the_first_errors_and_quotes_nothing_from_the_trace(docu
     bad = [{"step_id": secret, "type": secret, "content": {secret: 1}}] * 50
     trace = document(steps=bad, metadata={"success": secret}, outcome=secret)
 
-    with pytest.raises(RejectedRecord) as caught:
+    with pytest.raises(InvalidRecordError) as caught:
         decode_trace(json.dumps(trace).encode(), LIMIT)
 
     assert "metadata.success" in str(caught.value)
@@ -329,7 +329,7 @@ def test_duplicate_metadata_is_invalid(name, document):
     """A consumer that keeps the first would read the producer's score as ours."""
     decoy = f'{{"{name}": {{"quality_score": 1}}, '
     value = (decoy + json.dumps(document())[1:]).encode()
-    with pytest.raises(RejectedRecord, match="metadata: appears more than once") as caught:
+    with pytest.raises(InvalidRecordError, match="metadata: appears more than once") as caught:
         decode_trace(value, LIMIT)
     assert caught.value.reason == "invalid_trace"
 
@@ -341,7 +341,7 @@ def test_a_duplicate_score_is_invalid(name, document):
     value = (
         json.dumps({**document(), "metadata": 0}).replace('"metadata": 0', f'"metadata": {twice}').encode()
     )
-    with pytest.raises(RejectedRecord, match="quality_score: appears more than once"):
+    with pytest.raises(InvalidRecordError, match="quality_score: appears more than once"):
         decode_trace(value, LIMIT)
 
 
@@ -369,7 +369,7 @@ def real_trace(real_traces):
 @given(number=st.integers(0, 153), edits=edits)
 @settings(max_examples=500)
 def test_a_damaged_trace_is_rejected_or_scored_but_never_stops_the_worker(real_trace, number, edits):
-    """Any error but RejectedRecord would end process after process at this record."""
+    """Any error but InvalidRecordError would end process after process at this record."""
     value = bytearray(real_trace(number))
     for where, edit, data in edits:
         start = int(where * len(value))
@@ -379,7 +379,7 @@ def test_a_damaged_trace_is_rejected_or_scored_but_never_stops_the_worker(real_t
 
     try:
         trace = decode_trace(value, LIMIT)
-    except RejectedRecord:
+    except InvalidRecordError:
         return
     assert len(embedding_text(trace, "agent", decode_inputs(value))) <= MAX_CHARACTERS
     before, after = exactly(value), exactly(with_quality_score(value, 0.5))

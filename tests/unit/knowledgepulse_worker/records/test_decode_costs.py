@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
 from knowledgepulse_worker.scoring import embedding_text, score_trace
@@ -77,7 +77,7 @@ def test_tiny_items_take_little_memory(place, item, document):
     value = json.dumps(trace).replace('"@"', f"[{_filled(item)}]").encode()
 
     def work():
-        with suppress(RejectedRecord):
+        with suppress(InvalidRecordError):
             decode_trace(value, LIMIT)
 
     assert peak_of(work) < 20 * len(value)
@@ -96,7 +96,7 @@ def test_an_invalid_item_is_named_wherever_it_is(place, index, document):
     path = place if place == "steps" else f"knowledge_graph_delta.{place}"
     trace = document(**({place: array} if place == "steps" else {"knowledge_graph_delta": {place: array}}))
 
-    with pytest.raises(RejectedRecord, match=rf"^{path}\.{index}\.(type|fact): Input should be"):
+    with pytest.raises(InvalidRecordError, match=rf"^{path}\.{index}\.(type|fact): Input should be"):
         decode_trace(json.dumps(trace).encode(), LIMIT)
 
 
@@ -136,7 +136,7 @@ def test_a_megabyte_of_errors_is_not_read_to_its_end(document):
     value = json.dumps(document(steps=[0] * 300_000)).encode()
 
     def work():
-        with pytest.raises(RejectedRecord, match=r"steps\.0: Expected `object`, got `int`"):
+        with pytest.raises(InvalidRecordError, match=r"steps\.0: Expected `object`, got `int`"):
             decode_trace(value, LIMIT)
 
     assert peak_of(work) < 5 * len(value)

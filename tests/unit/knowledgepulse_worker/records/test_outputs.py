@@ -43,7 +43,7 @@ def scored():
 
 @pytest.fixture
 def failed():
-    return Entry(41, 1, b"f" * 8, failure=Failure("not_json", "RejectedRecord", "bad \N{SNOWMAN} \ud800"))
+    return Entry(41, 1, b"f" * 8, failure=Failure("not_json", "InvalidRecordError", "bad \N{SNOWMAN} \ud800"))
 
 
 def outputs(**partitions):
@@ -75,7 +75,7 @@ def test_a_dead_letter_is_the_original_with_the_failure_in_appended_headers(reco
     assert output.headers[: len(HEADERS)] == HEADERS
     added = output.headers[len(HEADERS) :]
     assert dict(added) == {
-        "__streams.errors.exception": b"RejectedRecord",
+        "__streams.errors.exception": b"InvalidRecordError",
         "__streams.errors.message": b"bad \xe2\x98\x83 ?",
         "__streams.errors.topic": b"raw",
         "__streams.errors.partition": b"2",

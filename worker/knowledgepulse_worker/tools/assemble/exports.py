@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from knowledgepulse_schemas.convert import ConversionError
-from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.tools.convert.protobuf import read_exports, split_export
 
 _OPEN, _CLOSE = b'{"resourceSpans":[', b"]}"
@@ -65,7 +65,7 @@ def split(value: bytes, max_bytes: int | None = None) -> list[SpanExport]:
 
     Raises:
         ConversionError: the value is neither, or a span's ids are invalid.
-        RejectedRecord: the spans are larger than ``max_bytes``.
+        InvalidRecordError: the spans are larger than ``max_bytes``.
         MissingExtraError: the protobuf packages are not installed.
     """
     try:
@@ -83,7 +83,7 @@ def _bounded(found: Iterable[SpanExport], max_bytes: int | None) -> list[SpanExp
             raise ConversionError("a span's trace id or span id is not 16 or 8 bytes in hexadecimal, or zero")
         size += len(span.value)
         if max_bytes is not None and size > max_bytes:
-            raise RejectedRecord(
+            raise InvalidRecordError(
                 "too_large",
                 f"its spans, each with its resource, exceed assemble.open_bytes = {max_bytes}; export "
                 "smaller batches, or fewer resource attributes",

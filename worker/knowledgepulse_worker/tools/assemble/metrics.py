@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from knowledgepulse_worker.errors import REASONS
+from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.observe.registry import CollectorRegistry, CommandMetrics, start_at_zero
 from knowledgepulse_worker.tools.assemble.open_runs import COMPLETED_BY
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from knowledgepulse_schemas.convert import ConversionError
-from knowledgepulse_worker.errors import RejectedRecord, WorkerError
+from knowledgepulse_worker.errors import InvalidRecordError, WorkerError
 from knowledgepulse_worker.records.record import OutputRecord, RawRecord
 from knowledgepulse_worker.tools.assemble.exports import SpanExport, split
 from knowledgepulse_worker.tools.assemble.metrics import AssemblyMetrics
@@ -69,7 +69,7 @@ class PartitionAssembler:
         is_replayed = self.runs.is_replaying
         try:
             spans = _spans(record, self.runs.limit)
-        except RejectedRecord as error:
+        except InvalidRecordError as error:
             self.runs.add([])
             if not is_replayed:
                 self._pending.add(self.outputs.of_unreadable(record, error))
@@ -114,19 +114,19 @@ def _spans(record: RawRecord, max_bytes: int) -> list[SpanExport]:
     """Return the spans of a record.
 
     Raises:
-        RejectedRecord: it is no export of spans, or its spans are too large.
+        InvalidRecordError: it is no export of spans, or its spans are too large.
         MissingExtraError: the protobuf packages are not installed.
     """
     if record.fault is not None:
-        raise RejectedRecord(record.fault.reason, record.fault.message)
+        raise InvalidRecordError(record.fault.reason, record.fault.message)
     if not record.value:
-        raise RejectedRecord("empty", "the record has no value")
+        raise InvalidRecordError("empty", "the record has no value")
     try:
         return split(record.value, max_bytes)
     except ConversionError as error:
-        raise RejectedRecord("undecodable", str(error)) from error
+        raise InvalidRecordError("undecodable", str(error)) from error
     except WorkerError:
         raise
     except Exception as error:  # one record must not stop the others, whatever is wrong with it
         logger.warning("cannot read a record of spans", exc_info=error)
-        raise RejectedRecord("undecodable", f"{type(error).__name__}: {error}") from error
+        raise InvalidRecordError("undecodable", f"{type(error).__name__}: {error}") from error

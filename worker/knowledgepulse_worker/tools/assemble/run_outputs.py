@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from knowledgepulse_schemas.convert import Conversion, ConversionError, NoRunError, Options, convert
 from knowledgepulse_schemas.convert.spans import OTLP, has_agent
-from knowledgepulse_worker.errors import Reason, RejectedRecord
+from knowledgepulse_schemas.dead_letter import Reason
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.kafka.output_publisher import record_bytes
 from knowledgepulse_worker.kafka.topics import Topic
 from knowledgepulse_worker.records.entry import Entry, Failure
@@ -68,7 +69,7 @@ class RunOutputs:
             if self._fits(trace):
                 outputs.append(trace)
                 continue
-            error = RejectedRecord("too_large", f"the trace exceeds max.message.bytes of {self._raw}")
+            error = InvalidRecordError("too_large", f"the trace exceeds max.message.bytes of {self._raw}")
             source = RawRecord(*place, key, trace.value or b"", ())
             outputs.append(self._refused(source, error.reason, error))
         if errors:
@@ -84,10 +85,10 @@ class RunOutputs:
         if self._fits(late):
             return late
         return self.of_unreadable(
-            record, RejectedRecord("too_large", f"a late span exceeds max.message.bytes of {self._late}")
+            record, InvalidRecordError("too_large", f"a late span exceeds max.message.bytes of {self._late}")
         )
 
-    def of_unreadable(self, record: RawRecord, error: RejectedRecord) -> Refused:
+    def of_unreadable(self, record: RawRecord, error: InvalidRecordError) -> Refused:
         """Return the dead letter of a record that is no export of spans."""
         return self._refused(record, error.reason, error)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from knowledgepulse_worker.errors import Reason
+from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.kafka.topic_reader import TopicReader
 from knowledgepulse_worker.kafka.transactional_publisher import GroupOffset, TransactionalPublisher
 from knowledgepulse_worker.kafka.wire.group_offsets import GroupMetadata

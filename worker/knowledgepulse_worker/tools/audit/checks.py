@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import msgspec
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.errors import Reason, RejectedRecord
+from knowledgepulse_schemas.dead_letter import ContentReason, Reason, UnreadReason
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import check_readable, decode_trace
 from knowledgepulse_worker.records.outputs import Outputs
@@ -18,8 +21,6 @@ ROUNDING = 1e-9
 """Tolerance of recomputing a number from the same inputs, on any machine."""
 
 _DIMENSIONS = ("complexity", "tool_diversity", "outcome_confidence")
-_DECODING: tuple[Reason, ...] = ("not_json", "invalid_trace", "invalid_headers", "empty")
-_UNREAD: tuple[Reason, ...] = ("undecodable", "too_large")
 
 
 def read_trace(record: RawRecord) -> tuple[ReasoningTrace | None, Reason | None]:
@@ -27,7 +28,7 @@ def read_trace(record: RawRecord) -> tuple[ReasoningTrace | None, Reason | None]
     try:
         check_readable(record)
         return decode_trace(record.value, max_bytes=record.size), None
-    except RejectedRecord as error:
+    except InvalidRecordError as error:
         return None, error.reason
 
 
@@ -63,7 +64,7 @@ def _was_unread(record: RawRecord, output: Output) -> bool:
     failure = output.says.failure
     return (
         failure is not None
-        and failure.reason in _UNREAD
+        and failure.reason in get_args(UnreadReason)
         and record.value is not None
         and output.value == digest(None)
     )
@@ -72,7 +73,7 @@ def _was_unread(record: RawRecord, output: Output) -> bool:
 def check_dead_letter(rejection: Reason | None, output: Output) -> list[str]:
     """Check a dead letter's reason against the result of decoding the record."""
     failure = output.says.failure
-    if failure is None or failure.reason not in _DECODING or failure.reason == rejection:
+    if failure is None or failure.reason not in get_args(ContentReason) or failure.reason == rejection:
         return []
     return [
         f"kp-reason is {failure.reason}, "

@@ -11,8 +11,9 @@ from itertools import islice
 import msgspec
 
 from knowledgepulse_schemas import ReasoningTrace
+from knowledgepulse_schemas.dead_letter import Reason
 from knowledgepulse_worker.embedding import Embedder
-from knowledgepulse_worker.errors import Reason, TooLargeError
+from knowledgepulse_worker.errors import TooLargeError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_inputs
 from knowledgepulse_worker.records.entry import Entry

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.progress import MofNCompleteColumn
 
-from knowledgepulse_worker.errors import REASONS
+from knowledgepulse_schemas.dead_letter import REASONS
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.arguments import Position, Source
 from knowledgepulse_worker.terminal.files import echo

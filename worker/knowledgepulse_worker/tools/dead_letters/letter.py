@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import Self
 
 from knowledgepulse_schemas import DeadLetterHeaders
-from knowledgepulse_schemas.dead_letter import ATTEMPT
-from knowledgepulse_worker.errors import Reason
+from knowledgepulse_schemas.dead_letter import ATTEMPT, Reason
 from knowledgepulse_worker.kafka.topic_reader import Record, raw_record
 from knowledgepulse_worker.records.outputs import with_original_timestamp
 from knowledgepulse_worker.records.record import RawRecord

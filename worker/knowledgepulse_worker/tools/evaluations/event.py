@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from knowledgepulse_worker import __version__
-from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_members
 from knowledgepulse_worker.scoring import Score, ScoredRecord
 
@@ -51,7 +51,7 @@ def span_of(value: bytes) -> SpanContext | None:
     """Return the agent's span, ``metadata.span_context`` of a trace; None if it has none, or no valid one."""
     try:
         return decode_members(value, _Trace).metadata.span_context
-    except RejectedRecord:
+    except InvalidRecordError:
         return None
 
 

@@ -13,7 +13,7 @@ import msgspec
 from knowledgepulse_schemas.headers import last_header
 from knowledgepulse_schemas.trace import parse_date_time
 from knowledgepulse_worker.embedding import Embedder
-from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.policy import Policy
 from knowledgepulse_worker.records.decode import decode_members, with_quality_score
 from knowledgepulse_worker.records.record import RawRecord
@@ -181,7 +181,7 @@ class Rules:
             source, digest = (
                 (last_header(record.headers, name) or b"").decode() for name in ("kp-source", "kp-policy")
             )
-        except (msgspec.MsgspecError, UnicodeDecodeError, RejectedRecord):
+        except (msgspec.MsgspecError, UnicodeDecodeError, InvalidRecordError):
             return None
         metadata, score = members.metadata, members.metadata.quality_score
         if not source or score is None or not 0 <= score <= 1:

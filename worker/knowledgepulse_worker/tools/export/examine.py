@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from knowledgepulse_schemas import ReasoningTrace
-from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.record import RawRecord
 from knowledgepulse_worker.redaction.departure import is_clean_json
@@ -18,14 +18,14 @@ async def examined(rules: Rules, one: Candidate, record: RawRecord) -> Reasoning
     value = record.value or b""
     try:
         trace = decode_trace(value, len(value))
-    except RejectedRecord:
+    except InvalidRecordError:
         return LeftOut("foreign", one.members.id)
     if not (rules.choices.not_cleaned or is_clean_json(value)):
         return LeftOut("not_clean", one.members.id)
     try:
         for _ in lines_of(one, rules.trace(record, one), rules.choices.also):
             pass
-    except (RejectedRecord, ValueError):  # a number that no double holds, or that Python refuses
+    except (InvalidRecordError, ValueError):  # a number that no double holds, or that Python refuses
         return LeftOut("not_convertible", one.members.id)
     if rules.scan is not None:
         secret = await asyncio.to_thread(rules.scan, value)

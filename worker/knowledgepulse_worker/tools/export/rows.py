@@ -40,7 +40,7 @@ def lines_of(one: Candidate, trace: bytes, formats: Sequence[Format]) -> Iterato
     """Yield a trace's line in each format.
 
     Raises:
-        RejectedRecord: it has a number that no double holds.
+        InvalidRecordError: it has a number that no double holds.
         ValueError: it has an integer of more digits than Python converts.
     """
     for name in formats:

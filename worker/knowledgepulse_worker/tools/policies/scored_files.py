@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from knowledgepulse_worker.embedding import load_embedder
-from knowledgepulse_worker.errors import InputError, RejectedRecord
+from knowledgepulse_worker.errors import InputError, InvalidRecordError
 from knowledgepulse_worker.records.scored import read_line
 from knowledgepulse_worker.scoring import ScoredRecord, Scorer
 from knowledgepulse_worker.settings import Settings
@@ -44,8 +44,8 @@ def read_files(paths: Iterable[Path], settings: Settings) -> Iterator[ScoredReco
             raw = is_raw(source, line) if raw is None else raw
             try:
                 yield (read_raw if raw else read_line)(source, line)
-            except (msgspec.MsgspecError, RejectedRecord) as error:
-                if raw and isinstance(error, RejectedRecord) and error.reason == "too_large":
+            except (msgspec.MsgspecError, InvalidRecordError) as error:
+                if raw and isinstance(error, InvalidRecordError) and error.reason == "too_large":
                     print_rejected(Document(source, line), error)  # it is whole: the others can be scored
                     continue
                 kind = "a trace" if raw else "output of `kp-worker score`"

@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from rich.progress import DownloadColumn
 
 from knowledgepulse_schemas.convert import AUTO, SOURCES
-from knowledgepulse_worker.errors import InputError, NoBrokerError, RejectedRecord, TooLargeError
+from knowledgepulse_worker.errors import InputError, InvalidRecordError, NoBrokerError, TooLargeError
 from knowledgepulse_worker.records.key import KeyBy, key_of
 from knowledgepulse_worker.settings import Settings, load_settings
 from knowledgepulse_worker.terminal.files import Document, files_argument, lines_of, print_rejected
@@ -231,7 +231,7 @@ def _rehearse(documents: Iterable[Document], settings: Settings, key: KeyBy) -> 
         without_key += key_of(value, key) is None
         try:
             decode_trace(value, settings.limits.trace_bytes)
-        except RejectedRecord as error:
+        except InvalidRecordError as error:
             invalid += 1
             print_rejected(document, error)
     servers = settings.kafka.bootstrap_servers

@@ -10,7 +10,7 @@ import click
 from rich.progress import DownloadColumn
 
 from knowledgepulse_worker.embedding import load_embedder
-from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.records.decode import decode_trace
 from knowledgepulse_worker.records.key import KeyBy
 from knowledgepulse_worker.settings import load_settings, override
@@ -77,7 +77,7 @@ def score(
                     scored = score_line(line.text, scorers.of(line.text), settings.limits.trace_bytes)
                     echo(scored.to_json(name), progress)
                 good += 1
-            except RejectedRecord as error:
+            except InvalidRecordError as error:
                 bad += 1
                 print_rejected(line, error)
     if dry_run:

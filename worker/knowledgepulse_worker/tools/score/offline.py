@@ -83,7 +83,7 @@ def score_line(line: bytes, scorer: Scorer, max_bytes: int) -> Scored:
     A cache's ttl applies to the traces' ``created_at``, as lines have no record timestamp.
 
     Raises:
-        RejectedRecord: the line is not a valid trace.
+        InvalidRecordError: the line is not a valid trace.
     """
     value = line.strip()
     trace = decode_trace(value, max_bytes)

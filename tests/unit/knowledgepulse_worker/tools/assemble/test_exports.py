@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from knowledgepulse_schemas.convert import ConversionError, convert
-from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.tools.assemble.exports import join, read, split
 from support.spans import export, spans_of
 
@@ -117,5 +117,5 @@ def test_spans_that_each_repeat_a_large_resource_are_too_large(as_json):
     value = export(spans, service="x" * 10_000, as_json=as_json)
 
     assert len(split(value, 2_000_000)) == 100
-    with pytest.raises(RejectedRecord, match="its spans, each with its resource, exceed"):
+    with pytest.raises(InvalidRecordError, match="its spans, each with its resource, exceed"):
         split(value, 500_000)

@@ -9,7 +9,7 @@ import pytest
 
 from knowledgepulse_schemas import ReasoningTrace
 from knowledgepulse_worker.embedding import Embeddings, LexicalEmbedder
-from knowledgepulse_worker.errors import RejectedRecord
+from knowledgepulse_worker.errors import InvalidRecordError
 from knowledgepulse_worker.lane.ring import remember
 from knowledgepulse_worker.records.decode import decode_inputs, decode_trace
 from knowledgepulse_worker.records.entry import Entry, Failure, encode_vector
@@ -168,7 +168,7 @@ class Stream:
         entry = Entry(record.offset, record.timestamp_ms, record.fingerprint)
         try:
             read = decode_trace(record.value, 2**20)
-        except RejectedRecord as error:
+        except InvalidRecordError as error:
             return msgspec.structs.replace(
                 entry, failure=Failure(error.reason, type(error).__name__, str(error))
             )

@@ -24,7 +24,7 @@ def scored(source, *, partition=1, topic="rejected", before=()):
 
 def dead_letter(offset, *, partition=1, topic="raw-traces"):
     headers = DeadLetterHeaders(
-        exception="RejectedRecord",
+        exception="InvalidRecordError",
         message="",
         topic=topic,
         partition=partition,

@@ -313,7 +313,7 @@ def test_an_unreadable_record_is_a_dead_letter_without_content(stream, reason):
     readable = made.raw[1]
     fault = Fault(reason, "the batch up to 1")
     made.raw[1] = replace(readable, key=None, value=None, headers=(), fault=fault)
-    failure = Failure(reason, "RejectedRecord", fault.message)
+    failure = Failure(reason, "InvalidRecordError", fault.message)
     made.restart()
     made.entries[1] = Entry(1, readable.timestamp_ms, UNREAD_FINGERPRINT, failure=failure)
     made.changelog.append((b"1", msgspec.msgpack.encode(made.entries[1])))

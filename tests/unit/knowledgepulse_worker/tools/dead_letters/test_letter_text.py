@@ -58,7 +58,7 @@ def test_a_json_line_has_all_columns_of_the_table():
         "bytes": 8,
         "cut": False,
         "replayed_to": "raw-traces/3/40",
-        "exception": "RejectedRecord",
+        "exception": "InvalidRecordError",
         "message": "größer",
     }
     assert (json.loads(text.as_json(cut, None))["bytes"], json.loads(text.as_json(cut, None))["cut"]) == (
